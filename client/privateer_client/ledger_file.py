@@ -1,5 +1,6 @@
 """The ledger's SQLite file: opened, brought up to date, and refused if it is damaged or another program's."""
 
+import logging
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -56,6 +57,7 @@ _EARLIER: Final = {
     "numbers": {"experiment", "seed", "people", "number"},
 }
 """Tables of ledgers of the time before versions, and the columns that they all have."""
+_log = logging.getLogger("privateer.client")
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
@@ -85,7 +87,9 @@ class LedgerFile:
         with self.transaction() as database:
             if database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
                 raise _damaged()
-            _bring_up_to_date(database, today)
+            before = _bring_up_to_date(database, today)
+        if before:
+            _log.info("the ledger is brought from schema %d to %d", before, _VERSION)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -108,13 +112,15 @@ class LedgerFile:
             raise (_damaged() if code & 0xFF in _DAMAGE else _unusable()) from None
 
 
-def _bring_up_to_date(database: sqlite3.Connection, today: int) -> None:
+def _bring_up_to_date(database: sqlite3.Connection, today: int) -> int:
+    """Make a file a ledger of this version; return which version it was of, 0 if it was of this one or empty."""
     (application,) = database.execute("PRAGMA application_id").fetchone()
     (version,) = database.execute("PRAGMA user_version").fetchone()
     if (application, version) == (_APPLICATION, _VERSION):
-        return
+        return 0
     if application == _APPLICATION and version > _VERSION:
         raise InputError("a newer version wrote the ledger", field="ledger", remedy="update the application")
+    is_new = not database.execute("SELECT 1 FROM sqlite_master").fetchone()
     if application == 0 and _is_earlier(database):
         _mark(database, today)
         version = _MARKED_FIRST
@@ -124,6 +130,7 @@ def _bring_up_to_date(database: sqlite3.Connection, today: int) -> None:
         for statement in _MIGRATIONS[before]:
             database.execute(statement)
     database.execute(f"PRAGMA user_version={_VERSION}")
+    return 0 if is_new else version
 
 
 def _mark(database: sqlite3.Connection, today: int) -> None:

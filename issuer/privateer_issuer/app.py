@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +22,7 @@ from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import Unavailable
 from privateer_core.serving.background import Background
 from privateer_core.serving.budget import Budget
-from privateer_core.serving.disk import is_writable
+from privateer_core.serving.disk import is_writable, watch_disk
 from privateer_core.serving.endpoint import answer
 from privateer_core.serving.hosts import Hosts
 from privateer_core.serving.origins import Origins
@@ -104,6 +105,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> ASGIApp:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         background.start(_rotating(keys))
+        background.start(watch_disk(partial(asyncio.to_thread, is_writable, settings.data), _log))
         try:
             yield
         finally:
@@ -154,15 +156,14 @@ def main() -> None:
 
 def _start() -> Service:
     settings = read_settings(os.environ)
-    app = create_app(settings)
-    private = Hosts(app, (settings.admin_host, *settings.admin_names))
-    return Service(
-        Listener(
-            Origins(PublicPages(app, _is_public), settings.origins),
-            listen(settings.host, settings.port, "PRIVATEER_PORT"),
-        ),
-        Listener(private, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
-    )
+    addresses = (settings.host, settings.port), (settings.admin_host, settings.admin_port)
+    with listen(*addresses) as (public, private):
+        app = create_app(settings)
+        return Service(
+            Listener(Origins(PublicPages(app, _is_public), settings.origins), public),
+            Listener(Hosts(app, (settings.admin_host, *settings.admin_names)), private),
+            str(settings.data),
+        )
 
 
 def _is_public(_: str, path: str) -> bool:

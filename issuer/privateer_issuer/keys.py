@@ -1,5 +1,6 @@
 """The issuer's keys: for each experiment one that signs, its predecessor as long as it is valid, and their turns."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -14,12 +15,14 @@ from cryptography.hazmat.primitives.serialization import (
 
 from privateer_core.clock import Clock
 from privateer_core.errors import NotFound, TokenRequestRefused
+from privateer_core.serving.logs import tell
 from privateer_core.wire.keys import write_file
 from privateer_core.wire.token_keys import BITS, EXPONENT, Directory, TokenKey
 from privateer_issuer.signing import Signer
 from privateer_issuer.store import KeyRow, Store
 
 DAY: Final = 86_400
+_log = logging.getLogger("privateer.issuer")
 
 
 class OwnKey(NamedTuple):
@@ -66,6 +69,8 @@ class Keys:
         after = kept + [_drawn(name, now, self._seconds, kept) for name in due]
         if after != rows:
             self._store.replace_keys(after)
+            for name in due:
+                tell(_log, "key made", experiment=name)
         if after != rows or not self._keys:
             self._keys = {name: [_own(row) for row in after if row.experiment == name] for name in self._experiments}
         # Once an experiment has no keys, none of its tokens can ever count again.

@@ -1,13 +1,15 @@
 """What the issuer must not forget: its keys, and how many tokens each device has had."""
 
 import hashlib
+import logging
 import secrets
 import sqlite3
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from privateer_core.serving.database import Kind, open_database
+from privateer_core.serving.database import Kind, open_database, was_cut_short
+from privateer_core.serving.logs import tell
 
 FILE: Final = "issuer.db"
 DATABASE: Final = Kind(
@@ -26,6 +28,7 @@ DATABASE: Final = Kind(
     """,
     field="PRIVATEER_DATA",
 )
+_log = logging.getLogger("privateer.issuer")
 _KEY_BYTES: Final = 32
 _HASH_BYTES: Final = 16
 
@@ -60,7 +63,10 @@ class Store:
     """
 
     def __init__(self, folder: Path) -> None:
+        is_cut_short = was_cut_short(folder / FILE)
         self._db = open_database(folder / FILE, DATABASE)
+        if is_cut_short:
+            tell(_log, "recovered after an unclean stop", keys=len(self.keys()))
         row = self._db.execute("SELECT key FROM secret").fetchone()
         if row is None:
             row = (secrets.token_bytes(_KEY_BYTES),)

@@ -11,6 +11,7 @@ from privateer_core.wire.problem import slug_of
 _ELSEWHERE: Final = {
     "--url": ("this is not a learning server", "its public port is 8000 unless you changed it"),
     "--admin-url": ("this is not the server's private listener", "its port is 8002 unless you changed it"),
+    "--shuffler-admin-url": ("this is not the shuffler's private listener", "its port is 8003 unless you changed it"),
 }
 """What to say if the address has no such page, by the option that named the address."""
 _CREATED: Final = 201

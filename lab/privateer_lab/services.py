@@ -3,6 +3,7 @@
 import errno
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -75,7 +76,8 @@ class Processes:
             for name, process in self._running.items():
                 if (code := process.poll()) is not None:
                     remedy = "see its log above, then start privateer up again"
-                    raise Unavailable(f"the {name} ended with code {code}", remedy=remedy)
+                    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+                    raise Unavailable(f"the {name} {how}", remedy=remedy)
             time.sleep(1)
 
     def pid(self, name: str) -> int:

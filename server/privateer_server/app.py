@@ -212,16 +212,18 @@ def _turnstile(gate: TokenGate, metrics: Metrics, senders: TrustedKeys, origins:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the server until a signal stops it; print one line and exit with code 2 if it cannot start."""
-    prepare_process("privateer.admin")
+    prepare_process()
     run("privateer-server", lambda: _start(sys.argv[1:] if arguments is None else arguments))
 
 
 def _start(arguments: Sequence[str]) -> Service:
     settings = read_settings(os.environ, arguments)
-    app = create_app(settings)
-    private = Hosts(app, (settings.admin_host, *settings.admin_names))
-    return Service(
-        Listener(app.public, listen(settings.host, settings.port, "PRIVATEER_PORT"), app.turnstile),
-        Listener(private, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
-        app.end_waits,
-    )
+    addresses = (settings.host, settings.port), (settings.admin_host, settings.admin_port)
+    with listen(*addresses) as (public, private):
+        app = create_app(settings)
+        return Service(
+            Listener(app.public, public, app.turnstile),
+            Listener(Hosts(app, (settings.admin_host, *settings.admin_names)), private),
+            "PostgreSQL" if settings.database else str(settings.data),
+            app.end_waits,
+        )

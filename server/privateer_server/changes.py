@@ -5,6 +5,7 @@ and a word, and rounds that are open keep their terms.
 """
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import Final
 
 from privateer_core.clock import Clock
 from privateer_core.errors import Conflict, NotFound, SpecError, Unavailable
+from privateer_core.serving.logs import tell
 from privateer_core.spec import Spec
 from privateer_core.terms import calibrate
 from privateer_core.verification import BATCH_MAX
@@ -26,6 +28,7 @@ from privateer_server.schedule import Schedule
 from privateer_server.settings import Settings
 from privateer_server.store import PAUSED, STOPPED, TRANSIENT, Before, Behind, LogLine, Plan
 
+_log = logging.getLogger("privateer.server")
 _MEANWHILE: Final = Unavailable("the round is just closing", remedy="send the same change again")
 _DISK: Final = Unavailable("the server cannot store changes now", remedy="send the same change again later")
 
@@ -212,6 +215,7 @@ class Changes:
             except TRANSIENT:
                 raise _DISK from None
             experiment.current = timed(replace(experiment.current, plan=plan), self._clock)
+        tell(_log, "experiment changed", experiment=name, change=wish.action, by=who)
         if experiment.current.is_ended(self._clock.monotonic()):
             with suppress(Unavailable):  # the next look at deadlines does it
                 await self._intake.expire(name)
@@ -287,6 +291,8 @@ class Changes:
                 await asyncio.to_thread(self._erase, name, line, keys)
             except TRANSIENT:
                 raise _DISK from None
+        if is_there:
+            tell(_log, "experiment changed", experiment=name, change=line.action, by=who)
         return is_there
 
     def _erase(self, name: str, line: LogLine, keys: list[bytes]) -> None:

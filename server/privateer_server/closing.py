@@ -1,13 +1,17 @@
 """From a round to the next: the server learns from it or gives it up, once, whenever the process dies."""
 
+import logging
 from dataclasses import replace
 from typing import NamedTuple
 
 from privateer_core.clock import Clock
+from privateer_core.serving.logs import tell
 from privateer_server.data import Data
 from privateer_server.earlier import EarlierPolicies
 from privateer_server.rounds import OpenRound, following_round, missed_round, record, restore, timed, with_sums
 from privateer_server.store import Behind, Change, Entry
+
+_log = logging.getLogger("privateer.server")
 
 
 class Closed(NamedTuple):
@@ -66,7 +70,13 @@ class Closer:
             entry = self._on_record(ended)
             opened = restore(entry.following, self._keys.find, ended.plan.carried_out, ended.schedule)
             assert opened is not None, "its key was made for it"
-            return Closed(timed(opened, self._clock), entry.received, self.commit(ended, entry))
+            change = self.commit(ended, entry)
+        name, version = ended.round.experiment, ended.round.version
+        if entry.taken:  # from now on everybody may read how many have reported
+            tell(_log, "round closed", experiment=name, round=version, reports=entry.received)
+        else:
+            tell(_log, "round given up", experiment=name, round=version)
+        return Closed(timed(opened, self._clock), entry.received, change)
 
     def _on_record(self, ended: OpenRound) -> Entry:
         """Return the entry of the round's end; it is drawn and written now, if there is none."""

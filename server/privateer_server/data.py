@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Final
 
 from privateer_core.clock import Clock
+from privateer_core.serving.database import check_header, was_cut_short
 from privateer_server.publication_log import PublicationLog, read_identity
 from privateer_server.round_keys import RoundKeys
 from privateer_server.rounds import OpenRound
 from privateer_server.settings import Settings
 from privateer_server.store import TRANSIENT
-from privateer_server.store.journal import JournalFile
+from privateer_server.store.journal import JOURNAL, JournalFile
 from privateer_server.store.protocol import Bell, Journal, Keys, Store
-from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.sqlite import FILE, SqliteStore
 
 JOURNAL_FILE: Final = "journal.db"
 KEYS_FOLDER: Final = "keys"
@@ -37,6 +38,9 @@ class Data:
         Folders whose disks the server can fill, by what they hold.
     bell
         Rings when another server has published or changed something; None if there is no other server.
+    was_cut_short
+        Whether the process that had the folder last did not stop as it should; servers that share their data do not
+        know.
     """
 
     store: Store
@@ -45,6 +49,7 @@ class Data:
     log: PublicationLog
     folders: Mapping[str, Path] = field(default_factory=dict)
     bell: Bell | None = None
+    was_cut_short: bool = False
 
     async def clean(self, clock: Clock) -> None:
         """Clean up once a second, until the task is cancelled.
@@ -81,7 +86,7 @@ def open_data(settings: Settings) -> Data:
     Raises
     ------
     SpecError
-        If another server has the folder, or what is there is damaged or of another version, or cannot be reached.
+        If another server has the folder, or what is there is damaged, too old or too new, or cannot be reached.
     OSError, sqlite3.OperationalError
         If the folder cannot be used.
     """
@@ -92,15 +97,17 @@ def open_data(settings: Settings) -> Data:
     folder = settings.data
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
+    path = settings.journal or folder / JOURNAL_FILE
+    check_header(path, JOURNAL)  # before the database is migrated
+    is_cut_short = was_cut_short(folder / FILE)
     with ExitStack() as stack:
         # The database comes first: its lock keeps a second server from everything else.
         store = SqliteStore(folder)
         stack.callback(store.close)
-        path = settings.journal or folder / JOURNAL_FILE
         journal = JournalFile(path)
         stack.callback(journal.close)
         log = PublicationLog(store, journal, read_identity(folder, settings.identity))
         folders = {"data": folder, "journal": path.parent}
-        data = Data(store, journal, RoundKeys(folder / KEYS_FOLDER), log, folders)
+        data = Data(store, journal, RoundKeys(folder / KEYS_FOLDER), log, folders, was_cut_short=is_cut_short)
         stack.pop_all()
     return data

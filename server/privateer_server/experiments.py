@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from privateer_core.clock import Clock
 from privateer_core.errors import Conflict, Deleted, NotFound, SpecError, Unavailable, WrongEndpoint
-from privateer_core.serving.logs import trace
+from privateer_core.serving.logs import tell, trace
 from privateer_core.spec import Spec, is_name
 from privateer_core.wire.publication import decode_publication
 from privateer_server.closing import Closer
@@ -25,6 +25,7 @@ from privateer_server.store import TRANSIENT, ExperimentRecord, LogLine, Shuffle
 
 _HEADER_BYTES: Final = 1024
 """More than the header of a batch takes."""
+_RECOVERED: Final = "recovered after an unclean stop"
 _log = logging.getLogger("privateer.server")
 
 
@@ -56,6 +57,8 @@ class Experiments:
         What ends their rounds.
     readings
         What reads them from the store.
+    mended
+        How many rounds the start ``published`` and has ``given_up``.
     """
 
     def __init__(self, data: Data, settings: Settings, clock: Clock) -> None:
@@ -69,6 +72,7 @@ class Experiments:
         mender = Mender(data, self.closer, clock)
         for name in self._store.standings():
             mender.mend(name)
+        self.mended = mender.mended
         self._by_name = {one.name: self._restored(one) for one in self._store.experiments()}
         for name in self._journal.experiments():
             if name not in self._by_name:
@@ -175,10 +179,12 @@ class Experiments:
                 return known, False
             _check_calibration(spec)
             try:
-                first = await asyncio.to_thread(self._created, spec, who, start or Start())
+                start = start or Start()
+                first = await asyncio.to_thread(self._created, spec, who, start)
                 self._by_name[spec.name] = Experiment(first, spec)
             except TRANSIENT:
                 raise Unavailable("the server cannot store experiments now", remedy="try again later") from None
+            tell(_log, "experiment created", experiment=spec.name, change=start.action, by=who)
         return self._by_name[spec.name], True
 
     async def claim(self, name: str, closer: ShufflerKey, signed_at: float) -> None:
@@ -237,6 +243,7 @@ class Experiments:
             line = LogLine(self._clock.now(), "release-claim", experiment.shuffler, who, version, version)
             await asyncio.to_thread(self._store.release, name, line)
             experiment.shuffler = ""
+        tell(_log, "experiment changed", experiment=name, change=line.action, by=who)
 
     def _owner(self, name: str) -> str:
         """Return whose claim the store has."""
@@ -321,6 +328,8 @@ def open_experiments(settings: Settings, clock: Clock) -> tuple[Data, Experiment
             data = open_data(settings)
             stack.callback(data.close)
             experiments = Experiments(data, settings, clock)
+            if data.was_cut_short:
+                _tell_recovered(experiments)
         except SpecError:
             raise
         except TRANSIENT as error:
@@ -336,3 +345,9 @@ def open_experiments(settings: Settings, clock: Clock) -> tuple[Data, Experiment
             ) from None
         stack.pop_all()
     return data, experiments
+
+
+def _tell_recovered(experiments: Experiments) -> None:
+    open_rounds = sum(bool(experiment.current.round.batch) for experiment in experiments)
+    rounds = {f"rounds_{what}": count for what, count in experiments.mended.items()}
+    tell(_log, _RECOVERED, experiments=len(list(experiments)), open_rounds=open_rounds, **rounds)

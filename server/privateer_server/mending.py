@@ -1,6 +1,7 @@
 """What a start mends: rounds whose closing was interrupted, whose key is lost, or that an old copy brought back."""
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 
 from privateer_core.clock import Clock
@@ -21,11 +22,17 @@ class Mender:
     goes on with a version above all that may have been published. A round is given up as well if its shuffler was told
     that it takes no further batch, and the database does not know that: the batch is gone. Nothing is ever released of
     a round given up.
+
+    Attributes
+    ----------
+    mended
+        How many rounds were ``published`` and ``given_up``.
     """
 
     def __init__(self, data: Data, closer: Closer, clock: Clock) -> None:
         self._store, self._journal, self._keys = data.store, data.journal, data.keys
         self._closer, self._clock = closer, clock
+        self.mended = Counter(published=0, given_up=0)
 
     def mend(self, name: str) -> None:
         """See that the experiment's last round is open for good reason, or over."""
@@ -36,6 +43,7 @@ class Mender:
         reason = reason_to_give_up(last, entry)
         if entry and entry.closed == last.digest:
             self._closer.commit(restore_lost(last), entry)
+            self.mended["published"] += 1
             last, plan, sums = entry.following, plan.carried_out, [entry.following.total]
         if not reason and last.batch and not self._is_whole(last, sums):
             if self._journal.last(name) != entry:  # another server has closed the round since, and destroyed its key
@@ -47,6 +55,7 @@ class Mender:
         if reason and (last.batch or ahead):
             _log.warning("experiment %s: round %d is given up, because %s", name, last.version, reason)
             self._give_up(restore_lost(last, plan), entry)
+            self.mended["given_up"] += 1
         elif reason and entry:
             # Nobody was asked, so nothing can be released twice; what an operator wants next follows this round.
             self._journal.write(Entry(name, b"", 0, False, last), entry)

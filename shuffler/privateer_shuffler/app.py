@@ -1,8 +1,9 @@
 """The shuffler as a web service."""
 
+import logging
 import os
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from privateer_core.errors import NotFound, PrivateerError, Unavailable
 from privateer_core.serving.background import Background
 from privateer_core.serving.budget import Budget
+from privateer_core.serving.disk import watch_disk
 from privateer_core.serving.endpoint import Reply, answer
 from privateer_core.serving.hosts import Hosts
 from privateer_core.serving.origins import Origins
@@ -27,9 +29,9 @@ from privateer_core.serving.process import Listener, Service, listen, prepare_pr
 from privateer_core.serving.public import PublicPages
 from privateer_core.serving.tokens import TokenGate
 from privateer_core.serving.turnstile import Turnstile
-from privateer_core.wire.keys import TrustedKeys, public_hex, publish_key
+from privateer_core.wire.keys import TrustedKeys, public_hex, publish_key, signing_key_id
 from privateer_core.wire.token_keys import MEDIA_TYPE
-from privateer_shuffler.description import SigningKey, Standing, Status, document
+from privateer_shuffler.description import HeldRound, HeldRounds, SigningKey, Standing, Status, document
 from privateer_shuffler.endpoint import EXPERIMENT, Endpoint
 from privateer_shuffler.forwarding import Forwarding
 from privateer_shuffler.held import Held, open_held
@@ -46,6 +48,7 @@ _DAY: Final = 24 * _HOUR
 _DISK_STEP: Final = 16 << 20
 _BLOCK: Final = 512
 """Bytes of a block, as files are measured."""
+_log = logging.getLogger("privateer.shuffler")
 
 
 class Pages:
@@ -58,13 +61,14 @@ class Pages:
         rounds: Rounds,
         upstream: Upstream,
         metrics: Metrics,
+        holds: Callable[[], HeldRounds],
         gate: TokenGate | None = None,
     ) -> None:
         self._holdings = holdings
         self._public_key = public_key
         self._rounds = rounds
         self._upstream = upstream
-        self._metrics = metrics
+        self._metrics, self._holds = metrics, holds
         self._gate = gate
 
     async def token_keys(self, request: Request) -> Response:
@@ -84,6 +88,10 @@ class Pages:
     async def keys(self, _: Request) -> Response:
         """Show the public key that batches are signed with."""
         return answer(SigningKey(self._public_key), _OK)
+
+    async def held(self, _: Request) -> Response:
+        """Show what is held for every round, as coarsely as the metrics do."""
+        return answer(self._holds(), _OK)
 
     async def healthz(self, _: Request) -> Response:
         """Answer, since the process runs."""
@@ -177,7 +185,16 @@ def _app_on(held: Held, settings: Settings, transport: httpx.AsyncBaseTransport 
     rounds = Rounds(holdings, Requirements(settings.min_batch), upstream, forwarding, metrics)
     background = Background()
     _watch(metrics, rounds, held)
-    pages = Pages(holdings, public_hex(held.key), rounds, upstream, metrics, gate)
+    own = signing_key_id(held.key.public_key())
+
+    def holds() -> HeldRounds:
+        of = [
+            HeldRound(one.round.experiment, one.round.version, one.round.batch, one.shown, one.full)
+            for one in rounds.pools
+        ]
+        return HeldRounds(own, settings.min_batch, of)
+
+    pages = Pages(holdings, public_hex(held.key), rounds, upstream, metrics, holds, gate)
     budget, senders = Budget(settings.body_budget), TrustedKeys(settings.sender_keys)
     checked = gate if settings.tokens.required else None
     endpoint = Endpoint(rounds, metrics, budget, settings.body_limit, senders, checked)
@@ -186,6 +203,7 @@ def _app_on(held: Held, settings: Settings, transport: httpx.AsyncBaseTransport 
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         await rounds.start()
         background.start(holdings.tidy())
+        background.start(watch_disk(holdings.is_writable, _log))
         try:
             yield
         finally:
@@ -202,6 +220,7 @@ def _app_on(held: Held, settings: Settings, transport: httpx.AsyncBaseTransport 
             Route("/openapi.json", pages.openapi),
             Route("/healthz", pages.healthz),
             Route("/readyz", pages.readyz),
+            Route("/held", pages.held),
             Route("/metrics", pages.metrics),
         ],
         lifespan=lifespan,
@@ -241,20 +260,18 @@ def main() -> None:
 
 def _start() -> Service:
     settings = read_settings(os.environ)
-    app = create_app(settings)
-    private = Hosts(app, (settings.admin_host, *settings.admin_names))
-    return Service(
-        Listener(
-            Origins(PublicPages(app, _is_public), settings.origins),
-            listen(settings.host, settings.port, "PRIVATEER_PORT"),
-            app.turnstile,
-        ),
-        Listener(private, listen(settings.admin_host, settings.admin_port, "PRIVATEER_ADMIN_PORT")),
-    )
+    addresses = (settings.host, settings.port), (settings.admin_host, settings.admin_port)
+    with listen(*addresses) as (public, private):
+        app = create_app(settings)
+        return Service(
+            Listener(Origins(PublicPages(app, _is_public), settings.origins), public, app.turnstile),
+            Listener(Hosts(app, (settings.admin_host, *settings.admin_names)), private),
+            "PostgreSQL" if settings.database else str(settings.data),
+        )
 
 
 def _is_public(_: str, path: str) -> bool:
-    return path != "/metrics"
+    return path not in ("/metrics", "/held")
 
 
 def _free(folder: Path) -> int:

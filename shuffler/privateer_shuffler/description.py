@@ -32,6 +32,24 @@ class Standing(msgspec.Struct, frozen=True):
     open: bool
 
 
+class HeldRound(msgspec.Struct, frozen=True):
+    """People whose reports are held for a round, in whole tenths of its batch, and whether it waits for the server."""
+
+    experiment: str
+    version: int
+    batch: int
+    held: int
+    full: bool
+
+
+class HeldRounds(msgspec.Struct, frozen=True):
+    """What a shuffler, named by the id of its key, holds; and the fewest people of a batch that its operator takes."""
+
+    shuffler: str
+    min_batch: int
+    rounds: list[HeldRound]
+
+
 class SigningKey(msgspec.Struct, frozen=True):
     """The Ed25519 public key that batches are signed with, 64 hexadecimal digits."""
 
@@ -44,6 +62,7 @@ class Status(msgspec.Struct, frozen=True):
     status: str
 
 
+_ABOUT: Final = "It holds sealed reports until a batch is full. /held and /metrics are on the private listener alone."
 _NAME: Final = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
 _UPSTREAM: Final = (SignatureInvalid, KeyChanged)
 """What the shuffler finds wrong with the server."""
@@ -64,7 +83,7 @@ def _page(summary: str, operation: str, good: _Answers, bad: _Answers, **more: A
 def document() -> dict[str, Any]:
     """Return the OpenAPI document."""
     _, schemas = msgspec.json.schema_components(
-        (UploadAnswer, Standing, SigningKey, Status, Directory), ref_template=REF
+        (UploadAnswer, Standing, SigningKey, Status, Directory, HeldRounds), ref_template=REF
     )
     named, alive = {"parameters": [_NAME]}, answers("Status", "It is so.")
     reports = {"parameters": [_NAME, SENDER, TOKEN], "requestBody": ENVELOPE}
@@ -77,7 +96,7 @@ def document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Privateer shuffler",
-            "description": "It holds sealed reports until a batch is full. Metrics are on the private listener alone.",
+            "description": _ABOUT,
             "version": VERSION,
         },
         "paths": {
@@ -96,6 +115,9 @@ def document() -> dict[str, Any]:
             "/healthz": {"get": _page("Say that the process answers.", "healthz", alive, refusals())},
             "/readyz": {
                 "get": _page("Say whether reports can be held and sent on.", "readyz", alive, refusals(Unavailable))
+            },
+            "/held": {
+                "get": _page("Show what is held.", "held", answers("HeldRounds", "In tenths of a batch."), refusals())
             },
             "/metrics": {"get": _page("Show counts for Prometheus.", "metrics", _METRICS, refusals())},
         },

@@ -29,6 +29,11 @@ class Folder:
     ------
     SpecError
         If a round in the folder cannot be used.
+
+    Attributes
+    ----------
+    found
+        How many rounds were there at the start.
     """
 
     shared = False
@@ -36,6 +41,7 @@ class Folder:
     def __init__(self, folder: Path, history: History, spent: Spent | None = None) -> None:
         self._folder, self._history, self._spent = folder, history, spent
         self._found = _load_pools(folder, spent)
+        self.found = len(self._found)
 
     def knows(self, nonce: bytes) -> bool:
         """Whether an upload token was spent."""

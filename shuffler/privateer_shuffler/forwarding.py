@@ -8,6 +8,7 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core.errors import BatchRefused, Unavailable
+from privateer_core.serving.logs import tell
 from privateer_core.wire.batch import BATCH, BatchAnswer, sign_claim
 from privateer_shuffler.holdings import RoundPool
 from privateer_shuffler.metrics import Metrics
@@ -52,8 +53,8 @@ class Forwarding:
             _log.warning("gave up version %d of %s, which is over", pool.round.version, pool.round.experiment)
             return True
         self._metrics.deliver(pool.round.experiment, pool.held)
-        then = "" if answer.closed else "; the server asks for another batch, since too few reports opened"
-        _log.info("delivered version %d of %s%s", pool.round.version, pool.round.experiment, then)
+        event = "batch delivered" if answer.closed else "batch delivered, and too few reports opened: another follows"
+        tell(_log, event, experiment=pool.round.experiment, round=pool.round.version, reports=pool.held)
         return answer.closed
 
     async def _deliver(self, batch: bytes, experiment: str, is_past: Callable[[], bool]) -> BatchAnswer | None:

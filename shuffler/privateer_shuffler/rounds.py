@@ -92,6 +92,11 @@ class Rounds:
         return sum(pool.shown for pool in self._deliveries)
 
     @property
+    def pools(self) -> list[RoundPool]:
+        """The reports held, over all experiments."""
+        return list(self._deliveries)
+
+    @property
     def full_since(self) -> float:
         """When the oldest full batch that waits for the server became full, in seconds since 1970; 0: none waits."""
         return min((pool.full_since for pool in self._deliveries if pool.full_since), default=0.0)

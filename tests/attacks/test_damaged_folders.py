@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from privateer_core.errors import SpecError
+from privateer_lab.services import free_port
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
@@ -22,7 +23,8 @@ from tests.support.servers import SMALL, TOKEN, Api
 
 def start(data: Path) -> subprocess.CompletedProcess[str]:
     """A server that is expected to end at once."""
-    environment = os.environ | {"PRIVATEER_DATA": str(data), "PRIVATEER_ADMIN_TOKEN": TOKEN, "PRIVATEER_PORT": "1"}
+    ports = {"PRIVATEER_PORT": str(free_port()), "PRIVATEER_ADMIN_PORT": str(free_port())}
+    environment = os.environ | {"PRIVATEER_DATA": str(data), "PRIVATEER_ADMIN_TOKEN": TOKEN} | ports
     code = "from privateer_server.app import main; main()"
     return subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False, timeout=60
@@ -97,6 +99,26 @@ async def test_a_database_that_cannot_be_used_is_refused_and_the_keys_stay(
     assert caught.value.remedy
     assert "\n" not in str(caught.value)
     assert digests(settings.data / "keys") == before != {}
+
+
+@pytest.mark.parametrize("file", ["server.db", "journal.db"])
+@pytest.mark.parametrize(
+    ("harm", "says"), [(schema_before_this_one, "is too old"), (later_schema, "was made by a newer Privateer")]
+)
+async def test_a_folder_of_another_age_is_untouched(
+    settings: Settings, harm: Callable[[Path], None], says: str, file: str
+) -> None:
+    """Nor is a file in it migrated whose own version is fine."""
+    await filled(settings)
+    other = {"server.db": "journal.db", "journal.db": "server.db"}[file]
+    with closing(sqlite3.connect(settings.data / other)) as db:
+        db.execute("PRAGMA user_version = 3")
+    harm(settings.data / file)
+    before = digests(settings.data)
+    assert len(before) == 4  # two databases, the key that signs, and that of the open round
+    with pytest.raises(SpecError, match=f"{file} {says}"):
+        create_app(settings)
+    assert digests(settings.data) == before
 
 
 @pytest.mark.parametrize("harm", [scribbled, earlier_schema])

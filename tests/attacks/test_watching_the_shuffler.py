@@ -9,9 +9,10 @@ from tests.unit.shuffler.helpers import Shuffler, sealed_reports
 BATCH = 200
 
 
-async def pages(shuffler: Shuffler) -> tuple[str, dict[str, object]]:  # noqa: F811
+async def pages(shuffler: Shuffler) -> tuple[str, str, dict[str, object]]:  # noqa: F811
     """What the operator may read, and what anybody may."""
-    return (await shuffler.client.get("/metrics")).text, await shuffler.facts()
+    read = [(await shuffler.client.get(page)).text for page in ("/metrics", "/held")]
+    return read[0], read[1], await shuffler.facts()
 
 
 async def late(shuffler: Shuffler) -> httpx.Response:  # noqa: F811
@@ -69,7 +70,7 @@ async def test_a_round_that_is_given_up_does_not_tell_how_many_had_come(shuffler
 
 async def test_the_process_tells_nothing_of_its_own(shuffler: Shuffler) -> None:  # noqa: F811
     """Collections of garbage, memory and processor time follow every request."""
-    text, _ = await pages(shuffler)
+    text, *_ = await pages(shuffler)
     names = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
     assert names
     assert all(name.startswith("privateer_shuffler_") for name in names)

@@ -9,6 +9,7 @@ import hashlib
 import json
 import sqlite3
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ TOKEN = "a-token-that-nobody-may-see"
 ARMS = ["heron", "osprey", "plover"]
 CONTEXT = {"salinity": 0.123456789, "turbidity": 0.246813579}
 REWARD = 0.975318642
+SENDER = "127.0.0.77"
+"""The address of those who send by hand."""
 CENTRAL = {**SMALL, "privacy.model": "central", "privacy.delta": 1e-6}
 EXPERIMENTS = {"first": SMALL, "second": SHUFFLED, "third": CENTRAL}
 _PREFIX = 8
@@ -125,7 +128,8 @@ def watched(folder: Path, capfd: pytest.CaptureFixture[str], *, killed: bool = F
     """Everything that operators see of services that people use, that may be killed, and that are examined."""
     data = folder / "data"
     logs = ""
-    with running(data, free_port(), free_port(), TOKEN) as at, httpx.Client() as ask:
+    elsewhere = httpx.HTTPTransport(local_address=SENDER)
+    with running(data, free_port(), free_port(), TOKEN) as at, httpx.Client(transport=elsewhere) as ask:
         seen = people(ask, at, folder)
         hidden(seen, data)
         seen.texts["server metrics"] = ask.get(f"{at.admin}/metrics").text
@@ -159,11 +163,15 @@ def test_nothing_of_people_and_no_key_is_seen(
     monkeypatch.setenv("PRIVATEER_LOG", form)
     seen = watched(tmp_path, capfd, killed=True)
     assert seen.leaks() == []
-    assert "127.0.0.1" not in seen.texts["logs"]
+    addresses = [line for line in seen.texts["logs"].splitlines() if "127.0.0." in line]
+    assert len(addresses) == 4
+    assert all("started" in line and SENDER not in line for line in addresses)  # they listen there
     assert 'privateer_reports_refused_total{reason="malformed-report"}' in seen.texts["server metrics"]
     assert "hold no key" in seen.texts["doctor, damaged"]
     if form == "json":
         lines = [json.loads(line) for line in seen.texts["logs"].splitlines()]
+        told = [line["event"] for line in lines if line["level"] == "info" and line["event"] != "request"]
+        assert Counter(told) == EVENTS
         requests = [line for line in lines if line["event"] == "request"]
         assert {"/experiments/{name}/pause", "/experiments", "/experiments/{name}/shuffler"} == {
             line["route"] for line in requests
@@ -171,7 +179,17 @@ def test_nothing_of_people_and_no_key_is_seen(
         assert all(set(line) <= KNOWN for line in lines)
 
 
+EVENTS = {
+    "started": 4,
+    "recovered after an unclean stop": 2,
+    "stopped": 2,
+    "experiment created": 3,
+    "experiment changed": 3,
+    "round closed": 1,
+}
 KNOWN = {"time", "level", "logger", "event", "error", "method", "route", "status", "seconds", "by"}
+KNOWN |= {"version", "data", "public", "private", "signal", "experiment", "change", "round", "reports"}
+KNOWN |= {"experiments", "open_rounds", "rounds_published", "rounds_given_up"}
 PLANTS = """
 import base64, logging
 
@@ -222,4 +240,4 @@ def test_planted_leaks_are_found(
     seen = watched(tmp_path, capfd)
     told = {"logs", "server metrics", "shuffler metrics", "doctor, stopped", "doctor, as JSON", "doctor, damaged"}
     assert set(seen.leaks()) == told == set(seen.texts) - {"doctor, running"}
-    assert "127.0.0.1" in seen.texts["logs"]
+    assert f"from ('{SENDER}'" in seen.texts["logs"]

@@ -11,13 +11,25 @@ from privateer_core.export import read_export
 from privateer_core.result import Contradiction
 from privateer_core.spec import Spec
 from privateer_lab.bin_map import chosen_by, draw, people_in
-from privateer_lab.commands.options import ADMIN_URL, URL, AdminUrl, Json, Set, SpecFile, Token, Url
+from privateer_lab.commands.options import (
+    ADMIN_URL,
+    SHUFFLER_ADMIN_URL,
+    URL,
+    AdminUrl,
+    Json,
+    Set,
+    ShufflerAdminUrl,
+    SpecFile,
+    Token,
+    Url,
+)
 from privateer_lab.documents import read_document
 from privateer_lab.load.people import keep_people
 from privateer_lab.output import print_json, print_rows, print_table, print_tables, screen
 from privateer_lab.rest import NotThere, ask
 from privateer_lab.rest import create as post
 from privateer_lab.result_tables import have_estimates, is_over_time, rows_of
+from privateer_lab.shuffler_holdings import held_for
 from privateer_lab.specs import load_spec
 
 Name = Annotated[str, typer.Argument(help="Name of the experiment.")]
@@ -95,14 +107,20 @@ def list_experiments(url: Url = URL, as_json: Json = False) -> None:
         screen.print(f"{row['name']}: {row['status']}, version {row['version']}, {row['model']}")
 
 
-def show(name: Name, url: Url = URL, as_json: Json = False) -> None:
+def show(
+    name: Name, url: Url = URL, shuffler_admin_url: ShufflerAdminUrl = SHUFFLER_ADMIN_URL, as_json: Json = False
+) -> None:
     """Show an experiment: its progress and result, refused reports by reason, and what it promises to a person.
 
-    It also says whether recent rounds contradict earlier ones, and which features matter, where the algorithm tells.
+    It also says what waits at the shuffler, whether recent rounds contradict earlier ones, and which features matter,
+    where the algorithm tells.
     """
     page = f"{url}/experiments/{name}"
     answer = ask("GET", page)
     answer["privacy"], answer["result"] = ask("GET", f"{page}/privacy"), _result(page)
+    waits = held_for(answer, shuffler_admin_url)
+    if waits:
+        answer["at_shuffler"] = waits.document()
     state = ask("GET", f"{page}/state").get("state", {})
     if contradiction := state.get("contradiction"):
         answer["contradiction"] = contradiction
@@ -114,6 +132,8 @@ def show(name: Name, url: Url = URL, as_json: Json = False) -> None:
     print_table(name, [(key, value) for key, value in answer.items() if not isinstance(value, dict | list | None)])
     if until := answer.get("draining_until"):
         screen.print(f"draining until {until}: only those who chose before report", soft_wrap=True)
+    if waits:
+        screen.print(waits.words(), soft_wrap=True, markup=False)
     if answer["result"]:
         print_result(answer["result"])
     if contradiction:

@@ -9,6 +9,9 @@ from privateer_lab.parallel import JOBS_MAX, SEEDS_MAX, Backend
 
 Url = Annotated[str, typer.Option(envvar="PRIVATEER_URL", help="Address of the server.")]
 AdminUrl = Annotated[str, typer.Option(envvar="PRIVATEER_ADMIN_URL", help="Address of the server's private listener.")]
+ShufflerAdminUrl = Annotated[
+    str, typer.Option(envvar="PRIVATEER_SHUFFLER_ADMIN_URL", help="Address of the shuffler's private listener.")
+]
 Token = Annotated[str | None, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="Admin token of the server.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SpecFile = Annotated[Path, typer.Argument(help="The spec, a TOML file.")]
@@ -20,3 +23,4 @@ Jobs = Annotated[int | None, typer.Option(min=1, max=JOBS_MAX, help="Number of p
 On = Annotated[Backend, typer.Option(help="Run processes here, or on a Ray cluster.")]
 URL = "http://127.0.0.1:8000"
 ADMIN_URL = "http://127.0.0.1:8002"
+SHUFFLER_ADMIN_URL = "http://127.0.0.1:8003"

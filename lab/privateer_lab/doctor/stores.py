@@ -4,7 +4,7 @@ import sqlite3
 from pathlib import Path
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.database import Kind, check_kind
+from privateer_core.serving.database import Kind, bring_up_to_date, check_kind
 from privateer_lab.doctor.copies import Unsettled, copy_of
 from privateer_lab.doctor.files import shown
 from privateer_lab.doctor.findings import Findings
@@ -33,12 +33,6 @@ def checked(found: Findings, check: str, path: Path, kind: Kind) -> sqlite3.Conn
 
 
 def _is_sound(found: Findings, check: str, path: Path, kind: Kind, db: sqlite3.Connection) -> bool:
-    version = db.execute("PRAGMA user_version").fetchone()[0]
-    is_ours = db.execute("PRAGMA application_id").fetchone()[0] == kind.application
-    if is_ours and version > kind.version:
-        detail = f"{shown(path)} was made by a newer Privateer: schema {version}, and this one reads {kind.version}"
-        found.fail(check, detail, "install the newer version again, or restore a backup of before into an empty folder")
-        return False
     try:
         check_kind(db, path, kind)
     except SpecError as error:
@@ -50,4 +44,19 @@ def _is_sound(found: Findings, check: str, path: Path, kind: Kind, db: sqlite3.C
     ):
         found.fail(check, f"{shown(path)} is damaged", kind.repair)
         return False
+    _migrate(found, check, path, kind, db)
     return True
+
+
+def _migrate(found: Findings, check: str, path: Path, kind: Kind, db: sqlite3.Connection) -> None:
+    """Do with the copy what a start does with a database of an earlier version, and say so."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version == kind.version:
+        return
+    db.execute("PRAGMA query_only=OFF")
+    bring_up_to_date(db, kind)
+    db.execute("PRAGMA query_only=ON")
+    detail = (
+        f"{shown(path)} is of an earlier Privateer: the next start brings it from schema {version} to {kind.version}"
+    )
+    found.warn(check, detail, "keep a backup, since the earlier one does not read it then; and start the service")

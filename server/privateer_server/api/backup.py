@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
 from privateer_core.errors import Conflict
+from privateer_core.serving.logs import tell
 from privateer_core.serving.openapi import ADMIN_REFUSALS, refusals
 from privateer_server.admin_tokens import Scope
 from privateer_server.api.admin import Admins
@@ -28,7 +29,7 @@ def backup_router(store: Store, admins: Admins) -> APIRouter:
     def backup(who: Annotated[str, Depends(admins.may(Scope.BACKUP))]) -> Response:
         """Copy the database, for ``privateer restore``; open rounds end with the copy."""
         copy = store.backup()
-        _log.info("a backup was fetched with the token %s", who)
+        tell(_log, "backup fetched", bytes=len(copy), by=who)
         return Response(copy, media_type=_MEDIA_TYPE, headers={"Cache-Control": "no-store"})
 
     return router

@@ -26,7 +26,7 @@ def operations_router(
     intake: Intake, experiments: Experiments, store: Store, metrics: Metrics, gauges: Gauges
 ) -> APIRouter:
     """Return the routes, bound to what they look at."""
-    router = APIRouter(tags=["operations"])
+    router, writes = APIRouter(tags=["operations"]), _Writes(store)
 
     @router.get("/healthz")
     async def health() -> dict[str, str]:
@@ -38,11 +38,7 @@ def operations_router(
         """Say whether reports can be counted and stored."""
         if not intake.running:
             raise Unavailable("reports are not being counted", remedy=_RESTART)
-        try:
-            store.check()
-        except Exception as error:
-            _log.error("the store does not write (%s)", trace(error))
-            raise Unavailable("the store does not write", remedy=_RESTART) from None
+        writes.check()
         return {"status": "ready"}
 
     @router.get("/metrics", response_class=PlainTextResponse)
@@ -58,3 +54,29 @@ def operations_router(
         return {"keys": [public_key(facts) for facts in rounds if facts.batch]}
 
     return router
+
+
+class _Writes:
+    """Whether the store writes; the log says when that changes, however often somebody asks."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._is_failing = store, False
+
+    def check(self) -> None:
+        """Write a row.
+
+        Raises
+        ------
+        Unavailable
+            If the store does not take it.
+        """
+        try:
+            self._store.check()
+        except Exception as error:
+            if not self._is_failing:
+                _log.error("the store does not write: make room on its disk, or see to it (%s)", trace(error))
+            self._is_failing = True
+            raise Unavailable("the store does not write", remedy=_RESTART) from None
+        if self._is_failing:
+            _log.warning("the store writes again")
+        self._is_failing = False

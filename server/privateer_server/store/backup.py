@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.database import Kind, check_kind, make_tables
+from privateer_core.serving.database import Kind, bring_up_to_date, check_kind, make_tables
 
 _MAGIC: Final = b"SQLite format 3\0"
 _TABLES: Final = ("experiments", "rounds", "answers", "refusals", "log", "deleted", "leaves", "closers", "spent_tokens")
@@ -49,7 +49,7 @@ def restore(backup: Path, data: Path, kind: Kind) -> None:
     Raises
     ------
     SpecError
-        If the file is no backup of this version, or the folder holds something.
+        If the file is no backup, too old or too new, or the folder holds something.
     """
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         raise SpecError("the folder is not empty", field="DATA", remedy="name one that is empty, or not there yet")
@@ -75,9 +75,14 @@ def _clean(backup: Path, kind: Kind) -> bytes:
     if not backup.is_file():
         raise SpecError(f"there is no {backup.name}", field="DIR", remedy="name a folder that privateer backup made")
     try:
-        with closing(sqlite3.connect(f"{backup.absolute().as_uri()}?immutable=1", uri=True)) as db:
+        with (
+            closing(sqlite3.connect(f"{backup.absolute().as_uri()}?immutable=1", uri=True)) as db,
+            closing(sqlite3.connect(":memory:", isolation_level=None)) as copy,
+        ):
             check_kind(db, backup, kind)
-            return copied(db, kind)
+            db.backup(copy)
+            bring_up_to_date(copy, kind)
+            return copied(copy, kind)
     except sqlite3.Error:
         raise SpecError(f"{backup.name} is damaged, or no backup", field="DIR", remedy="take another") from None
 

@@ -11,7 +11,6 @@ from typing import Final
 from privateer_core.codec import decode, encode
 from privateer_core.serving.database import Kind, open_database
 from privateer_server.store import Entry, Leaf, LogLine
-from privateer_server.store.migrations import migrate
 
 JOURNAL: Final = Kind(
     application=0x5052564A,
@@ -23,14 +22,14 @@ JOURNAL: Final = Kind(
     CREATE TABLE leaves (position INTEGER PRIMARY KEY, leaf BLOB NOT NULL)
     """,
     field="PRIVATEER_JOURNAL",
+    steps={
+        # No head was signed for a journal of version 3.
+        3: """
+        CREATE TABLE log (id INTEGER PRIMARY KEY, origin TEXT NOT NULL);
+        CREATE TABLE leaves (position INTEGER PRIMARY KEY, leaf BLOB NOT NULL)
+        """
+    },
 )
-MIGRATIONS: Final = {
-    3: """
-    CREATE TABLE log (id INTEGER PRIMARY KEY, origin TEXT NOT NULL);
-    CREATE TABLE leaves (position INTEGER PRIMARY KEY, leaf BLOB NOT NULL)
-    """
-}
-"""What makes a journal of the next version of one of this version; no head was signed for one of version 3."""
 
 
 class JournalFile:
@@ -51,11 +50,7 @@ class JournalFile:
 
     def __init__(self, path: Path | sqlite3.Connection) -> None:
         self._lock = Lock()
-        if isinstance(path, sqlite3.Connection):
-            self._db = path
-        else:
-            migrate(path, JOURNAL, MIGRATIONS)
-            self._db = open_database(path, JOURNAL)
+        self._db = path if isinstance(path, sqlite3.Connection) else open_database(path, JOURNAL)
 
     def last(self, experiment: str) -> Entry | None:
         """Return the last publication of an experiment, if there is one."""

@@ -25,8 +25,7 @@ from privateer_server.store import (
     Standing,
 )
 from privateer_server.store.backup import copied
-from privateer_server.store.migrations import migrate
-from privateer_server.store.tables import DATABASE, MIGRATIONS
+from privateer_server.store.tables import DATABASE
 
 FILE: Final = "server.db"
 _COLUMNS: Final = "version, batch, seen, received, taken, digest, facts"
@@ -54,16 +53,12 @@ class SqliteStore:
     Raises
     ------
     SpecError
-        If the file cannot be opened, is damaged or of another version, or another server has it.
+        If the file cannot be opened, is damaged, too old or too new, or another server has it.
     """
 
     def __init__(self, data: Path | sqlite3.Connection) -> None:
         self._lock = Lock()
-        if isinstance(data, sqlite3.Connection):
-            self._db = data
-        else:
-            migrate(data / FILE, DATABASE, MIGRATIONS)
-            self._db = open_database(data / FILE, DATABASE)
+        self._db = data if isinstance(data, sqlite3.Connection) else open_database(data / FILE, DATABASE)
         self._written = True
         self._ids: dict[str, tuple[int, set[bytes]]] = {}
 

@@ -76,40 +76,37 @@ DATABASE: Final = Kind(
     CREATE TABLE probe (id INTEGER PRIMARY KEY, checks INTEGER NOT NULL)
     """,
     field="PRIVATEER_DATA",
+    steps={
+        # From 3 on, all that was published is in the log, in the order of time; from 4 on, the sums that a round had
+        # are its first part.
+        3: """
+        CREATE TABLE leaves (
+            position INTEGER PRIMARY KEY,
+            experiment TEXT NOT NULL,
+            version INTEGER NOT NULL,
+            digest BLOB NOT NULL,
+            UNIQUE (experiment, version)
+        );
+        CREATE TABLE closers (
+            experiment TEXT NOT NULL,
+            version INTEGER NOT NULL,
+            shuffler TEXT NOT NULL,
+            organisation TEXT NOT NULL,
+            PRIMARY KEY (experiment, version)
+        ) WITHOUT ROWID;
+        INSERT INTO leaves (experiment, version, digest) SELECT experiment, version, digest FROM rounds ORDER BY rowid
+        """,
+        4: """
+        ALTER TABLE experiments ADD COLUMN released_at REAL NOT NULL DEFAULT 0;
+        ALTER TABLE rounds ADD COLUMN given_up INTEGER NOT NULL DEFAULT 0;
+        CREATE TABLE parts (
+            experiment TEXT NOT NULL,
+            version INTEGER NOT NULL,
+            part BLOB NOT NULL,
+            total BLOB NOT NULL,
+            PRIMARY KEY (experiment, version, part)
+        );
+        CREATE TABLE spent_tokens (token BLOB PRIMARY KEY, report BLOB NOT NULL, expires INTEGER NOT NULL) WITHOUT ROWID
+        """,
+    },
 )
-MIGRATIONS: Final = {
-    3: """
-    CREATE TABLE leaves (
-        position INTEGER PRIMARY KEY,
-        experiment TEXT NOT NULL,
-        version INTEGER NOT NULL,
-        digest BLOB NOT NULL,
-        UNIQUE (experiment, version)
-    );
-    CREATE TABLE closers (
-        experiment TEXT NOT NULL,
-        version INTEGER NOT NULL,
-        shuffler TEXT NOT NULL,
-        organisation TEXT NOT NULL,
-        PRIMARY KEY (experiment, version)
-    ) WITHOUT ROWID;
-    INSERT INTO leaves (experiment, version, digest) SELECT experiment, version, digest FROM rounds ORDER BY rowid
-    """,
-    4: """
-    ALTER TABLE experiments ADD COLUMN released_at REAL NOT NULL DEFAULT 0;
-    ALTER TABLE rounds ADD COLUMN given_up INTEGER NOT NULL DEFAULT 0;
-    CREATE TABLE parts (
-        experiment TEXT NOT NULL,
-        version INTEGER NOT NULL,
-        part BLOB NOT NULL,
-        total BLOB NOT NULL,
-        PRIMARY KEY (experiment, version, part)
-    );
-    CREATE TABLE spent_tokens (token BLOB PRIMARY KEY, report BLOB NOT NULL, expires INTEGER NOT NULL) WITHOUT ROWID
-    """,
-}
-"""What makes a database of the next version of one of this version.
-
-From 3 on, all that was published is in the log, in the order of time; from 4 on, the sums that a round had are its
-first part.
-"""

@@ -1,5 +1,9 @@
-"""What a log says about a defect: its kind and where it happened, never its message, which may quote a value."""
+"""What services log: events with public facts; of a defect its kind and where it happened, and never its message.
 
+A message may quote a value.
+"""
+
+import json
 import logging
 import sys
 import time
@@ -31,8 +35,25 @@ def _described(kind: type[BaseException], stack: TracebackType | None) -> str:
     return " < ".join([kind.__name__, *reversed(frames)])
 
 
+def tell(log: logging.Logger, event: str, *, level: int = logging.INFO, **facts: str | int) -> None:
+    """Log an event in one line.
+
+    Parameters
+    ----------
+    facts
+        What the line has besides. Each is public, or the operator's own: no context, arm, reward or raw value, nothing
+        that a single report moves, and no address of a device.
+    """
+    log.log(level, event, extra={_FIELDS: facts})
+
+
 class Formatter(logging.Formatter):
-    """Writes time, level, logger and message, and of an exception what `trace` says, whichever library logs it."""
+    """Writes time, level, logger, event and facts, and of an exception what `trace` says, whichever library logs it."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base class chose the name
+        """Return the line, with the facts at its end as ``name=value``."""
+        facts = getattr(record, _FIELDS, {})
+        return " ".join([super().formatMessage(record), *(f"{name}={_shown(value)}" for name, value in facts.items())])
 
     def formatException(self, ei: object) -> str:  # noqa: N802 - the base class chose the name
         """Return the kind of an exception and its stack, without its message."""
@@ -50,11 +71,25 @@ class JsonFormatter(Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             # Names of files may have bytes that are no text.
-            "event": record.getMessage().encode("utf-8", "backslashreplace").decode(),
+            "event": _text(record.getMessage()),
         }
         if record.exc_info and record.exc_info[0]:
             line["error"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line | getattr(record, _FIELDS, {})).decode()
+        facts = getattr(record, _FIELDS, {})
+        line |= {name: _text(value) if isinstance(value, str) else value for name, value in facts.items()}
+        return msgspec.json.encode(line).decode()
+
+
+def _text(told: str) -> str:
+    """Return what is said as text that can be encoded."""
+    return told.encode("utf-8", "backslashreplace").decode()
+
+
+def _shown(value: object) -> str:
+    """Return a fact as a word; what is none, in quotes."""
+    text = str(value)
+    is_word = text.isprintable() and text and not set(text) & set(' ="')
+    return text if is_word else json.dumps(text)
 
 
 def log_answer(answered: Answered) -> None:
@@ -67,13 +102,18 @@ def log_answer(answered: Answered) -> None:
 
 
 def log_to_stderr(*verbose: str, as_json: bool = False) -> None:
-    """Write the log of this process to standard error: warnings of all loggers, and more from the ``verbose`` ones.
+    """Write the log of this process to standard error: our own events, and warnings of all loggers.
 
     As JSON it has the requests of operators and other services, too.
+
+    Parameters
+    ----------
+    verbose
+        Loggers of our own beside ``privateer``.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else Formatter(_FORMAT))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    for name in verbose:
+    for name in ("privateer", *verbose):
         logging.getLogger(name).setLevel(logging.INFO)
     _REQUESTS.setLevel(logging.INFO if as_json else logging.CRITICAL)

@@ -4,9 +4,11 @@ import gc
 import logging
 import os
 import resource
+import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import FrameType
 from typing import Any, Final, NamedTuple, cast
@@ -15,7 +17,8 @@ import uvicorn
 
 from privateer_core.errors import PrivateerError, SpecError
 from privateer_core.serving.connections import Connections
-from privateer_core.serving.logs import log_to_stderr
+from privateer_core.serving.logs import log_to_stderr, tell
+from privateer_core.serving.openapi import VERSION
 from privateer_core.serving.protocol import GuardedProtocol
 from privateer_core.serving.settings import check_log, logs_json
 from privateer_core.serving.turnstile import Turnstile
@@ -48,22 +51,27 @@ class Service(NamedTuple):
     ----------
     public, private
         The two listeners. The lifespan is that of the public application.
+    data
+        Where it keeps its data, for the log.
     on_stop
         Is called when a signal stops the process, before it waits for open requests.
     """
 
     public: Listener
     private: Listener
+    data: str
     on_stop: Callable[[], None] = lambda: None
 
 
 def run(name: str, start: Callable[[], Service]) -> None:
     """Run a service until a signal stops it. If it cannot start, print why in one line and exit with code 2.
 
+    The log says when it starts to listen, and when it has stopped.
+
     Parameters
     ----------
     name
-        The command's name.
+        The command's name, such as ``privateer-server``; its events have the logger ``privateer.server``.
     start
         Reads the settings, makes the applications and listens.
     """
@@ -76,7 +84,7 @@ def run(name: str, start: Callable[[], Service]) -> None:
         else:
             print(f"{name}: {error}", file=sys.stderr)
         sys.exit(_USAGE)
-    _serve(service)
+    _serve(service, logging.getLogger(name.replace("-", ".")))
 
 
 def prepare_process(*verbose: str) -> None:
@@ -89,14 +97,24 @@ def prepare_process(*verbose: str) -> None:
     log_to_stderr(*verbose, as_json=logs_json(os.environ))
 
 
-def listen(host: str, port: int, field: str) -> socket.socket:
-    """Return a listening socket.
+@contextmanager
+def listen(public: tuple[str, int], private: tuple[str, int]) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Listen at two addresses, each a host and a port, and no more if the context is left by an exception.
+
+    Data are opened in the context, so that a port that is taken touches none.
 
     Raises
     ------
     SpecError
-        Naming ``field``, if the address cannot be used.
+        If an address cannot be used.
     """
+    with ExitStack() as stack:
+        first = stack.enter_context(_listen(*public, "PRIVATEER_PORT"))
+        yield first, stack.enter_context(_listen(*private, "PRIVATEER_ADMIN_PORT"))
+        stack.pop_all()
+
+
+def _listen(host: str, port: int, field: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
@@ -105,13 +123,13 @@ def listen(host: str, port: int, field: str) -> socket.socket:
         raise SpecError(f"cannot listen on {host}:{port}: {why}", field=field, remedy="choose another") from None
 
 
-def _serve(service: Service) -> None:
+def _serve(service: Service, log: logging.Logger) -> None:
     files = _open_files()
     # A connection closes some time after it has to go, and a burst is accepted at once: hence half of the files.
     config = _config(service.public.app, "on", min(_CONNECTIONS_MAX, files // 2), service.public.turnstile)
     beside = uvicorn.Server(_config(service.private.app, "off", min(_PRIVATE_MAX, files // 8)))
     gc.set_threshold(_OBJECTS)
-    _Process(config, beside, service).run(sockets=[service.public.socket])
+    _Process(config, beside, service, log).run(sockets=[service.public.socket])
 
 
 def _open_files() -> int:
@@ -146,25 +164,34 @@ def _config(app: Any, lifespan: Any, connections: int, turnstile: Turnstile | No
 class _Process(uvicorn.Server):
     """The public listener, with the private one beside it while the application runs."""
 
-    def __init__(self, config: uvicorn.Config, beside: uvicorn.Server, service: Service) -> None:
+    def __init__(self, config: uvicorn.Config, beside: uvicorn.Server, service: Service, log: logging.Logger) -> None:
         super().__init__(config)
-        self._beside, self._socket, self._on_stop = beside, service.private.socket, service.on_stop
+        self._beside, self._service, self._log, self._signal = beside, service, log, ""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the application and listen."""
         await super().startup(sockets)
         self._beside.config.load()
         self._beside.lifespan = self._beside.config.lifespan_class(self._beside.config)
-        await self._beside.startup([self._socket])
+        await self._beside.startup([self._service.private.socket])
+        public, private = (_address(one.socket) for one in (self._service.public, self._service.private))
+        tell(self._log, "started", version=VERSION, data=self._service.data, public=public, private=private)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, answer open requests, and stop the application."""
         for server in self.servers:
             server.close()
-        await self._beside.shutdown([self._socket])
+        await self._beside.shutdown([self._service.private.socket])
         await super().shutdown(sockets)
+        tell(self._log, "stopped", signal=self._signal)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Announce the stop, then handle the signal as uvicorn does."""
-        self._on_stop()
+        self._signal = signal.Signals(sig).name
+        self._service.on_stop()
         super().handle_exit(sig, frame)
+
+
+def _address(listener: socket.socket) -> str:
+    host, port, *_ = listener.getsockname()
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,6 +1,8 @@
 """Ledgers of earlier versions are brought up to date; damaged, foreign and newer files are refused in one line."""
 
+import logging
 import os
+import re
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -61,11 +63,16 @@ def of_version_2(path: Path) -> None:
 
 
 @pytest.mark.parametrize("earlier", [without_days, without_outbox, with_doors, of_version_2])
-def test_earlier_ledgers_keep_what_they_know(tmp_path: Path, earlier: Callable[[Path], None]) -> None:
+def test_earlier_ledgers_keep_what_they_know(
+    tmp_path: Path, earlier: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "privateer.client")
     path = tmp_path / "ledger.db"
     earlier(path)
     with ThreadPoolExecutor(4) as pool:
         ledgers = list(pool.map(lambda _: Ledger(path), range(4)))
+    (line,) = caplog.messages  # whoever is first brings it up to date, and says so
+    assert re.fullmatch("the ledger is brought from schema [12] to 6", line)
     with pytest.raises(AlreadyReported):
         pay(ledgers[0], Payment("a", 2, "local", 1.0, 0.0, 1.0))
     pay(ledgers[1], Payment("b", 2, "local", 1.0, 0.0, 1.0))

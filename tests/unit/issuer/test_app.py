@@ -1,15 +1,17 @@
 """The issuer's pages, and what it refuses to sign."""
 
 import asyncio
+import logging
 import re
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
 
-from privateer_core.errors import AttestationRefused, InputError
+from privateer_core.errors import AttestationRefused, InputError, SpecError
 from privateer_core.wire.attestation import HEADER, LIFE_MAX, attest, check_attestation
 from privateer_core.wire.token import TYPE, Challenge, PendingToken
 from privateer_core.wire.token_keys import Directory, TokenKey
@@ -152,3 +154,36 @@ async def test_a_disk_that_fails_signs_nothing(tmp_path: Path, monkeypatch: pyte
             assert_problem(await client.get("/readyz"), 503, "unavailable")
         assert (await ask(client, request, signed("one"))).status_code == 200
         assert (await client.get("/readyz")).status_code == 200
+
+
+@pytest.mark.parametrize(("version", "says"), [(0, "is too old: schema 0"), (9, "was made by a newer Privateer")])
+async def test_a_folder_of_another_age_is_untouched(tmp_path: Path, version: int, says: str) -> None:
+    settings = issuer_settings(tmp_path)
+    async with serving(create_app(settings)):
+        pass
+    with closing(sqlite3.connect(settings.data / "issuer.db")) as database:
+        database.execute(f"PRAGMA user_version={version}")
+    before = {path.name: path.read_bytes() for path in settings.data.iterdir()}
+    with pytest.raises(SpecError, match=f"issuer.db {says}") as caught:
+        create_app(settings)
+    assert caught.value.remedy
+    assert {path.name: path.read_bytes() for path in settings.data.iterdir()} == before
+
+
+async def test_keys_and_what_a_start_recovers_are_a_line_each(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "privateer.issuer")
+    settings = issuer_settings(tmp_path)
+    async with serving(create_app(settings)):
+        for name in ("issuer.db", "issuer.db-wal"):  # as a killed issuer leaves its folder
+            (tmp_path / name).write_bytes((settings.data / name).read_bytes())
+    async with serving(create_app(settings)):
+        pass
+    made = [("key made", {"experiment": name}) for name in settings.experiments]
+    assert [(one.getMessage(), one.__dict__["fields"]) for one in caplog.records] == made
+    for name in ("issuer.db", "issuer.db-wal"):
+        (settings.data / name).write_bytes((tmp_path / name).read_bytes())
+    async with serving(create_app(settings)):
+        pass
+    (line,) = caplog.records[len(made) :]
+    assert line.getMessage() == "recovered after an unclean stop"
+    assert line.__dict__["fields"] == {"keys": len(settings.experiments)}

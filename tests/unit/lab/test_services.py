@@ -53,7 +53,7 @@ def test_a_service_that_dies_or_hangs_is_told(tmp_path: Path, monkeypatch: pytes
                 services.processes.wait("shuffler")
             os.kill(services.processes.pid("shuffler"), signal.SIGCONT)
         services.processes.kill("shuffler")
-        with pytest.raises(Unavailable, match=r"the shuffler ended with code -9 \(see its log above, then start"):
+        with pytest.raises(Unavailable, match=r"the shuffler was killed by SIGKILL \(see its log above, then start"):
             services.processes.watch()
         with pytest.raises(Unavailable, match="the shuffler did not start"):
             services.processes.wait("shuffler")

@@ -130,7 +130,19 @@ async def test_the_log_of_changes_says_whose_token_it_was(desk: Desk, caplog: py
     requests = {(one["method"], one["route"]): one.get("by") for one in told if one["logger"] == "privateer.requests"}
     assert requests["DELETE", "/experiments/{name}/shuffler"] == who
     assert all(by.startswith(("alice ", "root ")) for by in requests.values() if by)
-    assert sum(one["event"].startswith("a backup was fetched with the token alice ") for one in told) == 1
+    ours = [
+        (one["event"], one.get("change"), one["by"])
+        for one in told
+        if one["logger"] in ("privateer.server", "privateer.admin")
+    ]
+    assert [one[:2] for one in ours] == [
+        ("experiment created", "create"),
+        ("experiment changed", "pause"),
+        ("backup fetched", None),
+        ("experiment changed", "release-claim"),
+    ]
+    assert all(by.startswith("alice ") for _, _, by in ours)
+    assert ours[-1][2] == who
 
 
 def test_all_tokens_are_compared_in_constant_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """What is PostgreSQL's alone: settings, versions, encrypted keys, leases, and two servers that close one round."""
 
+import logging
 import os
 import threading
 import time
@@ -14,13 +15,15 @@ import pytest
 from privateer_core.clock import SystemClock
 from privateer_core.errors import SpecError
 from privateer_core.serving.postgres.leases import Lease, Leases
-from privateer_core.serving.postgres.pool import rows
+from privateer_core.serving.postgres.migrations import Kind
+from privateer_core.serving.postgres.pool import Pool, rows
 from privateer_server.closing import Closed, Closer
 from privateer_server.data import Data, open_data
 from privateer_server.opening import REPORT_ID_SIZE
 from privateer_server.rounds import OpenRound, first_round, record
 from privateer_server.settings import Settings, read_settings
 from privateer_server.store import Change, Entry, Leaf, RoundRecord
+from privateer_server.store.postgres import schema
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
 from tests.support.servers import TOKEN
@@ -60,7 +63,22 @@ def test_a_database_of_a_newer_version_is_refused(shared: Shared, opened: Callab
     for url, field in ((shared.journal, "PRIVATEER_JOURNAL_DATABASE"), (shared.database, "PRIVATEER_DATABASE")):
         shared.cluster.execute("UPDATE privateer_schema SET version = 99", url)
         error = refusal(shared.settings())
-        assert (error.field, "schema 99" in error.detail) == (field, True)
+        says = "the database was made by a newer Privateer: schema 99, and this one reads 1"
+        assert (error.field, error.detail, error.remedy) == (field, says, "install the newer version again")
+
+
+def test_a_migration_is_a_line_of_the_log(
+    shared: Shared, opened: Callable[[], Data], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "privateer.data")
+    opened()
+    assert not caplog.records  # tables that are made anew are none
+    later = Kind("store", (*schema.STORE.steps, "CREATE TABLE pets (id bigint)"))
+    for _ in range(2):
+        Pool(shared.database, later, "PRIVATEER_DATABASE").close()
+    (line,) = caplog.records
+    assert line.getMessage() == "migrated"
+    assert line.__dict__["fields"] == {"database": "store", "from_schema": 1, "to_schema": 2}
 
 
 def test_one_database_for_both_is_refused(shared: Shared) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_core.wire.token_keys import Directory
+from privateer_lab.services import free_port
 from privateer_server.app import main
 from privateer_server.settings import read_settings
 from tests.support.mint import key
@@ -85,6 +86,8 @@ def start(monkeypatch: pytest.MonkeyPatch, data: Path, *arguments: str) -> int:
     monkeypatch.setattr("privateer_server.app.prepare_process", lambda *_: None)  # this process is the tests' own
     monkeypatch.setenv("PRIVATEER_DATA", str(data))
     monkeypatch.setenv("PRIVATEER_ADMIN_TOKEN", "a-secret-of-the-tests")
+    monkeypatch.setenv("PRIVATEER_PORT", str(free_port()))
+    monkeypatch.setenv("PRIVATEER_ADMIN_PORT", str(free_port()))
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert isinstance(ended.value.code, int)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.logs import Formatter, JsonFormatter, trace
+from privateer_core.serving.logs import Formatter, JsonFormatter, tell, trace
 from privateer_core.serving.settings import check_log, logs_json
 
 
@@ -80,6 +80,40 @@ def test_json_is_one_object_a_line_and_quotes_no_exception() -> None:
         "event": "line\ntwo",
         "error": trace(error),
     }
+
+
+def told(caplog: pytest.LogCaptureFixture, event: str, **facts: str | int) -> tuple[str, dict[str, object]]:
+    """An event as both forms have it."""
+    caplog.set_level(logging.INFO)
+    tell(logging.getLogger("privateer.server"), event, **facts)
+    record = caplog.records[-1]
+    text = Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s").format(record)
+    return text.split(" ", 2)[2], json.loads(JsonFormatter().format(record))
+
+
+def test_an_event_has_its_facts_in_both_forms(caplog: pytest.LogCaptureFixture) -> None:
+    text, line = told(caplog, "round closed", experiment="trial", round=3, reports=1000)
+    assert text == "INFO privateer.server: round closed experiment=trial round=3 reports=1000"
+    del line["time"]
+    named = {"level": "info", "logger": "privateer.server", "event": "round closed"}
+    assert line == named | {"experiment": "trial", "round": 3, "reports": 1000}
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("alice 5f0c12ab", '"alice 5f0c12ab"'),
+        ("a\nb c=d", '"a\\nb c=d"'),
+        ("", '""'),
+        ('say "x"', '"say \\"x\\""'),
+        ("/data/\udcff", '"/data/\\udcff"'),
+    ],
+)
+def test_a_fact_stays_one_word_of_one_line(value: str, shown: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Names of folders may have anything in them."""
+    text, line = told(caplog, "started", data=value, version="1")
+    assert text == f"INFO privateer.server: started data={shown} version=1"
+    assert line["data"] == value.encode("utf-8", "backslashreplace").decode()
 
 
 def test_a_form_of_logs_that_there_is_not_is_named() -> None:

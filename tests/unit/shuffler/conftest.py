@@ -11,7 +11,7 @@ from privateer_shuffler.settings import Settings
 from privateer_shuffler.store import RoundStore
 from tests.support.asgi import serving
 from tests.support.senders import TRUSTED
-from tests.unit.shuffler.fake_server import SIZE, FakeServer
+from tests.unit.shuffler.fake_server import SIZE, FakeServer, free_port
 from tests.unit.shuffler.helpers import Shuffler
 
 
@@ -42,3 +42,11 @@ def new_store(tmp_path: Path) -> Callable[..., RoundStore]:
         return RoundStore.create(folder, Label(round_, b"d" * 32))
 
     return create
+
+
+@pytest.fixture(autouse=True)
+def own_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process is the tests' own, and the default ports may be taken on its machine."""
+    monkeypatch.setattr("privateer_shuffler.app.prepare_process", lambda *_: None)
+    monkeypatch.setenv("PRIVATEER_PORT", str(free_port()))
+    monkeypatch.setenv("PRIVATEER_ADMIN_PORT", str(free_port()))

@@ -2,12 +2,15 @@
 
 import os
 import sqlite3
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 
 from privateer_core.errors import SpecError
+from privateer_core.serving.tokens import TokenSettings
 from privateer_shuffler.app import create_app, main
 from privateer_shuffler.history import History
 from tests.support.asgi import serving
@@ -80,6 +83,26 @@ def foreign(path: Path) -> None:
         database.execute("CREATE TABLE notes (text)")
         database.execute("PRAGMA user_version=2")
     database.close()
+
+
+@pytest.mark.parametrize("broken", ["taken.sqlite", "spent.sqlite", "*.db"])
+@pytest.mark.parametrize(("version", "says"), [(0, "is too old: schema 0"), (77, "was made by a newer Privateer")])
+async def test_a_folder_of_another_age_is_untouched(settings, server, broken, version, says):
+    """No key is made, no other file is opened."""
+    asked = replace(settings, tokens=TokenSettings(required=True))
+    async with serving(create_app(asked, httpx.ASGITransport(server.app))) as client:
+        header = server.publish(batch=50)
+        answer = await client.get("/experiments/spring")
+        assert (answer.status_code, answer.json()["version"]) == (200, header.version)
+    (path,) = settings.data.glob(broken)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"PRAGMA user_version={version}")
+    before = {one.name: one.read_bytes() for one in settings.data.iterdir()}
+    assert len(before) == 6
+    with pytest.raises(SpecError, match=says) as caught:
+        create_app(asked, httpx.ASGITransport(server.app))
+    assert caught.value.field == "PRIVATEER_DATA"
+    assert {one.name: one.read_bytes() for one in settings.data.iterdir()} == before
 
 
 @pytest.mark.parametrize("name", ["taken.sqlite", "a.db"])

@@ -122,7 +122,7 @@ async def test_a_kill_during_delivery_delivers_the_same_bytes_again(server, tmp_
             assert process.end(signal.SIGTERM) == -signal.SIGTERM  # stopped in order, then told so
     assert len(set(server.attempts)) == 1
     assert sorted(server.received()) == sorted(reports)
-    assert b"delivered version 1 of spring" in process.log
+    assert b"batch delivered experiment=spring round=1" in process.log
 
 
 async def test_the_log_of_a_process_says_nothing_about_requests(server, tmp_path):
@@ -138,7 +138,8 @@ async def test_the_log_of_a_process_says_nothing_about_requests(server, tmp_path
             assert {"date", "server"}.isdisjoint(answer.headers)
         process.end(signal.SIGTERM)
         held = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-    assert process.log == b""
+    lines = process.log.decode().splitlines()
+    assert [line.split(": ", 1)[1].split("=")[0] for line in lines] == ["started version", "stopped signal"]
     assert b"somebody" not in held
     assert b"127.0.0.1" not in held
 

@@ -4,16 +4,19 @@ Numbered steps in a table of their own do what schemas of a few tables need; a l
 object-relational mapper into the services' images, which nothing else uses.
 """
 
+import logging
 from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
 
 from privateer_core.errors import SpecError
+from privateer_core.serving.logs import tell
 
 _LOCK: Final = 0x50525653
 """The advisory lock under which one process at a time changes tables."""
 
+_log = logging.getLogger("privateer.data")
 _NOTE: Final = """
 INSERT INTO privateer_schema VALUES (%s, %s) ON CONFLICT (kind) DO UPDATE SET version = excluded.version
 """
@@ -36,7 +39,7 @@ class Kind:
 
 
 def migrate(db: psycopg.Connection[tuple[Any, ...]], kind: Kind, field: str) -> None:
-    """Bring a database to this version, in one transaction; one process at a time does that.
+    """Bring a database to this version, in one transaction, and tell the log; one process at a time does that.
 
     Raises
     ------
@@ -52,8 +55,12 @@ def migrate(db: psycopg.Connection[tuple[Any, ...]], kind: Kind, field: str) -> 
             detail = f"the database is the {name}'s"
             raise SpecError(detail, field=field, remedy="name a database for each purpose, and no other there")
         if version > len(kind.steps):
-            detail = f"the database has schema {version}, and this version of Privateer reads schema {len(kind.steps)}"
-            raise SpecError(detail, field=field, remedy="run the version that made it, or a newer one")
+            detail = (
+                f"the database was made by a newer Privateer: schema {version}, and this one reads {len(kind.steps)}"
+            )
+            raise SpecError(detail, field=field, remedy="install the newer version again")
         for step in kind.steps[version:]:
             db.execute(step)
         db.execute(_NOTE, (kind.name, len(kind.steps)))
+    if 0 < version < len(kind.steps):
+        tell(_log, "migrated", database=kind.name, from_schema=version, to_schema=len(kind.steps))

@@ -62,7 +62,7 @@ CASES: list[tuple[Callable[[Path], object], str, str]] = [
     (
         lambda data: edit(data / "server" / "journal.db", "PRAGMA user_version=1"),
         "server journal",
-        "journal.db has schema 1, and this version of Privateer reads",
+        "journal.db is too old: schema 1, and this Privateer migrates from 3 on",
     ),
     (
         lambda data: edit(one(data / "shuffler", "*.db"), "PRAGMA user_version=77"),
