@@ -94,15 +94,15 @@ def _name(url: str) -> str:
 
 
 @contextmanager
-def cluster() -> Iterator[Cluster]:
-    """Start a cluster, and remove it at the end."""
+def cluster(**settings: str) -> Iterator[Cluster]:
+    """Start a cluster with some settings of its own, and remove it at the end."""
     folder = Path(tempfile.mkdtemp(prefix="privateer-pg-"))
     if os.geteuid() == 0:
         shutil.chown(folder, "postgres", "postgres")
     started, data = Cluster(folder), str(folder / "data")
     try:
         started.run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
-        options = " ".join(f"-c {name}='{value}'" for name, value in _SETTINGS.items())
+        options = " ".join(f"-c {name}='{value}'" for name, value in (_SETTINGS | settings).items())
         started.run("pg_ctl", "-D", data, "-w", "-l", str(folder / "log"), "-o", f"-k {folder} {options}", "start")
         yield started
     finally:
