@@ -61,28 +61,22 @@ class SharedWorld(World):
 
     async def away(self) -> None:
         self._is_away = True
-        self._let("false")
-        for name in self._databases():
-            self._shared.cluster.execute(
-                f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
-            )
+        for url in self._databases:
+            self._shared.cluster.close(url)
 
     async def back(self) -> None:
         if self._is_away:
-            self._let("true")
+            for url in self._databases:
+                self._shared.cluster.open(url)
             self._is_away = False
 
-    def _let(self, connections: str) -> None:
-        for name in self._databases():
-            self._shared.cluster.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS {connections}")
-
-    def _databases(self) -> list[str]:
-        urls = (self._shared.database, self._shared.journal)
-        return [url.partition("@/")[2].partition("?")[0] for url in urls]
+    @property
+    def _databases(self) -> tuple[str, str]:
+        return self._shared.database, self._shared.journal
 
     async def stop(self) -> None:
         await super().stop()
-        for url in (self._shared.database, self._shared.journal):
+        for url in self._databases:
             with suppress(psycopg.Error):
                 self._shared.cluster.drop(url)
 

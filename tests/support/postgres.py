@@ -62,6 +62,15 @@ class Cluster:
         """Break every connection, and be away for a moment."""
         self.run("pg_ctl", "-D", str(self.folder / "data"), "-w", "-m", "immediate", "restart")
 
+    def close(self, url: str) -> None:
+        """Break every connection to a database, and allow none."""
+        self.execute(f"ALTER DATABASE {_name(url)} ALLOW_CONNECTIONS false")
+        self.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{_name(url)}'")
+
+    def open(self, url: str) -> None:
+        """Allow them again."""
+        self.execute(f"ALTER DATABASE {_name(url)} ALLOW_CONNECTIONS true")
+
     def drop(self, url: str) -> None:
         """Drop a database under those who use it."""
         self.execute(f"DROP DATABASE {_name(url)} WITH (FORCE)")
