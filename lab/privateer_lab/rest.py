@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import httpx
 
+from privateer_client.exchange import retry_seconds
 from privateer_core.errors import Deleted, NotFound, PrivateerError, SpecError, Unauthorized, Unavailable
 from privateer_core.spec import Spec
 from privateer_core.wire.problem import slug_of
@@ -18,6 +19,18 @@ _CREATED: Final = 201
 
 class RemoteError(PrivateerError):
     """A problem that a service answered with."""
+
+
+class Busy(RemoteError):
+    """The service cannot answer now.
+
+    Attributes
+    ----------
+    retry_after
+        Seconds after which it wants the same request again; 0 if it did not say.
+    """
+
+    retry_after = 0.0
 
 
 class NotThere(RemoteError):
@@ -103,9 +116,12 @@ def _refusal(response: httpx.Response, field: str) -> PrivateerError:
         return NotThere("the server has no such experiment", field="NAME", remedy="privateer list")
     if slug == Deleted.slug:
         return NotThere("the experiment was deleted", field="NAME", remedy="privateer log NAME says when")
-    kind = NotThere if slug == NotFound.slug else RemoteError
+    kind = {NotFound.slug: NotThere, Unavailable.slug: Busy}.get(slug, RemoteError)
     detail = str(problem.get("detail", f"HTTP {response.status_code}"))
-    return kind(detail, field=problem.get("field"), remedy=problem.get("remedy"))
+    refusal = kind(detail, field=problem.get("field"), remedy=problem.get("remedy"))
+    if isinstance(refusal, Busy):
+        refusal.retry_after = retry_seconds(response.headers.get("retry-after", ""))
+    return refusal
 
 
 def _object(response: httpx.Response) -> dict[str, Any] | None:
