@@ -32,7 +32,7 @@ class Patience:
     seconds: float = 0.0
 
     async def pause(self, attempt: int, retry_after: str | None) -> None:
-        """Wait after an attempt, which is counted from 0; ``retry_after`` is the header of the answer, if it has one."""
+        """Wait after an attempt, counted from 0; ``retry_after`` is the header of its answer, if it has one."""
         asked = retry_seconds(retry_after or "")
         seconds = _pause(attempt, asked)
         if asked:
@@ -60,4 +60,4 @@ def patiently(ask: Callable[[], _Answer]) -> _Answer:
 
 
 def _pause(attempt: int, asked: float) -> float:
-    return min(_LONGEST, max(asked, min(_OWN, _FIRST * 2**attempt)))
+    return min(_LONGEST, max(asked, min(_OWN, _FIRST * 2.0**attempt)))
