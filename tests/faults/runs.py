@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.faults.lists import drawn, shortened
 from tests.faults.operations import Operation, run
+from tests.faults.schedule import Schedule
 from tests.faults.world import World
 
 _SHORTENING = 40
@@ -20,11 +21,14 @@ _MEMORY = Path("/dev/shm")
 Kind = Callable[..., World]
 
 
-def once(operations: Sequence[Operation], kind: Kind = World) -> dict[str, Any]:
+def once(
+    operations: Sequence[Operation], kind: Kind = World, seed: int = 0, trace: list[str] | None = None
+) -> dict[str, Any]:
     """Run a list; its figures. Files are in memory where there is a folder for that: nothing here cuts the power."""
     folder = Path(tempfile.mkdtemp(prefix="privateer-faults-", dir=_MEMORY if _MEMORY.is_dir() else None))
     try:
-        return asyncio.run(run(operations, folder, kind))
+        with asyncio.Runner(loop_factory=lambda: Schedule(seed)) as runner:
+            return runner.run(run(operations, folder, kind, trace))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -41,9 +45,9 @@ def every(seeds: Iterable[int], kind: Kind = World, shortening: int = _SHORTENIN
     for seed in seeds:
         began, operations = time.monotonic(), drawn(seed)
         try:
-            figures.update(once(operations, kind))
+            figures.update(once(operations, kind, seed))
         except Exception as error:
-            short = shortened(operations, lambda some: _fails(some, kind), shortening)
+            short = shortened(operations, lambda some: _fails(some, kind, seed), shortening)
             shown = "\n".join(f"    {operation}," for operation in short)
             raise AssertionError(f"seed {seed}: {type(error).__name__}: {error}\n[\n{shown}\n]") from error
         print(f"seed {seed}: {time.monotonic() - began:.1f} s", flush=True)
@@ -51,8 +55,8 @@ def every(seeds: Iterable[int], kind: Kind = World, shortening: int = _SHORTENIN
     return figures
 
 
-def _fails(operations: list[Operation], kind: Kind) -> bool:
+def _fails(operations: list[Operation], kind: Kind, seed: int) -> bool:
     with suppress(Exception):
-        once(operations, kind)
+        once(operations, kind, seed)
         return False
     return True
