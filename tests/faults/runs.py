@@ -5,10 +5,10 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.faults.lists import drawn, shortened
 from tests.faults.operations import Operation, run
@@ -19,6 +19,7 @@ _SHORTENING = 40
 """Runs that may be spent on a shorter list."""
 _MEMORY = Path("/dev/shm")
 Kind = Callable[..., World]
+_Result = TypeVar("_Result")
 
 
 def once(
@@ -27,10 +28,15 @@ def once(
     """Run a list; its figures. Files are in memory where there is a folder for that: nothing here cuts the power."""
     folder = Path(tempfile.mkdtemp(prefix="privateer-faults-", dir=_MEMORY if _MEMORY.is_dir() else None))
     try:
-        with asyncio.Runner(loop_factory=lambda: Schedule(seed)) as runner:
-            return runner.run(run(operations, folder, kind, trace))
+        return simulated(run(operations, folder, kind, trace), seed)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def simulated(work: Coroutine[Any, Any, _Result], seed: int = 0) -> _Result:
+    """Do work on simulated time, and return its result."""
+    with asyncio.Runner(loop_factory=lambda: Schedule(seed)) as runner:
+        return runner.run(work)
 
 
 def every(seeds: Iterable[int], kind: Kind = World, shortening: int = _SHORTENING) -> Counter[str]:

@@ -23,7 +23,7 @@ _BEGAN = 1_000_000.0
 
 @dataclass(frozen=True)
 class Lasting:
-    """The result of work that takes so many seconds: it waits for something that is not simulated."""
+    """The result of work that waits for something: it takes so many seconds, or, one time in two, only a moment."""
 
     seconds: float
 
@@ -89,7 +89,7 @@ class Schedule(asyncio.SelectorEventLoop):
         except Exception as raised:
             result, error = None, raised
         if isinstance(result, Lasting):
-            result, lasts = None, result.seconds
+            result, lasts = None, self._rng.choice([lasts, result.seconds])
         self.call_later(lasts, _tell, done, result, error)
 
     @contextmanager
