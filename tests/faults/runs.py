@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +26,15 @@ _Result = TypeVar("_Result")
 def once(
     operations: Sequence[Operation], kind: Kind = World, seed: int = 0, trace: list[str] | None = None
 ) -> dict[str, Any]:
-    """Run a list; its figures. Files are in memory where there is a folder for that: nothing here cuts the power."""
+    """Run a list; its figures. Files are in memory where there is a folder for that: nothing here cuts the power.
+
+    Parameters
+    ----------
+    seed
+        Decides when what threads do begins and ends.
+    trace
+        Gets all that happens, and when.
+    """
     folder = Path(tempfile.mkdtemp(prefix="privateer-faults-", dir=_MEMORY if _MEMORY.is_dir() else None))
     try:
         return simulated(run(operations, folder, kind, trace), seed)
@@ -53,15 +62,16 @@ def every(seeds: Iterable[int], kind: Kind = World, shortening: int = _SHORTENIN
         try:
             figures.update(once(operations, kind, seed))
         except Exception as error:
-            short = shortened(operations, lambda some: _fails(some, kind, seed), shortening)
+            short = shortened(operations, partial(_fails, kind, seed), shortening)
             shown = "\n".join(f"    {operation}," for operation in short)
-            raise AssertionError(f"seed {seed}: {type(error).__name__}: {error}\n[\n{shown}\n]") from error
+            found = f"seed {seed}: {type(error).__name__}: {error}"
+            raise AssertionError(f"{found}\nonce([\n{shown}\n], seed={seed})") from error
         print(f"seed {seed}: {time.monotonic() - began:.1f} s", flush=True)
         figures["runs"] += 1
     return figures
 
 
-def _fails(operations: list[Operation], kind: Kind, seed: int) -> bool:
+def _fails(kind: Kind, seed: int, operations: list[Operation]) -> bool:
     with suppress(Exception):
         once(operations, kind, seed)
         return False

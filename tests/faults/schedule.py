@@ -1,8 +1,9 @@
 """An event loop on simulated time, in which a seed decides when the work of threads begins and ends.
 
-Nothing here waits for the machine: if nothing is to be done, time goes on to the next timer. Work for threads is done in
-the one thread that there is, at a moment that the seed draws, and others hear of its end at another. So the same seed
-gives the same order of events on every machine, however busy it is.
+Nothing here waits for the machine: if nothing is to be done, time goes on to the next timer. Work for threads is done
+in the one thread that there is, as a whole, at a moment that the seed draws, and others hear of its end at another. So
+the same seed gives the same order of events on every machine, however busy it is. What two threads do to each other in
+the midst of such work is not simulated: tests that kill processes show that (`tests/integration/test_kills.py`).
 """
 
 import asyncio
