@@ -67,7 +67,7 @@ async def test_replicas_fill_one_batch_and_one_delivers_it(shared: SharedShuffle
 
 
 async def until_over(one: Shuffler, header: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while (await one.post(header, sealed_reports(1))).status_code != 409:
             await asyncio.sleep(0.05)
 
@@ -85,7 +85,7 @@ async def test_what_comes_while_a_round_ends_is_answered(shared: SharedShufflers
             receipts.append(pool.hold([report]))
         await asyncio.sleep(0 if ending.done() else 0.001)
     assert ending.done()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         answers = await asyncio.gather(*receipts, return_exceptions=True)
     assert await ending == sum(isinstance(one, Receipt) and one.accepted for one in answers)
     held.holdings.close()
