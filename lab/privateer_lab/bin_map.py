@@ -6,6 +6,8 @@ from typing import Any, Final
 import numpy as np
 from rich.text import Text
 
+from privateer_lab.output import whole_percent
+
 _LETTERS: Final = "ABCDEFGHIJKLMNOP"
 _COLOURS: Final = ("#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#d55e00", "#9a9a9a", "#3b95cf")
 
@@ -56,13 +58,14 @@ def within(name: str, low: float, high: float) -> str:
 def chosen_by(arms: Mapping[str, float]) -> str:
     """Say how often each arm is chosen; one that has no rival is named alone."""
     shown = {arm: share for arm, share in arms.items() if share > 0}
-    return ", ".join(shown if len(shown) == 1 else (f"{arm} {share:.0%}" for arm, share in shown.items()))
+    return ", ".join(shown if len(shown) == 1 else (f"{arm} {whole_percent(share)}" for arm, share in shown.items()))
 
 
 def _part(name: str, values: Any) -> str:
     """Write the ends of a number's interval, or levels; null stands for people who have no value."""
-    if isinstance(values, list) and len(values) == 2 and all(isinstance(one, float) for one in values):
-        return within(name, *values)
+    ends = [one for one in values if one is not None] if isinstance(values, list) else []
+    if len(ends) == 2 and all(isinstance(one, float) for one in ends):
+        return within(name, *ends) + (", or missing" if None in values else "")
     return f"{name}: {', '.join('missing' if one is None else _written(one) for one in values or [None])}"
 
 

@@ -101,6 +101,14 @@ def print_titled(title: str, table: Table) -> None:
     screen.print(table)
 
 
+def whole_percent(share: float) -> str:
+    """Write a share in whole percent: what is not all is never rounded to all, nor something to nothing."""
+    whole = f"{share:.0%}"
+    if whole == "0%" and share > 0:
+        return "below 1%"
+    return "above 99%" if whole == "100%" and share < 1 else whole
+
+
 def readable(value: Any) -> str:
     """Write a figure for people: thousands separated, four significant digits for small fractions, yes or no.
 

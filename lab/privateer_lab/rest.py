@@ -15,6 +15,8 @@ _ELSEWHERE: Final = {
 }
 """What to say if the address has no such page, by the option that named the address."""
 _CREATED: Final = 201
+_BUSY: Final = {502, 503, 504}
+"""Statuses of a service that cannot answer now, and of a balancer that finds none."""
 
 
 class RemoteError(PrivateerError):
@@ -116,7 +118,7 @@ def _refusal(response: httpx.Response, field: str) -> PrivateerError:
         return NotThere("the server has no such experiment", field="NAME", remedy="privateer list")
     if slug == Deleted.slug:
         return NotThere("the experiment was deleted", field="NAME", remedy="privateer log NAME says when")
-    kind = {NotFound.slug: NotThere, Unavailable.slug: Busy}.get(slug, RemoteError)
+    kind = NotThere if slug == NotFound.slug else Busy if response.status_code in _BUSY else RemoteError
     detail = str(problem.get("detail", f"HTTP {response.status_code}"))
     refusal = kind(detail, field=problem.get("field"), remedy=problem.get("remedy"))
     if isinstance(refusal, Busy):

@@ -74,6 +74,19 @@ def columns_of(features: Mapping[str, Feature]) -> list[str]:
     return [column for name, feature in features.items() for block in feature.blocks for column in block.named(name)]
 
 
+def inhabited(features: Mapping[str, Feature], lower: Array, upper: Array) -> NDArray[np.bool_]:
+    """Tell in which boxes anybody can be, (boxes,), by their corners, (boxes, columns) each.
+
+    Halving the bits of codes makes boxes that hold no level, and halving a number those in which nobody's is missing.
+    """
+    found, start = np.ones(len(lower), np.bool_), 0
+    for feature in features.values():
+        part = slice(start, start + feature.columns)
+        found &= feature.holds(lower[:, part], upper[:, part])
+        start = part.stop
+    return found
+
+
 def shown_box(features: Mapping[str, Feature], lower: Array, upper: Array) -> dict[str, Any]:
     """Describe a box by its corners, (columns,) each: the values that it has of the features that it restricts."""
     found, start = {}, 0

@@ -101,6 +101,10 @@ class Feature(Section, ABC):
         return False
 
     @abstractmethod
+    def holds(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
+        """Tell in which boxes anybody can be, (boxes,), by their corners along its columns, (boxes, columns)."""
+
+    @abstractmethod
     def shown(self, lower: Array, upper: Array) -> Any:
         """Return which values a box has, by its corners along the feature's columns, for people."""
 
@@ -127,11 +131,25 @@ class Scaled(Feature):
     def places(self, numbers: Array) -> Array:
         """Return the place of each number in [0, 1], shape (n,); anything for NaN."""
 
+    def holds(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
+        """Tell which boxes hold the place of some value, or of those who have none."""
+        valued = self._has_values(lower[:, 0], upper[:, 0])
+        return np.asarray((lower[:, 1] == 0) & valued | _holds_missing(lower, upper)) if self.missing else valued
+
+    def _has_values(self, low: Array, high: Array) -> NDArray[np.bool_]:
+        """Tell which intervals of places, from ``low`` to below ``high``, (boxes,) each, hold that of some value."""
+        return high > low
+
     def shown(self, lower: Array, upper: Array) -> Any:
-        """Return the lowest and the highest value; None if the box holds those only who have none."""
+        """Return what a box holds: its values, and None if it also holds people who have none; None if nobody else."""
         if self.missing and lower[1] > 0:
             return None
-        return [self.value_at(float(lower[0])), self.value_at(float(upper[0]))]
+        values = self._shown_values(float(lower[0]), float(upper[0]))
+        return [*values, None] if self.missing and _holds_missing(lower[None], upper[None])[0] else values
+
+    def _shown_values(self, low: float, high: float) -> list[Any]:
+        """Return the lowest and the highest value of an interval of places."""
+        return [self.value_at(low), self.value_at(high)]
 
     @abstractmethod
     def value_at(self, place: float) -> Any:
@@ -141,6 +159,12 @@ class Scaled(Feature):
         if not is_number(value):
             raise InputError("must be a number", field=name, remedy="give a number, or None where the spec allows it")
         return float(value)
+
+
+def _holds_missing(lower: Array, upper: Array) -> NDArray[np.bool_]:
+    """Tell which boxes of a number and its flag hold people who have no number, (boxes,)."""
+    flagged: NDArray[np.bool_] = upper[:, 1] == 1
+    return flagged & (lower[:, 0] <= MISSING_PLACE) & (upper[:, 0] > MISSING_PLACE)
 
 
 class Numeric(Scaled, Range):
@@ -199,6 +223,13 @@ class Ranked(Scaled):
         # The outermost values stay at the ends: what is beyond them counts as they do.
         middles = (first + last) / 2
         return np.asarray(np.where(cuts[at] == clipped, middles[at], ranks))
+
+    def _has_values(self, low: Array, high: Array) -> NDArray[np.bool_]:
+        """Tell which intervals hold ranks between two cut points, or that of a number that many people have."""
+        _, first, last = self._cuts
+        middles, high = (first + last) / 2, np.where(high == 1, np.inf, high)[:, None]
+        between = (last[:-1] < high) & (first[1:] > low[:, None])
+        return np.asarray(between.any(axis=1) | ((middles >= low[:, None]) & (middles < high)).any(axis=1))
 
     def value_at(self, place: float) -> float:
         """Return the number of a rank."""

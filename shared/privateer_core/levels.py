@@ -98,6 +98,10 @@ class Categorical(_Levels):
         slots = np.where(np.isnan(numbers), gap, np.where(numbers >= len(self.levels), others, numbers))
         return bits(slots, self.blocks[0])
 
+    def holds(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
+        """Tell which boxes hold the code of a level, of others or of missing values."""
+        return np.asarray(codes_within(self.blocks[0], lower, upper)[:, : self._slots[0]].any(axis=1))
+
     def shown(self, lower: Array, upper: Array) -> list[str | int | None]:
         """Return the levels of a box; None stands for missing values."""
         count, _, others = self._slots
@@ -134,12 +138,18 @@ class Ordinal(_Levels, Scaled):
         """Return the middle of each level's share of [0, 1]."""
         return np.asarray((numbers + 0.5) / len(self.levels))
 
-    def shown(self, lower: Array, upper: Array) -> Any:
-        """Return the levels of a box; None if it holds those only who have none."""
-        if self.missing and lower[1] > 0:
-            return None
+    def _within(self, low: Array, high: Array) -> NDArray[np.bool_]:
+        """Tell which levels are in which intervals of places, (boxes, levels)."""
         places = self.places(np.arange(len(self.levels), dtype=np.float64))
-        return [self.levels[place] for place in np.flatnonzero((places >= lower[0]) & (places < upper[0]))]
+        return np.asarray((places >= low[:, None]) & (places < high[:, None]))
+
+    def _has_values(self, low: Array, high: Array) -> NDArray[np.bool_]:
+        """Tell which intervals hold the place of a level."""
+        return np.asarray(self._within(low, high).any(axis=1))
+
+    def _shown_values(self, low: float, high: float) -> list[Any]:
+        """Return the levels of an interval of places."""
+        return [self.levels[place] for place in np.flatnonzero(self._within(np.array([low]), np.array([high]))[0])]
 
     def value_at(self, place: float) -> Any:
         """Return the level that has a place."""
@@ -164,6 +174,10 @@ class Boolean(Feature):
     def encode(self, numbers: Array) -> Array:
         """Return the bits of no, yes and missing."""
         return bits(np.where(np.isnan(numbers), 2.0 * self.missing, numbers), self.blocks[0])
+
+    def holds(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
+        """Tell which boxes hold the code of an answer, or of missing ones."""
+        return np.asarray(codes_within(self.blocks[0], lower, upper).any(axis=1))
 
     def shown(self, lower: Array, upper: Array) -> list[bool | None]:
         """Return the answers of a box; None stands for missing ones."""

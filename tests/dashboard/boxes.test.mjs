@@ -46,9 +46,16 @@ test("rectangles tile the drawing, and the second axis goes up", () => {
 });
 
 test("arrow keys cross edges, and stop at the ends", () => {
-  assert.deepEqual(boxes.binAt(PLANE, boxes.across(PLANE[0], [0.2, 0.8], 0, true)), 2);
-  assert.deepEqual(boxes.binAt(PLANE, boxes.across(PLANE[2], [0.7, 0.8], 1, false)), 1);
-  assert.deepEqual(boxes.across(PLANE[0], [0.2, 0.8], 0, false), [0.2, 0.8]);
+  assert.deepEqual(boxes.binAt(PLANE, boxes.across(PLANE, [0.2, 0.8], 0, true)), 2);
+  assert.deepEqual(boxes.binAt(PLANE, boxes.across(PLANE, [0.7, 0.8], 1, false)), 1);
+  assert.deepEqual(boxes.across(PLANE, [0.2, 0.8], 0, false), [0.2, 0.8]);
+});
+
+test("arrow keys find their way across parts in which nobody can be", () => {
+  const apart = [bin([0], [0.25]), bin([0.75], [1])];
+  assert.deepEqual(boxes.binAt(apart, [0.5]), -1);
+  for (const from of [0.1, 0.5]) assert.deepEqual(boxes.across(apart, [from], 0, true), [0.75]);
+  assert.equal(boxes.binAt(apart, boxes.across(apart, [0.8], 0, false)), 0);
 });
 
 test("areas of arms add up to the drawing", () => {

@@ -28,6 +28,7 @@ test("bins say which people they hold", () => {
   assert.equal(people({}), "everybody");
   assert.equal(people({ hours: [0, 20], country: ["NL", null], premium: [false] }), "hours: 0 to 20; country: NL, missing; premium: no");
   assert.equal(values(null), "missing");
+  assert.equal(values([20, 40, null]), "20 to 40, or missing");
 });
 
 test("cells show any value", () => {

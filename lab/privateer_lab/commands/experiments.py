@@ -1,5 +1,6 @@
 """``create``, ``list``, ``show``, ``policy``: experiments over REST."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from privateer_core.spec import Spec
 from privateer_lab.bin_map import chosen_by, draw, people_in
 from privateer_lab.commands.options import ADMIN_URL, URL, AdminUrl, Json, Set, SpecFile, Token, Url
 from privateer_lab.documents import read_document
+from privateer_lab.load.people import keep_people
 from privateer_lab.output import print_json, print_rows, print_table, print_tables, screen
 from privateer_lab.rest import NotThere, ask
 from privateer_lab.rest import create as post
@@ -44,7 +46,8 @@ def create(
 ) -> None:
     """Create an experiment from a spec; with ``--check`` find out whether a server would take it, and what is unwise.
 
-    The same spec again changes nothing.
+    The same spec again changes nothing. A server does not get the spec's population: it is kept here, and
+    ``privateer load`` plays it.
     """
     parsed = load_spec(spec, settings)
     start = None if warm_start is None else read_document(warm_start)
@@ -54,6 +57,11 @@ def create(
         _tell_checked(parsed.without_people(), start, as_json)
         return
     answer, is_new = post(admin_url, parsed, token, start)
+    try:
+        keep_people(parsed)
+    except OSError as error:
+        detail = f"the spec's population is not kept ({error.strerror})"
+        print(f"privateer: warning: {detail}: give privateer load --population {spec}", file=sys.stderr)
     if as_json:
         print_json(answer)
     elif is_new:

@@ -5,11 +5,12 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 from urllib.parse import quote
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import NotFound, PrivateerError, SpecError
+from privateer_core.spec import Spec
 from privateer_core.tables import apply_setting, read_tables
 from privateer_core.text import printable
 from privateer_core.wire.envelope import REPORTS_PER_BODY_MAX
@@ -17,6 +18,7 @@ from privateer_core.wire.keys import own_key, publish_key
 from privateer_lab.environments import default_environment
 from privateer_lab.load.driver import USERS, LoadResult
 from privateer_lab.load.patience import patiently
+from privateer_lab.load.people import kept_people
 from privateer_lab.load.run import Interrupted, run_load
 from privateer_lab.rest import ask
 
@@ -55,7 +57,8 @@ def _parser() -> argparse.ArgumentParser:
     issuer = os.environ.get("PRIVATEER_ISSUER")
     add("--issuer", default=issuer, help="address of the issuer of upload tokens; people then send one by one")
     add("--attestation-secrets", type=Path, help="file with the secret that the issuer shares with the backend")
-    population = "name of the environment, or a TOML file with a [population] section; by default one that fits"
+    population = "name of the environment, or a TOML file with a [population] section; by default that of the spec "
+    population += "that privateer create was given here, else one that fits"
     add("--population", help=population)
     add("--path", help="data file of the population")
     add("--set", action="append", default=[], metavar="population.KEY=VALUE", help="set a key of the population")
@@ -78,20 +81,45 @@ def _sender_key() -> Path | None:
     return Path(named)
 
 
-def _population(options: argparse.Namespace, usual: dict[str, Any]) -> dict[str, Any]:
-    """Make the table that ``--population``, ``--path`` and ``--set`` describe; by default the ``usual`` one."""
-    named = options.population
-    if named is not None and named.endswith(".toml"):
-        tables = read_tables(Path(named), [], "--population")
-        if "population" not in tables:
-            raise SpecError("the file has no population section", field="--population", remedy="add one")
-    else:
-        tables = {"population": {"name": named} if named else usual}
+class People(NamedTuple):
+    """Who is played, and who says so."""
+
+    population: dict[str, Any]
+    origin: str
+
+    def __str__(self) -> str:
+        """Return the sentence that a load run begins with."""
+        keys = ", ".join(f"{key} = {value}" for key, value in self.population.items() if key != "name")
+        return f"simulated people: {self.population.get('name')}{keys and f' ({keys})'}, {self.origin}"
+
+
+def _people(options: argparse.Namespace, spec: Spec) -> People:
+    """Find the people that ``--population``, ``--path`` and ``--set`` describe; by default those of the spec."""
+    people = _named_people(options.population) if options.population else _usual_people(spec, options.cohort)
+    tables = {"population": dict(people.population)}
     if options.path is not None:
         tables["population"]["path"] = options.path
     for setting in options.set:
         apply_setting(tables, setting)
-    return dict(tables["population"])
+    return People(tables["population"], people.origin)
+
+
+def _named_people(named: str) -> People:
+    """Return the people of ``--population``."""
+    if not named.endswith(".toml"):
+        return People({"name": named}, "as --population names them")
+    tables = read_tables(Path(named), [], "--population")
+    if "population" not in tables:
+        raise SpecError("the file has no population section", field="--population", remedy="add one")
+    return People(tables["population"], f"those of {named}")
+
+
+def _usual_people(spec: Spec, cohort: str) -> People:
+    """Return the people of the spec, if it was created here, and the first that fit otherwise."""
+    if (kept := kept_people(spec, cohort)) is not None:
+        return People(kept, "those of the spec that privateer create was given here")
+    origin = "the first that fit: nobody here knows those of its spec (name them with --population SPEC.toml)"
+    return People(default_environment(spec), origin)
 
 
 def _checked(options: argparse.Namespace) -> argparse.Namespace:
@@ -115,23 +143,24 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line of the load driver; exit with 2 on an error of the user's, with 130 on Ctrl-C."""
     try:
         options = _checked(_parser().parse_args(arguments))
-        result = _load(options)
+        people = _people(options, _spec(options))
+        print(f"privateer: {printable(str(people))}", file=sys.stderr)
+        result = _load(options, people)
     except PrivateerError as error:
         print(f"privateer: {printable(str(error))}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt as stop:
         if isinstance(stop, Interrupted):
             print("privateer: interrupted; so far:", file=sys.stderr)
-            _show(stop.result, options.json)
+            _show(stop.result, people, options.json)
         sys.exit(130)
-    _show(result, options.json)
+    _show(result, people, options.json)
 
 
-def _load(options: argparse.Namespace) -> LoadResult:
-    population = _population(options, _usual_population(options))
+def _load(options: argparse.Namespace, people: People) -> LoadResult:
     how = {name: getattr(options, name) for name in ("users", "concurrency", "batch", "seed", "cohort", "sender_key")}
     tokens = {"issuer": options.issuer, "attestation_secret": _secret(options.attestation_secrets)}
-    return run_load(options.name, options.url, options.shuffler, population=population, **how, **tokens)
+    return run_load(options.name, options.url, options.shuffler, population=people.population, **how, **tokens)
 
 
 def _secret(path: Path | None) -> bytes | None:
@@ -145,20 +174,20 @@ def _secret(path: Path | None) -> bytes | None:
         raise SpecError(detail, field="--attestation-secrets", remedy=remedy) from None
 
 
-def _usual_population(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the population that fits the experiment, which its public facts describe."""
+def _spec(options: argparse.Namespace) -> Spec:
+    """Return the spec of the experiment, as its server publishes it."""
     page = f"{options.url.rstrip('/')}/experiments/{quote(options.name, safe='')}"
     spec = patiently(lambda: ask("GET", page)).get("spec")
     if not isinstance(spec, dict):
         remedy = "its public port is 8000 unless you changed it"
         raise NotFound("this is not a learning server", field="--url", remedy=remedy)
-    return {} if options.population else default_environment(parse_spec(spec))
+    return parse_spec(spec)
 
 
-def _show(result: LoadResult, as_json: bool) -> None:
+def _show(result: LoadResult, people: People, as_json: bool) -> None:
     figures = result.as_dict()
     if as_json:
-        print(json.dumps(figures, indent=2))
+        print(json.dumps({**figures, "population": people.population}, indent=2))
         return
     for name, value in figures.items():
         print(f"{name.replace('_', ' '):22} {_readable(value)}")

@@ -69,6 +69,8 @@ async def _refusal(http: aiohttp.ClientSession, shuffler: str, name: str) -> tup
 def _judged(status: int, answer: dict[str, Any], name: str) -> PrivateerError | None:
     if status == 200 and answer.get("experiment") == name and "batch" in answer:
         return None
+    if status >= 500 and "detail" not in answer:  # a balancer that finds no shuffler
+        return Unavailable(f"HTTP {status} from the shuffler", field="--shuffler", remedy="is it running?")
     if status == 200 or not isinstance(answer.get("detail"), str) or answer["detail"] == "no such page":
         remedy = "its public port is 8001 unless you changed it"
         return NotFound("this is not a shuffler", field="--shuffler", remedy=remedy)

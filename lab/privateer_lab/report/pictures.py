@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from privateer_core.text import printable
+from privateer_lab.output import whole_percent
 from privateer_lab.plots import COLOURS, panels
 from privateer_lab.report.shapes import Box, Estimated, Shares, leading
 
@@ -118,7 +119,7 @@ def _stacked(rows: Sequence[tuple[str, Shares]], arms: Sequence[str], caption: s
     axis.grid(visible=False)
     _legend(axis, arms, colours)
     told = "; ".join(
-        f"{name}: {', '.join(f'{arm} {share:.0%}' for arm, share in one.items())}" for name, one in rows[:8]
+        f"{name}: {', '.join(f'{arm} {whole_percent(share)}' for arm, share in one.items())}" for name, one in rows[:8]
     )
     return _picture(figure, f"Bars of shares. {told}.", caption)
 

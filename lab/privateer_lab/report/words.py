@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from privateer_core.result import Estimate, Result, Table
 from privateer_lab.commands.experiments import contradicted
-from privateer_lab.output import readable
+from privateer_lab.output import readable, whole_percent
 from privateer_lab.report.findings import Findings, contradiction
 from privateer_lab.report.shapes import boxes, groups, leading
 from privateer_lab.result_tables import GUARDRAIL, INTERVAL, RATIO
@@ -111,7 +111,7 @@ def _of_the_policy(policy: dict[str, Any]) -> Iterator[str]:
     single = sum(len([share for share in arms.values() if share > 0]) == 1 for arms in rows)
     kind = "bins of people" if drawn else "groups of people"
     if len(rows) == 1:
-        yield f"{leading(rows[0])} is played most, to {max(rows[0].values()):.0%} of the people."
+        yield f"{leading(rows[0])} is played most, to {whole_percent(max(rows[0].values()))} of the people."
         return
     told = ", ".join(f"{arm} in {count:,}" for arm, count in sorted(led.items(), key=lambda one: -one[1]))
     yield f"The policy parts people into {len(rows):,} {kind}; the arm that is played most is {told}."

@@ -149,22 +149,30 @@ export class BinMap {
   }
 
   moved(event) {
-    const [which, forward] = KEYS[event.key] ?? [], axis = this.axes[which] ?? -1, bin = this.bins[binAt(this.bins, this.at)];
-    if (axis < 0 || !bin) return;
+    const [which, forward] = KEYS[event.key] ?? [], axis = this.axes[which] ?? -1;
+    if (axis < 0) return;
     event.preventDefault();
-    this.at = across(bin, this.at, axis, forward);
+    this.at = across(this.bins, this.at, axis, forward);
     this.tell(true);
   }
 
   /** Mark the bin that is chosen, and say what it holds. */
   tell(aloud) {
     const bin = this.bins[binAt(this.bins, this.at)];
-    if (!bin) return;
+    this.cursor.setAttribute("visibility", bin ? "visible" : "hidden");
+    if (!bin) {
+      this.chosen(null);
+      if (aloud) announce(NOBODY);
+      return;
+    }
     for (const [name, value] of Object.entries(rectangle(bin, this.axes, ...this.size))) this.cursor.setAttribute(name, value);
     this.chosen(bin);
     if (aloud) announce(`${people(bin.where)}: ${inWords(bin.arms)}`);
   }
 }
+
+/** What is said of a place without a bin: codes of no level, and numbers of people who have none. */
+export const NOBODY = "Nobody can be at this place.";
 
 /** Shares of arms in words. */
 export const inWords = (arms) => Object.entries(arms).map(([arm, share]) => `${arm} ${percent(share)}`).join(", ");

@@ -54,11 +54,12 @@ export function pathOf(rectangles) {
     .map(({ x, y, width, height }) => `M${round(x)} ${round(y)}h${round(width)}v${round(height)}h${round(-width)}z`).join("");
 }
 
-/** The place on the other side of a bin's edge, in a direction along an axis; the same place at the end of the space. */
-export function across(bin, at, axis, forward) {
-  const next = [...at];
-  if (forward && bin.upper[axis] < 1) next[axis] = bin.upper[axis] + 1e-9;
-  if (!forward && bin.lower[axis] > 0) next[axis] = bin.lower[axis] - 1e-9;
+/** The place in the next bin along an axis, across parts in which nobody can be; the same place where there is none. */
+export function across(bins, at, axis, forward) {
+  const level = bins.filter((bin) => at.every((place, j) => j === axis || within(bin, j, place))), next = [...at];
+  const edges = forward ? level.map(({ lower }) => lower[axis]).filter((edge) => edge > at[axis])
+    : level.map(({ upper }) => upper[axis]).filter((edge) => edge <= at[axis] && edge < 1);
+  if (edges.length) next[axis] = forward ? Math.min(...edges) : Math.max(...edges) - 1e-9;
   return next;
 }
 
@@ -76,8 +77,8 @@ export function areas(bins, indices, axes, leads) {
 function named(bins, column, name) {
   const found = new Map();
   for (const { lower, upper, where } of bins) {
-    const values = where?.[name];
-    if (!Array.isArray(values) || values.length !== 2 || values.some((one) => one === null || typeof one === "boolean")) continue;
+    const told = where?.[name], values = Array.isArray(told) ? told.filter((one) => one !== null) : [];
+    if (values.length !== 2 || values.some((one) => typeof one === "boolean")) continue;
     found.set(lower[column], values[0]).set(upper[column], values[1]);
   }
   return found;

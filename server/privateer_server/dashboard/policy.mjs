@@ -1,6 +1,6 @@
 // What people get: the policy of any version, drawn by its shape.
 
-import { BinMap, binTable, inWords, patterns, swatch } from "./binmap.mjs";
+import { BinMap, binTable, inWords, NOBODY, patterns, swatch } from "./binmap.mjs";
 import { intervals, shareBar } from "./charts.mjs";
 import { keptChart } from "./kept.mjs";
 import { el, facts as pairs, more, replace, svg } from "./dom.mjs";
@@ -102,6 +102,7 @@ export class PolicyPanel {
 
   /** Say what the bin that was chosen gives, and what is known of it. */
   tell(bin) {
+    if (!bin) return replace(this.chosen, el("p", { class: "hint" }, NOBODY));
     const arms = Object.entries(bin.arms).sort((one, other) => other[1] - one[1]);
     const own = this.facts.accepted ? stateBin(this.known.state.state, bin) : null, estimates = own && stateEstimates(own.arms);
     const width = this.width >= 760 ? Math.max(220, this.width * 0.34) : this.width;

@@ -66,8 +66,9 @@ export const letter = (place) => String.fromCharCode(65 + (place % 26)) + (place
 
 /** Values of a feature within a bin: the ends of an interval, levels, or none. */
 export function values(found) {
-  if (Array.isArray(found) && found.length === 2 && found.every((one) => typeof one === "number")) {
-    return `${figure(found[0])} to ${figure(found[1])}`;
+  const ends = Array.isArray(found) ? found.filter((one) => one !== null) : [];
+  if (ends.length === 2 && ends.every((one) => typeof one === "number")) {
+    return `${figure(ends[0])} to ${figure(ends[1])}${ends.length < found.length ? ", or missing" : ""}`;
   }
   return (Array.isArray(found) ? found : [found])
     .map((one) => (one === null ? "missing" : one === true ? "yes" : one === false ? "no" : String(one))).join(", ");

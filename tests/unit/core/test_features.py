@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.context import COLUMNS_MAX, FEATURES_MAX, blocks_of, encoded, shown_box
+from privateer_core.context import COLUMNS_MAX, FEATURES_MAX, blocks_of, encoded, inhabited, shown_box
 from privateer_core.errors import InputError, SpecError
 from privateer_core.features import Feature, Numeric, Ranked
 from privateer_core.levels import LEVELS_MAX, Boolean, Categorical, Ordinal
@@ -228,6 +228,47 @@ def test_boxes_are_shown_by_the_values_that_they_have() -> None:
     assert Boolean(boolean=True, missing=True).shown(np.array([0.5, 0.0]), np.ones(2)) == [None]
     assert Ordinal(levels=("a", "b"), ordered=True, missing=True).shown(np.array([0, 0.5]), np.ones(2)) is None
     assert Ranked(quantiles=(0, 10, 100)).shown(np.array([0.5]), np.ones(1)) == [10.0, 100.0]
+
+
+def test_a_box_that_also_holds_people_without_a_number_says_so() -> None:
+    number, plan = Numeric(low=0, high=8, missing=True), Ordinal(levels=("a", "b"), ordered=True, missing=True)
+    upper_half, everybody = np.array([0.5, 0.0]), np.array([1.0, 1.0])
+    assert number.shown(upper_half, everybody) == [4.0, 8.0, None]
+    assert number.shown(upper_half, np.array([1.0, 0.5])) == [4.0, 8.0]
+    assert number.shown(np.zeros(2), np.array([0.5, 1.0])) == [0.0, 4.0]
+    assert plan.shown(upper_half, everybody) == ["b", None]
+
+
+def halved(columns: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The corners of a box that halvings make."""
+    widths = 0.5 ** rng.choice([0, 0, 0, 1, 2, 3], size=columns)
+    lower = np.floor(rng.random(columns) / widths) * widths
+    return lower, lower + widths
+
+
+@given(st.integers(0, 2**32))
+def test_nobody_is_where_nobody_can_be(seed: int) -> None:
+    rng, people = np.random.default_rng(seed), encoded(FEATURES, drawn(seed, 200))
+    lower, upper = map(np.array, zip(*(halved(people.shape[1], rng) for _ in range(60)), strict=True))
+    here = (people[:, None] >= lower) & ((people[:, None] < upper) | (upper == 1))
+    assert inhabited(FEATURES, lower, upper)[here.all(axis=2).any(axis=0)].all()
+
+
+EMPTY = {
+    "the fourth code of three answers": (Boolean(boolean=True, missing=True), [0.5, 0.5], [1, 1]),
+    "a code of no level": (Categorical(levels=(1, 2, 3, 4), missing=True), [0.5, 0.5, 0.5], [1, 1, 1]),
+    "no number is missing in the lower half": (Numeric(low=0, high=1, missing=True), [0, 0.5], [0.5, 1]),
+    "nor in the upper quarter": (Numeric(low=0, high=1, missing=True), [0.75, 0.5], [1, 1]),
+    "between two levels": (Ordinal(levels=("a", "b", "c"), ordered=True), [0.25], [0.375]),
+    "half have the same number": (Ranked(quantiles=(0, 0, 0, 1, 2)), [0], [0.25]),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_it_is_known_where_nobody_can_be(name: str) -> None:
+    feature, lower, upper = EMPTY[name]
+    assert feature.holds(np.array([lower], float), np.array([upper], float)).tolist() == [False]
+    assert feature.holds(np.zeros((1, len(lower))), np.ones((1, len(lower)))).tolist() == [True]
 
 
 def test_kinds_are_told_by_their_keys() -> None:

@@ -83,7 +83,7 @@ async def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_shuffler_that_starts_is_waited_for_and_asked_once() -> None:
-    answers = [(503, problem_body(Unavailable("later"))), (200, FACTS)]
+    answers = [(503, problem_body(Unavailable("later"))), (502, b"<html>"), (200, FACTS)]
     async with answering(lambda: answers.pop(0)) as where, Wire.open("test", where, where, 1) as wire:
         assert await asyncio.gather(send(wire), send(wire)) == [(1, {}), (1, {})]
     assert answers == []

@@ -41,10 +41,11 @@ def test_a_seed_below_0_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_ctrl_c_is_no_traceback() -> None:
-    told = "import os, signal; from privateer_lab.load import command; "
-    told += f"command._load = lambda _: os.kill(os.getpid(), {int(signal.SIGINT)}); command.main(['test'])"
+    told = "import os, signal; from privateer_lab.load import command; command._spec = lambda _: None; "
+    told += "command._people = lambda *_: 'somebody'; "
+    told += f"command._load = lambda *_: os.kill(os.getpid(), {int(signal.SIGINT)}); command.main(['test'])"
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (130, "")
+    assert (done.returncode, done.stderr) == (130, "privateer: somebody\n")
 
 
 def test_ctrl_c_shows_what_was_counted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,12 +55,12 @@ def test_ctrl_c_shows_what_was_counted(monkeypatch: pytest.MonkeyPatch, capsys: 
         await asyncio.Event().wait()
 
     monkeypatch.setattr(Driver, "run", run)
-    monkeypatch.setattr(command, "_usual_population", lambda _: {})
+    monkeypatch.setattr(command, "_spec", lambda _: phased_spec())
     with pytest.raises(SystemExit) as stop:
         main(["test", "--json"])
     out, err = capsys.readouterr()
     told = json.loads(out)
-    assert (stop.value.code, told["people"], told["accepted"], err.count("\n")) == (130, 7, 5, 1)
+    assert (stop.value.code, told["people"], told["accepted"], err.count("\n")) == (130, 7, 5, 2)
 
 
 @pytest.mark.parametrize(

@@ -96,11 +96,11 @@ def test_a_server_that_is_busy_when_the_run_begins_is_asked_again(
 ) -> None:
     spec = msgspec.json.decode(FIRST.schedule.encoded)
     later = httpx.Response(503, content=BUSY, headers={"Retry-After": "3"})
-    answers = [later, later, httpx.Response(200, json={"spec": spec})]
+    answers = [later, later, httpx.Response(502, content=b"<html>"), httpx.Response(200, json={"spec": spec})]
     monkeypatch.setattr("httpx.request", lambda *_, **__: answers.pop(0))
     options = command._parser().parse_args(["test"])
-    assert command._usual_population(options)
-    assert sleeps.seconds == [3, 3]
+    assert command._spec(options).name == "test"
+    assert sleeps.seconds == [3, 3, 0.2]
     assert capsys.readouterr().err == "waiting for the server: the database does not answer\n"
 
 
@@ -108,5 +108,5 @@ def test_a_server_that_stays_busy_is_told_in_its_own_words(monkeypatch: pytest.M
     later = httpx.Response(503, content=BUSY, headers={"Retry-After": "1"})
     monkeypatch.setattr("httpx.request", lambda *_, **__: later)
     with pytest.raises(Busy, match="the database does not answer"):
-        command._usual_population(command._parser().parse_args(["test"]))
+        command._spec(command._parser().parse_args(["test"]))
     assert len(sleeps.seconds) == patience.TRIES - 1

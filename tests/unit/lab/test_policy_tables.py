@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from privateer_lab import rest
+from privateer_lab.bin_map import chosen_by
 from privateer_lab.cli import main
-from privateer_lab.output import print_tables
+from privateer_lab.output import print_tables, whole_percent
 from privateer_server.schedule import Schedule
 from tests.support.phased import phased_spec
 from tests.support.specs import make_spec
@@ -100,14 +101,32 @@ def test_parts_of_a_document_are_tables(capsys: pytest.CaptureFixture[str]) -> N
     assert {("a", "1"), ("2", "0.5"), ("e", "")} <= {tuple(row) for row in cells(capsys.readouterr().out)}
 
 
+def test_a_share_that_is_not_all_is_never_rounded_to_all_nor_one_that_is_something_to_nothing() -> None:
+    said = [whole_percent(share) for share in (0.0, 0.001, 0.5, 0.9999, 1.0)]
+    assert said == [
+        "0%",
+        "below 1%",
+        "50%",
+        "above 99%",
+        "100%",
+    ]
+    assert chosen_by({"a": 0.9999, "b": 0.0001, "c": 0.0}) == "a above 99%, b below 1%"
+
+
 def test_bins_of_levels_are_a_table(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     features = {"country": {"levels": ["NL", "DE"]}, "hours": {"low": 0, "high": 80, "missing": True}}
     spec = make_spec({"context.features": features})
     policy = Schedule(spec).open(0).policy
     described = json.loads(json.dumps(policy.describe(spec)))
-    parts: list[dict[str, Any]] = [{}, {"country": ["DE", "other"], "hours": [0.0, 40.0]}, {"hours": None}]
+    parts: list[dict[str, Any]] = [
+        {},
+        {"country": ["DE", "other"], "hours": [0.0, 40.0]},
+        {"hours": None},
+        {"hours": [40.0, 80.0, None]},
+    ]
     described["bins"] = [described["bins"][0] | {"where": where} for where in parts]
     answers = {"policy": {"policy": described}, "test": {"spec": spec.model_dump(mode="json")}}
     rows = cells(shown(monkeypatch, capsys, "policy", lambda page: answers[page]))
-    assert [row[0] for row in rows[-3:]] == ["all", "country: DE, other; hours from 0 to 40", "hours: missing"]
+    said = ["all", "country: DE, other; hours from 0 to 40", "hours: missing", "hours from 40 to 80, or missing"]
+    assert [row[0] for row in rows[-4:]] == said
     assert rows[-1][1] == "arm-0 33%, arm-1 33%, arm-2 33%"

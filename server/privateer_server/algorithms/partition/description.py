@@ -6,6 +6,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.algorithms.partition.spec import PartitionSpec
+from privateer_core.context import inhabited
+
 
 class Bins(Protocol):
     """What every partition learner's state has."""
@@ -27,10 +30,10 @@ def describe(
     edges: tuple[NDArray[np.float64], NDArray[np.float64]],
     means: NDArray[np.float64],
     errors: NDArray[np.float64],
-    names: tuple[str, ...],
+    spec: PartitionSpec,
     error: str = "standard_error",
 ) -> dict[str, Any]:
-    """Describe each active arm's mean reward with its error, bin by bin.
+    """Describe each active arm's mean reward with its error, for every bin in which anybody can be.
 
     Parameters
     ----------
@@ -38,11 +41,12 @@ def describe(
         Lower and upper corners of the bins, each (bins, columns).
     means, errors
         Shape (bins, arms).
-    names
-        Those of the arms.
+    spec
+        That of the experiment: it names the arms, and says which bins nobody can be in.
     error
         What the errors are.
     """
+    names, kept = spec.experiment.arms, inhabited(spec.features, *edges)
     lower, upper = (corners.tolist() for corners in edges)
     rows = [
         {
@@ -55,7 +59,7 @@ def describe(
                 for k in np.flatnonzero(state.active[b])
             },
         }
-        for b in range(len(state.depths))
+        for b in np.flatnonzero(kept)
     ]
     return {"rounds": state.rounds, "seen": state.seen, "bins": rows}
 

@@ -194,14 +194,17 @@ class PartitionLearner(Growing):
         state = replace(state, rounds=state.rounds + 1, seen=state.seen + release.reports, own=own)
         return heard(state, policy, release.reports)
 
+    def edges(self, state: PartitionState) -> tuple[Array, Array]:
+        """Return the corners of the bins."""
+        return corners(state.depths, state.paths, state.axes, self.spec.dimension)
+
     def describe(self, state: PartitionState) -> dict[str, Any]:
         """The state for people: estimates of each active arm's mean reward with standard errors, bin by bin."""
         low, high = self.spec.reward.low, self.spec.reward.high
         means = low + (high - low) * (state.mean + 1) / 2
         errors = (high - low) * np.sqrt(state.variance) / 2
         screening = {"screening": told_of(state.screening, self._slabs)} if state.screening else {}
-        edges = corners(state.depths, state.paths, state.axes, self.spec.dimension)
-        return {**describe(state, edges, means, errors, self.spec.experiment.arms), **self._moving(state), **screening}
+        return {**describe(state, self.edges(state), means, errors, self.spec), **self._moving(state), **screening}
 
 
 def _news(state: PartitionState, before: int, times: float) -> bool:

@@ -196,6 +196,10 @@ class ProvedPartitionLearner(Turns):
             heaviest=state.heaviest[copies] * ~fresh,
         )
 
+    def edges(self, state: ProvedState) -> tuple[Array, Array]:
+        """Return the corners of the bins."""
+        return corners(state.depths, state.paths, self._axes, self.spec.dimension)
+
     def describe(self, state: ProvedState) -> dict[str, Any]:
         """The state for people: estimates of each active arm's mean reward with standard errors, bin by bin.
 
@@ -205,8 +209,7 @@ class ProvedPartitionLearner(Turns):
         low, high = self.spec.reward.low, self.spec.reward.high
         means = low + (high - low) * (_means(state) / mass + 1) / 2
         errors = (high - low) / np.sqrt(np.where(state.precision > 0, state.precision, np.nan)) / mass / 2
-        edges = corners(state.depths, state.paths, self._axes, self.spec.dimension)
-        return describe(state, edges, means, errors, self.spec.experiment.arms)
+        return describe(state, self.edges(state), means, errors, self.spec)
 
 
 def _each(values: NDArray[Any], combine: np.ufunc) -> NDArray[Any]:

@@ -164,7 +164,10 @@ class PublishedPartitionLearner(Turns):
             counts=state.counts[:, copies] * keep[:, None],
         )
 
+    def edges(self, state: PublishedState) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the corners of the bins."""
+        return corners(state.depths, state.paths, self._space.in_turn(), self.spec.dimension)
+
     def describe(self, state: PublishedState) -> dict[str, Any]:
         """Describe a state for people: estimate and radius of each active arm, bin by bin."""
-        edges = corners(state.depths, state.paths, self._space.in_turn(), self.spec.dimension)
-        return describe(state, edges, *self._estimates(state), self.spec.experiment.arms, "radius")
+        return describe(state, self.edges(state), *self._estimates(state), self.spec, "radius")

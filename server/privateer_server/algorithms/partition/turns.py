@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, by_whole
 from privateer_core.coins import Layout
+from privateer_core.context import inhabited
 from privateer_core.errors import SpecError
 from privateer_core.questions import KeyedMeans
 from privateer_core.result import Result
@@ -111,8 +112,12 @@ class Turns(ABC):
         return [Bulk(self.spec.largest_batch(), 1, first.policy.terms.mechanism.report_size)]
 
     def figures(self, state: Any) -> dict[str, float]:
-        """Return the number of bins."""
-        return {"bins": len(state.depths)}
+        """Return the number of bins in which anybody can be."""
+        return {"bins": int(inhabited(self.spec.features, *self.edges(state)).sum())}
+
+    @abstractmethod
+    def edges(self, state: Any) -> tuple[Array, Array]:
+        """Return the lower and upper corners of a state's bins, (bins, columns) each."""
 
 
 def heard(state: S, policy: PartitionPolicy, reports: int) -> S:

@@ -14,7 +14,7 @@ from privateer_core.algorithms.partition.checks import learners_make
 from privateer_core.algorithms.partition.earlier import ByChoices, choices_of, choices_of_all
 from privateer_core.algorithms.partition.spec import PartitionSpec
 from privateer_core.coins import Layout
-from privateer_core.context import columns_of, shown_box
+from privateer_core.context import columns_of, inhabited, shown_box
 from privateer_core.contributions import KeyedValues
 from privateer_core.decisions import Arms
 from privateer_core.draw import Draw
@@ -254,12 +254,13 @@ class PartitionPolicy(Bins):
     def describe(self, spec: PartitionSpec) -> dict[str, Any]:
         """Describe the policy: bins with corners, the values of features there, active arms and the share of each.
 
-        ``columns`` says what each number of a corner is about.
+        ``columns`` says what each number of a corner is about. Bins in which nobody can be are left out.
         """
         lower, upper = self.edges()
-        arm_names = spec.experiment.arms
+        arm_names, kept = spec.experiment.arms, inhabited(spec.features, lower, upper)
         rows = []
-        for low, high, active, share in zip(lower, upper, self.active, self.shares, strict=True):
+        parts = (lower[kept], upper[kept], self.active[kept], self.shares[kept])
+        for low, high, active, share in zip(*parts, strict=True):
             arms = {arm_names[k]: round(float(share[k]), 4) for k in np.flatnonzero(active)}
             where = shown_box(spec.features, low, high)
             rows.append({"lower": low.tolist(), "upper": high.tolist(), "where": where, "arms": arms})

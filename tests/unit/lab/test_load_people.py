@@ -1,0 +1,118 @@
+"""A load run plays the people of the spec that ``create`` was given, and says whom it plays."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privateer_core.errors import SpecError
+from privateer_core.spec import Spec
+from privateer_lab.cli import main as privateer
+from privateer_lab.commands import experiments
+from privateer_lab.load import command
+from privateer_lab.load.driver import LoadResult
+from privateer_lab.load.people import keep_people, kept_people
+from privateer_lab.specs import load_spec
+from tests.support.specs import make_spec
+
+ROOT = Path(__file__).parents[3]
+MIXED = {"population": {"name": "mixed", "function": 6}}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PRIVATEER_LEDGER", str(tmp_path / "ledger.db"))
+    return tmp_path / "populations"
+
+
+def played(monkeypatch: pytest.MonkeyPatch, spec: Spec, *options: str) -> dict[str, Any]:
+    """The population that a load run of an experiment plays."""
+    asked: dict[str, Any] = {}
+
+    def run(*_: object, **how: Any) -> LoadResult:
+        asked.update(how)
+        return LoadResult()
+
+    monkeypatch.setattr(command, "_spec", lambda _: spec.without_people())
+    monkeypatch.setattr(command, "run_load", run)
+    command.main([spec.name, *options])
+    return dict(asked["population"])
+
+
+def test_load_plays_the_people_of_the_spec_that_was_created(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = ROOT / "examples" / "miss-shuffle.toml"
+    monkeypatch.setattr(experiments, "post", lambda *_: ({}, True))
+    monkeypatch.setattr("sys.argv", ["privateer", "create", str(path), "--token", "x"])
+    with pytest.raises(SystemExit):
+        privateer()
+    assert played(monkeypatch, load_spec(path, [])) == {"name": "mixed", "function": 6}
+    said = capsys.readouterr().err
+    assert said == (
+        "privateer: simulated people: mixed (function = 6), those of the spec that privateer create was given here\n"
+    )
+
+
+def test_load_says_that_it_does_not_know_the_people_of_a_spec(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert played(monkeypatch, make_spec(MIXED)) == {"name": "peaks"}
+    assert "peaks, the first that fit: nobody here knows those of its spec" in capsys.readouterr().err
+
+
+def test_people_who_are_named_are_played(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    keep_people(make_spec(MIXED))
+    assert played(monkeypatch, make_spec(MIXED), "--population", "smooth") == {"name": "smooth"}
+    assert "smooth, as --population names them" in capsys.readouterr().err
+    assert played(monkeypatch, make_spec(MIXED), "--set", "population.function=3") == {"name": "mixed", "function": 3}
+
+
+def test_another_experiment_of_the_name_has_other_people(folder: Path) -> None:
+    keep_people(make_spec(MIXED))
+    longer = {"experiment.horizon": 12_345, "privacy.epsilon": 2.0}
+    assert kept_people(make_spec(longer)) == MIXED["population"]
+    assert kept_people(make_spec({"experiment.arms": ["x", "y"]})) is None
+    assert kept_people(make_spec({"context.features": {"z": {"low": 0.0, "high": 1.0}}})) is None
+    keep_people(make_spec({}))
+    assert list(folder.iterdir()) == []
+
+
+def test_files_are_found_from_any_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    keep_people(make_spec({"population": {"name": "adult", "path": "a.csv, b/c.csv"}}))
+    monkeypatch.chdir("/")
+    assert kept_people(make_spec({})) == {"name": "adult", "path": f"{tmp_path}/a.csv,{tmp_path}/b/c.csv"}
+
+
+def test_sources_have_people_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = [
+        {"name": "clinic", "people": 500, "epsilon": 1.0, "shares": [0.5, 0.25, 0.25], "population": {"name": "smooth"}}
+    ]
+    keep_people(make_spec({**MIXED, "sources": sources}))
+    spec = make_spec({"sources": [{key: one for key, one in sources[0].items() if key != "population"}]})
+    assert [kept_people(spec, cohort) for cohort in ("", "clinic")] == [MIXED["population"], {"name": "smooth"}]
+
+
+@pytest.mark.parametrize("kept", [b"", b"{}", b"\xff", b"[]"])
+def test_a_damaged_file_is_named_with_the_remedy(kept: bytes, folder: Path) -> None:
+    keep_people(make_spec(MIXED))
+    [path] = folder.iterdir()
+    path.write_bytes(kept)
+    with pytest.raises(SpecError, match=r"cannot be read.*remove .*test\.json"):
+        kept_people(make_spec({}))
+
+
+def test_create_goes_on_where_nothing_can_be_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "populations").write_text("in the way")
+    monkeypatch.setattr(experiments, "post", lambda *_: ({}, True))
+    path = ROOT / "examples" / "miss-shuffle.toml"
+    monkeypatch.setattr("sys.argv", ["privateer", "create", str(path), "--token", "x"])
+    with pytest.raises(SystemExit) as stop:
+        privateer()
+    told = capsys.readouterr()
+    assert (stop.value.code or 0, told.out) == (0, "created miss-shuffle\n")
+    assert told.err.startswith("privateer: warning: the spec's population is not kept")
+    assert told.err.count("\n") == 1
