@@ -63,9 +63,9 @@ class Cluster:
         self.run("pg_ctl", "-D", str(self.folder / "data"), "-w", "-m", "immediate", "restart")
 
     def close(self, url: str) -> None:
-        """Break every connection to a database, and allow none."""
+        """Allow no connection to a database, and break those that there are; each has ended when this returns."""
         self.execute(f"ALTER DATABASE {_name(url)} ALLOW_CONNECTIONS false")
-        self.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{_name(url)}'")
+        self.execute(f"SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = '{_name(url)}'")
 
     def open(self, url: str) -> None:
         """Allow them again."""
