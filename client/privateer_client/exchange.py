@@ -172,10 +172,10 @@ def _grow(body: bytearray, chunk: bytes, most: int) -> None:
 def _made(response: httpx.Response, body: bytearray) -> Answer:
     told = response.headers
     wait, asks, signed = told.get("retry-after", ""), told.get(ASKS_HEADER, ""), told.get(SIGNED_HEADER, "")
-    return Answer(response.status_code, bytes(body), _seconds(wait), asks, signed)
+    return Answer(response.status_code, bytes(body), retry_seconds(wait), asks, signed)
 
 
-def _seconds(retry_after: str) -> float:
+def retry_seconds(retry_after: str) -> float:
     """Parse a ``Retry-After``, an hour at most; a date counts as 0 seconds, since clocks differ."""
     digits = retry_after.strip()
     if not (digits.isascii() and digits.isdecimal()):

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import httpx
 
+from privateer_client.exchange import retry_seconds
 from privateer_core.errors import Deleted, NotFound, PrivateerError, SpecError, Unauthorized, Unavailable
 from privateer_core.spec import Spec
 from privateer_core.wire.problem import slug_of
@@ -15,10 +16,24 @@ _ELSEWHERE: Final = {
 }
 """What to say if the address has no such page, by the option that named the address."""
 _CREATED: Final = 201
+_BUSY: Final = {502, 503, 504}
+"""Statuses of a service that cannot answer now, and of a balancer that finds none."""
 
 
 class RemoteError(PrivateerError):
     """A problem that a service answered with."""
+
+
+class Busy(RemoteError):
+    """The service cannot answer now.
+
+    Attributes
+    ----------
+    retry_after
+        Seconds after which it wants the same request again; 0 if it did not say.
+    """
+
+    retry_after = 0.0
 
 
 class NotThere(RemoteError):
@@ -104,9 +119,12 @@ def _refusal(response: httpx.Response, field: str) -> PrivateerError:
         return NotThere("the server has no such experiment", field="NAME", remedy="privateer list")
     if slug == Deleted.slug:
         return NotThere("the experiment was deleted", field="NAME", remedy="privateer log NAME says when")
-    kind = NotThere if slug == NotFound.slug else RemoteError
+    kind = NotThere if slug == NotFound.slug else Busy if response.status_code in _BUSY else RemoteError
     detail = str(problem.get("detail", f"HTTP {response.status_code}"))
-    return kind(detail, field=problem.get("field"), remedy=problem.get("remedy"))
+    refusal = kind(detail, field=problem.get("field"), remedy=problem.get("remedy"))
+    if isinstance(refusal, Busy):
+        refusal.retry_after = retry_seconds(response.headers.get("retry-after", ""))
+    return refusal
 
 
 def _object(response: httpx.Response) -> dict[str, Any] | None:

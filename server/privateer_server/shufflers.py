@@ -30,17 +30,22 @@ class Shufflers:
         BatchRefused
             If it is another one's.
         """
-        header = delivery.envelope.header
-        experiment = await self._experiments.find(header.experiment)
-        if header.version < experiment.current.round.version:
-            return  # nobody owns rounds that are over
         try:
-            await self._experiments.claim(experiment.name, delivery.closer, delivery.signed_at)
+            await self._claimed(delivery)
         except Conflict:
             raise BatchRefused(
                 "another shuffler claimed the experiment, it is for another's, or this one's claim was released",
                 remedy="deliver through that one, or release its claim: DELETE /experiments/NAME/shuffler",
             ) from None
+        except TRANSIENT as error:
+            _log.error("whose an experiment's batches are cannot be read (%s)", trace(error))
+            raise Unavailable("the server cannot read its data now", remedy="send the same batch again") from None
+
+    async def _claimed(self, delivery: Delivery) -> None:
+        header = delivery.envelope.header
+        experiment = await self._experiments.find(header.experiment)
+        if header.version >= experiment.current.round.version:  # nobody owns rounds that are over
+            await self._experiments.claim(experiment.name, delivery.closer, delivery.signed_at)
 
     async def shut(self, header: Header) -> None:
         """Put on record that a round takes no further batch, before its shuffler hears of that and erases its reports.

@@ -63,7 +63,7 @@ async def test_a_report_after_the_end_does_not_stop_the_server(
             assert_problem(await client.post("/reports", content=body_of(first, [person])), 409, "round-closed")
             clock.time += 400
             await asyncio.sleep(0.05)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while (facts := await api.facts())["status"] == "open":
                 await asyncio.sleep(0.01)
         assert facts | {"status": "failed", "accepted": 2} == facts

@@ -131,7 +131,7 @@ async def test_a_phase_fails_only_after_it_was_late_for_a_while(serve: Serving, 
         facts = await api.facts()
         assert facts | {"version": 1, "status": "open"} == facts
         clock.time += 1
-        await asyncio.wait_for(failed(api), 10)
+        await asyncio.wait_for(failed(api), 20)
 
 
 async def failed(api: Api) -> None:

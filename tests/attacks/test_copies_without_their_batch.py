@@ -174,7 +174,7 @@ async def test_a_round_that_the_operator_ended_is_over_for_its_shuffler(
         unclosed(patched)
         async with place.served() as api:
             await changed(api, "pause", {"seconds": 0})
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(20):
                 while "privateer_rounds_not_closed 1" not in (await api.client.get("/metrics")).text:
                     await asyncio.sleep(0.02)
             assert_problem(await deliver(api, batch(first), shuffler_key), 409, "round-closed")
@@ -227,7 +227,7 @@ async def test_an_operator_ends_a_round_where_the_journal_went_back_as_well(
     async with place.served() as api:
         assert await api.publication() == first
         await changed(api, "pause", {"seconds": 0})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while (await api.facts())["version"] == 1:
                 await asyncio.sleep(0.02)
         await changed(api, "resume")

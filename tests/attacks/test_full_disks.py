@@ -69,7 +69,7 @@ def limit(store: SqliteStore, pages: int) -> None:
 
 
 async def closed(api: Api, version: int) -> dict[str, Any]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while (facts := await api.facts())["version"] != version:
             await asyncio.sleep(0.01)
     return facts

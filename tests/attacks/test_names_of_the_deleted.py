@@ -17,7 +17,7 @@ KEPT = 10 * BEAT
 
 async def deletion(news: News, there: dict[str, Any], name: str) -> str:  # noqa: F811
     """The id of the message by which a listener hears that an experiment is deleted."""
-    async with asyncio.timeout(5), aclosing(news.follow()) as following:
+    async with asyncio.timeout(20), aclosing(news.follow()) as following:
         async for one in following:
             there.pop(name, None)
             if one and name in one.deleted:

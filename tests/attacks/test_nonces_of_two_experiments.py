@@ -61,7 +61,7 @@ async def at_once(app: Server, *sent: Any) -> list[httpx.Response]:
     intake = app._uploads._intake
     async with intake._writing:
         tasks = [asyncio.create_task(one) for one in sent]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while intake.waiting < len(sent):
                 await asyncio.sleep(0.005)
     return list(await asyncio.gather(*tasks))

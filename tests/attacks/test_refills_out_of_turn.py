@@ -45,7 +45,7 @@ async def test_a_late_refill_does_not_reopen_an_older_version(settings: Settings
         second = server.publish(version=2)
         await until(lambda: way.waiting == 1)  # version 2 is being opened
         server.mute = False
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while await shuffler.metric("reports_forwarded_total") != 5:
                 await asyncio.sleep(0.005)
         for _ in range(_TURNS):  # the answer for version 1 is acted on as far as it can be

@@ -33,7 +33,7 @@ MESSAGES = 4
 
 async def accepted(shuffler: Shuffler, header: Header, sealed: list[bytes]) -> httpx.Response:
     """The answer to an upload, sent again for as long as the next batch is being made room for."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while (answer := await shuffler.post(header, sealed)).status_code == httpx.codes.SERVICE_UNAVAILABLE:
             await asyncio.sleep(0.005)
     return answer

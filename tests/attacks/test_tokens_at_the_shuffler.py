@@ -178,7 +178,7 @@ async def test_a_token_stays_spent_when_the_server_asks_for_another_batch(shuffl
     for sealed, token in people:
         assert (await shuffler.report(header, sealed, token)).status_code == 202
     await until(lambda: bool(shuffler.server.taken))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while not (await shuffler.facts())["open"]:
             await asyncio.sleep(0.005)
     for sealed, token in people:

@@ -38,7 +38,7 @@ async def test_a_nonce_that_is_taken_back_admits_nobody_else(tmp_path: Path, mon
 
     def full(*_: object) -> None:
         writing.set()
-        fails.wait(10)
+        fails.wait(20)
         raise sqlite3.OperationalError("database or disk is full")
 
     async with serving(create_app(settings, httpx.ASGITransport(server.app))) as client:
@@ -56,11 +56,11 @@ async def test_a_nonce_that_is_taken_back_admits_nobody_else(tmp_path: Path, mon
         with monkeypatch.context() as broken:
             broken.setattr(RoundStore, "commit", full)
             own = asyncio.create_task(shuffler.report(spring, sealed, token))
-            assert await asyncio.to_thread(writing.wait, 10)
+            assert await asyncio.to_thread(writing.wait, 20)
             headers = {"authorization": authorization(forged(token, "autumn"))}
             page = "/experiments/autumn/reports"
             other = asyncio.create_task(client.post(page, content=slowly(), headers=headers, auth=httpx.Auth()))
-            await asyncio.wait_for(asked.wait(), 10)
+            await asyncio.wait_for(asked.wait(), 20)
             fails.set()
             assert_problem(await own, 503, "unavailable")
         sends.set()

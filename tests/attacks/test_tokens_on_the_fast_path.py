@@ -47,7 +47,7 @@ class Endpoint:
         scope = {"type": "http", "method": "POST", "path": self.path, "headers": headers, "client": ("192.0.2.1", 1)}
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         assert self.services.ways.hosts[self.host].at_once(scope, bytearray(body), answer.set_result)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             return await answer
 
     async def taken(self) -> int:
@@ -112,7 +112,7 @@ async def test_a_second_upload_behind_an_admitted_one(
         ]
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"".join(uploads))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             said = await reader.read()
         writer.close()
         assert [said.count(b"HTTP/1.1 %d " % status) for status in (202, 401)] == [1, 2]

@@ -51,7 +51,7 @@ async def test_the_second_shuffler_acknowledges_nothing(tmp_path: Path) -> None:
         assert (await api.delete("/experiments/test/shuffler", headers=ADMIN)).status_code == 200
         publication = await services.api.publication()
         person = body_of(publication, sealed_reports(publication, 1))
-        async with asyncio.timeout(10):  # a claim in the second of the release is void
+        async with asyncio.timeout(20):  # a claim in the second of the release is void
             while (await two.post(REPORTS, content=person)).status_code != 202:
                 await asyncio.sleep(0.1)
         assert (await services.api.facts())["shuffler"] in TrustedKeys([tmp_path / "trusted" / "two.pub"]).by_id()

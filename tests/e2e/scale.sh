@@ -36,7 +36,7 @@ compose exec -T server python -c "import socket; socket.create_connection(('serv
 
 sed "s/^round_size.*/round_size = $round/; s/^round_growth.*/round_growth = 0.0/; s/^horizon.*/horizon = 40000/" examples/peaks-shuffle.toml |
   sed '/^model = /a min_batch = 500' >"$folder/spec.toml"
-curl -fs -X POST "$admin/experiments" -H "Authorization: Bearer $PRIVATEER_ADMIN_TOKEN" \
+curl -fs --retry 10 -X POST "$admin/experiments" -H "Authorization: Bearer $PRIVATEER_ADMIN_TOKEN" \
   -H 'Content-Type: application/toml' --data-binary @"$folder/spec.toml" >/dev/null || fail "not created"
 
 compose --profile load run --rm -T load $name --users $people --batch 5 --json >"$folder/load.json" 2>"$folder/load.log" &
@@ -71,7 +71,8 @@ taken = facts["accepted"] + held
 ok = acknowledged <= taken <= acknowledged + late and facts["accepted"] == size * (facts["version"] - 1) and held < size
 if ok:
     print(f"scale: {killed} kills, {people} people: {acknowledged} acknowledged and {late} too late or unsure; "
-          f"{facts['accepted']} counted in {facts['version'] - 1} rounds, and {held} held for the next")
+          f"{facts['accepted']} counted in {facts['version'] - 1} rounds, and {held} held for the next; "
+          f"services asked {load['waits']} times to come again later, {load['waited']:.0f} s in all")
 sys.exit(not ok)
 PY
   sleep 1

@@ -10,8 +10,9 @@ from typing import Any, Protocol
 from tests.faults.points import Death
 from tests.faults.world import BATCHES, MIXED, PLAIN, SPECS, World, world
 
-_SECONDS = 60
-_DRAIN_SECONDS = 60
+_SECONDS = 600
+_DRAIN_SECONDS = 3600
+"""Simulated time that an operation, and the end of a list, may take."""
 _FILLS = 150
 _LAST = 6
 
@@ -29,7 +30,7 @@ class Pass:
     seconds: float = 0.0
 
     async def do(self, at: World) -> None:
-        at.clock.time += self.seconds
+        at.clock.skip(self.seconds)
         await asyncio.sleep(0)
 
 
@@ -253,16 +254,25 @@ class Race:
             await at.send(body)
 
 
-async def run(operations: Sequence[Operation], folder: Path, kind: Callable[..., World] = World) -> dict[str, Any]:
+async def run(
+    operations: Sequence[Operation], folder: Path, kind: Callable[..., World] = World, trace: list[str] | None = None
+) -> dict[str, Any]:
     """Run operations one after another, wait for what is on its way, and check what was promised.
+
+    Parameters
+    ----------
+    trace
+        Gets all that happens, and when.
 
     Returns
     -------
     Figures of the run.
     """
     async with world(folder, kind) as at:
+        at.trace = at.trace if trace is None else trace
         for operation in operations:
             async with asyncio.timeout(_SECONDS):
+                at.note(repr(operation))
                 await operation.do(at)
                 await at.revive()
                 await at.look()

@@ -105,6 +105,8 @@ class Faults:
         How many further closings of rounds fail.
     happened
         How often which point killed a process.
+    note
+        Takes every point that is passed.
     """
 
     def __init__(self) -> None:
@@ -112,6 +114,7 @@ class Faults:
         self.full: dict[str, int] = {}
         self.stuck = 0
         self.happened: list[str] = []
+        self.note: Callable[[str], None] = lambda _: None
         self.starting: Mortal | None = None
         self._owners: dict[int, tuple[Any, Mortal]] = {}
         self._folders: dict[Path, Mortal] = {}
@@ -191,9 +194,11 @@ class Faults:
 
     def _passed(self, process: Mortal, owner: Any, method: str, point: int, call: Callable[[], Any]) -> Any:
         death = self._due(process.role, point)
+        self.note(f"{process.role} {owner.__name__}.{method}")
         if death is None:
             return call()
         self.happened.append(f"{'after' if death.after else 'before'} {owner.__name__}.{method}")
+        self.note(f"{process.role} dies {self.happened[-1]}")
         result = call() if death.after else None
         process.die()
         return result if death.after else call()

@@ -164,12 +164,15 @@ class Way(httpx.AsyncBaseTransport):
         Gets every request that reaches a process, whatever becomes of its answer.
     loses
         Says whether the answer to a request is lost.
+    note
+        Takes what every request comes to.
     """
 
     def __init__(self, slots: list[Slot], sender: Process | None = None) -> None:
         self._slots, self._sender, self._turn = slots, sender, 0
         self.asked: Callable[[httpx.Request], None] = lambda _: None
         self.loses: Callable[[httpx.Request], bool] = lambda _: False
+        self.note: Callable[[str], None] = lambda _: None
 
     def _next(self) -> Slot:
         for _ in self._slots:
@@ -181,6 +184,16 @@ class Way(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Pass a request on; no answer comes from the dead, nor reaches them."""
+        asked = f"{request.method} {request.url.path}"
+        try:
+            answer = await self._passed_on(request)
+        except httpx.TransportError as error:
+            self.note(f"{asked}: {error}")
+            raise
+        self.note(f"{asked}: {answer.status_code}")
+        return answer
+
+    async def _passed_on(self, request: httpx.Request) -> httpx.Response:
         if self._sender and not self._sender.is_alive:
             raise httpx.ConnectError("the sender is dead")
         slot = self._next()

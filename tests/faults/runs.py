@@ -5,28 +5,47 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.faults.lists import drawn, shortened
 from tests.faults.operations import Operation, run
+from tests.faults.schedule import Schedule
 from tests.faults.world import World
 
 _SHORTENING = 40
 """Runs that may be spent on a shorter list."""
 _MEMORY = Path("/dev/shm")
 Kind = Callable[..., World]
+_Result = TypeVar("_Result")
 
 
-def once(operations: Sequence[Operation], kind: Kind = World) -> dict[str, Any]:
-    """Run a list; its figures. Files are in memory where there is a folder for that: nothing here cuts the power."""
+def once(
+    operations: Sequence[Operation], kind: Kind = World, seed: int = 0, trace: list[str] | None = None
+) -> dict[str, Any]:
+    """Run a list; its figures. Files are in memory where there is a folder for that: nothing here cuts the power.
+
+    Parameters
+    ----------
+    seed
+        Decides when what threads do begins and ends.
+    trace
+        Gets all that happens, and when.
+    """
     folder = Path(tempfile.mkdtemp(prefix="privateer-faults-", dir=_MEMORY if _MEMORY.is_dir() else None))
     try:
-        return asyncio.run(run(operations, folder, kind))
+        return simulated(run(operations, folder, kind, trace), seed)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def simulated(work: Coroutine[Any, Any, _Result], seed: int = 0) -> _Result:
+    """Do work on simulated time, and return its result."""
+    with asyncio.Runner(loop_factory=lambda: Schedule(seed)) as runner:
+        return runner.run(work)
 
 
 def every(seeds: Iterable[int], kind: Kind = World, shortening: int = _SHORTENING) -> Counter[str]:
@@ -41,18 +60,19 @@ def every(seeds: Iterable[int], kind: Kind = World, shortening: int = _SHORTENIN
     for seed in seeds:
         began, operations = time.monotonic(), drawn(seed)
         try:
-            figures.update(once(operations, kind))
+            figures.update(once(operations, kind, seed))
         except Exception as error:
-            short = shortened(operations, lambda some: _fails(some, kind), shortening)
+            short = shortened(operations, partial(_fails, kind, seed), shortening)
             shown = "\n".join(f"    {operation}," for operation in short)
-            raise AssertionError(f"seed {seed}: {type(error).__name__}: {error}\n[\n{shown}\n]") from error
+            found = f"seed {seed}: {type(error).__name__}: {error}"
+            raise AssertionError(f"{found}\nonce([\n{shown}\n], seed={seed})") from error
         print(f"seed {seed}: {time.monotonic() - began:.1f} s", flush=True)
         figures["runs"] += 1
     return figures
 
 
-def _fails(operations: list[Operation], kind: Kind) -> bool:
+def _fails(kind: Kind, seed: int, operations: list[Operation]) -> bool:
     with suppress(Exception):
-        once(operations, kind)
+        once(operations, kind, seed)
         return False
     return True

@@ -8,16 +8,24 @@ from typing import Any
 import psycopg
 import pytest
 
-from privateer_core.serving.postgres.leases import Leases
+from privateer_core.serving.postgres.leases import Lease, Leases
+from privateer_core.serving.postgres.pool import Pool
+from privateer_server.store.postgres.bell import PostgresBell
 from tests.faults.points import Faults
 from tests.faults.processes import Slot
+from tests.faults.schedule import Hands, Lasting
 from tests.faults.world import World
-from tests.support.clocks import Hands
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
 
 _LEASE_SECONDS = 0.3
 _REPLICAS = 2
+_CLOCK = """
+CREATE OR REPLACE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
+    SELECT to_timestamp(coalesce(nullif(current_setting('simulated.now', true), ''), '0')::double precision)
+$$
+"""
+"""Found before PostgreSQL's own."""
 
 
 class SharedWorld(World):
@@ -26,6 +34,8 @@ class SharedWorld(World):
     def __init__(self, cluster: Cluster, folder: Path, faults: Faults, clock: Hands) -> None:
         self._shared = Shared.make(cluster, folder)
         self._has_copy = self._is_away = False
+        for url in self._databases:
+            self._wind(url)
         super().__init__(folder, faults, clock)
 
     def _places(self) -> list[Slot]:
@@ -54,40 +64,59 @@ class SharedWorld(World):
         cluster, database = self._shared.cluster, self._shared.database
         cluster.drop(database)
         cluster.load(self.folder / "dump", cluster.make_again(database))
+        self._wind(database)
         self.witness.restores += 1
         if not how:  # they go no further on another copy: somebody starts them again
             for slot in self.servers:
                 await slot.stop()
 
+    def _wind(self, url: str) -> None:
+        """Let the clock of a database be the simulation's."""
+        name = url.partition("@/")[2].partition("?")[0]
+        self._shared.cluster.execute(_CLOCK, url)
+        self._shared.cluster.execute(f"ALTER DATABASE {name} SET search_path = public, pg_catalog")
+
     async def away(self) -> None:
         self._is_away = True
-        self._let("false")
-        for name in self._databases():
-            self._shared.cluster.execute(
-                f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
-            )
+        for url in self._databases:
+            self._shared.cluster.close(url)
 
     async def back(self) -> None:
         if self._is_away:
-            self._let("true")
+            for url in self._databases:
+                self._shared.cluster.open(url)
             self._is_away = False
 
-    def _let(self, connections: str) -> None:
-        for name in self._databases():
-            self._shared.cluster.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS {connections}")
-
-    def _databases(self) -> list[str]:
-        urls = (self._shared.database, self._shared.journal)
-        return [url.partition("@/")[2].partition("?")[0] for url in urls]
+    @property
+    def _databases(self) -> tuple[str, str]:
+        return self._shared.database, self._shared.journal
 
     async def stop(self) -> None:
         await super().stop()
-        for url in (self._shared.database, self._shared.journal):
+        for url in self._databases:
             with suppress(psycopg.Error):
                 self._shared.cluster.drop(url)
 
 
 def on(cluster: Cluster, patched: pytest.MonkeyPatch) -> Callable[[Path, Faults, Hands], World]:
-    """Worlds on a cluster; leases are short."""
+    """Worlds on a cluster, whose clock is theirs; leases are short, and none is renewed while it lasts a moment.
+
+    A bell wakes whoever waits for it soon or not before the next look: the seed decides.
+    """
+    made: list[SharedWorld] = []
+    honest = Pool._taken
+
+    def taken(pool: Pool) -> Any:
+        db = honest(pool)
+        db.execute("SELECT set_config('simulated.now', %s, false)", (str(made[-1].clock.monotonic()),))
+        return db
+
+    def make(folder: Path, faults: Faults, clock: Hands) -> World:
+        made.append(SharedWorld(cluster, folder, faults, clock))
+        return made[-1]
+
+    patched.setattr(Pool, "_taken", taken)
     patched.setattr(Leases.__init__, "__defaults__", (_LEASE_SECONDS,))
-    return lambda folder, faults, clock: SharedWorld(cluster, folder, faults, clock)
+    patched.setattr(Lease, "_renew", lambda _: None)
+    patched.setattr(PostgresBell, "wait", lambda _, seconds: Lasting(seconds))
+    return make

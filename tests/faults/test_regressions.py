@@ -7,7 +7,7 @@ import pytest
 
 from privateer_server.store.sqlite import SqliteStore
 from tests.faults.operations import Arrive, Away, BackUp, Crash, Full, Junk, Operation, PutBack, Race, Stuck, Upload
-from tests.faults.runs import once
+from tests.faults.runs import once, simulated
 from tests.faults.shared_world import on
 from tests.faults.world import MIXED, PLAIN, world
 from tests.support.postgres import Cluster
@@ -85,11 +85,16 @@ def test_what_was_found_of_shared_data(
 
 
 @pytest.mark.parametrize("method", ["standing", "spent", "claim"])
-async def test_a_database_that_does_not_answer_is_no_defect_of_the_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
+def test_a_database_that_does_not_answer_is_no_defect_of_the_server(tmp_path: Path, method: str) -> None:
     """A claim and an upload with a token get 503, which asks them to come again, and a change of an operator does."""
-    async with world(tmp_path) as at:
+    claimed, answer = simulated(_while_it_fails(tmp_path, method))
+    assert claimed == (200 if method == "spent" else 503)
+    assert answer[:3] == ("503" if method in ("spent", "standing") else "202")
+
+
+async def _while_it_fails(folder: Path, method: str) -> tuple[int, str]:
+    """What a claim and an upload are answered while a method of the store fails."""
+    async with world(folder) as at:
         publication = await at.publication(PLAIN)
         assert publication
         body = at.maker.body(publication, 1, at.token(PLAIN))
@@ -98,9 +103,8 @@ async def test_a_database_that_does_not_answer_is_no_defect_of_the_server(
         def failing(*_: object) -> None:
             raise sqlite3.OperationalError("disk I/O error")
 
-        with monkeypatch.context() as patched:
+        with pytest.MonkeyPatch.context() as patched:
             patched.setattr(SqliteStore, method, failing)
             claimed = await at.claim(MIXED)
             await at.send(body)
-        assert claimed == (200 if method == "spent" else 503)
-        assert body.answers[-1][:3] == ("503" if method in ("spent", "standing") else "202")
+        return claimed, body.answers[-1]

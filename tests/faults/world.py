@@ -23,8 +23,8 @@ from privateer_shuffler.settings import Settings as ShufflerSettings
 from tests.faults.points import Faults
 from tests.faults.processes import Process, Slot, Way
 from tests.faults.reports import Body, Maker
+from tests.faults.schedule import Hands, Schedule
 from tests.faults.witness import Witness
-from tests.support.clocks import Hands
 from tests.support.mint import minted
 from tests.support.mint import settings as tokens
 from tests.support.senders import KEY, TRUSTED
@@ -50,17 +50,7 @@ SPECS = {
     },
 }
 """Two experiments: reports of one reach the server as they are, those of the other one come in batches."""
-_QUICK = {
-    "privateer_server.deadlines._LOOK_SECONDS": 0.02,
-    "privateer_server.replicas._POLL_SECONDS": 0.05,
-    "privateer_shuffler.rounds._RETRY_SECONDS": 0.02,
-    "privateer_shuffler.rounds._BREATH_SECONDS": 0.01,
-    "privateer_shuffler.forwarding._FIRST_PAUSE": 0.01,
-    "privateer_shuffler.forwarding._LONGEST_PAUSE": 0.05,
-    "privateer_shuffler.pool._IDLE_SECONDS": 0.01,
-    "privateer_shuffler.pool._FULL_DISK_SECONDS": 0.02,
-}
-"""Pauses of the services that no clock of ours makes shorter."""
+_MOMENT = 2.0
 _TRIES = 4
 _SETTLES = 300
 _AWAY = httpx.TransportError
@@ -77,10 +67,14 @@ class World:
         Bodies that were made, and are still on their way.
     sent
         Bodies that were sent, in order.
+    trace
+        All that has happened, and when.
     """
 
     def __init__(self, folder: Path, faults: Faults, clock: Hands) -> None:
         self.folder, self.faults, self.clock = folder, faults, clock
+        self.trace: list[str] = []
+        faults.note = self.note
         self.maker, self.witness = Maker(), Witness()
         self.late: list[Body] = []
         self.sent: list[Body] = []
@@ -102,7 +96,7 @@ class World:
             slots[0].lost -= 1
             return True
 
-        way.loses = loses
+        way.loses, way.note = loses, self.note
         return way
 
     def _client(self, way: Way) -> httpx.AsyncClient:
@@ -127,7 +121,7 @@ class World:
 
     def _shuffler(self, folder: Path, process: Process) -> Any:
         way = Way(self.servers, process)
-        way.asked, way.loses = self.witness.asked, self._loses_batch
+        way.asked, way.loses, way.note = self.witness.asked, self._loses_batch, self.note
         settings = ShufflerSettings(
             "http://server",
             folder,
@@ -146,6 +140,10 @@ class World:
 
     def _tokens(self, name: str, origin: str) -> Any:
         return tokens(self.folder / f"tokens-{name}", name, origin=origin)
+
+    def note(self, what: str) -> None:
+        """Write down that something has happened."""
+        self.trace.append(f"{self.clock.monotonic():.6f} {what}")
 
     @property
     def slots(self) -> list[Slot]:
@@ -266,10 +264,9 @@ class World:
         raise AssertionError(f"no answer to {body.key} stays: {body.answers[-3:]}")
 
     async def wait(self) -> None:
-        """Let a moment pass, on our clock a longer one."""
-        self.clock.time += 2.0
+        """Let a moment pass."""
         await self.revive()
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(_MOMENT)
 
     async def back_up(self) -> None:
         """Keep a copy of the server's folder, and what it gives for a backup."""
@@ -335,11 +332,11 @@ _PUT_BACK: list[Callable[[Path, Path], None]] = [_database_alone, _all_but_the_j
 
 @asynccontextmanager
 async def world(folder: Path, kind: Callable[..., World] = World) -> AsyncIterator[World]:
-    """Begin a world, and end it."""
-    clock, faults = Hands(), Faults()
-    with faults.at_work(), pytest.MonkeyPatch.context() as patched:
-        for name, seconds in _QUICK.items():
-            patched.setattr(name, seconds)
+    """Begin a world on the loop that runs, a `Schedule`, and end it."""
+    schedule = asyncio.get_running_loop()
+    assert isinstance(schedule, Schedule), "a world has a time of its own"
+    clock, faults = Hands(schedule), Faults()
+    with faults.at_work(), schedule.at_work(), pytest.MonkeyPatch.context() as patched:
         patched.setattr("privateer_core.clock.SystemClock.now", lambda _: clock.now())
         patched.setattr("privateer_core.clock.SystemClock.monotonic", lambda _: clock.monotonic())
         one = kind(folder, faults, clock)

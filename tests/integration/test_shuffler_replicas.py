@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,19 @@ import pytest
 from scipy import stats
 
 from privateer_core.clock import SystemClock
-from privateer_core.errors import SpecError
+from privateer_core.errors import SpecError, Unavailable
 from privateer_core.serving.postgres.leases import Leases
 from privateer_core.wire.batch import decode_batch
 from privateer_core.wire.envelope import pieces
 from privateer_core.wire.keys import own_key
+from privateer_core.wire.publication import decode_publication
 from privateer_core.wire.token import authorization
 from privateer_shuffler.app import create_app
 from privateer_shuffler.held import open_held
+from privateer_shuffler.holdings import Taken
+from privateer_shuffler.label import Label
 from privateer_shuffler.postgres import round as shared_round
+from privateer_shuffler.receipts import Receipt
 from tests.support.mint import minted
 from tests.support.mint import settings as tokens
 from tests.support.postgres import Cluster
@@ -63,9 +67,28 @@ async def test_replicas_fill_one_batch_and_one_delivers_it(shared: SharedShuffle
 
 
 async def until_over(one: Shuffler, header: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while (await one.post(header, sealed_reports(1))).status_code != 409:
             await asyncio.sleep(0.05)
+
+
+async def test_what_comes_while_a_round_ends_is_answered(shared: SharedShufflers) -> None:
+    """Uploads come at every moment of the end: before its last look at the database, during it, and after it."""
+    header, reports = shared.server.publish(batch=100), sealed_reports(400)
+    facts, held = decode_publication(shared.server.publications["spring"]).round, open_held(shared.settings)
+    await held.holdings.note("spring", Taken(1, header.digest))
+    pool = await held.holdings.open(Label(facts, header.digest))
+    receipts = [pool.hold([report]) for report in reports[:10]]
+    ending = asyncio.create_task(pool.forget())
+    for report in reports[10:]:
+        with suppress(Unavailable):
+            receipts.append(pool.hold([report]))
+        await asyncio.sleep(0 if ending.done() else 0.001)
+    assert ending.done()
+    async with asyncio.timeout(20):
+        answers = await asyncio.gather(*receipts, return_exceptions=True)
+    assert await ending == sum(isinstance(one, Receipt) and one.accepted for one in answers)
+    held.holdings.close()
 
 
 async def test_a_report_is_held_once_whoever_is_asked(shared: SharedShufflers) -> None:

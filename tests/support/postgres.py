@@ -62,6 +62,15 @@ class Cluster:
         """Break every connection, and be away for a moment."""
         self.run("pg_ctl", "-D", str(self.folder / "data"), "-w", "-m", "immediate", "restart")
 
+    def close(self, url: str) -> None:
+        """Allow no connection to a database, and break those that there are; each has ended when this returns."""
+        self.execute(f"ALTER DATABASE {_name(url)} ALLOW_CONNECTIONS false")
+        self.execute(f"SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = '{_name(url)}'")
+
+    def open(self, url: str) -> None:
+        """Allow them again."""
+        self.execute(f"ALTER DATABASE {_name(url)} ALLOW_CONNECTIONS true")
+
     def drop(self, url: str) -> None:
         """Drop a database under those who use it."""
         self.execute(f"DROP DATABASE {_name(url)} WITH (FORCE)")
@@ -94,15 +103,15 @@ def _name(url: str) -> str:
 
 
 @contextmanager
-def cluster() -> Iterator[Cluster]:
-    """Start a cluster, and remove it at the end."""
+def cluster(**settings: str) -> Iterator[Cluster]:
+    """Start a cluster with some settings of its own, and remove it at the end."""
     folder = Path(tempfile.mkdtemp(prefix="privateer-pg-"))
     if os.geteuid() == 0:
         shutil.chown(folder, "postgres", "postgres")
     started, data = Cluster(folder), str(folder / "data")
     try:
         started.run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
-        options = " ".join(f"-c {name}='{value}'" for name, value in _SETTINGS.items())
+        options = " ".join(f"-c {name}='{value}'" for name, value in (_SETTINGS | settings).items())
         started.run("pg_ctl", "-D", data, "-w", "-l", str(folder / "log"), "-o", f"-k {folder} {options}", "start")
         yield started
     finally:

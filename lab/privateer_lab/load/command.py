@@ -17,6 +17,7 @@ from privateer_core.wire.envelope import REPORTS_PER_BODY_MAX
 from privateer_core.wire.keys import own_key, publish_key
 from privateer_lab.environments import default_environment
 from privateer_lab.load.driver import USERS, LoadResult
+from privateer_lab.load.patience import patiently
 from privateer_lab.load.people import kept_people
 from privateer_lab.load.run import Interrupted, run_load
 from privateer_lab.rest import ask
@@ -175,7 +176,8 @@ def _secret(path: Path | None) -> bytes | None:
 
 def _spec(options: argparse.Namespace) -> Spec:
     """Return the spec of the experiment, as its server publishes it."""
-    spec = ask("GET", f"{options.url.rstrip('/')}/experiments/{quote(options.name, safe='')}").get("spec")
+    page = f"{options.url.rstrip('/')}/experiments/{quote(options.name, safe='')}"
+    spec = patiently(lambda: ask("GET", page)).get("spec")
     if not isinstance(spec, dict):
         remedy = "its public port is 8000 unless you changed it"
         raise NotFound("this is not a learning server", field="--url", remedy=remedy)

@@ -55,6 +55,8 @@ class LoadResult(Score):
         What only the truth says of the last policy.
     bytes_sent, messages_sent
         The bodies of all uploads, and the sealed messages in them.
+    waits, waited
+        How often a service said with ``Retry-After`` when to come again, and the seconds that people waited then.
     """
 
     people: int = 0
@@ -67,6 +69,8 @@ class LoadResult(Score):
     facts: dict[str, float] = field(default_factory=dict)
     bytes_sent: int = 0
     messages_sent: int = 0
+    waits: int = 0
+    waited: float = 0.0
     seconds: float = 0.0
 
     @property
@@ -121,6 +125,7 @@ class Driver:
                 part = await self._after(part, people, self._answered() - answered)
         finally:
             self.result.bytes_sent = self.wire.sent
+            self.result.waits, self.result.waited = self.wire.patience.waits, self.wire.patience.seconds
         return self.result
 
     def _people(self, part: Participation, users: int | None) -> int:

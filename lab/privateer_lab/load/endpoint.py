@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any, Final
 
 import aiohttp
@@ -12,6 +13,7 @@ import msgspec
 
 from privateer_core.errors import NotFound, PrivateerError, Unavailable
 from privateer_core.text import printable
+from privateer_lab.load.patience import TRIES, Patience
 
 PATIENCE: Final = 5.0
 """Seconds that services may take to start, or to decide, before the run says that it waits."""
@@ -32,8 +34,8 @@ def no_url(field: str) -> Unavailable:
     return Unavailable("not a URL", field=field, remedy="write http://host:port")
 
 
-async def meet(http: aiohttp.ClientSession, shuffler: str, name: str) -> None:
-    """Check that a shuffler takes an experiment's reports; it has some seconds to start.
+async def meet(http: aiohttp.ClientSession, shuffler: str, name: str, patience: Patience) -> None:
+    """Check that a shuffler takes an experiment's reports; it has some seconds to start, or as many as it asks for.
 
     Raises
     ------
@@ -41,22 +43,34 @@ async def meet(http: aiohttp.ClientSession, shuffler: str, name: str) -> None:
         If nobody answers, the shuffler refuses the experiment, or the address is not a shuffler's.
     """
     latest = time.monotonic() + PATIENCE
-    while (error := await _refusal(http, shuffler, name)) is not None:
-        if not isinstance(error, Unavailable) or time.monotonic() >= latest:
+    for attempt in count():
+        error, asked = await _refusal(http, shuffler, name)
+        if error is None:
+            return
+        is_later = isinstance(error, Unavailable) and (attempt < TRIES if asked else time.monotonic() < latest)
+        if not is_later:
             raise error
-        await asyncio.sleep(0.2)
+        await patience.pause(attempt, asked)
 
 
-async def _refusal(http: aiohttp.ClientSession, shuffler: str, name: str) -> PrivateerError | None:
+async def _refusal(http: aiohttp.ClientSession, shuffler: str, name: str) -> tuple[PrivateerError | None, str | None]:
+    """Return why the shuffler takes no reports, if it does not, and its ``Retry-After``."""
     try:
         async with http.get(f"{shuffler}/experiments/{name}", timeout=_ANSWER_SECONDS) as response:
-            status, answer = response.status, _read_object(await _bounded(response.content))
+            answer = _read_object(await _bounded(response.content))
+            return _judged(response.status, answer, name), response.headers.get("Retry-After")
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
         raise no_url("--shuffler") from None
     except (aiohttp.ClientError, TimeoutError):
-        return Unavailable(f"no answer from {shuffler}", field="--shuffler", remedy="is the shuffler running?")
+        error = Unavailable(f"no answer from {shuffler}", field="--shuffler", remedy="is the shuffler running?")
+        return error, None
+
+
+def _judged(status: int, answer: dict[str, Any], name: str) -> PrivateerError | None:
     if status == 200 and answer.get("experiment") == name and "batch" in answer:
         return None
+    if status >= 500 and "detail" not in answer:  # a balancer that finds no shuffler
+        return Unavailable(f"HTTP {status} from the shuffler", field="--shuffler", remedy="is it running?")
     if status == 200 or not isinstance(answer.get("detail"), str) or answer["detail"] == "no such page":
         remedy = "its public port is 8001 unless you changed it"
         return NotFound("this is not a shuffler", field="--shuffler", remedy=remedy)

@@ -16,6 +16,7 @@ from privateer_core.wire.problem import slug_of
 from privateer_core.wire.token import REQUEST_TYPE, Challenge, PendingToken, server_name
 from privateer_core.wire.token_keys import Directory, TokenKey
 from privateer_lab.load.endpoint import PATIENCE
+from privateer_lab.load.patience import TRIES, Patience
 
 _FIELD: Final = "--issuer"
 _FRESH: Final = 60.0
@@ -35,11 +36,14 @@ class TokenSource:
         The address.
     secret
         What the application's backend shares with the issuer, for people who need an attestation; None: they need none.
+    patience
+        Waits while the issuer is busy.
     """
 
     issuer: str
     secret: bytes | None
     http: aiohttp.ClientSession
+    patience: Patience = field(default_factory=Patience)
     _keys: dict[str, tuple[float, TokenKey | None]] = field(default_factory=dict)
 
     async def token(self, name: str, base: str) -> bytes:
@@ -57,18 +61,26 @@ class TokenSource:
         headers = {"Content-Type": REQUEST_TYPE}
         if self.secret is not None:
             headers[HEADER] = attest(self.secret, name, secrets.token_hex(16), int(time.time()) + _LIFE)
-        url = f"{self.issuer}/experiments/{name}/tokens"
-        try:
-            async with self.http.post(url, data=pending.request, headers=headers) as response:
-                status, body = response.status, await response.read()
-        except (aiohttp.ClientError, TimeoutError):
-            raise Unavailable("no answer", field=_FIELD, remedy="is the issuer running?") from None
+        status, body = await self._issued(f"{self.issuer}/experiments/{name}/tokens", pending.request, headers)
         if status != _OK:
             raise TermsRefused(f"the issuer signs no token ({printable(slug_of(body))})", field=_FIELD, remedy=_REMEDY)
         try:
             return pending.finish(key, body)
         except Malformed as error:
             raise TermsRefused(error.detail, field=_FIELD, remedy=error.remedy) from None
+
+    async def _issued(self, url: str, request: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+        """Return the status and the body of the issuer's answer, once it is not busy any more."""
+        for attempt in range(TRIES):
+            try:
+                async with self.http.post(url, data=request, headers=headers) as response:
+                    status, body, asked = response.status, await response.read(), response.headers.get("Retry-After")
+            except (aiohttp.ClientError, TimeoutError):
+                raise Unavailable("no answer", field=_FIELD, remedy="is the issuer running?") from None
+            if status != Unavailable.status:
+                break
+            await self.patience.pause(attempt, asked)
+        return status, body
 
     async def _key(self, name: str, base: str) -> TokenKey:
         """Return the newest key that an endpoint takes; the endpoint has some seconds to start."""

@@ -18,11 +18,11 @@ from privateer_core.wire.token import authorization
 from privateer_core.wire.upload import UPLOAD
 from privateer_lab.load.counts import Counts
 from privateer_lab.load.endpoint import Waiting, meet, no_url
+from privateer_lab.load.patience import TRIES, Patience
 from privateer_lab.load.tokens import TokenSource
 
 _WAIT: Final = 10
 """Seconds of a long poll for the next policy."""
-_TRIES: Final = 60
 
 
 @dataclass
@@ -41,6 +41,8 @@ class Wire:
         Whether nobody was asked when the last publication was fetched.
     tokens
         Where people get upload tokens, if their reports need some.
+    patience
+        Waits before somebody asks again.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Wire:
     sent: int = 0
     is_paused: bool = False
     tokens: TokenSource | None = None
+    patience: Patience = field(default_factory=Patience)
     _met: bool = False
     _meeting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _waiting: dict[str, Waiting] = field(default_factory=dict)
@@ -71,8 +74,9 @@ class Wire:
         timeout = aiohttp.ClientTimeout(total=_WAIT + 60)
         connector = aiohttp.TCPConnector(limit=concurrency + 1)
         async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
-            tokens = TokenSource(issuer.rstrip("/"), secret, http) if issuer else None
-            yield cls(name, server.rstrip("/"), shuffler, http, sender, tokens=tokens)
+            patience = Patience()
+            tokens = TokenSource(issuer.rstrip("/"), secret, http, patience) if issuer else None
+            yield cls(name, server.rstrip("/"), shuffler, http, sender, tokens=tokens, patience=patience)
 
     async def send(self, header: Header, sealed: bytes, people: int, endpoint: str) -> tuple[int, dict[str, int]]:
         """Upload the reports of ``people`` until somebody answers; return how many were accepted, the others by reason.
@@ -103,7 +107,7 @@ class Wire:
         shuffler = self.shuffler.rstrip("/")
         async with self._meeting:
             if not self._met:
-                await meet(self.http, shuffler, self.name)
+                await meet(self.http, shuffler, self.name, self.patience)
             self._met = True
         return shuffler
 
@@ -111,10 +115,11 @@ class Wire:
         self, address: str, body: bytes, people: int, waiting: Waiting, headers: dict[str, str]
     ) -> tuple[int, dict[str, int]]:
         counts = Counts(people)
-        for attempt in range(_TRIES):
+        for attempt in range(TRIES):
+            asked = None
             try:
                 async with self.http.post(address, data=body, headers=headers) as response:
-                    answer = await response.read()
+                    answer, asked = await response.read(), response.headers.get("Retry-After")
                     if slug_of(answer) == SenderRefused.slug:
                         remedy = "name another with --sender-key, or send people one by one with --batch 1"
                         raise SenderRefused("the services do not trust this key", field="--sender-key", remedy=remedy)
@@ -127,7 +132,7 @@ class Wire:
             if not counts.pending:
                 self.sent += len(body)
                 break
-            await asyncio.sleep(min(2.0, 0.05 * 2**attempt))
+            await self.patience.pause(attempt, asked)
         return counts.accepted, counts.refused
 
     def _headers(self, body: bytes, people: int, token: bytes | None) -> dict[str, str]:
@@ -154,6 +159,8 @@ class Wire:
                     raise Deleted("the experiment was deleted", field="NAME", remedy="privateer list")
                 if response.status == 404:
                     raise NotFound("the server has no such experiment", field="NAME", remedy="privateer list")
+                if response.status == Unavailable.status:
+                    await self.patience.pause(0, response.headers.get("Retry-After"))
                 self.is_paused = response.headers.get(ASKS_HEADER) == ASKS_NOBODY
                 return await response.read() if response.status == 200 else None
         except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):

@@ -8,12 +8,13 @@ from contextlib import suppress
 from typing import Final, Self, TypeVar
 
 from privateer_core.clock import Clock, SystemClock
+from privateer_core.serving.logs import trace
 from privateer_core.serving.postgres.leases import Lease, Leases
 from privateer_core.serving.tokens import Admission
 from privateer_core.wire.envelope import Envelope, Header, encode_envelope
 from privateer_core.wire.publication import Round
 from privateer_shuffler.postgres.round import SharedRound, State
-from privateer_shuffler.receipts import Receipt, Waiting, in_tenths, settle
+from privateer_shuffler.receipts import Receipt, Waiting, in_tenths, settle, waiting
 
 _LOOK_SECONDS: Final = 1.0
 """Pause between looks at what other replicas do."""
@@ -93,8 +94,10 @@ class SharedPool:
         ------
         Unavailable
             If the database does not answer. It is not known then whether the reports are held: who sends them again is
-            told that they are duplicates, if they are.
+            told that they are duplicates, if they are. Also if this pool has ended: nobody writes any more.
         """
+        if self._ended:
+            raise waiting()
         receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._waiting.append(Waiting(sealed, receipt, admission))
         if self._writer is None:
@@ -114,7 +117,9 @@ class SharedPool:
     async def _stored(self, group: list[Waiting]) -> list[Receipt] | None:
         try:
             receipts, state = await self._in_thread(lambda: self._round.add(group, self._clock.now()))
-        except OSError:
+        except Exception as error:  # whatever it is, who sent them gets an answer
+            if not isinstance(error, OSError):
+                _log.error("reports of %s cannot be stored (%s)", self.round.experiment, trace(error))
             self.failed = True
             return None
         self.failed = False
@@ -196,7 +201,7 @@ class SharedPool:
         await self._end(lambda: None)
 
     async def _end(self, last: Callable[[], _Result]) -> _Result:
-        """Take no reports any more, do one last thing, and let go of the lease."""
+        """Take no reports any more, do one last thing, and let go of the lease. What came before is answered first."""
         self._ended = True
         if self._writer is not None:
             await asyncio.wait({self._writer})

@@ -14,6 +14,7 @@ from privateer_core.errors import NotFound, PrivateerError, SpecError, Unavailab
 from privateer_core.wire.envelope import header_of
 from privateer_core.wire.problem import problem_body
 from privateer_lab.load import endpoint
+from privateer_lab.load.patience import Patience
 from privateer_lab.load.wire import Wire
 from privateer_server.rounds import first_round
 from tests.support.phased import phased_spec
@@ -82,7 +83,7 @@ async def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_shuffler_that_starts_is_waited_for_and_asked_once() -> None:
-    answers = [(503, problem_body(Unavailable("later"))), (200, FACTS)]
+    answers = [(503, problem_body(Unavailable("later"))), (502, b"<html>"), (200, FACTS)]
     async with answering(lambda: answers.pop(0)) as where, Wire.open("test", where, where, 1) as wire:
         assert await asyncio.gather(send(wire), send(wire)) == [(1, {}), (1, {})]
     assert answers == []
@@ -120,4 +121,4 @@ async def test_answers_are_read_to_a_bound() -> None:
     body = b'{"experiment": "test", "batch": 1, "x": "' + b"x" * (1 << 20) + b'"}'
     async with answering(lambda: (200, body)) as where, aiohttp.ClientSession() as http:
         with pytest.raises(NotFound, match="this is not a shuffler"):
-            await endpoint.meet(http, where, "test")
+            await endpoint.meet(http, where, "test", Patience())

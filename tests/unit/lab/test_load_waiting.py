@@ -1,7 +1,7 @@
 """A load run whose server went away asks now and then, not all the time; one whose door is full tries again."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from privateer_core.errors import RoundClosed, Unavailable
 from privateer_core.wire.envelope import header_of
 from privateer_core.wire.problem import problem_body
 from privateer_lab.load import driver
+from privateer_lab.load.patience import Patience
 from privateer_lab.load.wire import Wire
 from privateer_server.rounds import first_round
 from tests.support.phased import phased_spec
@@ -28,6 +29,7 @@ class Away:
     sent: int = 0
     name: str = "test"
     is_paused: bool = False
+    patience: Patience = field(default_factory=Patience)
 
     async def fetch(self, old: bytes | None) -> bytes | None:
         self.questions += 1

@@ -15,6 +15,7 @@ from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
+from privateer_server.store.sqlite import SqliteStore
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, header_for, seal, sealed_reports
 from tests.support.servers import SHUFFLED, SMALL, Api, assert_problem
@@ -215,3 +216,23 @@ async def test_no_report_of_a_batch_stays_in_the_store(settings: Settings, shuff
     with sqlite3.connect(settings.data / "server.db") as db:
         assert db.execute("SELECT count(*) FROM report_ids").fetchone() == (0,)
     db.close()
+
+
+@pytest.mark.parametrize("method", ["standing", "claim", "experiment"])
+async def test_a_batch_while_the_store_does_not_answer_comes_again(
+    api: Api, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    def failing(*_: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    first = await opened(api)
+    body = body_of(first, sealed_reports(first, 100))
+    asked = body
+    if method == "experiment":  # another server may have created it: the store is asked
+        asked = body_of(first, [b""], msgspec.structs.replace(header_for(first), experiment="elsewhere"))
+    with monkeypatch.context() as patched:
+        patched.setattr(SqliteStore, method, failing)
+        answer = await deliver(api, asked, shuffler_key)
+    assert_problem(answer, 503, "unavailable")
+    assert answer.headers["retry-after"] == "1"
+    assert (await deliver(api, body, shuffler_key)).status_code == 202

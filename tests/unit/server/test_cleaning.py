@@ -26,8 +26,8 @@ def spend(data: Data, token: bytes, expires: float) -> None:
 
 
 async def until(is_so: Callable[[], bool]) -> bool:
-    """Whether something comes to be so within some beats."""
-    for _ in range(100):
+    """Whether something comes to be so within some seconds."""
+    for _ in range(4000):
         if is_so():
             return True
         await asyncio.sleep(0.005)

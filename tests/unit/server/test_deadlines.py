@@ -67,7 +67,7 @@ async def report(api: Api, people: int, seed: int = 0) -> httpx.Response:
 
 async def version(api: Api, wanted: int) -> dict[str, Any]:
     """The experiment's facts once it has reached a version."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while (facts := await api.facts())["version"] != wanted:
             await asyncio.sleep(0.01)
     return facts

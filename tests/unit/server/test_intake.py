@@ -26,7 +26,7 @@ def learning(monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
 
     def wait(closer: Closer, current: OpenRound) -> Any:
         if current.round.experiment == "slow":
-            assert event.wait(10)
+            assert event.wait(20)
         return close(closer, current)
 
     monkeypatch.setattr(Closer, "close", wait)
@@ -76,7 +76,7 @@ async def test_a_key_that_cannot_be_read_ends_no_counting(api: Api, monkeypatch:
     await api.create(SMALL)
     with monkeypatch.context() as broken:
         broken.setattr(RoundKeys, "find", fail)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             assert_problem(await fill(api, "test"), 503, "unavailable")
     assert (await fill(api, "test")).json()["accepted"] == 20
 
@@ -113,7 +113,7 @@ async def test_others_are_counted_while_a_change_waits_for_a_closing_round(api: 
         await asyncio.sleep(0.01)
     pause = asyncio.create_task(api.client.post("/experiments/slow/pause", headers=ADMIN))
     await asyncio.sleep(0.05)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         assert (await fill(api, "test")).json()["accepted"] == 20
     assert not pause.done()
     learning.set()
@@ -135,7 +135,7 @@ async def test_others_meet_their_deadlines_while_one_experiment_learns(
         await asyncio.sleep(0.1)
         pause = await client.post("/experiments/test/pause", json={"seconds": 0.1}, headers=ADMIN)
         assert pause.status_code == 200
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while (await api.facts("test"))["version"] != 2:
                 await asyncio.sleep(0.01)
         assert not slow.done()

@@ -103,7 +103,7 @@ async def test_stages_and_releases(api: Api) -> None:
 async def test_a_round_that_is_given_up_is_no_release(api: Api) -> None:
     await api.create(SMALL)
     await api.client.post("/experiments/test/stop", json={"seconds": 0}, headers=ADMIN)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while await api.metric("privateer_rounds_closed_total") != 1:
             await asyncio.sleep(0.02)
     assert await api.metric('privateer_releases_total{experiment="test"}') == 0
@@ -161,7 +161,7 @@ async def test_a_round_that_does_not_close_is_told(api: Api, monkeypatch: pytest
 
     monkeypatch.setattr(Closer, "close", failing)
     await fill(api, 20)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while await api.metric("privateer_rounds_not_closed") != 1:
             await asyncio.sleep(0.02)
     assert await api.metric('privateer_releases_total{experiment="test"}') == 0
@@ -179,7 +179,7 @@ async def test_keys_that_a_disk_does_not_let_go_are_told(api: Api, monkeypatch: 
         patch.setattr(RoundKeys, "_erase", stuck)
         await fill(api, 20)
         assert await api.metric("privateer_keys_not_erased") == 1
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while await api.metric("privateer_keys_not_erased"):
             await asyncio.sleep(0.05)
 

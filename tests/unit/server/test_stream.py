@@ -49,7 +49,7 @@ def listed(there: dict[str, models.Standing]) -> Any:
 async def told(news: News, count: int, since: str = "", name: str | None = None) -> list[models.News]:
     """The next messages that say something."""
     found: list[models.News] = []
-    async with asyncio.timeout(5), aclosing(news.follow(since, name)) as following:
+    async with asyncio.timeout(20), aclosing(news.follow(since, name)) as following:
         async for one in following:
             found += [one] if one else []
             if len(found) == count:
@@ -60,7 +60,7 @@ async def told(news: News, count: int, since: str = "", name: str | None = None)
 async def test_the_first_message_is_the_whole_and_the_next_ones_what_changed(there: dict[str, Any]) -> None:
     there |= {"a": standing("a"), "b": standing("b")}
     news, heard = News(listed(there), BEAT), list[models.News]()
-    async with asyncio.timeout(5), aclosing(news.follow()) as following:
+    async with asyncio.timeout(20), aclosing(news.follow()) as following:
         async for one in following:
             if one is None:
                 continue
@@ -101,7 +101,7 @@ async def test_an_id_that_this_process_has_not_given_gets_the_whole(there: dict[
 async def test_a_beat_that_brings_nothing_is_a_sign_of_life(there: dict[str, Any]) -> None:
     there["a"] = standing("a")
     heard = []
-    async with asyncio.timeout(5), aclosing(News(listed(there), BEAT).follow()) as following:
+    async with asyncio.timeout(20), aclosing(News(listed(there), BEAT).follow()) as following:
         async for one in following:
             heard.append(one)
             if len(heard) == 4:
@@ -112,7 +112,7 @@ async def test_a_beat_that_brings_nothing_is_a_sign_of_life(there: dict[str, Any
 async def test_a_stream_of_one_experiment_ends_when_it_is_deleted(there: dict[str, Any]) -> None:
     there |= {"a": standing("a"), "b": standing("b")}
     heard = []
-    async with asyncio.timeout(5), aclosing(News(listed(there), BEAT).follow(name="a")) as following:
+    async with asyncio.timeout(20), aclosing(News(listed(there), BEAT).follow(name="a")) as following:
         async for one in following:
             heard.append(one)
             there.pop("a", None)
@@ -195,7 +195,7 @@ async def test_who_loses_the_seat_loses_the_stream(there: dict[str, Any]) -> Non
     await asyncio.wait(streams, return_when=asyncio.FIRST_COMPLETED, timeout=20)
     assert [one.done() for one in streams] == [True, False]
     news.end()
-    await asyncio.wait_for(streams[1], 5)
+    await asyncio.wait_for(streams[1], 20)
 
 
 @pytest.fixture
@@ -249,6 +249,6 @@ async def test_beyond_the_cap_a_stream_is_refused(settings: Settings, monkeypatc
 
 
 async def test_head_of_a_stream_ends_at_once(settings: Settings) -> None:
-    async with serving(create_app(settings)) as client, asyncio.timeout(5):
+    async with serving(create_app(settings)) as client, asyncio.timeout(20):
         answer = await client.head("/events")
         assert (answer.status_code, answer.content) == (200, b"")

@@ -70,7 +70,7 @@ async def test_a_request_is_answered() -> None:
     async with listening() as (port, table):
         answer = await said(port, HEAD + b"connection: close\r\ncontent-length: 5\r\n\r\nhe", b"llo")
         assert answer.endswith(b"\r\n\r\n5")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while len(table):
                 await asyncio.sleep(0.01)
 
@@ -189,7 +189,7 @@ async def test_requests_that_are_there_as_a_whole(paths: list[str], at_a_time: b
     parts = [upload(path, path_number == len(paths) - 1) for path_number, path in enumerate(paths)]
     async with listening(takes) as (port, table):
         answers = await said(port, *([b"".join(parts)] if at_a_time else parts))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while len(table):
                 await asyncio.sleep(0.01)
     assert bodies(answers) == [b"5" if path == "/else" else b"taken 5" for path in paths]
@@ -215,7 +215,7 @@ async def test_who_expects_to_be_asked_on_is_asked_on() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         head, _, body = upload("/now", last=True).partition(b"\r\n\r\n")
         writer.write(head + b"\r\nexpect: 100-continue\r\n\r\n")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             assert (await reader.readline()).startswith(b"HTTP/1.1 100 ")
         writer.write(body)
         assert (await reader.read()).endswith(b"5")

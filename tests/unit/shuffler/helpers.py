@@ -28,7 +28,7 @@ class Shuffler:
 
     async def reaches(self, version: int, name: str = "spring") -> None:
         """Wait until the shuffler knows a version."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while (await self.facts(name))["version"] != version:
                 await asyncio.sleep(0.01)
 
@@ -48,7 +48,7 @@ def sealed_reports(count: int) -> list[bytes]:
     return [os.urandom(SIZE) for _ in range(count)]
 
 
-async def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
     """Wait for something that other tasks bring about."""
     async with asyncio.timeout(seconds):
         while not condition():

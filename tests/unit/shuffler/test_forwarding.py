@@ -60,7 +60,7 @@ async def test_a_late_report_is_told_to_come_again_while_a_full_batch_waits(shuf
     assert (await shuffler.facts())["open"] is False
     assert await shuffler.metric("reports_held") == 5
     server.busy = 0
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while (answer := await shuffler.post(header, reports[5:])).status_code == 503:
             await asyncio.sleep(0.01)
     assert_problem(answer, 409, "round-closed")
@@ -72,7 +72,7 @@ async def test_another_batch_is_filled_if_the_server_asks_for_one(shuffler, sett
     server.insatiable = True
     header = server.publish()
     for start in (0, 5):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while (await shuffler.post(header, reports[start : start + 5])).status_code == 503:
                 await asyncio.sleep(0.01)
         await until(lambda start=start: len(server.attempts) == 1 + start // 5)
@@ -116,7 +116,7 @@ async def test_a_full_disk_delays_another_batch_and_loses_nothing(shuffler, sett
         assert_problem(await shuffler.client.get("/readyz"), 503, "unavailable")
         assert_problem(await shuffler.post(header, reports[5:]), 503, "unavailable")
         assert_problem(await shuffler.post(header, reports[:1]), 409, "duplicate-report")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while (await shuffler.post(header, reports[5:])).status_code != 202:
             await asyncio.sleep(0.01)
     assert sorted(server.received()) == sorted(reports[:5])
@@ -133,7 +133,7 @@ async def test_the_next_round_opens_while_the_last_is_delivered(shuffler):
     assert (await shuffler.post(newer, reports[5:])).status_code == 202
     assert await shuffler.metric("reports_held") == 7  # the answer is still missing
     server.mute = False
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while await shuffler.metric("reports_held") != 2:
             await asyncio.sleep(0.01)
     assert await shuffler.metric("reports_dropped_total") == 0

@@ -56,7 +56,7 @@ async def test_uploads_show_when_their_batch_is_delivered(shuffler: Shuffler) ->
         assert (await shuffler.post(header, [report])).status_code == 202
     assert await uploads(shuffler) == 0
     await shuffler.post(header, sealed_reports(1))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while await uploads(shuffler) == 0:
             await asyncio.sleep(0.01)
     assert await uploads(shuffler) == await shuffler.metric("reports_forwarded_total") == BATCH
@@ -68,7 +68,7 @@ async def test_uploads_of_a_round_that_is_given_up_are_never_shown(shuffler: Shu
     await shuffler.reaches(2)
     for report in sealed_reports(BATCH):
         await shuffler.post(header, [report])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while await uploads(shuffler) == 0:
             await asyncio.sleep(0.01)
     assert await uploads(shuffler) == BATCH
@@ -79,14 +79,14 @@ async def test_a_full_batch_that_waits_is_told_to_the_hour(shuffler: Shuffler) -
     assert await shuffler.metric("full_batch_timestamp_seconds") == 0
     shuffler.server.busy = 1000
     await shuffler.post(header, sealed_reports(BATCH))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while not await shuffler.metric("forwarding_failures_total"):
             await asyncio.sleep(0.01)
     since = await shuffler.metric("full_batch_timestamp_seconds")
     assert since > 1e9
     assert since % 3600 == 0
     shuffler.server.busy = 0
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while await shuffler.metric("full_batch_timestamp_seconds"):
             await asyncio.sleep(0.01)
 
@@ -97,7 +97,7 @@ async def test_a_server_that_cannot_be_followed_is_counted(shuffler: Shuffler) -
     await shuffler.facts()
     assert await shuffler.metric("following_failures_total") == 0
     shuffler.server.publish(version=1, batch=BATCH)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while not await shuffler.metric("following_failures_total"):
             await asyncio.sleep(0.05)
 

@@ -42,7 +42,7 @@ async def batch_of(pool):
 async def test_the_messages_of_all_people_are_in_the_batch_once(new_store):
     pool, uploads = Pool(new_store(3, messages=MESSAGES)), people(3)
     assert (await pool.hold(uploads)).accepted == 3
-    await asyncio.wait_for(pool.complete(), 5)
+    await asyncio.wait_for(pool.complete(), 20)
     assert Counter(await batch_of(pool)) == Counter(pieces(b"".join(uploads), SIZE))
     await pool.close()
 
@@ -99,7 +99,7 @@ async def test_a_pool_closes_at_its_deadline_with_people_enough(new_store):
     await asyncio.sleep(0.01)
     assert not waiting.done()
     clock.time = 1060
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 20)
     assert Counter(await batch_of(pool)) == Counter(pieces(b"".join(uploads[:2]), SIZE))
     assert (await pool.hold(uploads[2:])).refused == {Unavailable.slug: 1}
     await pool.close()
@@ -113,7 +113,7 @@ async def test_a_pool_that_is_short_at_its_deadline_waits_for_enough(new_store):
     await asyncio.sleep(0.05)
     assert not waiting.done()
     await pool.hold(uploads[1:])
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 20)
     assert len(await batch_of(pool)) == 2 * MESSAGES
     await pool.close()
 

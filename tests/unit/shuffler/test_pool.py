@@ -52,7 +52,7 @@ async def test_accepted_reports_are_on_disk(new_store, tmp_path):
 async def test_nothing_is_acknowledged_before_it_is_durable(new_store, monkeypatch):
     store, disk = new_store(5), threading.Event()
     commit = store.commit
-    monkeypatch.setattr(store, "commit", lambda: (disk.wait(5), commit()))
+    monkeypatch.setattr(store, "commit", lambda: (disk.wait(20), commit()))
     pool, (report,) = Pool(store), sealed_reports(1)
     first = asyncio.ensure_future(pool.hold([report]))
     again = asyncio.ensure_future(pool.hold([report]))

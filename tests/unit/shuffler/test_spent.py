@@ -43,7 +43,7 @@ async def test_it_happens_by_itself_and_goes_on_after_a_failure(
     assert not forgetting.done()
     spent._db.close()
     spent._db = real
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while spent.knows(b"old"):
             await asyncio.sleep(0.01)
     forgetting.cancel()
