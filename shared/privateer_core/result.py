@@ -1,7 +1,7 @@
 """What an experiment has found: estimates with intervals, a recommendation, and whether it stopped by itself."""
 
 import math
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -33,6 +33,72 @@ class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         _check_name(self.name)
         if not (all(map(math.isfinite, (self.low, self.value, self.high))) and self.low <= self.value <= self.high):
             raise ValueError("an estimate must lie in its interval, and all three numbers must be finite")
+
+
+Reason: TypeAlias = Literal[
+    "decided better",
+    "decided worse",
+    "its interval holds 0",
+    "its interval excludes 0, but not after the correction for several effects",
+    "its test decided at an earlier look, but its interval holds 0 again",
+    "too few people beside the noise",
+    "its share of people is not told from 0",
+    "too few people since the last look",
+]
+"""Why an effect is decided, or why not: a closed set, in words that every face shows as they are."""
+DECIDED: Final[frozenset[Reason]] = frozenset({"decided better", "decided worse"})
+Ground: TypeAlias = Literal[
+    "decided against all other options",
+    "decided against the control alone",
+    "ahead, and not decided",
+    "too few people to say",
+    "everybody gets it from now on",
+]
+"""What a recommendation rests on."""
+Ending: TypeAlias = Literal["its rule", "its horizon"]
+"""What ended an experiment: the rule that it declared, or that all the planned people were asked."""
+
+
+class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How much better an option is than the control, for whom, and whether that is decided.
+
+    Attributes
+    ----------
+    option
+        The option that is compared with the control.
+    group
+        Whom it is about; None: everybody.
+    value, low, high
+        The difference in the units of rewards, and the ends of its interval; None where nothing is known of it.
+    reason
+        Why it is decided, or why not.
+    """
+
+    option: str
+    group: str | None
+    value: float | None
+    low: float | None
+    high: float | None
+    reason: Reason
+
+    def __post_init__(self) -> None:
+        for name in filter(None, (self.option, self.group)):
+            _check_name(name)
+        if not all(math.isfinite(one) for one in (self.value, self.low, self.high) if one is not None):
+            raise ValueError("figures of an effect must be finite")
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it is decided."""
+        return self.reason in DECIDED
+
+
+def reason_of(low: float, high: float, *, decided: bool) -> Reason:
+    """Return why an effect is decided or not, from its interval and from what its test says after the correction."""
+    if low > 0 or high < 0:
+        called: Reason = "decided better" if low > 0 else "decided worse"
+        return called if decided else "its interval excludes 0, but not after the correction for several effects"
+    return "its test decided at an earlier look, but its interval holds 0 again" if decided else "its interval holds 0"
 
 
 Cell: TypeAlias = str | bool | int | float | None
@@ -80,9 +146,17 @@ class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recommended
         The name of the option that the learner recommends; None as long as it recommends nothing.
     stopped
-        Whether the learner has found what it was looking for and asks nobody any more.
+        Whether the learner asks nobody any more; `ended` says why.
     tables
         Whatever else the algorithm reports.
+    effects
+        Differences from a control, where the algorithm compares options with one: in the order of its tables.
+    ground
+        What the recommendation rests on; None without one.
+    ended
+        Why the learner asks nobody any more; None as long as it does.
+
+    Results that older servers stored have no `effects`, `ground` and `ended`: `completed` derives the first.
     """
 
     estimates: tuple[Estimate, ...]
@@ -90,6 +164,9 @@ class Result(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recommended: str | None = None
     stopped: bool = False
     tables: tuple[Table, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    ground: Ground | None = None
+    ended: Ending | None = None
 
     def __post_init__(self) -> None:
         if len({estimate.name for estimate in self.estimates}) < len(self.estimates):
@@ -125,6 +202,41 @@ def _check_name(name: str) -> None:
     # Names are shown on screens.
     if not (0 < len(name) <= _NAME_MAX and name.isprintable()):
         raise ValueError(f"a name must have 1 to {_NAME_MAX} printable characters")
+
+
+EVERYBODY: Final = "everybody"
+"""What tables call the group that has all people."""
+_DERIVED: Final = ("effect", "low", "high", "decided")
+_GUARDRAIL: Final = "guardrail: "
+
+
+def completed(result: Result) -> Result:
+    """Return a result with its effects, which are derived from its tables where it was stored without."""
+    if result.effects:
+        return result
+    found = tuple(effect for table in result.tables for effect in _derived(table))
+    return msgspec.structs.replace(result, effects=found) if found else result
+
+
+def _derived(table: Table) -> list[Effect]:
+    """Return the effects of a table that an older server stored; those of guardrails are no effects on the reward."""
+    if not {"arm", *_DERIVED} <= set(table.columns) or table.title.startswith(_GUARDRAIL):
+        return []
+    return [_effect(dict(zip(table.columns, row, strict=True))) for row in table.rows]
+
+
+def _effect(cells: dict[str, Cell]) -> Effect:
+    value, low, high = (_number(cells[name]) for name in _DERIVED[:3])
+    reason: Reason = "too few people beside the noise"
+    if value is not None:
+        ends = -math.inf if low is None else low, math.inf if high is None else high
+        reason = reason_of(*ends, decided=bool(cells["decided"]))
+    group = cells.get("segment")
+    return Effect(str(cells["arm"]), None if group in (None, EVERYBODY) else str(group), value, low, high, reason)
+
+
+def _number(cell: Cell) -> float | None:
+    return float(cell) if isinstance(cell, int | float) and not isinstance(cell, bool) else None
 
 
 def encode_result(result: Result) -> bytes:

@@ -14,6 +14,7 @@ from privateer_server.algorithms.trial.effects import (
     Effects,
     average_effects,
     effects,
+    excludes_zero,
 )
 from privateer_server.algorithms.trial.line import Limits, Line, asked_limits
 from privateer_server.algorithms.trial.state import TrialState
@@ -31,7 +32,7 @@ class Findings:
     effects, average
         None before the first look.
     decided
-        Shape (J, K): effects that are decided, as the spec corrects for several.
+        Shape (J, K): effects that are decided, as the spec corrects for several, and whose interval leaves 0 out.
     best
         Shape (J,), int64: the arm that looks best.
     sure
@@ -56,7 +57,8 @@ class Findings:
         found = effects(evidence, state.asked, spec.smallest, _CORRECTIONS[section.correction])
         if state.line:
             found = _strict(found, state.line, _limits(state, spec), _CORRECTIONS[section.correction])
-        decided = found.p_value <= section.level if section.correction == "none" else found.decided
+        apart = excludes_zero(found.low, found.high) | excludes_zero(found.contribution_low, found.contribution_high)
+        decided = (found.p_value <= section.level) & apart if section.correction == "none" else found.decided
         # Precision weights: those of intervals forget an early decision where shares are extreme.
         ahead = np.concatenate([np.zeros((size, 1)), evidence.precise.difference], axis=1)
         best = np.argmax(ahead, axis=1)
@@ -114,7 +116,8 @@ def _strict(found: Effects, line: Line, asked: Limits | None, correction: Correc
         contribution_high=share.high,
         p_value=line.p_value,
         adjusted=adjusted,
-        decided=adjusted <= line.design.alpha,
+        decided=(adjusted <= line.design.alpha)
+        & (excludes_zero(limits.low, limits.high) | excludes_zero(share.low, share.high)),
     )
 
 

@@ -34,6 +34,7 @@ class TrialLearner:
 
     state_type = TrialState
     repeats: ClassVar[bool] = False
+    publishes_result: ClassVar[bool] = True
     growth: ClassVar[tuple[str, str]] = ("algorithm.looks", "the people in all")
 
     def __init__(self, spec: TrialSpec) -> None:
