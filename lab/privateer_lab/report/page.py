@@ -1,6 +1,6 @@
 """The report as one HTML file."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Final, NamedTuple
@@ -8,15 +8,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from privateer_lab.bin_map import chosen_by, people_in
-from privateer_lab.effect_report import draw_over_time
+from privateer_lab.effect_report import Drawn, draw_over_time, rows_drawn
 from privateer_lab.output import readable
 from privateer_lab.plots import panels
 from privateer_lab.report import pictures, shapes
 from privateer_lab.report.findings import Findings
 from privateer_lab.report.pictures import Picture
-from privateer_lab.report.shapes import Estimated
 from privateer_lab.report.words import meaning, warnings
-from privateer_lab.result_tables import INTERVAL, is_over_time, rows_of
+from privateer_lab.result_tables import is_over_time, rows_of
 from privateer_lab.templates import page
 
 _ROWS: Final = 60
@@ -72,16 +71,14 @@ def _pictures(found: Findings) -> Iterator[tuple[str, Picture]]:
     if found.result is not None:
         yield from _of_the_result(found)
     elif estimated := shapes.estimates(found.state):
-        yield "estimates", pictures.of_estimates(estimated, "about 95 %", differences=False)
+        yield "estimates", pictures.of_estimates([Drawn(*one) for one in estimated], "about 95 %")
 
 
 def _of_the_result(found: Findings) -> Iterator[tuple[str, Picture]]:
     assert found.result is not None
     tables, confidence = msgspec.to_builtins(found.result.tables), f"{100 * found.result.confidence:g} %"
-    if found.result.estimates:
-        rows = [Estimated(*msgspec.structs.astuple(one)) for one in found.result.estimates]
-        differ = any(set(table["columns"]) >= INTERVAL for table in tables)
-        yield "estimates", pictures.of_estimates(rows, confidence, differences=differ)
+    if rows := rows_drawn(found.result):
+        yield "estimates", pictures.of_estimates(rows, confidence, len(found.result.effects))
     for table in filter(is_over_time, tables):
         points = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
         if len({row["people"] for row in points}) > 1:
@@ -98,12 +95,21 @@ def _all(arms: list[str], rows: Sequence[dict[str, float]]) -> list[str]:
 
 def _tables(found: Findings) -> Iterator[Shown]:
     columns = [str(name) for name in found.policy.get("columns", [])]
-    rows = shapes.box_estimates(found.state, columns)
+    rows = shapes.box_estimates(found.state, columns, (found.spec.reward.low, found.spec.reward.high))
     yield _shown(_of_boxes(len(rows), len(shapes.boxes(found.policy))), rows)
     for table in msgspec.to_builtins(found.result.tables) if found.result else ():
         if not is_over_time(table):
-            rows = rows_of(table)
+            # A table that is cut off keeps what is decided.
+            rows = (
+                sorted(rows_of(table), key=lambda row: row.get("decided") is False)
+                if _is_cut(table)
+                else rows_of(table)
+            )
             yield _shown(str(table["title"]), rows)
+
+
+def _is_cut(table: Mapping[str, Any]) -> bool:
+    return len(table["rows"]) > _ROWS and "decided" in table["columns"]
 
 
 def _of_boxes(rows: int, bins: int) -> str:

@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from privateer_core.text import printable
+from privateer_lab.effect_report import Drawn, draw_rows, left_out, most_drawn
 from privateer_lab.plots import COLOURS, panels
-from privateer_lab.report.shapes import Box, Estimated, Shares, leading
+from privateer_lab.report.shapes import Box, Shares, leading
 
 _ARMS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#6b6b6b")
 """The dashboard's colours, which people tell apart who see fewer."""
@@ -55,7 +56,10 @@ def of_boxes(boxes: Sequence[Box], columns: Sequence[str], arms: Sequence[str]) 
     _legend(axis, arms, colours)
     where = f"{columns[0]} across and {columns[1]} up" if len(columns) > 1 else f"{columns[0]} across"
     alt = f"A map, {where}, of {len(boxes):,} bins: the arm that is played most in each. {_led(boxes)}"
-    return _picture(figure, alt, "The arm played most in each bin; paler where several are still tried.", len(boxes))
+    grey = ", grey where several have the same share" if any(leading(one.arms) is None for one in boxes) else ""
+    return _picture(
+        figure, alt, f"The arm played most in each bin; paler where several are still tried{grey}.", len(boxes)
+    )
 
 
 def _draw_box(
@@ -63,15 +67,16 @@ def _draw_box(
 ) -> None:
     (left, bottom), (right, top) = _corners(one, columns)
     arm = leading(one.arms)
-    alpha = 0.25 + 0.75 * max(0.0, one.arms[arm] * 1.5 - 0.5)
-    axis.add_patch(
-        Rectangle((left, bottom), right - left, top - bottom, facecolor=colours[arm], alpha=alpha, linewidth=0)
-    )
+    alpha = 0.25 + 0.75 * max(0.0, max(one.arms.values()) * 1.5 - 0.5)
+    colour = colours[arm] if arm else COLOURS[5]
+    axis.add_patch(Rectangle((left, bottom), right - left, top - bottom, facecolor=colour, alpha=alpha, linewidth=0))
     if not outlined:
         return
     axis.add_patch(Rectangle((left, bottom), right - left, top - bottom, fill=False, edgecolor="#fff", linewidth=0.6))
     if right - left >= _ROOM * span[0] and top - bottom >= _ROOM * span[1]:
-        axis.text((left + right) / 2, (bottom + top) / 2, _label(arm), ha="center", va="center", fontsize=8)
+        axis.text(
+            (left + right) / 2, (bottom + top) / 2, _label(arm or "none ahead"), ha="center", va="center", fontsize=8
+        )
 
 
 def _corners(one: Box, columns: Sequence[str]) -> Any:
@@ -136,7 +141,8 @@ def of_counts(rows: Sequence[tuple[str, float]]) -> Picture:
 
 def of_coefficients(arms: dict[str, dict[str, float]]) -> Picture:
     """Draw the coefficients of each arm as a heat map with figures."""
-    names = list(dict.fromkeys(name for one in arms.values() for name in one))[:_BARS]
+    every = list(dict.fromkeys(name for one in arms.values() for name in one))
+    names = every[:_BARS]
     values = np.array([[one.get(name, np.nan) for name in names] for one in arms.values()])
     reach = float(np.nanmax(np.abs(values), initial=1e-9))
     figure, axes = panels(1, "", height=1.0 + 0.34 * len(names))
@@ -151,26 +157,23 @@ def of_coefficients(arms: dict[str, dict[str, float]]) -> Picture:
                 column, row, "" if np.isnan(value) else f"{value:z.3g}", ha="center", va="center", color=ink, fontsize=8
             )
     alt = f"Coefficients of {len(names)} terms for {len(arms)} arms, as figures on colours from blue to red."
-    return _picture(figure, alt, "What each term adds to the reward of each arm: red raises it, blue lowers it.")
+    more = "" if len(names) == len(every) else f" The first {len(names)} of {len(every):,} terms."
+    return _picture(figure, alt, f"What each term adds to the reward of each arm: red raises it, blue lowers it.{more}")
 
 
-def of_estimates(rows: Sequence[Estimated], confidence: str, *, differences: bool) -> Picture:
-    """Draw estimates with their intervals."""
-    shown = rows[:_BARS]
+def of_estimates(rows: Sequence[Drawn], confidence: str, effects: int = 0) -> Picture:
+    """Draw estimates with their intervals; of so many effects, of which something is known of these."""
+    shown = rows[: most_drawn(rows, _BARS)]
     figure, axes = panels(1, "", height=0.9 + 0.28 * len(shown))
-    for place, one in enumerate(shown):
-        excludes = differences and not one.low <= 0 <= one.high
-        colour = COLOURS[int(one.value < 0)] if excludes else COLOURS[5]
-        axes[0].plot((one.low, one.high), (-place, -place), color=colour)
-        axes[0].plot(one.value, -place, "o", color=colour, markersize=4)
-    if differences:
-        axes[0].axvline(0, color=COLOURS[5], linewidth=0.8)
-    axes[0].set_yticks([-place for place in range(len(shown))], [_label(one.name) for one in shown])
-    axes[0].set_xlabel("effect" if differences else "estimate")
+    draw_rows(axes[0], shown)
+    axes[0].set_xlabel("effect" if effects else "estimate")
     told = "; ".join(f"{one.name} {one.value:z.3g} ({one.low:z.3g} to {one.high:z.3g})" for one in shown[:8])
-    more = "" if len(shown) == len(rows) else f" The first {len(shown)} of {len(rows):,}."
-    zero = " Blue and red intervals exclude 0." if differences else ""
-    return _picture(figure, f"Estimates: {told}.", f"Estimates with intervals of {confidence} confidence.{zero}{more}")
+    caption = f"Estimates with intervals of {confidence} confidence{left_out(len(shown), len(rows))}."
+    if effects:
+        caption += " Blue and red: decided better and worse. Grey rings: not decided."
+    if effects > len(rows):
+        caption += f" Of {effects - len(rows):,} effects too little is known to draw them; the table says why."
+    return _picture(figure, f"Estimates: {told}.", caption)
 
 
 def framed(figure: Figure, alt: str, caption: str) -> Picture:
@@ -194,7 +197,7 @@ def _legend(axis: Any, arms: Sequence[str], colours: dict[str, str]) -> None:
 def _led(boxes: Sequence[Box]) -> str:
     led: dict[str, int] = {}
     for one in boxes:
-        arm = leading(one.arms)
+        arm = leading(one.arms) or "none, with the same share for several,"
         led[arm] = led.get(arm, 0) + 1
     return ", ".join(f"{arm} in {count:,}" for arm, count in led.items()) + "."
 
