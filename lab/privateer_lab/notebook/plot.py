@@ -10,7 +10,6 @@ from privateer_core.certificate import Certificate, certify, read_certificate, r
 from privateer_core.errors import SpecError
 from privateer_core.record_verification import read_certificates
 from privateer_core.spec import Spec
-from privateer_lab.effect_report import rows_drawn
 from privateer_lab.notebook.attack import true_positives
 from privateer_lab.notebook.columns import Array
 from privateer_lab.notebook.evaluation import Evaluation
@@ -26,6 +25,7 @@ from privateer_lab.notebook.simulated import Simulated
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tables import library
 from privateer_lab.rest import ask
+from privateer_lab.result_words import rows_drawn
 from privateer_lab.style import SAFE, in_thousands
 
 __all__ = ["Picture", "effects", "policy", "privacy", "regret"]

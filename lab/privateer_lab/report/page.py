@@ -1,6 +1,6 @@
 """The report as one HTML file."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Final, NamedTuple
@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from privateer_lab.bin_map import chosen_by, people_in
-from privateer_lab.effect_report import Drawn, draw_over_time, rows_drawn
+from privateer_lab.effect_report import draw_over_time
 from privateer_lab.output import readable
 from privateer_lab.plots import panels
 from privateer_lab.report import pictures, shapes
@@ -16,6 +16,7 @@ from privateer_lab.report.findings import Findings
 from privateer_lab.report.pictures import Picture
 from privateer_lab.report.words import meaning, warnings
 from privateer_lab.result_tables import is_over_time, rows_of
+from privateer_lab.result_words import Drawn, rows_drawn
 from privateer_lab.templates import page
 
 _ROWS: Final = 60
@@ -99,17 +100,13 @@ def _tables(found: Findings) -> Iterator[Shown]:
     yield _shown(_of_boxes(len(rows), len(shapes.boxes(found.policy))), rows)
     for table in msgspec.to_builtins(found.result.tables) if found.result else ():
         if not is_over_time(table):
+            rows = rows_of(table)
             # A table that is cut off keeps what is decided.
-            rows = (
-                sorted(rows_of(table), key=lambda row: row.get("decided") is False)
-                if _is_cut(table)
-                else rows_of(table)
-            )
-            yield _shown(str(table["title"]), rows)
+            yield _shown(str(table["title"]), sorted(rows, key=_is_undecided) if len(rows) > _ROWS else rows)
 
 
-def _is_cut(table: Mapping[str, Any]) -> bool:
-    return len(table["rows"]) > _ROWS and "decided" in table["columns"]
+def _is_undecided(row: dict[str, Any]) -> bool:
+    return row.get("decided") is False
 
 
 def _of_boxes(rows: int, bins: int) -> str:

@@ -12,9 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from privateer_core.text import printable
-from privateer_lab.effect_report import Drawn, draw_rows, left_out, most_drawn
+from privateer_lab.effect_report import draw_rows
 from privateer_lab.plots import COLOURS, panels
 from privateer_lab.report.shapes import Box, Shares, leading
+from privateer_lab.result_words import Drawn, left_out, most_drawn
 
 _ARMS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#6b6b6b")
 """The dashboard's colours, which people tell apart who see fewer."""
@@ -57,9 +58,8 @@ def of_boxes(boxes: Sequence[Box], columns: Sequence[str], arms: Sequence[str]) 
     where = f"{columns[0]} across and {columns[1]} up" if len(columns) > 1 else f"{columns[0]} across"
     alt = f"A map, {where}, of {len(boxes):,} bins: the arm that is played most in each. {_led(boxes)}"
     grey = ", grey where several have the same share" if any(leading(one.arms) is None for one in boxes) else ""
-    return _picture(
-        figure, alt, f"The arm played most in each bin; paler where several are still tried{grey}.", len(boxes)
-    )
+    caption = f"The arm played most in each bin; paler where several are still tried{grey}."
+    return _picture(figure, alt, caption, len(boxes))
 
 
 def _draw_box(
@@ -74,9 +74,8 @@ def _draw_box(
         return
     axis.add_patch(Rectangle((left, bottom), right - left, top - bottom, fill=False, edgecolor="#fff", linewidth=0.6))
     if right - left >= _ROOM * span[0] and top - bottom >= _ROOM * span[1]:
-        axis.text(
-            (left + right) / 2, (bottom + top) / 2, _label(arm or "none ahead"), ha="center", va="center", fontsize=8
-        )
+        name = _label(arm or "none ahead")
+        axis.text((left + right) / 2, (bottom + top) / 2, name, ha="center", va="center", fontsize=8)
 
 
 def _corners(one: Box, columns: Sequence[str]) -> Any:
