@@ -3,11 +3,11 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 import msgspec
 
-from privateer_core.result import Effect, Result
+from privateer_core.result import Effect, Reason, Result
 
 _OVER: Final = ("stopped", "finished", "failed")
 _ENDED: Final = {
@@ -51,8 +51,9 @@ def headline(result: Result, status: str = "") -> str:
 def decided_in_words(effects: Sequence[Effect]) -> str:
     """Say how many effects are decided, and why the others are not."""
     found = Counter(one.reason for one in effects)
-    named = "; ".join(f"{count:,} {reason}" for reason, count in found.items())
-    return f"Of {len(effects):,} effects: {named}." if len(effects) > 1 else f"The effect: {named[2:]}."
+    order = sorted(found, key=get_args(Reason).index)
+    named = "; ".join(f"{reason}: {found[reason]:,}" for reason in order)
+    return f"Of {len(effects):,} effects: {named}." if len(effects) > 1 else f"Of the effect: {effects[0].reason}."
 
 
 def ranked(effects: Sequence[Effect]) -> list[Effect]:

@@ -72,6 +72,9 @@ class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         The difference in the units of rewards, and the ends of its interval; None where nothing is known of it.
     reason
         Why it is decided, or why not.
+    people
+        How many people had reported at the look that the figures are of: the last one that had an interval. What was
+        decided of an option that hardly anybody gets any more is of an earlier look.
     """
 
     option: str
@@ -80,6 +83,7 @@ class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     low: float | None
     high: float | None
     reason: Reason
+    people: int | None = None
 
     def __post_init__(self) -> None:
         for name in filter(None, (self.option, self.group)):
@@ -206,7 +210,7 @@ def _check_name(name: str) -> None:
 
 EVERYBODY: Final = "everybody"
 """What tables call the group that has all people."""
-_DERIVED: Final = ("effect", "low", "high", "decided")
+_ENDS: Final = ("effect", "low", "high")
 _GUARDRAIL: Final = "guardrail: "
 
 
@@ -214,25 +218,39 @@ def completed(result: Result) -> Result:
     """Return a result with its effects, which are derived from its tables where it was stored without."""
     if result.effects:
         return result
-    found = tuple(effect for table in result.tables for effect in _derived(table))
+    earlier = {
+        (cells["segment"], cells["arm"]): cells
+        for table in result.tables
+        if {"people", "segment", "arm", *_ENDS} <= set(table.columns)
+        for cells in _rows(table)
+        if cells["effect"] is not None
+    }
+    found = tuple(
+        _effect(cells, earlier.get((cells.get("segment"), cells["arm"]), {}))
+        for table in result.tables
+        if {"arm", *_ENDS, "decided"} <= set(table.columns) and not table.title.startswith(_GUARDRAIL)
+        for cells in _rows(table)
+    )
     return msgspec.structs.replace(result, effects=found) if found else result
 
 
-def _derived(table: Table) -> list[Effect]:
-    """Return the effects of a table that an older server stored; those of guardrails are no effects on the reward."""
-    if not {"arm", *_DERIVED} <= set(table.columns) or table.title.startswith(_GUARDRAIL):
-        return []
-    return [_effect(dict(zip(table.columns, row, strict=True))) for row in table.rows]
+def _rows(table: Table) -> list[dict[str, Cell]]:
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
-def _effect(cells: dict[str, Cell]) -> Effect:
-    value, low, high = (_number(cells[name]) for name in _DERIVED[:3])
+def _effect(cells: dict[str, Cell], earlier: dict[str, Cell]) -> Effect:
+    """Return a row's effect; what is decided and has no figures now has those of the last look with some."""
+    decided, people = bool(cells["decided"]), None
+    if decided and cells["effect"] is None and earlier:
+        cells, people = cells | {name: earlier[name] for name in _ENDS}, _number(earlier["people"])
+    value, low, high = (_number(cells[name]) for name in _ENDS)
     reason: Reason = "too few people beside the noise"
     if value is not None:
         ends = -math.inf if low is None else low, math.inf if high is None else high
-        reason = reason_of(*ends, decided=bool(cells["decided"]))
+        reason = reason_of(*ends, decided=decided)
     group = cells.get("segment")
-    return Effect(str(cells["arm"]), None if group in (None, EVERYBODY) else str(group), value, low, high, reason)
+    named = None if group in (None, EVERYBODY) else str(group)
+    return Effect(str(cells["arm"]), named, value, low, high, reason, None if people is None else int(people))
 
 
 def _number(cell: Cell) -> float | None:

@@ -48,7 +48,7 @@ export function intervals(label, rows, differences, width) {
     const y = n * each + (narrow ? 30 : 18);
     const name = svg("text", narrow ? { x: left, y: y - 12 } : { x: left - 10, y: y + 4, "text-anchor": "end" },
       shortened(row.label, narrow ? width / 8 : left / 7.5));
-    name.append(svg("title", {}, row.reason ? `${row.label}: ${row.reason}` : row.label));
+    name.append(svg("title", {}, row.reason ? `${row.label}: ${row.reason}${row.since ?? ""}` : row.label));
     drawing.append(name);
     if (row.value === null) {
       drawing.append(svg("text", { class: "unknown", x: left + 8, y: y + 4 }, row.reason || "nothing is known yet"));

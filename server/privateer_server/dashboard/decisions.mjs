@@ -10,9 +10,11 @@ export const isDecided = (reason) => DECIDED.includes(reason);
 
 /** The drawings of a result's effects, those by group first: `[{id, title, rows}]`. */
 export function effectParts({ effects = [] }) {
-  const rows = effects.map(({ option, group, value, low, high, reason }) => ({
+  const newest = Math.max(0, ...effects.map(({ people }) => people ?? 0));
+  const since = (people) => (people && people < newest ? ` when ${many(people, "person", "people")} had reported` : "");
+  const rows = effects.map(({ option, group, value, low, high, reason, people }) => ({
     label: group === null ? option : `${group} · ${option}`, value, low: low ?? -Infinity, high: high ?? Infinity,
-    decided: isDecided(reason), reason, group,
+    decided: isDecided(reason), reason, since: since(people), group,
   }));
   const grouped = rows.filter(({ group }) => group !== null), whole = rows.filter(({ group }) => group === null);
   return [
@@ -41,7 +43,7 @@ export function parted(rows, most = DRAWN) {
 export function counted(rows) {
   const found = new Map();
   for (const { reason } of rows) if (reason) found.set(reason, (found.get(reason) ?? 0) + 1);
-  return [...found].map(([reason, number]) => `${count(number)} ${reason}`).join("; ");
+  return [...found].sort(([one], [other]) => isDecided(other) - isDecided(one)).map(([reason, number]) => `${reason}: ${count(number)}`).join("; ");
 }
 
 /** How an undecided row is marked: `ring`, or `diamond` where the reason is not that its interval holds 0. */

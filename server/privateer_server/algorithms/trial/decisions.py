@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.result import Effect, Ground, reason_of
 from privateer_core.result import Reason as Why
-from privateer_server.algorithms.trial.effects import AverageEffects, Reason
-from privateer_server.algorithms.trial.findings import Findings
+from privateer_server.algorithms.trial.effects import Reason
+from privateer_server.algorithms.trial.findings import Called, Findings
 
 Array = NDArray[np.float64]
 _DIGITS: Final = 6
@@ -28,54 +28,62 @@ def decisions(found: Findings, spec: TrialSpec) -> tuple[Effect, ...]:
 
 
 def _by_segment(found: Findings, spec: TrialSpec) -> Iterator[Effect]:
-    one, unit = found.effects, 2 * spec.reward.half_range
+    one, called = found.effects, found.called
     assert one is not None
-    called = one.p_value if spec.algorithm.correction == "none" else one.adjusted
-    tested = called <= spec.algorithm.level
+    assert called is not None
     for k, a, _ in spec.effects():
         cell = (k, a - 1)
-        ends = _ends(one.low[cell], one.high[cell])
-        share = _ends(one.contribution_low[cell], one.contribution_high[cell])
-        why = _why(Reason(int(one.reason[cell])), ends, share, tested=bool(tested[cell]))
+        share = float(one.contribution_low[cell]), float(one.contribution_high[cell])
+        why = _why(called, cell, _UNKNOWN.get(Reason(int(one.reason[cell]))), share)
         group = spec.segment_names[k] if spec.segment_count > 1 else None
-        value, low, high = (rounded(unit * part[cell]) for part in (one.estimate, one.low, one.high))
-        yield Effect(spec.options[a], group, value, low, high, why)
-
-
-def _why(nothing: Reason, ends: tuple[float, float], share: tuple[float, float], *, tested: bool) -> Why:
-    """Return the reason of one effect; where its share is not known, what it adds to the average has a side."""
-    if nothing is Reason.SHARE and tested and (share[0] > 0 or share[1] < 0):
-        return reason_of(*share, decided=True)
-    return _UNKNOWN.get(nothing) or reason_of(*ends, decided=tested)
+        yield _effect(spec, a, group, called, cell, why)
 
 
 def _averages(found: Findings, spec: TrialSpec) -> Iterator[Effect]:
-    one, unit = found.average, 2 * spec.reward.half_range
-    if one is None:
+    called = found.average_called
+    if called is None or found.average is None:
         return
     for a, _ in spec.average_effects():
-        low, high, tested = one.low[a - 1], one.high[a - 1], bool(one.adjusted[a - 1] <= spec.algorithm.level)
-        known = math.isfinite(low) and math.isfinite(high)
-        why = reason_of(low, high, decided=tested) if known else _UNKNOWN[Reason.FEW]
-        value, lower, upper = (rounded(unit * part) for part in (one.estimate[a - 1], low, high))
-        yield Effect(spec.options[a], None, value, lower, upper, why)
+        nothing = None if math.isfinite(found.average.estimate[a - 1]) else _UNKNOWN[Reason.FEW]
+        why = _why(called, (a - 1,), nothing, (math.nan, math.nan))
+        yield _effect(spec, a, None, called, (a - 1,), why)
+
+
+def _why(called: Called, cell: tuple[int, ...], nothing: Why | None, share: tuple[float, float]) -> Why:
+    """Return the reason of one effect; ``nothing`` is why this look has no interval of it, if it has none.
+
+    What was called before stands with the interval of its last look; where an effect's scale is not known, what it
+    adds to the average has a side.
+    """
+    ends, tested = called.intervals[cell][1:], bool(called.tested[cell])
+    if nothing is None or (tested and np.isfinite(ends).all()):
+        return reason_of(float(ends[0]), float(ends[1]), decided=tested)
+    return reason_of(*share, decided=True) if called.decided[cell] else nothing
+
+
+def _effect(spec: TrialSpec, arm: int, group: str | None, called: Called, cell: tuple[int, ...], why: Why) -> Effect:
+    """Return an effect with the figures of the last look that had some, unless nothing may be said of it now."""
+    if why in _UNKNOWN.values():
+        return Effect(spec.options[arm], group, None, None, None, why)
+    value, low, high = (rounded(2 * spec.reward.half_range * one) for one in called.intervals[cell].tolist())
+    people = None if value is None else int(called.people[cell])
+    return Effect(spec.options[arm], group, value, low, high, why, people)
 
 
 def ground_in(found: Findings, segment: int) -> Ground:
     """Return what the recommendation for a segment rests on."""
-    one = found.effects
-    assert one is not None
+    assert found.called is not None
     if found.sure[segment]:
         return "decided against all other options"
-    return _ground(int(found.best[segment]), one.estimate[segment], found.decided[segment])
+    return _ground(int(found.best[segment]), found.called.intervals[segment, :, 0], found.called.decided[segment])
 
 
 def ground(found: Findings) -> Ground:
     """Return what the recommendation rests on if everybody gets the same."""
-    average: AverageEffects | None = found.average
-    if average is None:
+    called = found.average_called
+    if called is None:
         return ground_in(found, 0)
-    return _ground(found.constant, average.estimate, average.decided)
+    return _ground(found.constant, called.intervals[:, 0], called.decided)
 
 
 def _ground(best: int, effects: Array, decided: NDArray[np.bool_]) -> Ground:
@@ -83,15 +91,10 @@ def _ground(best: int, effects: Array, decided: NDArray[np.bool_]) -> Ground:
     if np.isnan(effects).all() and not decided.any():
         return "too few people to say"
     if best == 0:
-        worse = decided & (effects < 0)
-        return "decided against all other options" if worse.all() else "ahead, and not decided"
+        return "decided against all other options" if (decided & (effects < 0)).all() else "ahead, and not decided"
     if not decided[best - 1] or effects[best - 1] < 0:
         return "ahead, and not decided"
     return "decided against all other options" if len(effects) == 1 else "decided against the control alone"
-
-
-def _ends(low: float, high: float) -> tuple[float, float]:
-    return float(low), float(high)
 
 
 def rounded(value: float) -> float | None:

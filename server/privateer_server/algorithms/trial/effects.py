@@ -48,8 +48,7 @@ class Effects:
     contribution, contribution_low, contribution_high
         The effect times the segment's share of people: what it adds to the average.
     p_value, adjusted, decided
-        Sequential p-value, the same corrected for all effects, and whether that is at most alpha and the interval of
-        the last look has not come to hold 0 again.
+        Sequential p-value, the same corrected for all effects, and whether that is at most alpha.
     detectable
         Effect that is found with probability .8 by the end of plan; infinite where the share is unknown.
     reason
@@ -131,8 +130,7 @@ def effects(
     half = np.where(open_, critical * scale.deviation if np.isfinite(critical) else 0.0, np.nan)
     p_value = p_values(times, evidence.scores)[-1]
     adjusted = CORRECTIONS[correction](p_value)
-    ends = scale.top - half, scale.top + half
-    decided = (adjusted <= design.alpha) & (excludes_zero(low, high) | excludes_zero(*ends))
+    decided = adjusted <= design.alpha
     detectable = _detectable(scale, times, design.alpha)
     return Effects(
         np.where(open_ & scale.known, scale.top / np.where(scale.known, scale.bottom, 1.0), np.nan),
@@ -141,18 +139,14 @@ def effects(
         joint_low,
         joint_high,
         np.where(open_, scale.top, np.nan),
-        *ends,
+        scale.top - half,
+        scale.top + half,
         p_value,
         adjusted,
         decided,
         detectable,
         _reasons(sums.ready, scale.known, np.isfinite(critical), decided, detectable, smallest),
     )
-
-
-def excludes_zero(low: Array, high: Array) -> NDArray[np.bool_]:
-    """Whether intervals leave 0 out; where there is none, they do not."""
-    return (low > 0) | (high < 0)
 
 
 def average_effects(evidence: Evidence, everybody: Evidence | None = None) -> AverageEffects:
@@ -173,13 +167,13 @@ def average_effects(evidence: Evidence, everybody: Evidence | None = None) -> Av
     adjusted = holm(p_value)
     detectable = _to_come(times, design.alpha) * deviation
     estimate = np.where(open_, found.estimate, np.nan)
-    ends = estimate - half, estimate + half
     return AverageEffects(
         estimate,
-        *ends,
+        estimate - half,
+        estimate + half,
         p_value,
         adjusted,
-        (adjusted <= design.alpha) & excludes_zero(*ends),
+        adjusted <= design.alpha,
         detectable,
         np.where(open_, found.contributions, np.nan),
     )

@@ -8,9 +8,9 @@ import numpy as np
 
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.algorithms.trial.segments import EVERYBODY
-from privateer_core.result import Cell, Effect, Ending, Estimate, Ground, Result, Table
+from privateer_core.result import DECIDED, Cell, Effect, Ending, Estimate, Ground, Result, Table, reason_of
 from privateer_server.algorithms.trial.decisions import decisions, ground, ground_in, rounded
-from privateer_server.algorithms.trial.effects import Reason, average_effects, effects
+from privateer_server.algorithms.trial.effects import AverageEffects, Effects, Reason, average_effects, effects
 from privateer_server.algorithms.trial.findings import Findings
 from privateer_server.algorithms.trial.questions import questions_table, shares_table
 from privateer_server.algorithms.trial.stagewise import stopped_effect
@@ -31,7 +31,7 @@ def reported(state: TrialState, found: Findings, spec: TrialSpec, *, over: bool)
     estimates += _estimates(state.average_path[-1][None], averages, spec.reward.half_range)
     made = decisions(found, spec)
     tables = [
-        _effects(found, made, spec),
+        _effects(state, found, made, spec),
         *_averages(found, made, spec),
         _recommendations(found, spec),
         _facts(state, spec, over),
@@ -63,7 +63,7 @@ def _estimates(intervals: Any, named: Iterable[tuple[int, int, str]], half_range
     return found
 
 
-def _effects(found: Findings, made: tuple[Effect, ...], spec: TrialSpec) -> Table:
+def _effects(state: TrialState, found: Findings, made: tuple[Effect, ...], spec: TrialSpec) -> Table:
     columns = ("segment", "arm", "effect", "low", "high", "decided", "p", "detectable", "contribution", "note")
     one, rows = found.effects, []
     assert one is not None
@@ -72,7 +72,9 @@ def _effects(found: Findings, made: tuple[Effect, ...], spec: TrialSpec) -> Tabl
     for (k, a, _), effect in zip(spec.effects(), made, strict=False):
         cell = (k, a - 1)
         detectable, share = rounded(unit * one.detectable[cell]), rounded(unit * contributions[cell])
-        note = effect.reason + _MORE.get(Reason(int(one.reason[cell])), "")
+        note = effect.reason + ("" if effect.is_decided else _MORE.get(Reason(int(one.reason[cell])), ""))
+        if effect.people is not None and effect.people < state.heard:
+            note += f" (when {effect.people:,} people had reported; too few since to say more)"
         figures = (effect.value, effect.low, effect.high, effect.is_decided, _rounded_up(one.p_value[cell]))
         rows.append((segments[k], spec.options[a], *figures, detectable, share, note))
     return Table("effects against the control", columns, tuple(rows))
@@ -110,19 +112,29 @@ def _gain(state: TrialState, spec: TrialSpec) -> list[Table]:
 
 def _guardrails(state: TrialState, spec: TrialSpec) -> list[Table]:
     """Return effects on guardrails, in shares of people who say yes."""
-    tables, columns = [], ("segment", "arm", "effect", "low", "high", "decided")
+    tables, columns = [], ("segment", "arm", "effect", "low", "high", "decided", "note")
     everybody = state.everybody[1:] or (None,) * len(state.guardrails)
     for name, evidence, whole in zip(spec.algorithm.guardrails, state.guardrails, everybody, strict=True):
         one, rows = effects(evidence, state.asked), []
         for k, a, _ in spec.effects():
-            figures = [rounded(part[k, a - 1]) for part in (one.estimate, one.low, one.high)]
-            rows.append((spec.segment_names[k], spec.options[a], *figures, bool(one.decided[k, a - 1])))
+            rows.append((spec.segment_names[k], spec.options[a], *_guarded(one, (k, a - 1))))
         average = average_effects(evidence, whole)
         for a, _ in spec.average_effects():
-            figures = [rounded(part[a - 1]) for part in (average.estimate, average.low, average.high)]
-            rows.append((EVERYBODY, spec.options[a], *figures, bool(average.decided[a - 1])))
+            rows.append((EVERYBODY, spec.options[a], *_guarded(average, (a - 1,))))
         tables.append(Table(f"guardrail: {name}", columns, tuple(rows)))
     return tables
+
+
+def _guarded(found: Effects | AverageEffects, cell: tuple[int, ...]) -> tuple[Cell, ...]:
+    """Return the figures of an effect on a guardrail, whether it is decided, and why."""
+    value, low, high = (float(part[cell]) for part in (found.estimate, found.low, found.high))
+    tested = bool(found.decided[cell])
+    if math.isfinite(value):
+        why: str = reason_of(low, high, decided=tested)
+        decided = why in DECIDED
+    else:
+        why, decided = "decided at an earlier look" if tested else "too few people beside the noise", tested
+    return rounded(value), rounded(low), rounded(high), decided, why
 
 
 def _at_the_stop(state: TrialState, spec: TrialSpec) -> list[Table]:
@@ -180,11 +192,12 @@ def _over_time(state: TrialState, spec: TrialSpec) -> Table:
 
 def described(state: TrialState, found: Findings, spec: TrialSpec) -> dict[str, Any]:
     """Describe a state as JSON, for people."""
-    rows = []
-    for k, a, name in spec.effects():
-        value, low, high = (rounded(one) for one in found.intervals[k, a - 1].tolist())
-        shown = {"effect": value, "low": low, "high": high} if found.effects else {}
-        rows.append({"name": name, **shown, "decided": bool(found.decided[k, a - 1])})
+    rows: list[dict[str, Any]] = [{"name": name, "decided": False} for _, _, name in spec.effects()]
+    if found.effects:
+        made, intervals = decisions(found, spec), found.intervals
+        for row, (k, a, _), effect in zip(rows, spec.effects(), made, strict=False):
+            value, low, high = (rounded(one) for one in intervals[k, a - 1].tolist())
+            row |= {"effect": value, "low": low, "high": high, "decided": effect.is_decided, "reason": effect.reason}
     return {"looks": state.evidence.looks, "people": state.heard, "stopped": state.stopped, "effects": rows}
 
 
