@@ -7,6 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from privateer_core.features import Numeric
+from privateer_core.spec import Spec
 from privateer_lab.bin_map import chosen_by, people_in
 from privateer_lab.effect_report import draw_over_time
 from privateer_lab.output import readable
@@ -14,6 +16,7 @@ from privateer_lab.plots import panels
 from privateer_lab.report import pictures, shapes
 from privateer_lab.report.findings import Findings
 from privateer_lab.report.pictures import Picture
+from privateer_lab.report.shapes import Box
 from privateer_lab.report.words import meaning, warnings
 from privateer_lab.result_tables import is_over_time, rows_of
 from privateer_lab.result_words import Drawn, rows_drawn
@@ -62,7 +65,10 @@ def _pictures(found: Findings) -> Iterator[tuple[str, Picture]]:
     arms = list(found.spec.options)
     if boxes := shapes.boxes(found.policy):
         columns = [str(name) for name in found.policy.get("columns", [])] or ["first", "second"]
-        yield "policy", pictures.of_boxes(boxes, columns, _all(arms, [one.arms for one in boxes]))
+        yield (
+            "policy",
+            pictures.of_boxes(_in_units(boxes, found.spec, columns), columns, _all(arms, [one.arms for one in boxes])),
+        )
     elif grouped := shapes.groups(found.policy):
         yield "policy", pictures.of_groups(grouped, _all(arms, [one for _, one in grouped]))
     elif numbers := shapes.coefficients(found.policy):
@@ -73,6 +79,17 @@ def _pictures(found: Findings) -> Iterator[tuple[str, Picture]]:
         yield from _of_the_result(found)
     elif estimated := shapes.estimates(found.state):
         yield "estimates", pictures.of_estimates([Drawn(*one) for one in estimated], "about 95 %")
+
+
+def _in_units(boxes: list[Box], spec: Spec, columns: Sequence[str]) -> list[Box]:
+    """Return boxes with corners in the units of the spec's numbers; other columns run from 0 to 1."""
+    features = [spec.features.get(name) for name in columns]
+
+    def shown(corner: list[float]) -> list[float]:
+        pairs = zip(corner, features, strict=False)
+        return [one.value_at(place) if isinstance(one, Numeric) else place for place, one in pairs]
+
+    return [one._replace(lower=shown(one.lower), upper=shown(one.upper)) for one in boxes]
 
 
 def _of_the_result(found: Findings) -> Iterator[tuple[str, Picture]]:

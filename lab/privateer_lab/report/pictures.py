@@ -39,16 +39,16 @@ class Picture(NamedTuple):
 
 
 def of_boxes(boxes: Sequence[Box], columns: Sequence[str], arms: Sequence[str]) -> Picture:
-    """Draw which arm is played where: a map of two numbers, a strip of one, or how much of the space each arm has."""
+    """Draw which arm is played where, corners in the units of the axes: a map of two numbers, a strip of one, or how much of the space each arm has."""
     drawn = [one for one in boxes if len(one.lower) in (1, 2)]
     if len(drawn) < len(boxes):
         return _of_volumes(boxes, arms)
     figure, axes = panels(1, "", height=3.8 if len(columns) > 1 else 1.9)
     axis, colours = axes[0], _colours(arms)
-    low = np.min([_corners(one, columns)[0] for one in boxes], axis=0)
-    high = np.max([_corners(one, columns)[1] for one in boxes], axis=0)
+    low = np.min([_corners(one)[0] for one in boxes], axis=0)
+    high = np.max([_corners(one)[1] for one in boxes], axis=0)
     for one in boxes:
-        _draw_box(axis, one, columns, colours, high - low, outlined=len(boxes) <= _VECTOR)
+        _draw_box(axis, one, colours, high - low, outlined=len(boxes) <= _VECTOR)
     axis.set_xlim(low[0], high[0])
     axis.set_ylim(low[1], high[1])
     axis.set_xlabel(_label(columns[0]))
@@ -62,10 +62,8 @@ def of_boxes(boxes: Sequence[Box], columns: Sequence[str], arms: Sequence[str]) 
     return _picture(figure, alt, caption, len(boxes))
 
 
-def _draw_box(
-    axis: Any, one: Box, columns: Sequence[str], colours: dict[str, str], span: Any, *, outlined: bool
-) -> None:
-    (left, bottom), (right, top) = _corners(one, columns)
+def _draw_box(axis: Any, one: Box, colours: dict[str, str], span: Any, *, outlined: bool) -> None:
+    (left, bottom), (right, top) = _corners(one)
     arm = leading(one.arms)
     alpha = 0.25 + 0.75 * max(0.0, max(one.arms.values()) * 1.5 - 0.5)
     colour = colours[arm] if arm else COLOURS[5]
@@ -78,13 +76,9 @@ def _draw_box(
         axis.text((left + right) / 2, (bottom + top) / 2, name, ha="center", va="center", fontsize=8)
 
 
-def _corners(one: Box, columns: Sequence[str]) -> Any:
-    """Return the corners, in the features' own units where these are numbers."""
-    ends = [one.where.get(name) for name in columns]
-    if all(isinstance(end, list) and len(end) == 2 and all(type(x) is float for x in end) for end in ends):
-        corners = np.array(ends, np.float64).T
-    else:
-        corners = np.array([one.lower, one.upper], np.float64)
+def _corners(one: Box) -> Any:
+    """Return the corners, of one column with the height of the picture."""
+    corners = np.array([one.lower, one.upper], np.float64)
     return corners if corners.shape[1] > 1 else np.column_stack([corners, [0.0, 1.0]])
 
 

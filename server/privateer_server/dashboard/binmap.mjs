@@ -134,7 +134,7 @@ export class BinMap {
   }
 
   legend(shown) {
-    const led = areas(this.bins, shown, this.axes, this.leads), several = shown.some((index) => this.leads[index].several);
+    const led = areas(this.bins, shown, this.axes, this.leads), several = shown.some((index) => this.leads[index].several && this.leads[index].arm !== null);
     const tied = shown.some((index) => this.leads[index].arm === null), none = shown.every((index) => this.leads[index].arm === null);
     const ahead = (arm) => (led.has(arm) ? `, ahead in ${percent(led.get(arm))} of the map` : ", ahead nowhere");
     return el("ul", { class: "legend", "aria-label": "Arms of the map" }, this.arms.map((arm, place) => el("li", {},

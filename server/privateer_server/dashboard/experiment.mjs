@@ -60,7 +60,7 @@ class View {
     const facts = await this.standing(signal, news), stamp = `${facts.digest} ${facts.status} ${facts.accepts}`;
     if (this.known?.stamp === stamp) return { facts, rest: null };
     const [policy, state, result, history, privacy] = await Promise.all([
-      ask(page(this.name, "/policy"), signal), ask(page(this.name, "/state"), signal), askIfThere(page(this.name, "/result"), signal),
+      ask(page(this.name, "/policy"), signal), ask(page(this.name, "/state"), signal), facts.publishes_result ? askIfThere(page(this.name, "/result"), signal) : null,
       ask(page(this.name, "/history"), signal), ask(page(this.name, "/privacy"), signal),
     ]);
     return { facts, rest: { stamp, policy, state, result, history, privacy, risk: null } };

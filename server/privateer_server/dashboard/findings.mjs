@@ -19,7 +19,7 @@ export class FindingsPanel {
 }
 
 function few(accepted) {
-  if (accepted === 0) return el("p", { class: "note" }, "Nobody has reported yet.");
+  if (accepted === 0) return el("p", { class: "note" }, "No report has been counted.");
   if (accepted >= FEW) return null;
   return el("p", { class: "note" }, `Only ${many(accepted, "report has", "reports have")} come. What is said of so few may well be wrong: read the intervals.`);
 }
@@ -59,7 +59,7 @@ function estimateParts(id, title, rows, differences, width) {
 
 const end = (value) => (Number.isFinite(value) ? value : null);
 
-const MARKS = { square: "A square is decided.", ring: "A ring is not: its interval holds 0.", diamond: "A diamond is not, for another reason." };
+const MARKS = { square: "Squares are decided.", ring: "Rings are not: their intervals hold 0.", diamond: "Diamonds are not, for another reason." };
 
 /** What the marks mean, and how many rows there are of each reason. */
 function marks(rows) {

@@ -72,10 +72,14 @@ def _effect(spec: TrialSpec, arm: int, group: str | None, called: Called, cell: 
 
 def ground_in(found: Findings, segment: int) -> Ground:
     """Return what the recommendation for a segment rests on."""
-    assert found.called is not None
+    called, one = found.called, found.effects
+    assert called is not None
+    assert one is not None
     if found.sure[segment]:
         return "decided against all other options"
-    return _ground(int(found.best[segment]), found.called.intervals[segment, :, 0], found.called.decided[segment])
+    said = np.isfinite(one.estimate[segment]) | called.tested[segment]
+    effects = np.where(said, called.intervals[segment, :, 0], np.nan)
+    return _ground(int(found.best[segment]), effects, called.decided[segment])
 
 
 def ground(found: Findings) -> Ground:
