@@ -105,7 +105,7 @@ def show(name: Name, url: Url = URL, as_json: Json = False) -> None:
     if as_json:
         print_json(answer)
         return
-    figures = [(key, value) for key, value in answer.items() if not isinstance(value, dict | list | None)]
+    figures = [(key, value) for key, value in answer.items() if not isinstance(value, dict | list | bool | None)]
     print_table(name, [*figures, ("changes accepted", ", ".join(answer.get("accepts", ())) or None)])
     if until := answer.get("draining_until"):
         screen.print(f"draining until {until}: only those who chose before report", soft_wrap=True)

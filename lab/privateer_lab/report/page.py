@@ -25,6 +25,8 @@ from privateer_lab.templates import page
 _ROWS: Final = 60
 """Rows of a table; the commands have the others."""
 _NAMES: Final = 40
+_MAPPED: Final = 2
+"""Columns of bins that are drawn as a map."""
 _ABOVE: Final = {"algorithm", "version", "columns"}
 """What a policy says of itself that is told above it."""
 _LOCAL: Final = "http://127.0.0.1:8000"
@@ -82,11 +84,13 @@ def _pictures(found: Findings) -> Iterator[tuple[str, Picture]]:
 
 
 def _in_units(boxes: list[Box], spec: Spec, columns: Sequence[str]) -> list[Box]:
-    """Return boxes with corners in the units of the spec's numbers; other columns run from 0 to 1."""
+    """Return boxes of a map with corners in the units of the spec's numbers; other columns run from 0 to 1."""
     features = [spec.features.get(name) for name in columns]
+    if any(len(one.lower) != len(columns) or len(columns) > _MAPPED for one in boxes):
+        return boxes
 
     def shown(corner: list[float]) -> list[float]:
-        pairs = zip(corner, features, strict=False)
+        pairs = zip(corner, features, strict=True)
         return [one.value_at(place) if isinstance(one, Numeric) else place for place, one in pairs]
 
     return [one._replace(lower=shown(one.lower), upper=shown(one.upper)) for one in boxes]

@@ -39,7 +39,10 @@ class Picture(NamedTuple):
 
 
 def of_boxes(boxes: Sequence[Box], columns: Sequence[str], arms: Sequence[str]) -> Picture:
-    """Draw which arm is played where, corners in the units of the axes: a map of two numbers, a strip of one, or how much of the space each arm has."""
+    """Draw which arm is played where: a map of two numbers, a strip of one, or how much of the space each arm has.
+
+    Corners are in the units of the axes.
+    """
     drawn = [one for one in boxes if len(one.lower) in (1, 2)]
     if len(drawn) < len(boxes):
         return _of_volumes(boxes, arms)

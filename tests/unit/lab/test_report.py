@@ -102,7 +102,7 @@ def test_estimates_about_larger_bins_say_that_the_map_has_more() -> None:
     policy = {"columns": ["x1"], "bins": bins}
     text = check(html(found_of(make_spec())._replace(policy=policy, state=state, result=None), "")).text
     assert "Reports are about 2 bins; the policy divides them further, into 4" in text
-    assert "x1 from 0 to 0.5 0.000 (0.000 to 0.000) x1 from 0.5 to 1 0.000" in " ".join(text.split())
+    assert "x1 from 0 to 0.5 0.000 (0.000 to 0.000, at the bound) x1 from 0.5 to 1 0.000" in " ".join(text.split())
     many = [{"lower": [i / 90], "upper": [(i + 1) / 90], "where": {}, "arms": {"a": 1.0}} for i in range(90)]
     text = check(html(found_of(make_spec())._replace(policy={"bins": many}, state={}, result=None), "")).text
     assert "These are the first 60 rows; the raw data have 30 more." in text
