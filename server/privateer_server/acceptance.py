@@ -9,6 +9,7 @@ from privateer_core.spec import Spec
 from privateer_server.algorithms import learner_for
 from privateer_server.experiment import Experiment
 from privateer_server.respec import extended, with_arm, without_arm
+from privateer_server.rounds import read_schedule
 
 Change: TypeAlias = Literal["pause", "resume", "extend", "stop", "retire-arm", "add-arm", "clone", "delete"]
 """What an operator can do with an experiment."""
@@ -35,15 +36,17 @@ def accepted_changes(experiment: Experiment) -> list[Change]:
 
     One of them may still be refused for its own figures, such as a horizon that is too short.
     """
-    status, refused = experiment.status, experiment.once_a_version("refused changes", lambda: _refused(experiment))
+    status, waiting = experiment.status, experiment.current.plan.spec
+    refused = experiment.once_a_version(("refused changes", waiting), lambda: _refused(experiment, waiting))
     return [change for change in get_args(Change) if status in _WHEN[change] and change not in refused]
 
 
-def _refused(experiment: Experiment) -> frozenset[Change]:
-    """Return the changes that the algorithm refuses: its learner is asked to carry out one of each."""
+def _refused(experiment: Experiment, waiting: bytes) -> frozenset[Change]:
+    """Return the changes that the algorithm refuses, beside one that waits: its learner is asked to carry out each."""
     spec, state = experiment.spec, experiment.current.step.state
+    before = read_schedule(waiting).spec if waiting else spec
     tries: dict[Change, Callable[[], object]] = {
-        change: lambda respec=respec: learner_for(respec(spec)).changed(state, spec)  # type: ignore[misc]
+        change: lambda respec=respec: learner_for(respec(before)).changed(state, spec)  # type: ignore[misc]
         for change, respec in _RESPECIFIED.items()
     }
     tries["clone"] = lambda: learner_for(spec).begun(state, spec)

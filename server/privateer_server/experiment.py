@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -70,7 +70,7 @@ class Experiment:
         self.shuffler = ""
         self.retry_at = self.leased_until = 0.0
         self._published = asyncio.Event()
-        self._known: tuple[bytes, dict[str, Any]] = (b"", {})
+        self._known: tuple[bytes, dict[Hashable, Any]] = (b"", {})
 
     @property
     def spec(self) -> Spec:
@@ -124,7 +124,7 @@ class Experiment:
         )
         return found
 
-    def once_a_version(self, what: str, make: Callable[[], T]) -> T:
+    def once_a_version(self, what: Hashable, make: Callable[[], T]) -> T:
         """Return what the current version says of something; it is made once for every version."""
         digest, known = self._known
         if digest != self.current.digest:

@@ -57,6 +57,6 @@ def test_before_the_first_report_nothing_is_ahead(at: Services, new_page: Open) 
     show(page, at, "begun")
     assert "none is ahead" in text_of(page, "policy")
     assert "ahead in" not in text_of(page, "policy")
-    assert page.locator("#map text.tick").all_inner_texts() == ["18", "99"]
+    assert page.locator("#map text.tick").all_text_contents() == ["18", "99"]
     assert "publishes no result" in text_of(page, "findings")
     assert "Wait" not in text_of(page, "findings")

@@ -36,9 +36,10 @@ function resultParts(result, { accepted, status }, width) {
     ended || `So far ${many(accepted, "report has", "reports have")} come.`].filter(Boolean).join(" "));
   const shapes = tables.map(tableShape), effects = effectParts(result);
   const repeated = effects.length > 0 || (shapes.includes("intervals") && tables.some((one, n) => shapes[n] === "intervals" && isDifference(one)));
-  return [said, about, effects.map(({ id, title, rows }) => el("div", { class: "finding" }, el("h3", {}, title), drawn(id, title, rows, true, width))),
+  const own = tables.filter((one) => repeatsEffects(result, one)).map((one, n) => more(`effects-${n}-more`, "As a table", table(`effects-${n}`, capital(one.title), one.columns, one.rows)));
+  return [said, about, effects.map(({ id, title, rows }, n) => el("div", { class: "finding" }, el("h3", {}, title), drawn(id, title, rows, true, width), own[n])),
     repeated ? null : estimateParts("estimates", "Estimates", estimates.map((one) => ({ ...one, label: one.name, decided: null })), false, width),
-    ...tables.map((one, n) => (repeatsEffects(result, one) ? more(`result-${n}-more`, `${capital(one.title)} as a table`, table(`result-${n}`, capital(one.title), one.columns, one.rows)) : tableParts(one, shapes[n], `result-${n}`, effects, width)))];
+    ...tables.map((one, n) => (repeatsEffects(result, one) ? null : tableParts(one, shapes[n], `result-${n}`, effects, width)))];
 }
 
 /** Estimates with their intervals: what is decided at once, and of many the others when somebody asks. */
