@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Final, Literal, TypeAlias, get_args
+from weakref import WeakKeyDictionary
 
 from privateer_core.errors import SpecError
 from privateer_core.export import Status
@@ -30,6 +31,9 @@ _RESPECIFIED: Final[dict[Change, Callable[[Spec], Spec]]] = {
     "add-arm": lambda spec: with_arm(spec, "another arm"),
 }
 
+_known: Final[WeakKeyDictionary[Experiment, tuple[tuple[bytes, bytes] | None, frozenset[Change]]]] = WeakKeyDictionary()
+"""What is refused, by the specs of an experiment and of a change that waits."""
+
 
 def accepted_changes(experiment: Experiment) -> list[Change]:
     """Return the changes that make sense where an experiment stands, and that its algorithm does not refuse.
@@ -37,7 +41,11 @@ def accepted_changes(experiment: Experiment) -> list[Change]:
     One of them may still be refused for its own figures, such as a horizon that is too short.
     """
     status, waiting = experiment.status, experiment.current.plan.spec
-    refused = experiment.once_a_version(("refused changes", waiting), lambda: _refused(experiment, waiting))
+    about, refused = _known.get(experiment, (None, frozenset()))
+    if about != (experiment.current.schedule.encoded, waiting):
+        # What an algorithm refuses follows from the specs, so it is asked once for each, and not at every version.
+        refused = _refused(experiment, waiting)
+        _known[experiment] = (experiment.current.schedule.encoded, waiting), refused
     return [change for change in get_args(Change) if status in _WHEN[change] and change not in refused]
 
 

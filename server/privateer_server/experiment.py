@@ -4,10 +4,10 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from privateer_core.export import Status
 from privateer_core.serving.logs import trace
@@ -19,7 +19,6 @@ _RETRY_SECONDS: Final = 5
 """Between two attempts to close a round while the disk is full."""
 _LEASED_SECONDS: Final = 1
 """Between two looks at whether the server that closes a round still does."""
-T = TypeVar("T")
 _log = logging.getLogger("privateer.server")
 
 
@@ -70,7 +69,7 @@ class Experiment:
         self.shuffler = ""
         self.retry_at = self.leased_until = 0.0
         self._published = asyncio.Event()
-        self._known: tuple[bytes, dict[Hashable, Any]] = (b"", {})
+        self._described: tuple[bytes, dict[str, Any]] = (b"", {})
 
     @property
     def spec(self) -> Spec:
@@ -117,23 +116,11 @@ class Experiment:
 
     def described(self, current: OpenRound) -> dict[str, Any]:
         """Describe what the learner knew when it made a round's policy; once for every version."""
-        if current.digest != self.current.digest:
-            return current.schedule.learner.describe(current.step.state)
-        found: dict[str, Any] = self.once_a_version(
-            "state", lambda: current.schedule.learner.describe(current.step.state)
-        )
-        return found
-
-    def once_a_version(self, what: Hashable, make: Callable[[], T]) -> T:
-        """Return what the current version says of something; it is made once for every version."""
-        digest, known = self._known
-        if digest != self.current.digest:
-            known = {}
-            self._known = self.current.digest, known
-        if what not in known:
-            known[what] = make()
-        found: T = known[what]
-        return found
+        digest, description = self._described
+        if digest != current.digest:
+            description = current.schedule.learner.describe(current.step.state)
+            self._described = current.digest, description
+        return description
 
     def advance(self, to: Snapshot) -> None:
         """Follow what is in the store."""
