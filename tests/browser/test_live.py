@@ -37,7 +37,7 @@ def test_a_live_experiment_advances(own: Services, new_page: Open) -> None:
     page = new_page()
     page.goto(f"{own.server}/#/begun")
     page.get_by_text("Round 1: 0 of 200 reports have come.").wait_for()
-    page.get_by_text("Nobody has reported yet.").wait_for()
+    page.get_by_text("No report has been counted.").wait_for()
     assert not page.get_by_role("slider", name="Version").is_visible()
     page.locator("#map").focus()
     people(own, spec, 450)

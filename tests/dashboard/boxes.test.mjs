@@ -58,6 +58,10 @@ test("arrow keys find their way across parts in which nobody can be", () => {
   assert.equal(boxes.binAt(apart, boxes.across(apart, [0.8], 0, false)), 0);
 });
 
+test("where several arms have the same share none is ahead", () => {
+  assert.deepEqual([...boxes.areas([bin([0, 0], [1, 1])], [0], [0, 1], [{ arm: null }])], []);
+});
+
 test("areas of arms add up to the drawing", () => {
   const leads = [{ arm: "a" }, { arm: "b" }, { arm: "a" }];
   assert.deepEqual([...boxes.areas(PLANE, [0, 1, 2], [0, 1], leads)], [["a", 0.75], ["b", 0.25]]);
@@ -66,6 +70,9 @@ test("areas of arms add up to the drawing", () => {
 test("ticks are in the units of the feature, and never too many", () => {
   assert.deepEqual(boxes.ticks(PLANE, 0, "x"), [{ at: 0, value: 10 }, { at: 0.5, value: 20 }, { at: 1, value: 30 }]);
   assert.deepEqual(boxes.ticks(PLANE, 1, "y").map(({ value }) => value), ["no", "yes"]);
+  const features = { y: { low: 18, high: 99 }, r: { quantiles: [1, 5, 9] }, o: { levels: ["small", "large"], ordered: true }, b: { boolean: true } };
+  const ends = (name) => boxes.ticks([bin([0, 0], [1, 1])], 1, name, 6, features).map(({ value }) => value);
+  assert.deepEqual(["y", "r", "o", "b", "o is missing"].map(ends), [[18, 99], [1, 9], ["small", "large"], ["no", "yes"], ["no", "yes"]]);
   const many = Array.from({ length: 64 }, (_, n) => bin([n / 64], [(n + 1) / 64], { x: [n, n + 1] }));
   const shown = boxes.ticks(many, 0, "x", 4);
   assert.ok(shown.length <= 5);

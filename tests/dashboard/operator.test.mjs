@@ -75,12 +75,11 @@ test("what cannot be undone wants the name, and so does a round that may be give
   assert.equal(isGrave(ACTIONS[0], { seconds: "0" }), true);
 });
 
-test("actions fit where an experiment stands", () => {
-  const ids = (status) => actionsFor(status).map(({ id }) => id);
-  assert.ok(ids("open").includes("pause") && !ids("open").includes("resume"));
-  assert.ok(ids("paused").includes("resume") && !ids("paused").includes("pause"));
-  assert.deepEqual(ids("stopped"), ["clone", "delete"]);
-  assert.deepEqual(ids("finished"), ["extend", "clone", "delete"]);
+test("only what the server says an experiment accepts is offered", () => {
+  const ids = (...accepts) => actionsFor({ accepts }).map(({ id }) => id);
+  assert.deepEqual(ids("pause", "extend", "stop", "clone", "delete"), ["pause", "extend", "stop", "clone", "delete"]);
+  assert.deepEqual(ids(), []);
+  assert.deepEqual(ids("something new", "delete"), ["delete"]);
 });
 
 test("requests have what was typed, and nothing that was not", () => {

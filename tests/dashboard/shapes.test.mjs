@@ -28,6 +28,7 @@ test("arms keep the order of the spec, and others follow", () => {
 test("the arm ahead, and whether others are tried", () => {
   assert.deepEqual(shapes.leading({ a: 0.3, b: 0.7 }), { arm: "b", several: true });
   assert.deepEqual(shapes.leading({ a: 1, b: 0 }), { arm: "a", several: false });
+  assert.deepEqual(shapes.leading({ a: 1 / 3, b: 1 / 3, c: 1 / 3 }), { arm: null, several: true });
 });
 
 const effects = { title: "effects", columns: ["segment", "arm", "effect", "low", "high", "decided"],
@@ -65,6 +66,13 @@ test("a mean without an error beside it is no estimate", () => {
     [{ label: "a", value: 0.5, low: 0.25, high: 0.75, decided: null }]);
   const [one] = shapes.stateEstimates({ a: { mean: 1, standard_error: 0.5 } });
   assert.ok(Math.abs(one.high - 1.98) < 1e-12);
+});
+
+test("no mean is drawn beyond the bounds of rewards, and it is said", () => {
+  const [one, other] = shapes.inBounds([{ label: "a", value: 1.03, low: 0.9, high: 1.16 }, { label: "b", value: 0.5, low: 0.4, high: 0.6 }], { low: 0, high: 1 });
+  assert.deepEqual(one, { label: "a", value: 1, low: 0.9, high: 1, bounded: true });
+  assert.equal(other.bounded, false);
+  assert.equal(shapes.inBounds(null, { low: 0, high: 1 }), null);
 });
 
 test("a bin has the estimates of the bin that holds it as a whole", () => {

@@ -6,9 +6,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from privateer_core.errors import Unavailable
 from privateer_core.result import Result
-from privateer_lab.commands.experiments import print_result
+from privateer_lab.commands.experiments import print_result, read_result
 from privateer_lab.commands.options import URL, Json, Url
 from privateer_lab.output import print_json
 from privateer_lab.rest import ask
@@ -28,27 +27,17 @@ def effects(
 ) -> None:
     """Show what an experiment has found: estimates with intervals, and all that its algorithm reports beside them."""
     page = f"{url}/experiments/{name}"
-    result = _checked(ask("GET", f"{page}/result").get("result"))
+    answer = ask("GET", f"{page}/result")
+    result = read_result(answer.get("result"))
     if markdown or plot:
         _write(name, result, ask("GET", f"{page}/privacy")["certificate"]["claims"], markdown, plot)
     if as_json:
-        print_json(result)
+        print_json(msgspec.to_builtins(result))
         return
-    print_result(result)
+    print_result(result, str(answer.get("status", "")))
 
 
-def _checked(answer: Any) -> dict[str, Any]:
-    """Refuse what is not a result: names that control a terminal, or figures that are none."""
-    try:
-        found: dict[str, Any] = msgspec.to_builtins(msgspec.convert(answer, Result))
-    except msgspec.ValidationError:
-        raise Unavailable("the answer is not a result", field="--url", remedy="correct the address") from None
-    return found
-
-
-def _write(
-    name: str, result: dict[str, Any], claims: list[dict[str, Any]], markdown: Path | None, plot: Path | None
-) -> None:
+def _write(name: str, result: Result, claims: list[dict[str, Any]], markdown: Path | None, plot: Path | None) -> None:
     from privateer_lab import effect_report
     from privateer_lab.plots import save
 

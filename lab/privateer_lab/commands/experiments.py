@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from privateer_core.errors import Unavailable
 from privateer_core.export import read_export
-from privateer_core.result import Contradiction
+from privateer_core.result import Contradiction, Result, completed
 from privateer_core.spec import Spec
 from privateer_lab.bin_map import chosen_by, draw, people_in
 from privateer_lab.commands.options import (
@@ -29,6 +30,7 @@ from privateer_lab.output import print_json, print_rows, print_table, print_tabl
 from privateer_lab.rest import NotThere, ask
 from privateer_lab.rest import create as post
 from privateer_lab.result_tables import have_estimates, is_over_time, rows_of
+from privateer_lab.result_words import sentences
 from privateer_lab.shuffler_holdings import held_for
 from privateer_lab.specs import load_spec
 
@@ -122,24 +124,29 @@ def show(
     if waits:
         answer["at_shuffler"] = waits.document()
     state = ask("GET", f"{page}/state").get("state", {})
-    if contradiction := state.get("contradiction"):
-        answer["contradiction"] = contradiction
-    if screening := state.get("screening"):
-        answer["screening"] = screening
+    answer |= {key: state[key] for key in ("contradiction", "screening") if state.get(key)}
     if as_json:
         print_json(answer)
-        return
-    print_table(name, [(key, value) for key, value in answer.items() if not isinstance(value, dict | list | None)])
+    else:
+        _print_facts(name, answer, waits.words() if waits else None)
+
+
+def _print_facts(name: str, answer: dict[str, Any], waits: str | None) -> None:
+    """Print what `show` found; ``waits`` is a sentence about the shuffler."""
+    figures = [(key, value) for key, value in answer.items() if not isinstance(value, dict | list | bool | None)]
+    print_table(name, [*figures, ("changes accepted", ", ".join(answer.get("accepts", ())) or None)])
     if until := answer.get("draining_until"):
         screen.print(f"draining until {until}: only those who chose before report", soft_wrap=True)
     if waits:
-        screen.print(waits.words(), soft_wrap=True, markup=False)
+        screen.print(waits, soft_wrap=True, markup=False)
     if answer["result"]:
-        print_result(answer["result"])
-    if contradiction:
-        screen.print(contradicted(msgspec.convert(contradiction, Contradiction)))
-    if screening:
-        screen.print(screening["words"])
+        print_result(read_result(answer["result"]), str(answer.get("status", "")))
+    else:
+        screen.print(_without_result(answer), soft_wrap=True)
+    if "contradiction" in answer:
+        screen.print(contradicted(msgspec.convert(answer["contradiction"], Contradiction)))
+    if "screening" in answer:
+        screen.print(answer["screening"]["words"])
     if answer.get("refused"):
         print_table("refused reports", answer["refused"].items())
     else:
@@ -157,20 +164,42 @@ def _result(page: str) -> dict[str, Any] | None:
         return None
 
 
-def print_result(result: dict[str, Any]) -> None:
-    """Print estimates with their intervals, whatever else is reported, and the recommended option.
+def read_result(answer: Any) -> Result:
+    """Return the result that a server sent.
+
+    Raises
+    ------
+    Unavailable
+        If it is none: names that control a terminal, or figures that are none.
+    """
+    try:
+        return completed(msgspec.convert(answer, Result))
+    except msgspec.ValidationError:
+        raise Unavailable("the answer is not a result", field="--url", remedy="correct the address") from None
+
+
+def print_result(result: Result, status: str = "") -> None:
+    """Print what a result says, estimates with their intervals, and whatever else is reported.
 
     Estimates that a table has are not printed twice, nor are those of every look: a picture shows them.
     """
-    tables = [table for table in result.get("tables", ()) if not is_over_time(table)]
-    confidence = f"intervals of {_percent(result['confidence'])} confidence"
+    for sentence in sentences(result, status):
+        screen.print(sentence, soft_wrap=True, markup=False)
+    tables = [table for table in msgspec.to_builtins(result.tables) if not is_over_time(table)]
+    confidence = f"intervals of {_percent(result.confidence)} confidence"
     if have_estimates(tables):
         screen.print(f"What follows has {confidence}.")
     else:
-        print_rows(f"estimates, with {confidence}", result["estimates"])
+        print_rows(f"estimates, with {confidence}", msgspec.to_builtins(result.estimates))
     for table in tables:
         print_rows(table["title"], rows_of(table))
-    print_table("result", [("recommended", result["recommended"]), ("stopped", result["stopped"])])
+
+
+def _without_result(answer: dict[str, Any]) -> str:
+    """Say why there is no result."""
+    if answer.get("publishes_result") is False:
+        return "its algorithm publishes no result: privateer policy shows all that it finds"
+    return "no result so far: wait for the end of the round" if answer.get("batch") else "it ended without a result"
 
 
 def contradicted(found: Contradiction) -> str:

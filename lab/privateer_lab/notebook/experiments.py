@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
-from privateer_core.result import Result
+from privateer_core.result import Result, completed
 from privateer_lab.notebook.policies import address
 from privateer_lab.notebook.tables import Table, Tabular, table_of
 from privateer_lab.rest import ask
 from privateer_lab.result_tables import INTERVAL, is_over_time, rows_of
+from privateer_lab.result_words import sentences
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,9 +28,11 @@ class Found(Tabular):
     recommended
         The option that the experiment recommends, if any.
     stopped
-        Whether it found what it was looking for.
+        Whether it asks nobody any more.
     tables
         Whatever else the experiment reports, by title.
+    said
+        What was found, with the decision on every effect and its reason.
     """
 
     experiment: str
@@ -38,6 +41,7 @@ class Found(Tabular):
     stopped: bool
     estimates: Sequence[Mapping[str, Any]]
     tables: Mapping[str, Table]
+    said: Result
 
     @cached_property
     def table(self) -> Table:
@@ -53,8 +57,7 @@ class Found(Tabular):
     @property
     def notes(self) -> Sequence[str]:
         """How sure it is, and what it recommends."""
-        said = f"Intervals hold with a probability of {self.confidence:g}."
-        return (said, f"It recommends {self.recommended}.") if self.recommended else (said,)
+        return f"Intervals hold with a probability of {self.confidence:g}.", *sentences(self.said)
 
 
 @dataclass(frozen=True, repr=False)
@@ -107,10 +110,11 @@ def history(experiment: str) -> History:
 
 def found_in(experiment: str, found: Result | Mapping[str, Any]) -> Found:
     """Return a result, as a learner has it or as a server sends it."""
-    told = msgspec.to_builtins(found) if isinstance(found, Result) else found
+    said = completed(found if isinstance(found, Result) else msgspec.convert(found, Result))
+    told = msgspec.to_builtins(said)
     tables = {one["title"]: table_of(one["title"], _nothing_empty(one)) for one in told.get("tables", ())}
     estimates = tuple(told["estimates"])
-    return Found(experiment, told["confidence"], told.get("recommended"), told.get("stopped", False), estimates, tables)
+    return Found(experiment, said.confidence, said.recommended, said.stopped, estimates, tables, said)
 
 
 def _nothing_empty(table: Mapping[str, Any]) -> list[dict[str, Any]]:

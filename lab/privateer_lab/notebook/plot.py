@@ -25,6 +25,7 @@ from privateer_lab.notebook.simulated import Simulated
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tables import library
 from privateer_lab.rest import ask
+from privateer_lab.result_words import rows_drawn
 from privateer_lab.style import SAFE, in_thousands
 
 __all__ = ["Picture", "effects", "policy", "privacy", "regret"]
@@ -157,29 +158,21 @@ def effects(what: "Found | Simulated | Replayed | Evaluation | str") -> Picture:
     if not isinstance(found, Found):
         found = result_of(found)
     title = f"{found.experiment}: estimates, with {_percent(found.confidence)} intervals"
-    return _forest(title, _estimates(found), "difference in mean reward" if _differ(found) else "estimate", 0.0)
-
-
-def _differ(found: Found) -> bool:
-    return "effect" in found.table.columns
+    rows = _estimates(found)
+    return _forest(title, rows, *(("difference in mean reward", 0.0) if found.said.effects else ("estimate", None)))
 
 
 def _estimates(found: Found) -> list[tuple[str, float, float, float, bool]]:
-    """Return name, value, interval and whether it is decided of every estimate that there is."""
-    value = "effect" if _differ(found) else "value"
-    rows = [row for row in found.table.rows() if row.get(value) is not None and row["low"] is not None]
+    """Return name, value, interval and whether it is decided of every estimate that there is, decided ones first."""
+    rows = [(one.name, one.value, one.low, one.high, one.decided is not False) for one in rows_drawn(found.said)]
+    rows = [row for row in rows if np.isfinite(row[1:4]).all()]
     if not rows:
         raise SpecError("has no estimates yet", field="what", remedy="wait for more people")
-    words = [name for name in rows[0] if all(isinstance(row[name], str) for row in rows)]
-    words = [name for name in words if name in ("segment", "arm", "name")] or words[:1]
-    return [
-        (", ".join(row[name] for name in words), row[value], row["low"], row["high"], row["low"] > 0 or row["high"] < 0)
-        for row in rows
-    ]
+    return rows
 
 
 def _forest(title: str, rows: list[tuple[str, float, float, float, bool]], label: str, zero: float | None) -> Picture:
-    shown = rows[:_SHOWN]
+    shown = rows[: max(_SHOWN, sum(decided for *_, decided in rows) if zero is not None else 0)]
     with drawing(title, height=max(1.7, 0.9 + 0.27 * len(shown))) as (picture, (axis,)):
         for place, (_, value, low, high, decided) in enumerate(shown):
             if np.isnan(value):
@@ -189,8 +182,8 @@ def _forest(title: str, rows: list[tuple[str, float, float, float, bool]], label
             axis.plot([value], [place], marker="o", color=SAFE[0], markerfacecolor=face, markersize=6)
         if zero is not None:
             axis.axvline(zero, color=_GREY, linewidth=1)
-            axis.plot([], [], "o", color=SAFE[0], label="its interval leaves 0 out")
-            axis.plot([], [], "o", color=SAFE[0], markerfacecolor="white", label="its interval has 0 in it")
+            axis.plot([], [], "o", color=SAFE[0], label="decided")
+            axis.plot([], [], "o", color=SAFE[0], markerfacecolor="white", label="not decided")
             axis.legend(
                 fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.55 / (0.9 + 0.27 * len(shown))), ncols=2
             )

@@ -7,7 +7,7 @@ import msgspec
 
 from privateer_core.certificate import Certificate
 from privateer_core.errors import Unavailable
-from privateer_core.result import Contradiction, Result
+from privateer_core.result import Contradiction, Result, completed
 from privateer_core.spec import Spec
 from privateer_lab.rest import NotThere, ask
 from privateer_lab.review.promises import promised
@@ -75,7 +75,7 @@ def promise_of(certificates: Mapping[str, Certificate]) -> str:
 
 def _result(page: str) -> Result | None:
     try:
-        return msgspec.convert(ask("GET", f"{page}/result").get("result"), Result)
+        return completed(msgspec.convert(ask("GET", f"{page}/result").get("result"), Result))
     except NotThere:
         return None
     except msgspec.ValidationError:

@@ -7,6 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from privateer_core.features import Numeric
+from privateer_core.spec import Spec
 from privateer_lab.bin_map import chosen_by, people_in
 from privateer_lab.effect_report import draw_over_time
 from privateer_lab.output import readable
@@ -14,14 +16,17 @@ from privateer_lab.plots import panels
 from privateer_lab.report import pictures, shapes
 from privateer_lab.report.findings import Findings
 from privateer_lab.report.pictures import Picture
-from privateer_lab.report.shapes import Estimated
+from privateer_lab.report.shapes import Box
 from privateer_lab.report.words import meaning, warnings
-from privateer_lab.result_tables import INTERVAL, is_over_time, rows_of
+from privateer_lab.result_tables import is_over_time, rows_of
+from privateer_lab.result_words import Drawn, rows_drawn
 from privateer_lab.templates import page
 
 _ROWS: Final = 60
 """Rows of a table; the commands have the others."""
 _NAMES: Final = 40
+_MAPPED: Final = 2
+"""Columns of bins that are drawn as a map."""
 _ABOVE: Final = {"algorithm", "version", "columns"}
 """What a policy says of itself that is told above it."""
 _LOCAL: Final = "http://127.0.0.1:8000"
@@ -62,7 +67,10 @@ def _pictures(found: Findings) -> Iterator[tuple[str, Picture]]:
     arms = list(found.spec.options)
     if boxes := shapes.boxes(found.policy):
         columns = [str(name) for name in found.policy.get("columns", [])] or ["first", "second"]
-        yield "policy", pictures.of_boxes(boxes, columns, _all(arms, [one.arms for one in boxes]))
+        yield (
+            "policy",
+            pictures.of_boxes(_in_units(boxes, found.spec, columns), columns, _all(arms, [one.arms for one in boxes])),
+        )
     elif grouped := shapes.groups(found.policy):
         yield "policy", pictures.of_groups(grouped, _all(arms, [one for _, one in grouped]))
     elif numbers := shapes.coefficients(found.policy):
@@ -72,16 +80,27 @@ def _pictures(found: Findings) -> Iterator[tuple[str, Picture]]:
     if found.result is not None:
         yield from _of_the_result(found)
     elif estimated := shapes.estimates(found.state):
-        yield "estimates", pictures.of_estimates(estimated, "about 95 %", differences=False)
+        yield "estimates", pictures.of_estimates([Drawn(*one) for one in estimated], "about 95 %")
+
+
+def _in_units(boxes: list[Box], spec: Spec, columns: Sequence[str]) -> list[Box]:
+    """Return boxes of a map with corners in the units of the spec's numbers; other columns run from 0 to 1."""
+    features = [spec.features.get(name) for name in columns]
+    if any(len(one.lower) != len(columns) or len(columns) > _MAPPED for one in boxes):
+        return boxes
+
+    def shown(corner: list[float]) -> list[float]:
+        pairs = zip(corner, features, strict=True)
+        return [one.value_at(place) if isinstance(one, Numeric) else place for place, one in pairs]
+
+    return [one._replace(lower=shown(one.lower), upper=shown(one.upper)) for one in boxes]
 
 
 def _of_the_result(found: Findings) -> Iterator[tuple[str, Picture]]:
     assert found.result is not None
     tables, confidence = msgspec.to_builtins(found.result.tables), f"{100 * found.result.confidence:g} %"
-    if found.result.estimates:
-        rows = [Estimated(*msgspec.structs.astuple(one)) for one in found.result.estimates]
-        differ = any(set(table["columns"]) >= INTERVAL for table in tables)
-        yield "estimates", pictures.of_estimates(rows, confidence, differences=differ)
+    if rows := rows_drawn(found.result):
+        yield "estimates", pictures.of_estimates(rows, confidence, len(found.result.effects))
     for table in filter(is_over_time, tables):
         points = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
         if len({row["people"] for row in points}) > 1:
@@ -98,12 +117,17 @@ def _all(arms: list[str], rows: Sequence[dict[str, float]]) -> list[str]:
 
 def _tables(found: Findings) -> Iterator[Shown]:
     columns = [str(name) for name in found.policy.get("columns", [])]
-    rows = shapes.box_estimates(found.state, columns)
+    rows = shapes.box_estimates(found.state, columns, (found.spec.reward.low, found.spec.reward.high))
     yield _shown(_of_boxes(len(rows), len(shapes.boxes(found.policy))), rows)
     for table in msgspec.to_builtins(found.result.tables) if found.result else ():
         if not is_over_time(table):
             rows = rows_of(table)
-            yield _shown(str(table["title"]), rows)
+            # A table that is cut off keeps what is decided.
+            yield _shown(str(table["title"]), sorted(rows, key=_is_undecided) if len(rows) > _ROWS else rows)
+
+
+def _is_undecided(row: dict[str, Any]) -> bool:
+    return row.get("decided") is False
 
 
 def _of_boxes(rows: int, bins: int) -> str:

@@ -12,9 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from privateer_core.text import printable
+from privateer_lab.effect_report import draw_rows
 from privateer_lab.output import whole_percent
 from privateer_lab.plots import COLOURS, panels
-from privateer_lab.report.shapes import Box, Estimated, Shares, leading
+from privateer_lab.report.shapes import Box, Shares, leading
+from privateer_lab.result_words import Drawn, left_out, most_drawn
 
 _ARMS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#6b6b6b")
 """The dashboard's colours, which people tell apart who see fewer."""
@@ -38,16 +40,19 @@ class Picture(NamedTuple):
 
 
 def of_boxes(boxes: Sequence[Box], columns: Sequence[str], arms: Sequence[str]) -> Picture:
-    """Draw which arm is played where: a map of two numbers, a strip of one, or how much of the space each arm has."""
+    """Draw which arm is played where: a map of two numbers, a strip of one, or how much of the space each arm has.
+
+    Corners are in the units of the axes.
+    """
     drawn = [one for one in boxes if len(one.lower) in (1, 2)]
     if len(drawn) < len(boxes):
         return _of_volumes(boxes, arms)
     figure, axes = panels(1, "", height=3.8 if len(columns) > 1 else 1.9)
     axis, colours = axes[0], _colours(arms)
-    low = np.min([_corners(one, columns)[0] for one in boxes], axis=0)
-    high = np.max([_corners(one, columns)[1] for one in boxes], axis=0)
+    low = np.min([_corners(one)[0] for one in boxes], axis=0)
+    high = np.max([_corners(one)[1] for one in boxes], axis=0)
     for one in boxes:
-        _draw_box(axis, one, columns, colours, high - low, outlined=len(boxes) <= _VECTOR)
+        _draw_box(axis, one, colours, high - low, outlined=len(boxes) <= _VECTOR)
     axis.set_xlim(low[0], high[0])
     axis.set_ylim(low[1], high[1])
     axis.set_xlabel(_label(columns[0]))
@@ -56,32 +61,28 @@ def of_boxes(boxes: Sequence[Box], columns: Sequence[str], arms: Sequence[str]) 
     _legend(axis, arms, colours)
     where = f"{columns[0]} across and {columns[1]} up" if len(columns) > 1 else f"{columns[0]} across"
     alt = f"A map, {where}, of {len(boxes):,} bins: the arm that is played most in each. {_led(boxes)}"
-    return _picture(figure, alt, "The arm played most in each bin; paler where several are still tried.", len(boxes))
+    grey = ", grey where several have the same share" if any(leading(one.arms) is None for one in boxes) else ""
+    caption = f"The arm played most in each bin; paler where several are still tried{grey}."
+    return _picture(figure, alt, caption, len(boxes))
 
 
-def _draw_box(
-    axis: Any, one: Box, columns: Sequence[str], colours: dict[str, str], span: Any, *, outlined: bool
-) -> None:
-    (left, bottom), (right, top) = _corners(one, columns)
+def _draw_box(axis: Any, one: Box, colours: dict[str, str], span: Any, *, outlined: bool) -> None:
+    (left, bottom), (right, top) = _corners(one)
     arm = leading(one.arms)
-    alpha = 0.25 + 0.75 * max(0.0, one.arms[arm] * 1.5 - 0.5)
-    axis.add_patch(
-        Rectangle((left, bottom), right - left, top - bottom, facecolor=colours[arm], alpha=alpha, linewidth=0)
-    )
+    alpha = 0.25 + 0.75 * max(0.0, max(one.arms.values()) * 1.5 - 0.5)
+    colour = colours[arm] if arm else COLOURS[5]
+    axis.add_patch(Rectangle((left, bottom), right - left, top - bottom, facecolor=colour, alpha=alpha, linewidth=0))
     if not outlined:
         return
     axis.add_patch(Rectangle((left, bottom), right - left, top - bottom, fill=False, edgecolor="#fff", linewidth=0.6))
     if right - left >= _ROOM * span[0] and top - bottom >= _ROOM * span[1]:
-        axis.text((left + right) / 2, (bottom + top) / 2, _label(arm), ha="center", va="center", fontsize=8)
+        name = _label(arm or "none ahead")
+        axis.text((left + right) / 2, (bottom + top) / 2, name, ha="center", va="center", fontsize=8)
 
 
-def _corners(one: Box, columns: Sequence[str]) -> Any:
-    """Return the corners, in the features' own units where these are numbers."""
-    ends = [one.where.get(name) for name in columns]
-    if all(isinstance(end, list) and len(end) == 2 and all(type(x) is float for x in end) for end in ends):
-        corners = np.array(ends, np.float64).T
-    else:
-        corners = np.array([one.lower, one.upper], np.float64)
+def _corners(one: Box) -> Any:
+    """Return the corners, of one column with the height of the picture."""
+    corners = np.array([one.lower, one.upper], np.float64)
     return corners if corners.shape[1] > 1 else np.column_stack([corners, [0.0, 1.0]])
 
 
@@ -137,7 +138,8 @@ def of_counts(rows: Sequence[tuple[str, float]]) -> Picture:
 
 def of_coefficients(arms: dict[str, dict[str, float]]) -> Picture:
     """Draw the coefficients of each arm as a heat map with figures."""
-    names = list(dict.fromkeys(name for one in arms.values() for name in one))[:_BARS]
+    every = list(dict.fromkeys(name for one in arms.values() for name in one))
+    names = every[:_BARS]
     values = np.array([[one.get(name, np.nan) for name in names] for one in arms.values()])
     reach = float(np.nanmax(np.abs(values), initial=1e-9))
     figure, axes = panels(1, "", height=1.0 + 0.34 * len(names))
@@ -152,26 +154,23 @@ def of_coefficients(arms: dict[str, dict[str, float]]) -> Picture:
                 column, row, "" if np.isnan(value) else f"{value:z.3g}", ha="center", va="center", color=ink, fontsize=8
             )
     alt = f"Coefficients of {len(names)} terms for {len(arms)} arms, as figures on colours from blue to red."
-    return _picture(figure, alt, "What each term adds to the reward of each arm: red raises it, blue lowers it.")
+    more = "" if len(names) == len(every) else f" The first {len(names)} of {len(every):,} terms."
+    return _picture(figure, alt, f"What each term adds to the reward of each arm: red raises it, blue lowers it.{more}")
 
 
-def of_estimates(rows: Sequence[Estimated], confidence: str, *, differences: bool) -> Picture:
-    """Draw estimates with their intervals."""
-    shown = rows[:_BARS]
+def of_estimates(rows: Sequence[Drawn], confidence: str, effects: int = 0) -> Picture:
+    """Draw estimates with their intervals; of so many effects, of which something is known of these."""
+    shown = rows[: most_drawn(rows, _BARS)]
     figure, axes = panels(1, "", height=0.9 + 0.28 * len(shown))
-    for place, one in enumerate(shown):
-        excludes = differences and not one.low <= 0 <= one.high
-        colour = COLOURS[int(one.value < 0)] if excludes else COLOURS[5]
-        axes[0].plot((one.low, one.high), (-place, -place), color=colour)
-        axes[0].plot(one.value, -place, "o", color=colour, markersize=4)
-    if differences:
-        axes[0].axvline(0, color=COLOURS[5], linewidth=0.8)
-    axes[0].set_yticks([-place for place in range(len(shown))], [_label(one.name) for one in shown])
-    axes[0].set_xlabel("effect" if differences else "estimate")
+    draw_rows(axes[0], shown)
+    axes[0].set_xlabel("effect" if effects else "estimate")
     told = "; ".join(f"{one.name} {one.value:z.3g} ({one.low:z.3g} to {one.high:z.3g})" for one in shown[:8])
-    more = "" if len(shown) == len(rows) else f" The first {len(shown)} of {len(rows):,}."
-    zero = " Blue and red intervals exclude 0." if differences else ""
-    return _picture(figure, f"Estimates: {told}.", f"Estimates with intervals of {confidence} confidence.{zero}{more}")
+    caption = f"Estimates with intervals of {confidence} confidence{left_out(len(shown), len(rows))}."
+    if effects:
+        caption += " Blue and red: decided better and worse. Grey rings: not decided."
+    if effects > len(rows):
+        caption += f" Of {effects - len(rows):,} effects too little is known to draw them; the table says why."
+    return _picture(figure, f"Estimates: {told}.", caption)
 
 
 def framed(figure: Figure, alt: str, caption: str) -> Picture:
@@ -195,7 +194,7 @@ def _legend(axis: Any, arms: Sequence[str], colours: dict[str, str]) -> None:
 def _led(boxes: Sequence[Box]) -> str:
     led: dict[str, int] = {}
     for one in boxes:
-        arm = leading(one.arms)
+        arm = leading(one.arms) or "none, with the same share for several,"
         led[arm] = led.get(arm, 0) + 1
     return ", ".join(f"{arm} in {count:,}" for arm, count in led.items()) + "."
 

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from privateer_lab.bin_map import within
 
 Shares = dict[str, float]
+_TIED: Final = 1e-6
 
 
 class Box(NamedTuple):
@@ -78,10 +79,11 @@ def estimates(state: Mapping[str, Any]) -> list[Estimated]:
     ]
 
 
-def box_estimates(state: Mapping[str, Any], columns: list[str]) -> list[dict[str, str]]:
+def box_estimates(state: Mapping[str, Any], columns: list[str], bounds: tuple[float, float]) -> list[dict[str, str]]:
     """Return the means of a state's boxes with intervals of about 95 %, a row for each box; empty if it has none.
 
     Rows are in the order of the first feature, then of the second, as a picture of them is read from left to right.
+    What came out beyond the bounds of rewards is at the bound, and says so: no mean can be there.
     """
     rows = state.get("bins")
     if not isinstance(rows, list) or not all(
@@ -92,10 +94,16 @@ def box_estimates(state: Mapping[str, Any], columns: list[str]) -> list[dict[str
     for row in sorted(rows, key=corner):
         corners = zip(columns, corner(row), corner(row, "upper"), strict=False)
         place = "; ".join(within(name, low, high) for name, low, high in corners) or "everybody"
-        told = {one.name: f"{one.value:z.3f} ({one.low:z.3f} to {one.high:z.3f})" for one in estimates(row)}
+        told = {one.name: _within(one, *bounds) for one in estimates(row)}
         if told:
             found.append({"bin": place, **told})
     return found
+
+
+def _within(one: Estimated, least: float, most: float) -> str:
+    value, low, high = (min(max(end, least), most) for end in (one.value, one.low, one.high))
+    bound = "" if value == one.value else ", at the bound"
+    return f"{value:z.3f} ({low:z.3f} to {high:z.3f}{bound})"
 
 
 def corner(row: Mapping[str, Any], name: str = "lower") -> list[float]:
@@ -104,9 +112,11 @@ def corner(row: Mapping[str, Any], name: str = "lower") -> list[float]:
     return told if isinstance(told, list) and all(map(_is_number, told)) else []
 
 
-def leading(arms: Shares) -> str:
-    """Return the arm with the largest share, the first of several."""
-    return max(arms, key=lambda name: arms[name])
+def leading(arms: Shares) -> str | None:
+    """Return the arm with the largest share; None where several have it."""
+    most = max(arms.values())
+    first = [name for name, share in arms.items() if share > most - _TIED]
+    return first[0] if len(first) == 1 else None
 
 
 def is_shares(value: Any) -> bool:

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from privateer_core.result import Estimate, Result, Table
+from privateer_core.result import Effect, Estimate, Result, Table
 from privateer_lab.commands.experiments import contradicted
 from privateer_lab.output import readable, whole_percent
 from privateer_lab.report.findings import Findings, contradiction
 from privateer_lab.report.shapes import boxes, groups, leading
 from privateer_lab.result_tables import GUARDRAIL, INTERVAL, RATIO
+from privateer_lab.result_words import name_of, ranked, sentences
 
 _REFUSED: Final = 0.05
 """Share of refused reports that is worth a warning."""
@@ -34,45 +35,29 @@ def _meaning(found: Findings) -> Iterator[str]:
     people = f"{standing.accepted:,} of at most {standing.planned:,} reports count"
     learned = "1 round was" if found.rounds == 1 else f"{found.rounds:,} rounds were"
     yield f"{people}, and {learned} learned from."
-    yield _STATUS[standing.status]
+    if not (found.result and found.result.ended):
+        yield _STATUS[standing.status]
     if not found.rounds:
         yield "No round is complete yet, so nothing has been learned: the policy is the one it began with."
         return
-    yield from _of_the_result(found.result) if found.result else _of_the_policy(found.policy)
+    yield from _of_the_result(found.result, standing.status) if found.result else _of_the_policy(found.policy)
 
 
-def _of_the_result(result: Result) -> Iterator[str]:
-    if result.recommended is not None:
-        yield f"It recommends {result.recommended}."
-    elif advised := [one for table in result.tables for one in _advised(table)]:
-        more = "" if len(advised) <= _TOLD else f", and so on for {len(advised) - _TOLD:,} more"
-        yield f"So far it prefers {'; '.join(advised[:_TOLD])}{more}."
-    decided = [row for table in result.tables for row in _decided(table)]
+def _of_the_result(result: Result, status: str) -> Iterator[str]:
+    yield from sentences(result, status)
+    decided = [_told(one) for one in ranked(result.effects) if one.is_decided]
     if decided:
         more = "" if len(decided) <= _TOLD else f", and {len(decided) - _TOLD:,} more"
         yield f"These effects are decided: {'; '.join(decided[:_TOLD])}{more}."
-    elif any(set(table.columns) >= INTERVAL for table in result.tables):
-        yield "No effect is decided yet: every interval leaves both directions open."
-    else:
+    elif not result.effects and result.recommended is None:
         yield from _of_the_best(result.estimates)
 
 
-def _decided(table: Table) -> Iterator[str]:
-    """Say which effects of a table are decided; guardrails are told apart, as warnings."""
-    if table.title.startswith(GUARDRAIL) or not {*INTERVAL, "decided"} <= set(table.columns):
-        return
-    for row in table.rows:
-        cells = dict(zip(table.columns, row, strict=True))
-        if cells["decided"]:
-            yield _effect(cells)
-
-
-def _advised(table: Table) -> Iterator[str]:
-    """Say which arm a table recommends to whom."""
-    if set(table.columns) == {"segment", "arm", "decided"}:
-        for row in table.rows:
-            cells = dict(zip(table.columns, row, strict=True))
-            yield f"{cells['arm']} for {cells['segment']}{'' if cells['decided'] else ' (not decided)'}"
+def _told(one: Effect) -> str:
+    if one.value is None:
+        return name_of(one)
+    low, high = (readable(end) if end is not None else "no end" for end in (one.low, one.high))
+    return f"{name_of(one)} {readable(one.value)} ({low} to {high})"
 
 
 def _effect(cells: dict[str, Any]) -> str:
@@ -107,11 +92,14 @@ def _of_the_policy(policy: dict[str, Any]) -> Iterator[str]:
         return
     led: dict[str, int] = {}
     for arms in rows:
-        led[leading(arms)] = led.get(leading(arms), 0) + 1
+        ahead = leading(arms) or "none, since several have the same share,"
+        led[ahead] = led.get(ahead, 0) + 1
     single = sum(len([share for share in arms.values() if share > 0]) == 1 for arms in rows)
     kind = "bins of people" if drawn else "groups of people"
     if len(rows) == 1:
-        yield f"{leading(rows[0])} is played most, to {whole_percent(max(rows[0].values()))} of the people."
+        arm = leading(rows[0])
+        most = f"{whole_percent(max(rows[0].values()))} of the people"
+        yield f"{arm} is played most, to {most}." if arm else f"No arm is played most: several are, to {most} each."
         return
     told = ", ".join(f"{arm} in {count:,}" for arm, count in sorted(led.items(), key=lambda one: -one[1]))
     yield f"The policy parts people into {len(rows):,} {kind}; the arm that is played most is {told}."

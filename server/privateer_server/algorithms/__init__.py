@@ -66,6 +66,11 @@ class Learner(Protocol):
         ...
 
     @property
+    def publishes_result(self) -> bool:
+        """Whether it ever publishes a result; else its policies are all that it finds."""
+        ...
+
+    @property
     def growth(self) -> tuple[str, str]:
         """Key of the spec that makes rounds large, and words for what else does."""
         ...

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from privateer_core.errors import BadRequest
 from privateer_core.export import Status
 from privateer_core.result import Result
+from privateer_server.acceptance import Change
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -46,12 +47,16 @@ class Summary(BaseModel):
 class Standing(Summary):
     """An experiment with its refusals by reason, and the shuffler that claimed it.
 
-    ``draining_until`` is when it is over, where late reports alone are awaited.
+    ``draining_until`` is when it is over, where late reports alone are awaited. ``accepts`` names the changes that an
+    operator can ask for where it stands: others are refused. Where it never ``publishes_result`` its policies are all
+    that it finds.
     """
 
     refused: dict[str, int]
     shuffler: str | None
     draining_until: str | None
+    accepts: list[Change]
+    publishes_result: bool
 
 
 class Details(Standing):

@@ -8,8 +8,9 @@ import msgspec
 from privateer_core.algorithms import parse_spec
 from privateer_core.codec import decode
 from privateer_core.errors import NotFound
-from privateer_core.result import decode_result
+from privateer_core.result import completed, decode_result
 from privateer_core.wire.publication import Round, decode_publication, digest
+from privateer_server.acceptance import accepted_changes
 from privateer_server.api import models
 from privateer_server.experiment import Experiment
 from privateer_server.rounds import RoundFacts, read_decider
@@ -36,6 +37,8 @@ def _standing(experiment: Experiment) -> dict[str, Any]:
         **_summary(experiment),
         "refused": dict(experiment.refused),
         "shuffler": experiment.shuffler or None,
+        "accepts": accepted_changes(experiment),
+        "publishes_result": experiment.current.schedule.learner.publishes_result,
         "draining_until": _time(experiment.current.drain.until) if experiment.current.drain else None,
     }
 
@@ -93,9 +96,11 @@ def result(experiment: Experiment) -> models.PublishedResult:
     """
     published = decode_publication(experiment.current.publication)
     if not published.result:
-        remedy = "wait for the end of the round; some algorithms publish no results, only policies"
-        raise NotFound(f"{experiment.name} has no result yet", remedy=remedy)
-    found = decode_result(published.result)
+        if not experiment.current.schedule.learner.publishes_result:
+            detail = f"the algorithm of {experiment.name} publishes no result: its policy is all that it finds"
+            raise NotFound(detail, remedy=f"read /experiments/{experiment.name}/policy")
+        raise NotFound(f"{experiment.name} has no result yet", remedy="wait for the end of the round")
+    found = completed(decode_result(published.result))
     return models.PublishedResult(experiment.name, published.round.version, experiment.status, found)
 
 

@@ -26,13 +26,13 @@ export class BinMap {
     this.at = null;
   }
 
-  /** Show a policy with its arms in order, in a width. */
-  show(policy, arms, width) {
-    Object.assign(this, { bins: policy.bins, columns: policy.columns, arms, width, leads: policy.bins.map(({ arms: one }) => leading(one)) });
+  /** Show a policy with its arms in order and the spec's features, in a width. */
+  show(policy, arms, features, width) {
+    Object.assign(this, { bins: policy.bins, columns: policy.columns, arms, features, width, leads: policy.bins.map(({ arms: one }) => leading(one)) });
     const dimension = this.bins[0].lower.length;
     if (this.at?.length !== dimension) {
-      this.axes = firstAxes(this.bins, this.columns);
-      this.at = Array.from({ length: dimension }, (_, j) => (dimension <= 2 || isScale(this.bins, j, nameOf(this.columns, j)) ? 0.5 : 0.25));
+      this.axes = firstAxes(this.bins, this.columns, features);
+      this.at = Array.from({ length: dimension }, (_, j) => (dimension <= 2 || isScale(this.bins, j, nameOf(this.columns, j), features) ? 0.5 : 0.25));
     }
     this.draw();
   }
@@ -55,7 +55,7 @@ export class BinMap {
     } }, which === 1 ? el("option", { value: "-1", selected: free[1] < 0 }, "nothing") : null,
     columns.filter((j) => j !== free[1 - which]).map((j) => el("option", { value: String(j), selected: j === free[which] }, nameOf(this.columns, j)))));
     const others = cutColumns(this.bins).filter((j) => !free.includes(j));
-    return el("div", { class: "controls" }, choose(0, "To the right"), choose(1, "Upwards"), others.map((j) => (isScale(this.bins, j, nameOf(this.columns, j)) ? this.slider(j) : this.either(j))));
+    return el("div", { class: "controls" }, choose(0, "To the right"), choose(1, "Upwards"), others.map((j) => (isScale(this.bins, j, nameOf(this.columns, j), this.features) ? this.slider(j) : this.either(j))));
   }
 
   /** A column that says yes or no, or the bit of a level. */
@@ -102,6 +102,7 @@ export class BinMap {
     const edge = shown.length <= OUTLINED ? " outlined" : "";
     return [...groups].flatMap(([key, rectangles]) => {
       const [place, several] = key.split(" "), d = pathOf(rectangles);
+      if (place === "-1") return [svg("path", { class: `arm plain${edge}`, d }), svg("path", { class: "hatched", d })];
       return [svg("path", { class: `arm arm-${place % 8}${edge}`, d }), place >= 8 ? svg("path", { class: "dots", d }) : null,
         several === "true" ? svg("path", { class: "hatched", d }) : null].filter(Boolean);
     });
@@ -112,7 +113,7 @@ export class BinMap {
     return shown.map((index) => {
       const { arm, several } = this.leads[index], place = this.arms.indexOf(arm);
       const { x, y, width, height } = rectangle(this.bins[index], this.axes, ...this.size);
-      if (width < 18 || height < 18) return null;
+      if (arm === null || width < 18 || height < 18) return null;
       const text = several ? letter(place).toLowerCase() : letter(place);
       return svg("text", { class: "on-arm", x: x + width / 2, y: y + height / 2 + 5, "text-anchor": "middle" }, text);
     }).filter(Boolean);
@@ -121,11 +122,11 @@ export class BinMap {
   scales(wide, tall) {
     const [right, up] = this.axes, value = (one) => (typeof one === "number" ? figure(one, 3) : shortened(cell(one), 8));
     const name = (j) => shortened(nameOf(this.columns, j), wide / 9);
-    const found = ticks(this.bins, right, nameOf(this.columns, right), wide < 400 ? 3 : 6).map(({ at, value: one }) =>
+    const found = ticks(this.bins, right, nameOf(this.columns, right), wide < 400 ? 3 : 6, this.features).map(({ at, value: one }) =>
       svg("text", { class: "tick", x: at * wide, y: tall + 16, "text-anchor": at === 0 ? "start" : at === 1 ? "end" : "middle" }, value(one)));
     found.push(svg("text", { class: "axis", x: wide / 2, y: tall + 34, "text-anchor": "middle" }, `${name(right)} →`));
     if (up < 0) return found;
-    for (const { at, value: one } of ticks(this.bins, up, nameOf(this.columns, up))) {
+    for (const { at, value: one } of ticks(this.bins, up, nameOf(this.columns, up), 6, this.features)) {
       found.push(svg("text", { class: "tick", x: -6, y: (1 - at) * tall + (at === 1 ? 10 : at === 0 ? 0 : 4), "text-anchor": "end" }, value(one)));
     }
     found.push(svg("text", { class: "axis", x: -MARGIN.left + 2, y: -9 }, `↑ ${name(up)}`));
@@ -133,9 +134,12 @@ export class BinMap {
   }
 
   legend(shown) {
-    const led = areas(this.bins, shown, this.axes, this.leads), several = shown.some((index) => this.leads[index].several);
+    const led = areas(this.bins, shown, this.axes, this.leads), several = shown.some((index) => this.leads[index].several && this.leads[index].arm !== null);
+    const tied = shown.some((index) => this.leads[index].arm === null), none = shown.every((index) => this.leads[index].arm === null);
+    const ahead = (arm) => (led.has(arm) ? `, ahead in ${percent(led.get(arm))} of the map` : ", ahead nowhere");
     return el("ul", { class: "legend", "aria-label": "Arms of the map" }, this.arms.map((arm, place) => el("li", {},
-      swatch(place), ` ${letter(place)} = ${arm}`, el("span", { class: "muted" }, led.has(arm) ? `, ahead in ${percent(led.get(arm))} of the map` : ", ahead nowhere"))),
+      swatch(place), ` ${letter(place)} = ${arm}`, none ? null : el("span", { class: "muted" }, ahead(arm)))),
+    tied ? el("li", {}, swatch(-1), " striped without a letter: several have the same share, and none is ahead") : null,
     several ? el("li", {}, swatch(-1), " striped, with a small letter: others are tried, too") : null);
   }
 

@@ -10,12 +10,20 @@ export function cutColumns(bins) {
     .sort((one, other) => other.edges - one.edges || one.column - other.column).map(({ column }) => column);
 }
 
-/** Whether a column is a number's or a rank's, of which bins say the ends; others are yes or no. */
-export const isScale = (bins, column, name) => named(bins, column, name).size > 0;
+/** Whether a column is a number's or a rank's, of which bins or the spec's features say the ends; others are yes or no. */
+export const isScale = (bins, column, name, features) => named(bins, column, name).size > 0 || endsOf(name, features) !== null;
+
+/** The values at both ends of a column, by the spec's feature of its name; null where it is yes or no, or unknown. */
+function endsOf(name, features) {
+  const { low, high, quantiles, levels, ordered } = features?.[name] ?? {};
+  if (typeof low === "number" && typeof high === "number") return [low, high];
+  if (Array.isArray(quantiles)) return [quantiles[0], quantiles.at(-1)];
+  return ordered && Array.isArray(levels) ? [levels[0], levels.at(-1)] : null;
+}
 
 /** The two columns that a map of these bins shows at first: scales, if there are; the second is -1 where one is enough. */
-export function firstAxes(bins, columns = []) {
-  const scaled = (j) => isScale(bins, j, columns[j]);
+export function firstAxes(bins, columns = [], features = undefined) {
+  const scaled = (j) => isScale(bins, j, columns[j], features);
   const cut = cutColumns(bins).sort((one, other) => scaled(other) - scaled(one)), dimension = bins[0].lower.length;
   if (dimension === 1) return [0, -1];
   if (dimension === 2) return [0, 1];
@@ -63,10 +71,11 @@ export function across(bins, at, axis, forward) {
   return next;
 }
 
-/** Which share of the drawing each arm leads in. */
+/** Which share of the drawing each arm leads in; where several have the same share none does. */
 export function areas(bins, indices, axes, leads) {
   const found = new Map();
   for (const index of indices) {
+    if (leads[index].arm === null) continue;
     const { width, height } = rectangle(bins[index], axes, 1, 1);
     found.set(leads[index].arm, (found.get(leads[index].arm) ?? 0) + width * height);
   }
@@ -85,14 +94,17 @@ function named(bins, column, name) {
 }
 
 /**
- * Ticks along a column, `{at, text}`: the values of the edges where bins say them, the ends otherwise.
+ * Ticks along a column, `{at, value}`: the values of the edges where bins say them, otherwise the ends by the spec's
+ * feature, or no and yes where the column says that.
  *
  * @param {number} most ticks
  */
-export function ticks(bins, column, name, most = 6) {
+export function ticks(bins, column, name, most = 6, features = undefined) {
   const all = [...named(bins, column, name)].map(([at, value]) => ({ at, value })).sort((one, other) => one.at - other.at);
   const kept = [];
   for (const tick of all) if (!kept.length || tick.at - kept.at(-1).at >= 1 / most || tick.at === 1) kept.push(tick);
   if (kept.length > 1 && kept.at(-1).at - kept.at(-2).at < 1 / most) kept.splice(-2, 1);
-  return kept.length ? kept : [{ at: 0, value: "no" }, { at: 1, value: "yes" }];
+  if (kept.length) return kept;
+  const [low, high] = endsOf(name, features) ?? ["no", "yes"];
+  return [{ at: 0, value: low }, { at: 1, value: high }];
 }

@@ -1,5 +1,6 @@
 // Small charts: intervals, lines with bands, bars of shares. Each has its figures in a table beside it.
 
+import { markOf } from "./decisions.mjs";
 import { el, svg } from "./dom.mjs";
 import { figure, many, percent, shortened } from "./words.mjs";
 
@@ -19,6 +20,7 @@ export function roundTicks(low, high, most = 5) {
 function range(rows, withZero) {
   const ends = rows.flatMap(({ value, low, high }) => [value, low, high]).filter(Number.isFinite);
   if (withZero) ends.push(0);
+  if (!ends.length) ends.push(0, 1);
   const low = Math.min(...ends), high = Math.max(...ends);
   if (low === high) return [Math.min(0, low), Math.max(0, high) || 1];
   const margin = 0.05 * (high - low);
@@ -29,7 +31,7 @@ function range(rows, withZero) {
  * Estimates with their intervals, one below the other.
  *
  * @param {string} label what the drawing shows, for those who do not see it
- * @param {{label, value, low, high, decided}[]} rows
+ * @param {{label, value, low, high, decided, reason}[]} rows a value of null: nothing is known, and the reason says why
  * @param {boolean} differences whether 0 means no difference
  * @param {number} width in pixels
  */
@@ -46,18 +48,24 @@ export function intervals(label, rows, differences, width) {
     const y = n * each + (narrow ? 30 : 18);
     const name = svg("text", narrow ? { x: left, y: y - 12 } : { x: left - 10, y: y + 4, "text-anchor": "end" },
       shortened(row.label, narrow ? width / 8 : left / 7.5));
-    name.append(svg("title", {}, row.label));
-    drawing.append(name, svg("line", { class: "interval", x1: x(row.low), x2: x(row.high), y1: y, y2: y }),
+    name.append(svg("title", {}, row.reason ? `${row.label}: ${row.reason}${row.since ?? ""}` : row.label));
+    drawing.append(name);
+    if (row.value === null) {
+      drawing.append(svg("text", { class: "unknown", x: left + 8, y: y + 4 }, row.reason || "nothing is known yet"));
+      return;
+    }
+    drawing.append(svg("line", { class: "interval", x1: x(row.low), x2: x(row.high), y1: y, y2: y }),
       ...[row.low, row.high].filter(Number.isFinite).map((end) => svg("line", { class: "interval", x1: x(end), x2: x(end), y1: y - 5, y2: y + 5 })),
-      mark(x(row.value), y, row.decided));
+      mark(x(row.value), y, markOf(row)));
   });
   return drawing;
 }
 
-/** A square where something is decided, a ring where it is not, a disc where nobody says. */
-function mark(x, y, decided) {
-  if (decided === true) return svg("rect", { class: "mark", x: x - 5, y: y - 5, width: 10, height: 10 });
-  return svg("circle", { class: decided === false ? "mark open" : "mark", cx: x, cy: y, r: 5 });
+/** A square where something is decided, a ring or a diamond where it is not, a disc where nobody says. */
+function mark(x, y, kind) {
+  if (kind === "square") return svg("rect", { class: "mark", x: x - 5, y: y - 5, width: 10, height: 10 });
+  if (kind === "diamond") return svg("path", { class: "mark open", d: `M${x} ${y - 6}l6 6l-6 6l-6 -6z` });
+  return svg("circle", { class: kind === "ring" ? "mark open" : "mark", cx: x, cy: y, r: 5 });
 }
 
 /**

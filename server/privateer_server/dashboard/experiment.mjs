@@ -57,10 +57,10 @@ class View {
 
   /** Where it stands; and everything else where the version or the status is another one. */
   async load(signal, news) {
-    const facts = await this.standing(signal, news), stamp = `${facts.digest} ${facts.status}`;
+    const facts = await this.standing(signal, news), stamp = `${facts.digest} ${facts.status} ${facts.accepts}`;
     if (this.known?.stamp === stamp) return { facts, rest: null };
     const [policy, state, result, history, privacy] = await Promise.all([
-      ask(page(this.name, "/policy"), signal), ask(page(this.name, "/state"), signal), askIfThere(page(this.name, "/result"), signal),
+      ask(page(this.name, "/policy"), signal), ask(page(this.name, "/state"), signal), facts.publishes_result ? askIfThere(page(this.name, "/result"), signal) : null,
       ask(page(this.name, "/history"), signal), ask(page(this.name, "/privacy"), signal),
     ]);
     return { facts, rest: { stamp, policy, state, result, history, privacy, risk: null } };
@@ -146,11 +146,11 @@ class View {
     replace(this.parts.privacy, privacyPanel(known.privacy, known.risk));
     replace(this.parts.history, historyPanel(known.history.rounds, width));
     const forms = el("div", { id: "forms" });
-    if (!this.operator) replace(this.parts.commands, commandsPanel(this.name, facts.status), this.specPart(facts));
+    if (!this.operator) replace(this.parts.commands, commandsPanel(this.name, facts.accepts), this.specPart(facts));
     else if (!this.parts.commands.hasChildNodes()) this.parts.commands.append(forms, el("div"));
     if (this.operator) {
       this.operator.show(this.parts.commands.firstChild, facts);
-      replace(this.parts.commands.lastChild, more("commands-more", "The same as commands", commandsPanel(this.name, facts.status)), this.specPart(facts));
+      replace(this.parts.commands.lastChild, more("commands-more", "The same as commands", commandsPanel(this.name, facts.accepts)), this.specPart(facts));
     }
   }
 

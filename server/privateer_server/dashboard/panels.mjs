@@ -7,8 +7,6 @@ import { figuresOf, plainTables } from "./shapes.mjs";
 import { table } from "./tables.mjs";
 import { capital, cell, many, percent, spaced } from "./words.mjs";
 
-const OVER = new Set(["stopped", "finished", "failed"]);
-
 /** Reports accepted, and refused by reason. */
 export function reportsPanel({ accepted, refused }) {
   const rows = Object.entries(refused).sort((one, other) => other[1] - one[1]), all = rows.reduce((sum, [, number]) => sum + number, 0);
@@ -26,14 +24,17 @@ export function historyPanel(rounds) {
   more("history-more", `All ${many(rounds.length, "version")} as a table`, table("rounds-table", "Every version: whom its round asked, and what the learner counted before it", columns, rows))];
 }
 
-/** Commands that change the experiment; a page that strangers reach cannot. */
-export function commandsPanel(name, status) {
-  const rows = OVER.has(status) ? [["Begin another one with what this one has learned", `privateer export ${name} DIR`], ["Delete it", `privateer delete ${name}`]] : [
-    status === "paused" ? ["Ask people again", `privateer resume ${name}`] : ["Ask nobody for a while", `privateer pause ${name}`],
-    ["End it", `privateer stop ${name}`], ["Ask more people", `privateer extend ${name} HORIZON`], ["Take an arm back", `privateer retire-arm ${name} ARM`],
-    ["Try another arm", `privateer add-arm ${name} ARM`], ["Keep what it has learned", `privateer export ${name} DIR`]];
-  return [el("p", {}, "These commands change it; they need the admin token and the server's private listener. The page that the private listener serves has forms for the same. ", el("code", {}, `privateer log ${name}`), " says what was changed, and when. An algorithm refuses what would break its promises, and says what to do instead."),
-    el("ul", { class: "commands" }, rows.map(([what, text]) => el("li", {}, `${what}:`, command(text))))];
+const COMMANDS = {
+  pause: ["Ask nobody for a while", "pause NAME"], resume: ["Ask people again", "resume NAME"], stop: ["End it", "stop NAME"],
+  extend: ["Ask more people", "extend NAME HORIZON"], "retire-arm": ["Take an arm back", "retire-arm NAME ARM"], "add-arm": ["Try another arm", "add-arm NAME ARM"],
+  clone: ["Begin another one with what this one has learned", "clone NAME OTHER"], delete: ["Delete it", "delete NAME"],
+};
+
+/** Commands that change the experiment, those that the server says it accepts; a page that strangers reach cannot. */
+export function commandsPanel(name, accepts) {
+  const rows = [...accepts.map((change) => COMMANDS[change]).filter(Boolean), ["Keep what it has learned", "export NAME DIR"]];
+  return [el("p", {}, "These commands change it; they need the admin token and the server's private listener. The page that the private listener serves has forms for the same. ", el("code", {}, `privateer log ${name}`), " says what was changed, and when. What its algorithm refuses is left out."),
+    el("ul", { class: "commands" }, rows.map(([what, text]) => el("li", {}, `${what}:`, command(`privateer ${text.replace("NAME", name)}`))))];
 }
 
 /** The spec, section by section. */

@@ -4,11 +4,11 @@ import { BinMap, binTable, inWords, NOBODY, patterns, swatch } from "./binmap.mj
 import { intervals, shareBar } from "./charts.mjs";
 import { keptChart } from "./kept.mjs";
 import { el, facts as pairs, more, replace, svg } from "./dom.mjs";
-import { armsOf, groupsOf, plainTables, policyShape, stateBin, stateEstimates } from "./shapes.mjs";
+import { armsOf, groupsOf, inBounds, plainTables, policyShape, stateBin, stateEstimates } from "./shapes.mjs";
 import { table } from "./tables.mjs";
 import { capital, cell, count, figure, letter, many, people, percent, spaced } from "./words.mjs";
 
-const PAUSE = 150, KEPT = 64;
+const PAUSE = 150, KEPT = 64, BARS = 60;
 
 /** The panel with its slider; `fetchVersion(n)` gets an earlier policy. */
 export class PolicyPanel {
@@ -85,7 +85,7 @@ export class PolicyPanel {
     const wide = this.width >= 760;
     if (!this.drawing.contains(this.map.place)) replace(this.drawing, el("div", { class: "beside" }, this.map.place, this.chosen), el("div"));
     this.arms = arms;
-    this.map.show(policy, arms, wide ? Math.min(640, this.width * 0.62) : this.width);
+    this.map.show(policy, arms, this.facts.spec?.context?.features, wide ? Math.min(640, this.width * 0.62) : this.width);
     replace(this.drawing.lastChild, more("bins-more", `${many(policy.bins.length, "bin")} as a table`, () => binTable(policy.bins)));
   }
 
@@ -104,12 +104,13 @@ export class PolicyPanel {
   tell(bin) {
     if (!bin) return replace(this.chosen, el("p", { class: "hint" }, NOBODY));
     const arms = Object.entries(bin.arms).sort((one, other) => other[1] - one[1]);
-    const own = this.facts.accepted ? stateBin(this.known.state.state, bin) : null, estimates = own && stateEstimates(own.arms);
+    const own = this.facts.accepted ? stateBin(this.known.state.state, bin) : null, estimates = own && inBounds(stateEstimates(own.arms), this.facts.spec?.reward);
     const width = this.width >= 760 ? Math.max(220, this.width * 0.34) : this.width;
     replace(this.chosen, el("h3", {}, "The bin that you chose"), el("p", {}, people(bin.where)),
       el("ul", { class: "plain" }, arms.map(([arm, share]) => el("li", {}, swatch(this.arms.indexOf(arm)), ` ${letter(this.arms.indexOf(arm))} = ${arm}: `, percent(share), " of its people"))),
       estimates ? [el("h4", {}, "Mean rewards there, each with an interval of about 95 %"), intervals(`Mean rewards: ${estimates.map((row) => `${row.label} ${figure(row.value)}, from ${figure(row.low)} to ${figure(row.high)}`).join("; ")}`, estimates, false, width),
-        table("bin-estimates", "Estimates of the bin", ["arm", "mean", "low", "high"], estimates.map(({ label, value, low, high }) => [label, value, low, high]))]
+        table("bin-estimates", "Estimates of the bin", ["arm", "mean", "low", "high"], estimates.map(({ label, value, low, high }) => [label, value, low, high])),
+        estimates.some(({ bounded }) => bounded) ? el("p", { class: "hint" }, "An estimate beyond the bounds of rewards is drawn at the bound: no mean can be there.") : null]
         : el("p", { class: "muted" }, "Nothing is known of this bin by itself yet."));
   }
 }
@@ -120,10 +121,12 @@ function shares({ arms }, order, width) {
 
 function groups(rows, order, width) {
   const letters = order.map((_, place) => letter(place));
+  const bars = (some) => some.map(({ name, arms }) => el("div", { class: "group" }, el("h3", {}, name),
+    shareBar(`${name}: ${inWords(arms)}`, arms, order, letters, width)));
   return [el("ul", { class: "legend", "aria-label": "Arms" }, order.map((arm, place) => el("li", {}, swatch(place), ` ${letters[place]} = ${arm}`))),
     svg("svg", { width: 0, height: 0, class: "defs", "aria-hidden": "true" }, patterns()),
-    ...rows.slice(0, 60).map(({ name, arms }) => el("div", { class: "group" }, el("h3", {}, name),
-      shareBar(`${name}: ${inWords(arms)}`, arms, order, letters, width))),
+    ...bars(rows.slice(0, BARS)),
+    rows.length > BARS ? more("shares-others", `${count(rows.length - BARS)} more of ${many(rows.length, "group")}`, () => bars(rows.slice(BARS))) : null,
     more("shares-more", "As a table", table("shares", "The share of people who get each arm", ["people", ...order],
       rows.map(({ name, arms }) => [name, ...order.map((arm) => (arms[arm] === undefined ? "–" : percent(arms[arm], 1)))])))];
 }

@@ -1,6 +1,7 @@
 // Finds out what a published document can be drawn as, by its shape alone: no algorithm is asked for its name.
 // Pure: no page is needed.
 
+const TIED = 1e-6;
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 const isRecord = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 const all = (items, test) => items.length > 0 && items.every(test);
@@ -45,11 +46,10 @@ export function armsOf(spec, policy) {
   return [...named];
 }
 
-/** The arm with the largest share, the first of several; and whether others are tried as well. */
+/** The arm with the largest share, null where several have it; and whether others are tried as well. */
 export function leading(arms) {
-  let best = null;
-  for (const [arm, share] of Object.entries(arms)) if (best === null || share > arms[best]) best = arm;
-  return { arm: best, several: Object.values(arms).filter((share) => share > 0).length > 1 };
+  const most = Math.max(...Object.values(arms)), first = Object.keys(arms).filter((arm) => arms[arm] > most - TIED);
+  return { arm: first.length === 1 ? first[0] : null, several: Object.values(arms).filter((share) => share > 0).length > 1 };
 }
 
 /** What a table of a result is: `time`, `intervals`, `facts` or `plain`. */
@@ -63,13 +63,13 @@ export function tableShape({ columns }) {
 /** Estimates of a table that has intervals: `{label, value, low, high, decided, people}`, those without are left out. */
 export function estimatesOf({ columns, rows }) {
   const low = columns.indexOf("low"), high = columns.indexOf("high"), value = low - 1;
-  const decided = columns.indexOf("decided"), people = columns.indexOf("people");
+  const decided = columns.indexOf("decided"), people = columns.indexOf("people"), note = columns.indexOf("note");
   const names = columns.map((_, place) => place)
     .filter((place) => place < value && place !== people && rows.some((row) => typeof row[place] === "string"));
   return rows.filter((row) => isNumber(row[value])).map((row) => ({
     label: names.map((place) => row[place]).filter((one) => one !== null).join(" · ") || columns[value],
     value: row[value], low: ended(row[low], -Infinity), high: ended(row[high], Infinity),
-    decided: decided < 0 ? null : Boolean(row[decided]), people: people < 0 ? null : row[people],
+    decided: decided < 0 ? null : Boolean(row[decided]), ...(note < 0 ? {} : { reason: row[note] ?? "" }), people: people < 0 ? null : row[people],
   }));
 }
 
@@ -96,6 +96,13 @@ export function stateEstimates(arms) {
     return reach === null ? null : { label, value: one.mean, low: one.mean - reach, high: one.mean + reach, decided: null };
   }).filter(Boolean);
   return found.length ? found : null;
+}
+
+/** Estimates of mean rewards within the bounds of rewards: those beyond are at the bound, and say so (`bounded`). */
+export function inBounds(rows, { low, high } = {}) {
+  if (!rows || !isNumber(low) || !isNumber(high)) return rows;
+  const within = (value) => Math.min(high, Math.max(low, value));
+  return rows.map((row) => ({ ...row, value: within(row.value), low: within(row.low), high: within(row.high), bounded: row.value < low || row.value > high }));
 }
 
 /** The bin of a state that holds a whole bin of a policy; null if none does. */

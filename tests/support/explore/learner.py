@@ -33,6 +33,7 @@ class ExploreLearner:
 
     state_type = ExploreState
     repeats: Final = False
+    publishes_result: Final = True
     growth: Final = ("experiment.round_growth", "the people in all")
 
     def __init__(self, spec: ExploreSpec) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from privateer_core.algorithms import ALGORITHMS, algorithm
 from privateer_core.codec import encode
-from privateer_core.result import Estimate, Result, Table
+from privateer_core.result import Effect, Estimate, Result, Table
 from privateer_core.spec import Spec
 from privateer_lab.audit.experiments import contribution
 from privateer_lab.cli import main
@@ -102,7 +102,7 @@ def test_estimates_about_larger_bins_say_that_the_map_has_more() -> None:
     policy = {"columns": ["x1"], "bins": bins}
     text = check(html(found_of(make_spec())._replace(policy=policy, state=state, result=None), "")).text
     assert "Reports are about 2 bins; the policy divides them further, into 4" in text
-    assert "x1 from 0 to 0.5 0.000 (0.000 to 0.000) x1 from 0.5 to 1 0.000" in " ".join(text.split())
+    assert "x1 from 0 to 0.5 0.000 (0.000 to 0.000, at the bound) x1 from 0.5 to 1 0.000" in " ".join(text.split())
     many = [{"lower": [i / 90], "upper": [(i + 1) / 90], "where": {}, "arms": {"a": 1.0}} for i in range(90)]
     text = check(html(found_of(make_spec())._replace(policy={"bins": many}, state={}, result=None), "")).text
     assert "These are the first 60 rows; the raw data have 30 more." in text
@@ -111,7 +111,12 @@ def test_estimates_about_larger_bins_say_that_the_map_has_more() -> None:
 @pytest.mark.parametrize("lower", ["high", None, ["a"], [None], 3])
 def test_corners_that_are_none_are_no_reason_to_fail(lower: Any) -> None:
     rows = [{"lower": lower, "upper": lower, "arms": {"a": {"mean": 1.0, "standard_error": 0.1}}}, {"arms": {}}]
-    assert shapes.box_estimates({"bins": rows}, ["x1"])[0]["bin"] == "everybody"
+    assert shapes.box_estimates({"bins": rows}, ["x1"], (0.0, 2.0))[0]["bin"] == "everybody"
+
+
+def test_no_mean_is_beyond_the_bounds_of_rewards() -> None:
+    rows = [{"lower": [0.0], "upper": [1.0], "arms": {"a": {"mean": 1.03, "standard_error": 0.1}}}]
+    assert shapes.box_estimates({"bins": rows}, ["x1"], (0.0, 1.0))[0]["a"] == "1.000 (0.834 to 1.000, at the bound)"
 
 
 @pytest.mark.parametrize(
@@ -171,21 +176,28 @@ def result_of(*rows: tuple[str, float, float, float]) -> Result:
     return Result(tuple(Estimate(*row) for row in rows), 0.95)
 
 
+BETTER, OPEN = (
+    Effect("b", None, 0.2, 0.1, 0.3, "decided better"),
+    Effect("c", None, 0.2, -0.1, 0.3, "its interval holds 0"),
+)
+
+
+def effects_of(*effects: Effect) -> Result:
+    return Result((), 0.95, effects=effects)
+
+
 @pytest.mark.parametrize(
     ("result", "says"),
     [
         (result_of(("a", 0.5, 0.4, 0.6), ("b", 0.2, 0.1, 0.3)), "Its interval overlaps with no other."),
         (result_of(("a", 0.5, 0.2, 0.8), ("b", 0.2, 0.1, 0.3)), "overlaps with that of b, so these may be as good"),
         (result_of(("loss", 0.5, 0.2, 0.8)), "It estimates loss, 0.5 (0.2 to 0.8)."),
-        (msgspec.structs.replace(result_of(("a", 0.5, 0.4, 0.6)), recommended="a"), "It recommends a."),
-        (
-            Result((), 0.95, tables=(Table("t", COLUMNS, (("b", 0.2, 0.1, 0.3, True),)),)),
-            "These effects are decided: b 0.2 (0.1 to 0.3).",
-        ),
-        (
-            Result((), 0.95, tables=(Table("t", COLUMNS, (("b", 0.2, -0.1, 0.3, False),)),)),
-            "No effect is decided yet",
-        ),
+        (Result((), 0.95, "a"), "It names a. How sure that is, the result does not say."),
+        (Result((), 0.95, "a", ground="decided against all other options"), "So far it recommends a: decided"),
+        (Result((), 0.95, "a", ground="ahead, and not decided"), "It decided nothing that recommends a single option."),
+        (effects_of(BETTER), "These effects are decided: b 0.2 (0.1 to 0.3)."),
+        (effects_of(BETTER, OPEN), "Of 2 effects: decided better: 1; its interval holds 0: 1."),
+        (msgspec.structs.replace(effects_of(OPEN), stopped=True, ended="its horizon"), "Its horizon ended it"),
     ],
 )  # fmt: skip
 def test_what_a_result_means(result: Result, says: str) -> None:

@@ -27,7 +27,14 @@ BEAT = 0.02
 def standing(name: str, accepted: int = 0) -> models.Standing:
     texts = {"name": name, "status": "open", "model": "m", "algorithm": "a", "digest": "d"}
     counts = dict.fromkeys(("version", "batch", "received", "planned"), 1)
-    return models.Standing(**texts, **counts, accepted=accepted, refused={}, shuffler=None, draining_until=None)
+    rest: dict[str, Any] = {
+        "refused": {},
+        "shuffler": None,
+        "draining_until": None,
+        "accepts": [],
+        "publishes_result": True,
+    }
+    return models.Standing(**texts, **counts, **rest, accepted=accepted)
 
 
 @pytest.fixture

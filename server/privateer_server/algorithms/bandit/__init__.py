@@ -11,7 +11,7 @@ from privateer_core.algorithms.bandit import HALF, BanditPolicy, BanditSpec, lay
 from privateer_core.coins import UNIT
 from privateer_core.contributions import CellHits, KeyedSums, VectorSums
 from privateer_core.errors import SpecError
-from privateer_core.result import Estimate, Result
+from privateer_core.result import Estimate, Ground, Result
 from privateer_core.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Learner, Step, must_agree
 from privateer_server.algorithms.bandit.rules import (
@@ -49,6 +49,7 @@ class BanditLearner:
 
     state_type = BanditState
     repeats: ClassVar[bool] = False
+    publishes_result: ClassVar[bool] = True
     growth: ClassVar[tuple[str, str]] = ("experiment.round_growth", "the people in all")
 
     def __init__(self, spec: BanditSpec) -> None:
@@ -164,9 +165,22 @@ class BanditLearner:
         means, radii = state.evidence.means, state.evidence.radii(self.spec.algorithm.failure)
         ends = [low + width * np.clip(value, 0.0, 1.0) for value in (means, means - radii, means + radii)]
         rows = zip(self.spec.options, *(values.tolist() for values in ends), strict=True)
-        over = state.stopped if self.finds_best else not self.spec.turn("", state.heard).batch
-        best = self.spec.options[self.leader(state)] if over else None
-        return Result(tuple(Estimate(*row) for row in rows), 1 - self.spec.algorithm.failure, best, over)
+        over = state.stopped or not self.spec.turn("", state.heard).batch
+        best = self.leader(state) if state.stopped or (over and not self.finds_best) else None
+        return Result(
+            tuple(Estimate(*row) for row in rows),
+            1 - self.spec.algorithm.failure,
+            None if best is None else self.spec.options[best],
+            over,
+            ground=None if best is None else self._ground(best, means - radii, means + radii, known=state.stopped),
+            ended=("its rule" if state.stopped else "its horizon") if over else None,
+        )
+
+    def _ground(self, best: int, low: Array, high: Array, *, known: bool) -> Ground:
+        """Return what it rests on that an arm is best; intervals hold together, so one above all others is decided."""
+        others = self.playable & (np.arange(len(low)) != best)
+        apart = known or bool(low[best] > high[others].max(initial=-np.inf))
+        return "decided against all other options" if apart else "ahead, and not decided"
 
     def describe(self, state: BanditState) -> dict[str, Any]:
         """Describe a state as JSON: the mean reward of every arm, from 0 to 1, and the people who told of it."""

@@ -63,6 +63,7 @@ class ConvexLearner:
 
     state_type = ConvexState
     repeats: Final = False
+    publishes_result: Final = True
     growth: Final = ("experiment.round_growth", "the people in all")
 
     def __init__(self, spec: ConvexSpec) -> None:
@@ -279,6 +280,8 @@ class ConvexLearner:
             "centre" if over else None,
             over,
             (Table("points", ("coordinate", "centre", "average"), tuple(rows)),),
+            ground="everybody gets it from now on" if over else None,
+            ended="its horizon" if over else None,
         )
 
     def describe(self, state: ConvexState) -> dict[str, Any]:

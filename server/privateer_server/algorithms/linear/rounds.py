@@ -58,6 +58,7 @@ class Rounds(ABC):
 
     state_type: ClassVar[type[LinearState]] = LinearState
     repeats: ClassVar[bool] = False
+    publishes_result: ClassVar[bool] = False
     growth: ClassVar[tuple[str, str]] = ("experiment.round_growth", "the people in all")
 
     def __init__(self, spec: LinearSpec) -> None:

@@ -35,6 +35,7 @@ class Turns(ABC):
     """
 
     repeats: ClassVar[bool] = False
+    publishes_result: ClassVar[bool] = False
     growth: ClassVar[tuple[str, str]] = ("experiment.round_growth", "the people in all")
 
     def __init__(self, spec: PartitionSpec) -> None:

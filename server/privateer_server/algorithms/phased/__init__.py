@@ -13,8 +13,8 @@ from privateer_core.contributions import VectorSums
 from privateer_core.draw import Draw
 from privateer_core.errors import SpecError
 from privateer_core.questions import VectorSum
+from privateer_core.result import Ending, Ground, Result
 from privateer_core.result import Estimate as Found
-from privateer_core.result import Result
 from privateer_core.terms import calibrate, nobody_asked
 from privateer_core.vectors import Ball
 from privateer_server.algorithms import Bulk, Learner, Step, must_agree
@@ -107,6 +107,7 @@ class PhasedLearner:
 
     state_type = PhasedState
     repeats: ClassVar[bool] = True
+    publishes_result: ClassVar[bool] = True
     growth: ClassVar[tuple[str, str]] = ("algorithm.alpha", "algorithm.clients or experiment.horizon")
 
     def __init__(self, spec: PhasedSpec) -> None:
@@ -326,12 +327,26 @@ class PhasedLearner:
         """
         if not state.phase:
             return None
-        values = state.estimates + self.spec.reward.middle
-        ends = zip(state.active.tolist(), values.tolist(), state.radii.tolist(), strict=True)
-        found = tuple(Found(str(row), value, value - radius, value + radius) for row, value, radius in ends)
+        values, reward = state.estimates + self.spec.reward.middle, self.spec.reward
+        figures = (values, values - state.radii, values + state.radii)
+        # No mean reward is beyond the bounds of rewards.
+        shown = zip(*(np.clip(one, reward.low, reward.high).tolist() for one in figures), strict=True)
+        found = tuple(Found(str(row), *ends) for row, ends in zip(state.active.tolist(), shown, strict=True))
         confidence = max(0.0, 1 - 2 * len(found) * self.spec.beta)
-        best = str(state.active[int(np.argmax(state.estimates))])
-        return Result(found, confidence, best, stopped=self.batch(state) == 0)
+        best, over = int(np.argmax(state.estimates)), self.batch(state) == 0
+        # The only action left has no rival.
+        highest = np.delete(figures[2], best).max(initial=-np.inf)
+        apart = bool(highest < figures[1][best])
+        ground: Ground = "decided against all other options" if apart else "ahead, and not decided"
+        ending: Ending = "its rule" if len(state.active) == 1 else "its horizon"
+        return Result(
+            found,
+            confidence,
+            str(state.active[best]),
+            over,
+            ground=ground,
+            ended=ending if over and not state.failed else None,
+        )
 
     def bulk(self, first: Step) -> list[Bulk]:
         """Return all phases, as if each but the first played `_MORE` times its actions."""

@@ -103,9 +103,17 @@ def _gains(spec: SparseSpec, explored: Played, followed: Played) -> tuple[Table,
         )
 
     offset = middle / unit
+
+    def mean_row(what: str, value: float, deviation: float) -> tuple[Cell, ...]:
+        """Write a mean reward, which is never beyond the bounds of rewards."""
+        low, high = spec.reward.low, spec.reward.high
+        said, *figures = row(what, value + offset, deviation)
+        bound = "" if low <= float(figures[0] or 0.0) <= high else " (at the bound of rewards)"
+        return (f"{said}{bound}", *(min(max(float(one or 0.0), low), high) for one in figures))
+
     rows = (
-        row("the policy, by the features found", mean + offset, spread),
-        row(f"everybody gets {spec.options[best]}", constant + offset, spread_of_arm),
+        mean_row("the policy, by the features found", mean, spread),
+        mean_row(f"everybody gets {spec.options[best]}", constant, spread_of_arm),
         row("gain", mean - constant, float(np.hypot(spread, spread_of_arm))),
     )
     return (Table("mean rewards", ("of", "value", "low", "high"), rows),)

@@ -24,6 +24,7 @@ class Rounds(ABC):
     """The schedule, which the spec fixes."""
 
     repeats: ClassVar[bool] = False
+    publishes_result: ClassVar[bool] = True
     growth: ClassVar[tuple[str, str]] = ("experiment.round_growth", "the people in all")
 
     def __init__(self, spec: SparseSpec) -> None:

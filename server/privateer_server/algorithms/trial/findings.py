@@ -15,11 +15,51 @@ from privateer_server.algorithms.trial.effects import (
     average_effects,
     effects,
 )
+from privateer_server.algorithms.trial.evidence import Evidence
 from privateer_server.algorithms.trial.line import Limits, Line, asked_limits
 from privateer_server.algorithms.trial.state import TrialState
 
 Array = NDArray[np.float64]
 _CORRECTIONS: Final[dict[str, Correction]] = {"holm": "holm", "bh": "bh", "none": "holm"}
+
+
+@dataclass(frozen=True)
+class Called:
+    """What tests have called, and where the intervals are that the last look had of each, of any shape S.
+
+    An arm that is dropped tells less and less beside the noise. What was called of it stands, and so does its last
+    interval: intervals of all looks hold together.
+
+    Attributes
+    ----------
+    intervals
+        Shape (*S, 3): estimate and ends at the last look that had an interval; nan where none had.
+    people
+        Shape S, int64: how many people had reported at that look.
+    decided
+        Shape S: what a test has called at some look, as the spec corrects for several, unless that interval holds 0.
+    tested
+        Shape S: what a test has called at some look.
+    """
+
+    intervals: Array
+    people: NDArray[np.int64]
+    decided: NDArray[np.bool_]
+    tested: NDArray[np.bool_]
+
+    @classmethod
+    def of(
+        cls, path: Array, people: NDArray[np.float64], tested: NDArray[np.bool_], beside: tuple[Array, Array]
+    ) -> "Called":
+        """Return it of the intervals of all looks, (looks, *S, 3), and the people at each.
+
+        Where no look had an interval, ``beside`` has the ends of another one, S each, on which side of 0 it is.
+        """
+        known = np.isfinite(path[..., 0])
+        last = len(path) - 1 - np.argmax(known[::-1], axis=0)
+        found = np.take_along_axis(path, last[None, ..., None], axis=0)[0]
+        low, high = (np.where(known.any(axis=0), found[..., end], beside[end - 1]) for end in (1, 2))
+        return cls(found, people.astype(np.int64)[last], tested & ((low > 0) | (high < 0)), tested)
 
 
 @dataclass(frozen=True)
@@ -30,8 +70,8 @@ class Findings:
     ----------
     effects, average
         None before the first look.
-    decided
-        Shape (J, K): effects that are decided, as the spec corrects for several.
+    called, average_called
+        What is decided of each; None where there are none.
     best
         Shape (J,), int64: the arm that looks best.
     sure
@@ -40,7 +80,8 @@ class Findings:
 
     effects: Effects | None
     average: AverageEffects | None
-    decided: NDArray[np.bool_]
+    called: Called | None
+    average_called: Called | None
     best: NDArray[np.int64]
     sure: NDArray[np.bool_]
 
@@ -48,20 +89,30 @@ class Findings:
     def of(cls, state: TrialState, spec: TrialSpec) -> "Findings":
         """Return what a state says at the last look."""
         evidence = state.evidence
-        size, treatments = spec.segment_count, spec.arm_count - 1
+        size = spec.segment_count
         if not evidence.looks:
-            none = np.zeros((size, treatments), bool)
-            return cls(None, None, none, np.zeros(size, np.int64), np.zeros(size, bool))
+            return cls(None, None, None, None, np.zeros(size, np.int64), np.zeros(size, bool))
         section = spec.algorithm
         found = effects(evidence, state.asked, spec.smallest, _CORRECTIONS[section.correction])
         if state.line:
             found = _strict(found, state.line, _limits(state, spec), _CORRECTIONS[section.correction])
-        decided = found.p_value <= section.level if section.correction == "none" else found.decided
         # Precision weights: those of intervals forget an early decision where shares are extreme.
         ahead = np.concatenate([np.zeros((size, 1)), evidence.precise.difference], axis=1)
         best = np.argmax(ahead, axis=1)
         average = average_effects(evidence, next(iter(state.everybody), None)) if size > 1 else None
-        return cls(found, average, decided, best, _sure(found, best))
+        tested = found.p_value <= section.level if section.correction == "none" else found.decided
+        share = found.contribution_low, found.contribution_high
+        called = Called.of(_looks(state.path, _intervals(found), evidence), state.ratio.people, tested, share)
+        average_called = None
+        if average:
+            path = _looks(state.average_path, _intervals(average), evidence)
+            average_called = Called.of(path, state.ratio.people, average.decided, (average.low, average.high))
+        return cls(found, average, called, average_called, best, _sure(found, best))
+
+    @property
+    def decided(self) -> NDArray[np.bool_]:
+        """Shape (J, K): effects that are decided; empty before the first look."""
+        return np.zeros((0, 0), bool) if self.called is None else self.called.decided
 
     @property
     def constant(self) -> int:
@@ -72,17 +123,22 @@ class Findings:
 
     @property
     def intervals(self) -> Array:
-        """Estimates and interval ends, (J, K, 3); nan where nothing is said."""
-        if self.effects is None:
-            return np.zeros((*self.decided.shape, 3))
-        return _stacked(self.effects.estimate, self.effects.low, self.effects.high)
+        """Estimates and interval ends at this look, (J, K, 3); nan where nothing is said."""
+        assert self.effects is not None
+        return _intervals(self.effects)
 
-    @property
-    def average_intervals(self) -> Array:
+    def average_intervals(self, treatments: int) -> Array:
         """The same of average effects, (K, 3)."""
-        if self.average is None:
-            return np.full((self.decided.shape[1], 3), np.nan)
-        return _stacked(self.average.estimate, self.average.low, self.average.high)
+        return np.full((treatments, 3), np.nan) if self.average is None else _intervals(self.average)
+
+
+def _looks(path: Array, now: Array, evidence: Evidence) -> Array:
+    """Return the intervals of all looks; those of the last one may be on the path, or not yet."""
+    return path if len(path) == evidence.looks else np.concatenate([path, now[None]])
+
+
+def _intervals(found: Effects | AverageEffects) -> Array:
+    return _stacked(found.estimate, found.low, found.high)
 
 
 def _stacked(estimate: Array, low: Array, high: Array) -> Array:

@@ -34,6 +34,7 @@ class TrialLearner:
 
     state_type = TrialState
     repeats: ClassVar[bool] = False
+    publishes_result: ClassVar[bool] = True
     growth: ClassVar[tuple[str, str]] = ("algorithm.looks", "the people in all")
 
     def __init__(self, spec: TrialSpec) -> None:
@@ -135,7 +136,7 @@ class TrialLearner:
             dropped=dropped,
             held=state.held.add(epoch) if state.held else self._held(told.evidence, found),
             path=np.concatenate([state.path, found.intervals[None]]),
-            average_path=np.concatenate([state.average_path, found.average_intervals[None]]),
+            average_path=np.concatenate([state.average_path, found.average_intervals(self.spec.arm_count - 1)[None]]),
             stopped=stops(found, self.spec),
         )
 
@@ -198,6 +199,6 @@ class TrialLearner:
         found = self._found(state)
         return {
             "looks": float(state.evidence.looks),
-            "decided": float(found.decided.mean()),
+            "decided": float(found.decided.mean()) if found.decided.size else 0.0,
             "stopped_early": float(bool(state.stopped)),
         }

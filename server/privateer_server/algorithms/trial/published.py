@@ -60,6 +60,7 @@ class PublishedLearner:
 
     state_type = PublishedState
     repeats: ClassVar[bool] = False
+    publishes_result: ClassVar[bool] = True
     growth: ClassVar[tuple[str, str]] = ("experiment.round_size", "the people in all")
 
     def __init__(self, spec: TrialSpec) -> None:
@@ -193,7 +194,9 @@ class PublishedLearner:
         bins = zip(self.spec.segment_names, state.arms.tolist(), around.tolist(), strict=True)
         rows = tuple((name, options[max(arm, 0)], arm != BOTH, effect) for name, arm, effect in bins)
         columns = ("segment", "arm", "decided", "effect around it")
-        return Result((), 0.0, None, stopped=True, tables=(Table("what is published", columns, rows),))
+        return Result(
+            (), 0.0, None, stopped=True, tables=(Table("what is published", columns, rows),), ended="its horizon"
+        )
 
     def describe(self, state: PublishedState) -> dict[str, Any]:
         """Describe a state as JSON, for people."""

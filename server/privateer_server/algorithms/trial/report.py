@@ -8,21 +8,20 @@ import numpy as np
 
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.algorithms.trial.segments import EVERYBODY
-from privateer_core.result import Cell, Estimate, Result, Table
-from privateer_server.algorithms.trial.effects import Reason, average_effects, effects
+from privateer_core.result import DECIDED, Cell, Effect, Ending, Estimate, Ground, Result, Table, reason_of
+from privateer_server.algorithms.trial.decisions import decisions, ground, ground_in, rounded
+from privateer_server.algorithms.trial.effects import AverageEffects, Effects, Reason, average_effects, effects
 from privateer_server.algorithms.trial.findings import Findings
 from privateer_server.algorithms.trial.questions import questions_table, shares_table
 from privateer_server.algorithms.trial.stagewise import stopped_effect
 from privateer_server.algorithms.trial.state import TrialState
 
-_WORDS: Final = {
-    Reason.NONE: "",
-    Reason.FEW: "too few people beside the noise",
-    Reason.SHARE: "too small: its share of people is not told from 0 (segments.shares declares it, or more people)",
-    Reason.SMALL: "too small: effects that matter will not be found",
-    Reason.LOOK: "too few people since the last look",
+_MORE: Final = {
+    Reason.SHARE: " (segments.shares declares it, or more people)",
+    Reason.SMALL: "; effects that matter will not be found",
 }
 _DIGITS: Final = 6
+DECIDED_AGAINST_ALL: Final[Ground] = "decided against all other options"
 
 
 def reported(state: TrialState, found: Findings, spec: TrialSpec, *, over: bool) -> Result:
@@ -30,11 +29,29 @@ def reported(state: TrialState, found: Findings, spec: TrialSpec, *, over: bool)
     estimates = [*_estimates(state.path[-1], spec.effects(), spec.reward.half_range)]
     averages = ((0, a, name) for a, name in spec.average_effects())
     estimates += _estimates(state.average_path[-1][None], averages, spec.reward.half_range)
-    tables = [_effects(found, spec), *_averages(found, spec), _recommendations(found, spec), _facts(state, spec, over)]
+    made = decisions(found, spec)
+    tables = [
+        _effects(state, found, made, spec),
+        *_averages(found, made, spec),
+        _recommendations(found, spec),
+        _facts(state, spec, over),
+    ]
     tables += [*_at_the_stop(state, spec), *_gain(state, spec), *_guardrails(state, spec)]
     tables += [*questions_table(spec), *shares_table(state, spec)]
-    best = spec.options[found.constant] if over else None
-    return Result(tuple(estimates), 1 - spec.algorithm.level, best, over, (*tables, _over_time(state, spec)))
+    return Result(
+        tuple(estimates),
+        1 - spec.algorithm.level,
+        spec.options[found.constant] if over else None,
+        over,
+        (*tables, _over_time(state, spec)),
+        made,
+        ground(found) if over else None,
+        _ending(state) if over else None,
+    )
+
+
+def _ending(state: TrialState) -> Ending:
+    return "its rule" if state.stopped else "its horizon"
 
 
 def _estimates(intervals: Any, named: Iterable[tuple[int, int, str]], half_range: float) -> list[Estimate]:
@@ -46,38 +63,37 @@ def _estimates(intervals: Any, named: Iterable[tuple[int, int, str]], half_range
     return found
 
 
-def _effects(found: Findings, spec: TrialSpec) -> Table:
+def _effects(state: TrialState, found: Findings, made: tuple[Effect, ...], spec: TrialSpec) -> Table:
     columns = ("segment", "arm", "effect", "low", "high", "decided", "p", "detectable", "contribution", "note")
     one, rows = found.effects, []
     assert one is not None
     segments, unit = spec.segment_names, 2 * spec.reward.half_range
     contributions = (found.average or one).contribution
-    for k, a, _ in spec.effects():
+    for (k, a, _), effect in zip(spec.effects(), made, strict=False):
         cell = (k, a - 1)
-        figures = [_rounded(unit * part[cell]) for part in (one.estimate, one.low, one.high)]
-        detectable, share = _rounded(unit * one.detectable[cell]), _rounded(unit * contributions[cell])
-        note = _WORDS[Reason(int(one.reason[cell]))]
-        decided, p_value = bool(found.decided[cell]), _rounded_up(one.p_value[cell])
-        names = (segments[k], spec.options[a])
-        rows.append((*names, *figures, decided, p_value, detectable, share, note or None))
+        detectable, share = rounded(unit * one.detectable[cell]), rounded(unit * contributions[cell])
+        note = effect.reason + ("" if effect.is_decided else _MORE.get(Reason(int(one.reason[cell])), ""))
+        if effect.people is not None and effect.people < state.heard:
+            note += f" (when {effect.people:,} people had reported; too few since to say more)"
+        figures = (effect.value, effect.low, effect.high, effect.is_decided, _rounded_up(one.p_value[cell]))
+        rows.append((segments[k], spec.options[a], *figures, detectable, share, note))
     return Table("effects against the control", columns, tuple(rows))
 
 
-def _averages(found: Findings, spec: TrialSpec) -> list[Table]:
+def _averages(found: Findings, made: tuple[Effect, ...], spec: TrialSpec) -> list[Table]:
     one = found.average
     if one is None:
         return []
-    unit = 2 * spec.reward.half_range
+    unit, averages = 2 * spec.reward.half_range, made[-len(one.estimate) :]
     rows = tuple(
         (
-            spec.options[a],
-            *(_rounded(unit * part[a - 1]) for part in (one.estimate, one.low, one.high)),
-            bool(one.decided[a - 1]),
+            effect.option,
+            *(effect.value, effect.low, effect.high, effect.is_decided),
             _rounded_up(one.p_value[a - 1]),
-            _rounded(unit * one.detectable[a - 1]),
-            None if math.isfinite(one.estimate[a - 1]) else _WORDS[Reason.FEW],
+            rounded(unit * one.detectable[a - 1]),
+            effect.reason,
         )
-        for a, _ in spec.average_effects()
+        for (a, _), effect in zip(spec.average_effects(), averages, strict=True)
     )
     return [Table("average effects", ("arm", "effect", "low", "high", "decided", "p", "detectable", "note"), rows)]
 
@@ -88,7 +104,7 @@ def _gain(state: TrialState, spec: TrialSpec) -> list[Table]:
     if found is None or state.held is None:
         return []
     unit = 2 * spec.reward.half_range
-    figures = [_rounded(unit * value) for value in found]
+    figures = [rounded(unit * value) for value in found]
     columns = ("one arm for all", "gain", "low", "high", "people")
     people = int(state.held.evidence.people[-1])
     return [Table("gain of choosing by segment", columns, ((spec.options[state.held.constant], *figures, people),))]
@@ -96,19 +112,29 @@ def _gain(state: TrialState, spec: TrialSpec) -> list[Table]:
 
 def _guardrails(state: TrialState, spec: TrialSpec) -> list[Table]:
     """Return effects on guardrails, in shares of people who say yes."""
-    tables, columns = [], ("segment", "arm", "effect", "low", "high", "decided")
+    tables, columns = [], ("segment", "arm", "effect", "low", "high", "decided", "note")
     everybody = state.everybody[1:] or (None,) * len(state.guardrails)
     for name, evidence, whole in zip(spec.algorithm.guardrails, state.guardrails, everybody, strict=True):
         one, rows = effects(evidence, state.asked), []
         for k, a, _ in spec.effects():
-            figures = [_rounded(part[k, a - 1]) for part in (one.estimate, one.low, one.high)]
-            rows.append((spec.segment_names[k], spec.options[a], *figures, bool(one.decided[k, a - 1])))
+            rows.append((spec.segment_names[k], spec.options[a], *_guarded(one, (k, a - 1))))
         average = average_effects(evidence, whole)
         for a, _ in spec.average_effects():
-            figures = [_rounded(part[a - 1]) for part in (average.estimate, average.low, average.high)]
-            rows.append((EVERYBODY, spec.options[a], *figures, bool(average.decided[a - 1])))
+            rows.append((EVERYBODY, spec.options[a], *_guarded(average, (a - 1,))))
         tables.append(Table(f"guardrail: {name}", columns, tuple(rows)))
     return tables
+
+
+def _guarded(found: Effects | AverageEffects, cell: tuple[int, ...]) -> tuple[Cell, ...]:
+    """Return the figures of an effect on a guardrail, whether it is decided, and why."""
+    value, low, high = (float(part[cell]) for part in (found.estimate, found.low, found.high))
+    tested = bool(found.decided[cell])
+    if math.isfinite(value):
+        why: str = reason_of(low, high, decided=tested)
+        decided = why in DECIDED
+    else:
+        why, decided = "decided at an earlier look" if tested else "too few people beside the noise", tested
+    return rounded(value), rounded(low), rounded(high), decided, why
 
 
 def _at_the_stop(state: TrialState, spec: TrialSpec) -> list[Table]:
@@ -116,16 +142,18 @@ def _at_the_stop(state: TrialState, spec: TrialSpec) -> list[Table]:
     if state.stopped not in ("decided", "best") or state.evidence.scores[0].size > 1 or state.line is not None:
         return []
     one, unit = stopped_effect(state.evidence), 2 * spec.reward.half_range
-    figures = [_rounded(unit * part) for part in (one.estimate, one.low, one.high)]
+    figures = [rounded(unit * part) for part in (one.estimate, one.low, one.high)]
     columns = ("arm", "effect", "low", "high")
     return [Table("at the stop, without its bias", columns, ((spec.options[1], *figures),))]
 
 
 def _recommendations(found: Findings, spec: TrialSpec) -> Table:
-    rows = zip(spec.segment_names, found.best.tolist(), found.sure.tolist(), strict=True)
-    return Table(
-        "recommendations", ("segment", "arm", "decided"), tuple((name, spec.options[a], sure) for name, a, sure in rows)
+    rows = tuple(
+        (name, spec.options[int(found.best[k])], why == DECIDED_AGAINST_ALL, why)
+        for k, name in enumerate(spec.segment_names)
+        for why in (ground_in(found, k),)
     )
+    return Table("recommendations", ("segment", "arm", "decided", "note"), rows)
 
 
 def _facts(state: TrialState, spec: TrialSpec, over: bool) -> Table:
@@ -142,9 +170,9 @@ def _facts(state: TrialState, spec: TrialSpec, over: bool) -> Table:
             f"{section.intervals} intervals of {confidence} confidence, decided by {section.correction}",
         ),
         ("allocation", section.allocation),
-        ("least share of an arm", _rounded(spec.floor)),
+        ("least share of an arm", rounded(spec.floor)),
         ("sample ratio", "arms are not heard from as often as they are given" if state.ratio.alert else "as planned"),
-        ("largest z of the sample ratio", _rounded(float(np.abs(state.ratio.scores[-1]).max()))),
+        ("largest z of the sample ratio", rounded(float(np.abs(state.ratio.scores[-1]).max()))),
         ("trust model", privacy.model),
         ("epsilon", privacy.epsilon),
         ("delta", privacy.delta),
@@ -157,23 +185,20 @@ def _over_time(state: TrialState, spec: TrialSpec) -> Table:
     unit, rows, segments, named = 2 * spec.reward.half_range, [], spec.segment_names, list(spec.effects())
     for people, cells in zip(state.ratio.people.tolist(), state.path, strict=True):
         for k, a, _ in named:
-            figures = [_rounded(value) for value in (unit * cells[k, a - 1]).tolist()]
+            figures = [rounded(value) for value in (unit * cells[k, a - 1]).tolist()]
             rows.append((int(people), segments[k], spec.options[a], *figures))
     return Table("over time", ("people", "segment", "arm", "effect", "low", "high"), tuple(rows))
 
 
 def described(state: TrialState, found: Findings, spec: TrialSpec) -> dict[str, Any]:
     """Describe a state as JSON, for people."""
-    rows = []
-    for k, a, name in spec.effects():
-        value, low, high = (_rounded(one) for one in found.intervals[k, a - 1].tolist())
-        shown = {"effect": value, "low": low, "high": high} if found.effects else {}
-        rows.append({"name": name, **shown, "decided": bool(found.decided[k, a - 1])})
+    rows: list[dict[str, Any]] = [{"name": name, "decided": False} for _, _, name in spec.effects()]
+    if found.effects:
+        made, intervals = decisions(found, spec), found.intervals
+        for row, (k, a, _), effect in zip(rows, spec.effects(), made, strict=False):
+            value, low, high = (rounded(one) for one in intervals[k, a - 1].tolist())
+            row |= {"effect": value, "low": low, "high": high, "decided": effect.is_decided, "reason": effect.reason}
     return {"looks": state.evidence.looks, "people": state.heard, "stopped": state.stopped, "effects": rows}
-
-
-def _rounded(value: float) -> float | None:
-    return round(float(value), _DIGITS) if math.isfinite(value) else None
 
 
 def _rounded_up(p_value: float) -> float | None:

@@ -27,12 +27,12 @@ export class OperatorPanel {
   show(place, facts) {
     this.facts = facts;
     if (!place.contains(this.place)) replace(place, this.place);
-    const stamp = JSON.stringify([facts.status, facts.spec.experiment.arms]);
+    const stamp = JSON.stringify([facts.accepts, facts.spec.experiment.arms, facts.spec.experiment.retired]);
     if (stamp === this.stamp) return;
     this.stamp = stamp;
-    replace(this.buttons, actionsFor(facts.status).map((action) => el("button", { type: "button", id: `do-${action.id}`, class: action.danger ? "danger" : null,
+    replace(this.buttons, actionsFor(facts).map((action) => el("button", { type: "button", id: `do-${action.id}`, class: action.danger ? "danger" : null,
       "aria-expanded": String(this.open?.id === action.id), onclick: () => this.begin(action) }, action.title)));
-    if (this.open && !actionsFor(facts.status).includes(this.open)) this.end();
+    if (this.open && !actionsFor(facts).includes(this.open)) this.end();
   }
 
   mark() {

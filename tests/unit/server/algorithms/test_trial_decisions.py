@@ -1,0 +1,103 @@
+"""Every effect has one decision and one reason, and what was called of an arm that is dropped stays."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from privateer_core.algorithms.trial import TrialSpec
+from privateer_core.result import Reason
+from privateer_lab.audit.experiments import contribution
+from privateer_server.algorithms.trial.decisions import decisions, ground, ground_in
+from privateer_server.algorithms.trial.findings import Called, Findings
+from privateer_server.schedule import Schedule
+
+NAN = (np.nan, np.nan, np.nan)
+ABOVE, BELOW, AROUND = (0.3, 0.1, 0.5), (-0.3, -0.5, -0.1), (0.1, -0.1, 0.3)
+CORRECTED: Reason = "its interval excludes 0, but not after the correction for several effects"
+AGAIN: Reason = "its test decided at an earlier look, but its interval holds 0 again"
+FEW: Reason = "too few people beside the noise"
+
+
+def called(*looks: tuple[float, float, float], tested: bool) -> Called:
+    """What is called of one effect, of which every look had this interval."""
+    path, none = np.array(looks).reshape(len(looks), 1, 3), np.full(1, np.nan)
+    return Called.of(path, np.arange(1.0, len(looks) + 1) * 1000, np.array([tested]), (none, none))
+
+
+@pytest.mark.parametrize(
+    ("looks", "tested", "decided", "people"),
+    [
+        ((ABOVE,), True, True, 1000),
+        ((ABOVE,), False, False, 1000),
+        ((BELOW, NAN, NAN), True, True, 1000),
+        ((ABOVE, AROUND), True, False, 2000),
+        ((ABOVE, AROUND, NAN), True, False, 2000),
+        ((NAN, NAN), True, False, 2000),
+    ],
+)
+def test_what_was_called_stands_with_its_last_interval(
+    looks: tuple[tuple[float, float, float], ...], tested: bool, decided: bool, people: int
+) -> None:
+    found = called(*looks, tested=tested)
+    assert (found.decided.tolist(), found.people.tolist()) == ([decided], [people])
+
+
+def trial() -> tuple[TrialSpec, Findings]:
+    """A trial of two segments and two treatments after a round, with known averages."""
+    spec = TrialSpec.instances()["none"]
+    schedule = Schedule(spec)
+    step = schedule.open(7)
+    contexts = np.random.default_rng(5).random((step.batch, spec.dimension))
+    coins = np.random.default_rng(6).integers(0, 2**32, step.batch, dtype=np.uint32)
+    made = contribution(spec, step.policy, contexts, coins, 0.0)
+    release = step.policy.terms.mechanism.simulate(made, np.random.default_rng(7))
+    state = schedule.close(step, release, 7).state
+    return spec, Findings.of(state, spec)
+
+
+@pytest.mark.parametrize(
+    ("interval", "tested", "reason"),
+    [
+        (ABOVE, True, "decided better"),
+        (BELOW, True, "decided worse"),
+        (ABOVE, False, CORRECTED),
+        (AROUND, True, AGAIN),
+        (AROUND, False, "its interval holds 0"),
+        (NAN, False, FEW),
+    ],
+)
+def test_an_average_is_decided_only_where_its_interval_leaves_0_out(
+    interval: tuple[float, float, float], tested: bool, reason: Reason
+) -> None:
+    spec, found = trial()
+    treatments = spec.arm_count - 1
+    assert found.average is not None
+    path, calls = np.tile(interval, (1, treatments, 1)), np.full(treatments, tested)
+    averages = Called.of(path, np.array([1000.0]), calls, (np.full(treatments, np.nan),) * 2)
+    average = replace(found.average, estimate=path[0, :, 0], low=path[0, :, 1], high=path[0, :, 2])
+    shown = [
+        one for one in decisions(replace(found, average=average, average_called=averages), spec) if one.group is None
+    ]
+    assert [one.reason for one in shown] == [reason] * treatments
+    assert all((one.value is None) == (reason == FEW) for one in shown)
+
+
+def test_a_recommendation_rests_on_what_was_decided() -> None:
+    _, found = trial()
+    assert found.called is not None
+    assert found.average_called is not None
+    segments, treatments = found.called.decided.shape
+    none, all_ = np.zeros((segments, treatments), bool), np.ones((segments, treatments), bool)
+    worse, better = np.tile(BELOW, (segments, treatments, 1)), np.tile(ABOVE, (segments, treatments, 1))
+
+    def of(best: int, intervals: np.ndarray, decided: np.ndarray) -> str:
+        people = np.full(decided.shape, 1000)
+        whole = Called(intervals, people, decided, decided)
+        return ground_in(replace(found, called=whole, best=np.full(segments, best), sure=np.zeros(segments, bool)), 0)
+
+    assert of(0, worse, all_) == "decided against all other options"
+    assert of(1, better, all_) == "decided against the control alone"
+    assert of(1, worse, all_) == "ahead, and not decided"
+    assert of(0, worse, none) in ("ahead, and not decided", "too few people to say")
+    assert ground(found) in ("ahead, and not decided", "too few people to say")
