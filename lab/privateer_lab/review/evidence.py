@@ -33,6 +33,7 @@ class Attack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     samples: int
     verdict: Literal["holds", "broken"]
     unsafe: bool = False
+    law: float | None = None
 
 
 class Audit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
