@@ -8,15 +8,14 @@ from typing import Any, Final, Literal
 
 from privateer_core.trust import TRUST
 from privateer_lab.audit.attacks import attacks_of_algorithms
-from privateer_lab.audit.case import Case
+from privateer_lab.audit.case import ANY, CHANNELS, Case
 from privateer_lab.audit.channels import channels
-from privateer_lab.audit.evidence import Evidence, attack
+from privateer_lab.audit.evidence import attack
 from privateer_lab.audit.experiments import experiment_cases
 from privateer_lab.audit.hits import hit_cases
 from privateer_lab.audit.keyed import keyed_cases
 from privateer_lab.audit.moments import moment_cases
 from privateer_lab.audit.parts import Part, parts
-from privateer_lab.audit.parts.devices import ANY, CHANNELS
 from privateer_lab.audit.running import running_cases
 from privateer_lab.audit.vectors import vector_cases
 from privateer_lab.audit.wire import wire_cases
@@ -85,7 +84,8 @@ def mechanisms() -> set[str]:
 
 def attacked() -> set[tuple[str, str, str]]:
     """Return mechanism or algorithm, trust model and calibration of every claim that is attacked."""
-    return {(one.mechanism, one.model, one.calibration) for one in (*cases(1000), *parts()) if one.model != ANY}
+    attacks: list[Case | Part] = [*cases(1000), *parts()]
+    return {(one.mechanism, one.model, one.calibration) for one in attacks if one.model != ANY}
 
 
 def audit(
@@ -114,7 +114,7 @@ def audit(
         for name, check in checks.items():
             yield _checked(name, check)
         for part in pieces:
-            yield examined(part, alarm)
+            yield _examined(part, alarm)
         for case in attacks:
             yield _attacked(case, alarm)
 
@@ -140,20 +140,13 @@ def _attacked(case: Case, alarm: float) -> Finding:
         lower_bound=found.lower_bound,
         confidence=1 - FALSE_ALARM,
         samples=case.count,
-        verdict="holds" if _stands(found, case.epsilon) else "broken",
+        verdict="holds" if found.stands(case.epsilon) else "broken",
         unsafe=case.unsafe,
     )
 
 
-def examined(part: Part, alarm: float) -> Finding:
-    """Return what is found of a part, with so much of a chance to call a true claim or law broken, for each."""
-    seen = [part.observe(who, part.count) for who in (0, 1)]
-    law = min(1.0, 2 * min(part.surprise(who, one) for who, one in enumerate(seen)))
-    proved, holds = None, law >= alarm
-    if part.event is not None and part.epsilon is not None:
-        found = attack(*map(part.score, seen), part.event, part.epsilon, part.delta, alarm)
-        proved = found.lower_bound
-        holds = holds and _stands(found, part.epsilon)
+def _examined(part: Part, alarm: float) -> Finding:
+    found = part.examine(alarm)
     return Finding(
         attack=f"part: {part.name}",
         mechanism=part.mechanism,
@@ -161,21 +154,17 @@ def examined(part: Part, alarm: float) -> Finding:
         calibration=part.calibration,
         epsilon=part.epsilon,
         delta=None if part.event is None else part.delta,
-        lower_bound=proved,
+        lower_bound=found.evidence.lower_bound if found.evidence else None,
         confidence=1 - FALSE_ALARM,
         samples=part.count,
-        verdict="holds" if holds else "broken",
-        law=law,
+        verdict="holds" if found.holds else "broken",
+        law=found.law,
     )
-
-
-def _stands(found: Evidence, epsilon: float) -> bool:
-    return found.excess <= 0 and found.lower_bound <= epsilon * (1 + 1e-9)
 
 
 def _checked(name: str, check: Callable[[], bool]) -> Finding:
     verdict: Literal["holds", "broken"] = "holds" if check() else "broken"
-    return Finding(name, CHANNELS, "any", "any", None, None, None, None, 1, verdict)
+    return Finding(name, CHANNELS, ANY, ANY, None, None, None, None, 1, verdict)
 
 
 def summary(findings: list[Finding]) -> dict[str, Any]:

@@ -6,13 +6,12 @@ from typing import Any, Final
 import numpy as np
 
 from privateer_client.participation import Participation
+from privateer_lab.audit.case import ANY, CHANNELS
 from privateer_lab.audit.law import Law, UniformLaw
 from privateer_lab.audit.parts.part import Integers, Noise, Part
 from privateer_lab.audit.wire import ALONE, LIMITS, opened
 from privateer_shuffler.shuffle import Groups, Places, RandomBelow
 
-CHANNELS: Final = "channels"
-ANY: Final = "any"
 _COINS, _RESTARTS, _BATCHES = 6_000, 400, 4_000
 _PLACES: Final = 16
 _NEIGHBOURS: Final = ((0.1, 1.0), (0.9, 0.0))

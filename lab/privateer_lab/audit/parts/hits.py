@@ -37,7 +37,7 @@ def _pair_part(name: str, own: int) -> Part:
         made = KeyedValues(coins, np.arange(count), none, np.full(count, 1.0 - who))
         release = wide.release(wide.add(wide.empty(), wide.randomize(made, SecureNoise())), SecureNoise())
         numbers = np.concatenate([release.positive, release.hits - release.positive], axis=1)
-        return np.rint(UNIT * numbers).astype(np.int64)
+        return np.asarray(np.rint(UNIT * numbers), np.int64)
 
     law = LaplaceLaw(mechanism._laplace.scale)
     noise = Noise((law, law), (own,), UNIT * np.array([[1, 0], [0, 1]]))

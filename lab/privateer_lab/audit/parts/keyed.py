@@ -82,9 +82,7 @@ def _cell_parts() -> list[Part]:
     laws: tuple[Law, ...] = (LaplaceLaw(mechanism.scale),) * 4
     sampler, model = "DiscreteLaplace.draw", model_of(reports)
     return [
-        noise_part(
-            name, mechanism, model, sampler, observe, Noise(laws, own, exact), _SUMS, calibration="published"
-        )
+        noise_part(name, mechanism, model, sampler, observe, Noise(laws, own, exact), _SUMS, calibration="published")
         for name, own in (("rewards of all cells", (0, 1)), ("counts of all cells", (2, 3)))
     ]
 

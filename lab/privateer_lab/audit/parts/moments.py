@@ -165,7 +165,7 @@ def _block_part(name: str, mechanism: ScreenedMoments, own: tuple[int, ...]) -> 
 
     def observe(who: int, count: int) -> Integers:
         made = (mechanism.release(totals[who], SecureNoise()).moments[_UPPER] for _ in range(count))
-        return np.rint(np.array(list(made)) * GRID**2).astype(np.int64)
+        return np.asarray(np.rint(np.array(list(made)) * GRID**2), np.int64)
 
     sampler = "RoundedNormal.draw"
     return noise_part(name, mechanism, model_of(releases), sampler, observe, noise, _BLOCKS)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import Event, Gaussian, Pure
 from privateer_core.mechanisms import Mechanism
-from privateer_lab.audit.evidence import Scores
+from privateer_lab.audit.evidence import Evidence, Scores, attack
 from privateer_lab.audit.law import LaplaceLaw, Law, NormalLaw, noise_surprise, surprise
 
 Integers = NDArray[np.int64]
@@ -68,6 +68,35 @@ class Part:
     def epsilon(self) -> float | None:
         """The claim."""
         return None if self.event is None else account(self.event).epsilon(self.delta)
+
+    def examine(self, alarm: float) -> "Examined":
+        """Observe both neighbours; bound and law raise a false alarm with a chance of at most ``alarm`` each."""
+        seen = [self.observe(who, self.count) for who in (0, 1)]
+        law = min(1.0, 2 * min(self.surprise(who, one) for who, one in enumerate(seen)))
+        if self.event is None or self.epsilon is None:
+            return Examined(None, law, law >= alarm)
+        left, right = map(self.score, seen)
+        found = attack(left, right, self.event, self.epsilon, self.delta, alarm)
+        return Examined(found, law, law >= alarm and found.stands(self.epsilon))
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What was found of a part.
+
+    Attributes
+    ----------
+    evidence
+        Bounds; None where nothing is claimed but a law.
+    law
+        How likely such observations, or stranger ones, are by the law (a p-value).
+    holds
+        Whether claim and law stand.
+    """
+
+    evidence: Evidence | None
+    law: float
+    holds: bool
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Parts of sums that a curator tells again and again: the fresh noise of every release, and of one after the last step."""
+"""Parts of sums that a curator tells again and again: the fresh noise of each release, and when noise begins anew."""
 
 from dataclasses import replace
 from typing import Final, Literal
@@ -12,8 +12,7 @@ from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.vectors import GRID, Ball
 from privateer_lab.audit.evidence import Scores
 from privateer_lab.audit.law import NormalLaw, noise_surprise
-from privateer_lab.audit.parts.part import Integers, Noise, Part
-from privateer_lab.audit.parts.part import noise_part
+from privateer_lab.audit.parts.part import Integers, Noise, Part, noise_part
 from privateer_lab.audit.views import model_of, releases
 
 _STEPS: Final = 3
