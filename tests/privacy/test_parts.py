@@ -122,7 +122,10 @@ def test_noise_that_is_drawn_elsewhere_or_once_for_many_has_another_law(
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", PARTS)
 def test_each_defect_is_caught_every_time_with_all_samples(name: str) -> None:
-    """Twenty times half the noise (three times where it is slow), and once a quarter and somebody else's, with the alarm of the whole command."""
+    """Twenty times half the noise (three times where it is slow), and once a quarter and somebody else's.
+
+    The alarm is that of the whole command.
+    """
     part = PARTS[name]
     less, reused = PLANTED[part.mechanism, part.name]
     for factor in [2] * (3 if part.mechanism == SLOW else 20) + [4]:
