@@ -26,7 +26,7 @@ from privateer_core.sampling.response import RandomizedResponse, SubsetResponse
 from privateer_core.serving import endpoint
 from privateer_core.vectors import Ball
 from privateer_core.wire.envelope import Envelope, encode_envelope
-from privateer_lab.audit.run import CHANNELS
+from privateer_lab.audit.case import CHANNELS
 from privateer_lab.noise import SeededNoise
 from privateer_server.accumulator import Accumulator
 from privateer_shuffler.shuffle import Places

@@ -2,10 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from privateer_core.accounting.events import Event
 from privateer_lab.audit.evidence import Scores
 
+CHANNELS: Final = "channels"
+"""Stands for a mechanism where what is attacked belongs to none."""
+ANY: Final = "any"
+"""Stands for a trust model, and for a calibration, where what is attacked is the same under all."""
 Sampler = Callable[[int, int], Scores]
 """Scores of ``count`` independent observations of neighbour 0 or 1: (who, count)."""
 

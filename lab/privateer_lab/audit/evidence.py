@@ -39,6 +39,10 @@ class Evidence:
     lower_bound: float
     excess: float
 
+    def stands(self, epsilon: float) -> bool:
+        """Whether a claim of so much epsilon, and of the whole curve, is not refuted."""
+        return self.excess <= 0 and self.lower_bound <= epsilon * (1 + 1e-9)
+
 
 def attack(left: Scores, right: Scores, event: Event, epsilon: float, delta: float, alarm: float) -> Evidence:
     """Compare what two neighbours' scores prove with the curve of an event.

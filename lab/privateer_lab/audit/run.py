@@ -8,20 +8,20 @@ from typing import Any, Final, Literal
 
 from privateer_core.trust import TRUST
 from privateer_lab.audit.attacks import attacks_of_algorithms
-from privateer_lab.audit.case import Case
+from privateer_lab.audit.case import ANY, CHANNELS, Case
 from privateer_lab.audit.channels import channels
 from privateer_lab.audit.evidence import attack
 from privateer_lab.audit.experiments import experiment_cases
 from privateer_lab.audit.hits import hit_cases
 from privateer_lab.audit.keyed import keyed_cases
 from privateer_lab.audit.moments import moment_cases
+from privateer_lab.audit.parts import Part, parts
 from privateer_lab.audit.running import running_cases
 from privateer_lab.audit.vectors import vector_cases
 from privateer_lab.audit.wire import wire_cases
 
 FALSE_ALARM: Final = 1e-4
 """Chance that an audit of true claims reports any of them as broken."""
-CHANNELS: Final = "channels"
 FORMAT: Final = "privateer/audit/1"
 
 
@@ -34,11 +34,14 @@ class Finding:
     mechanism
         Class of the mechanism, or name of the algorithm; `CHANNELS` for a channel.
     lower_bound
-        Epsilon that is proved at delta; None for a channel, which tells something or nothing.
+        Epsilon that is proved at delta; None where nothing is claimed but a law, and for a channel, which tells
+        something or nothing.
     confidence
-        With which all lower bounds of a run hold together; None for a channel.
+        With which all lower bounds and laws of a run hold together; None for a channel.
     unsafe
         Whether the claim is a paper's that the accountant does not confirm.
+    law
+        Of a part: how likely its observations, or stranger ones, are by the law that it must have (a p-value).
     """
 
     attack: str
@@ -52,6 +55,7 @@ class Finding:
     samples: int
     verdict: Literal["holds", "broken"]
     unsafe: bool = False
+    law: float | None = None
 
     @property
     def holds(self) -> bool:
@@ -80,7 +84,8 @@ def mechanisms() -> set[str]:
 
 def attacked() -> set[tuple[str, str, str]]:
     """Return mechanism or algorithm, trust model and calibration of every claim that is attacked."""
-    return {(case.mechanism, case.model, case.calibration) for case in cases(1000)}
+    attacks: list[Case | Part] = [*cases(1000), *parts()]
+    return {(one.mechanism, one.model, one.calibration) for one in attacks if one.model != ANY}
 
 
 def audit(
@@ -95,21 +100,25 @@ def audit(
     model, calibration
         Attack claims under this trust model and calibration alone, where given.
     """
-    attacks = [
-        case
-        for case in cases(samples)
-        if case.mechanism in chosen and model in (None, case.model) and calibration in (None, case.calibration)
-    ]
+
+    def wanted(one: Case | Part) -> bool:
+        same = model in (None, one.model) and calibration in (None, one.calibration)
+        return one.mechanism in chosen and (same or one.model == ANY)
+
+    attacks, pieces = list(filter(wanted, cases(samples))), list(filter(wanted, parts()))
     checks = {name: check for name, check in channels().items() if is_about(name, model)} if CHANNELS in chosen else {}
-    alarm = FALSE_ALARM / max(1, len(attacks))
+    # A part has a bound and a law.
+    alarm = FALSE_ALARM / max(1, len(attacks) + 2 * len(pieces))
 
     def findings() -> Iterator[Finding]:
         for name, check in checks.items():
             yield _checked(name, check)
+        for part in pieces:
+            yield _examined(part, alarm)
         for case in attacks:
             yield _attacked(case, alarm)
 
-    return len(attacks) + len(checks), findings()
+    return len(checks) + len(pieces) + len(attacks), findings()
 
 
 def is_about(channel: str, model: str | None) -> bool:
@@ -131,14 +140,31 @@ def _attacked(case: Case, alarm: float) -> Finding:
         lower_bound=found.lower_bound,
         confidence=1 - FALSE_ALARM,
         samples=case.count,
-        verdict="holds" if found.excess <= 0 and found.lower_bound <= case.epsilon * (1 + 1e-9) else "broken",
+        verdict="holds" if found.stands(case.epsilon) else "broken",
         unsafe=case.unsafe,
+    )
+
+
+def _examined(part: Part, alarm: float) -> Finding:
+    found = part.examine(alarm)
+    return Finding(
+        attack=f"part: {part.name}",
+        mechanism=part.mechanism,
+        model=part.model,
+        calibration=part.calibration,
+        epsilon=part.epsilon,
+        delta=None if part.event is None else part.delta,
+        lower_bound=found.evidence.lower_bound if found.evidence else None,
+        confidence=1 - FALSE_ALARM,
+        samples=part.count,
+        verdict="holds" if found.holds else "broken",
+        law=found.law,
     )
 
 
 def _checked(name: str, check: Callable[[], bool]) -> Finding:
     verdict: Literal["holds", "broken"] = "holds" if check() else "broken"
-    return Finding(name, CHANNELS, "any", "any", None, None, None, None, 1, verdict)
+    return Finding(name, CHANNELS, ANY, ANY, None, None, None, None, 1, verdict)
 
 
 def summary(findings: list[Finding]) -> dict[str, Any]:

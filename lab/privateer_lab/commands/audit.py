@@ -50,13 +50,14 @@ def audit(
 
 def _print(found: list["Finding"]) -> None:
     table = Table(title="audit", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in ("mechanism", "attack", "claimed", "proved", "samples", "verdict"):
-        justify: Literal["left", "right"] = "right" if name in ("proved", "samples") else "left"
+    for name in ("mechanism", "attack", "claimed", "proved", "law", "samples", "verdict"):
+        justify: Literal["left", "right"] = "right" if name in ("proved", "law", "samples") else "left"
         table.add_column(name, justify=justify, no_wrap=name != "attack")
     for row in found:
-        claimed = "" if row.epsilon is None else f"{row.epsilon:g}" + (f", {row.delta:g}" if row.delta else "")
+        claimed = "" if row.epsilon is None else f"{row.epsilon:.4g}" + (f", {row.delta:g}" if row.delta else "")
         proved = "" if row.lower_bound is None else f"{row.lower_bound:z.3f}"
         verdict = row.verdict if row.holds else row.verdict.upper()
         terms = "" if row.model == "any" else f"{row.model}, {row.calibration}: "
-        table.add_row(row.mechanism, terms + row.attack, claimed, proved, readable(row.samples), verdict)
+        law = "" if row.law is None else f"{row.law:.2g}"
+        table.add_row(row.mechanism, terms + row.attack, claimed, proved, law, readable(row.samples), verdict)
     screen.print(table)

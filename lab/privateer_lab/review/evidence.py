@@ -33,6 +33,7 @@ class Attack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     samples: int
     verdict: Literal["holds", "broken"]
     unsafe: bool = False
+    law: float | None = None
 
 
 class Audit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,7 +89,8 @@ class Evidence(msgspec.Struct, frozen=True):
 
 def run_audit(spec: Spec, record: Record, samples: int) -> Evidence:
     """Attack what an experiment is made of, with about so many observations of each neighbour."""
-    from privateer_lab.audit.run import CHANNELS, audit, summary
+    from privateer_lab.audit.case import CHANNELS
+    from privateer_lab.audit.run import audit, summary
 
     wanted, privacy = wanted_of(spec, record), spec.privacy
     chosen = {CHANNELS, *wanted}
@@ -149,7 +151,8 @@ def wanted_of(spec: Spec, record: Record) -> tuple[str, ...]:
 
 
 def _about(audit: Audit, spec: Spec, wanted: tuple[str, ...], origin: str) -> Evidence:
-    from privateer_lab.audit.run import CHANNELS, is_about
+    from privateer_lab.audit.case import CHANNELS
+    from privateer_lab.audit.run import is_about
 
     privacy = spec.privacy
     found = tuple(

@@ -1,0 +1,22 @@
+"""Attacks on every part of a mechanism by itself: each draw that hides something has its own claim and its own law."""
+
+from typing import Final
+
+from privateer_lab.audit.parts.devices import device_parts
+from privateer_lab.audit.parts.hits import hit_parts
+from privateer_lab.audit.parts.keyed import keyed_parts
+from privateer_lab.audit.parts.moments import moment_parts
+from privateer_lab.audit.parts.part import Part
+from privateer_lab.audit.parts.running import running_parts
+from privateer_lab.audit.parts.vectors import vector_parts
+
+HIDES_NOTHING: Final = frozenset({"bernoulli", "Ball.on_grid", "BitVectors._integers"})
+"""What mechanisms draw beside their parts: rounding, on which accuracy alone depends."""
+
+
+def parts() -> list[Part]:
+    """Return all parts."""
+    return [*keyed_parts(), *hit_parts(), *vector_parts(), *running_parts(), *moment_parts(), *device_parts()]
+
+
+__all__ = ["HIDES_NOTHING", "Part", "parts"]

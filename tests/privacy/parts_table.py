@@ -1,0 +1,83 @@
+"""The table of what half the noise of each part is proved to cost: ``python -m tests.privacy.parts_table``.
+
+It attacks every part as it is, with half its noise and with a quarter of it, and writes the table into docs/audit.md.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from privateer_core.accounting.events import Event
+from privateer_lab.audit.parts import Part, parts
+from privateer_lab.audit.run import FALSE_ALARM
+from tests.privacy.planted_parts import PLANTED
+
+PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
+BEGIN, END = "<!-- parts: python -m tests.privacy.parts_table -->\n", "<!-- end of parts -->\n"
+HEAD = (
+    "| mechanism | part | event | claimed | samples | proved | with half the noise | with a quarter "
+    "| law: as it is, half | s |\n"
+    "|---|---|---|---|---|---|---|---|---|---|\n"
+)
+ALARM = FALSE_ALARM / 300
+"""Of a bound, or of a law: about that of the whole command."""
+
+
+def claim(part: Part) -> str:
+    """The claim of a part alone."""
+    if part.epsilon is None:
+        return "its law"
+    return f"({part.epsilon:.3g}, {part.delta:g})" if part.delta else f"{part.epsilon:.3g}"
+
+
+def event(one: Event | None) -> str:
+    """Kind of an event."""
+    return "" if one is None else str(one.__struct_config__.tag)
+
+
+def row(part: Part) -> str:
+    """Attack a part three times."""
+    found, seconds = [], time.process_time()
+    for factor in (1, 2, 4):
+        with pytest.MonkeyPatch.context() as patch:
+            if factor > 1:
+                PLANTED[part.mechanism, part.name][0](patch, factor)
+            found.append(part.examine(ALARM))
+    each = (time.process_time() - seconds) / len(found)
+    proved = ["" if one.evidence is None else f"{one.evidence.lower_bound:z.2f}" for one in found]
+    beyond = ["" if one.evidence is None else f"; delta +{one.evidence.excess:.2f}" for one in found[1:]]
+    laws = ", ".join(f"{one.law:.0g}" if one.law else "0" for one in found[:2])
+    cells = [part.mechanism, part.name, event(part.event), claim(part), f"{part.count:,}", proved[0]]
+    cells += [a + b for a, b in zip(proved[1:], beyond, strict=True)]
+    return f"| {' | '.join([*cells, laws, f'{each:.1f}'])} |\n"
+
+
+def rows(make: Callable[[Part], str] = row) -> Iterator[str]:
+    """Return all rows."""
+    return map(make, parts())
+
+
+def written() -> list[list[str]]:
+    """Return the cells of the table in the page."""
+    found = re.search(f"{re.escape(BEGIN)}(.*?){re.escape(END)}", PAGE.read_text(), re.DOTALL)
+    assert found, "docs/audit.md has the table between its marks"
+    assert found[1].startswith(HEAD)
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in found[1][len(HEAD) :].splitlines()]
+
+
+def main() -> None:
+    """Write the table."""
+    text = PAGE.read_text()
+    before, _, rest = text.partition(BEGIN)
+    made = []
+    for line in rows():
+        print(line, end="", flush=True)
+        made.append(line)
+    PAGE.write_text(f"{before}{BEGIN}{HEAD}{''.join(made)}{END}{rest.partition(END)[2]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""Every draw of every mechanism is a part of the audit; true parts hold, and a part with too little noise is caught.
+
+Words of the operating system are replaced by seeded ones. A part that is right fails with a chance of 1e-6 over the
+choice of the seed, for its bound and for its law.
+"""
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privateer_core.mechanisms import MECHANISMS
+from privateer_lab.audit.case import CHANNELS
+from privateer_lab.audit.law import BinomialLaw, LaplaceLaw, Law, NormalLaw, UniformLaw, noise_surprise, surprise
+from privateer_lab.audit.parts import HIDES_NOTHING, Part, parts
+from privateer_lab.noise import SeededNoise
+from tests.contract.subjects import Subject, instances
+from tests.privacy import parts_table
+from tests.privacy.planted_parts import PLANTED
+
+ALARM = 1e-6
+PARTS = {f"{part.mechanism}: {part.name}": part for part in parts()}
+SLOW = "ScreenedMoments"
+"""Every observation is a release by itself, so a run by day makes a quarter of the choices and half of the blocks."""
+
+
+@pytest.fixture(autouse=True)
+def _seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(23)
+    monkeypatch.setattr("os.urandom", rng.bytes)
+
+
+def by_day(part: Part) -> Part:
+    return replace(part, count=part.count // (4 if part.sampler == "choose" else 2)) if part.mechanism == SLOW else part
+
+
+class Traced(SeededNoise):
+    """Remembers which sampler asked for words, as a mechanism called it; or the mechanism's own function that did."""
+
+    def __init__(self) -> None:
+        super().__init__(5)
+        self.samplers: set[str] = set()
+
+    def words(self, count: int) -> Any:
+        frame, below = sys._getframe(1), sys._getframe(1)
+        while "privateer_core/mechanisms" not in frame.f_code.co_filename:
+            assert frame.f_back is not None
+            frame, below = frame.f_back, frame
+        self.samplers.add(below.f_code.co_qualname)
+        return super().words(count)
+
+
+def samplers_of(subject: Subject) -> set[str]:
+    """What draws words from people's records to the release."""
+    noise, mechanism = Traced(), subject.mechanism
+    reports = mechanism.randomize(subject.people(np.random.default_rng(3)), noise)
+    mechanism.settle(mechanism.add(mechanism.empty(), mechanism.parse(reports.tobytes())), noise)
+    return noise.samplers
+
+
+def test_every_sampler_that_a_mechanism_calls_is_a_part() -> None:
+    drawn: dict[str, set[str]] = {kind.__name__: set() for kind in MECHANISMS}
+    for subject in instances().values():
+        drawn[type(subject.mechanism).__name__] |= samplers_of(subject) - HIDES_NOTHING
+    declared: dict[str, set[str]] = {}
+    for part in parts():
+        declared.setdefault(part.mechanism, set()).add(part.sampler)
+    del declared[CHANNELS]
+    assert drawn == declared
+
+
+def test_a_mechanism_that_draws_something_more_is_noticed() -> None:
+    """Planted: a curator of vectors who also tells a noisy number of people."""
+    one = next(subject for name, subject in instances().items() if type(subject.mechanism).__name__ == "CentralVectors")
+
+    class More(type(one.mechanism)):  # type: ignore[misc]
+        def release(self, total: Any, noise: Any) -> Any:
+            told = super().release(total, noise)
+            draw_more(noise)
+            return told
+
+    def draw_more(noise: Any) -> None:
+        exec(compile("noise.words(1)", "privateer_core/mechanisms/more.py", "exec"), {"noise": noise})
+
+    more = More(one.mechanism.ball, one.mechanism.standard_deviation or 300.0)
+    assert samplers_of(replace(one, mechanism=more)) - samplers_of(one)
+
+
+def test_every_part_has_a_name_of_its_own_and_a_planted_defect() -> None:
+    assert len(PARTS) == len(parts())
+    assert {(part.mechanism, part.name) for part in parts()} == set(PLANTED)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_true_part_holds(name: str) -> None:
+    found = by_day(PARTS[name]).examine(ALARM)
+    assert found.holds, found
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_half_the_noise_of_a_part_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = by_day(PARTS[name])
+    PLANTED[part.mechanism, part.name][0](monkeypatch, 2)
+    found = part.examine(ALARM)
+    assert found.law < ALARM
+    if found.evidence is not None:
+        assert not found.evidence.stands(part.epsilon or 0.0)
+
+
+@pytest.mark.parametrize("name", [name for name, part in PARTS.items() if part.mechanism != SLOW])
+def test_noise_that_is_drawn_elsewhere_or_once_for_many_has_another_law(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = PARTS[name]
+    PLANTED[part.mechanism, part.name][1](monkeypatch)
+    assert part.examine(ALARM).law < ALARM
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", PARTS)
+def test_each_defect_is_caught_every_time_with_all_samples(name: str) -> None:
+    """Twenty times half the noise (three times where it is slow), and once a quarter and somebody else's.
+
+    The alarm is that of the whole command.
+    """
+    part = PARTS[name]
+    less, reused = PLANTED[part.mechanism, part.name]
+    for factor in [2] * (3 if part.mechanism == SLOW else 20) + [4]:
+        with pytest.MonkeyPatch.context() as patch:
+            less(patch, factor)
+            found = part.examine(parts_table.ALARM)
+        assert found.law < parts_table.ALARM
+        assert found.evidence is None or not found.evidence.stands(part.epsilon or 0.0)
+    with pytest.MonkeyPatch.context() as patch:
+        reused(patch)
+        assert part.examine(parts_table.ALARM).law < parts_table.ALARM
+
+
+LAWS: list[tuple[Law, Any]] = [
+    (NormalLaw(700.0), lambda rng, n: np.rint(rng.normal(0, 700, n)).astype(int)),
+    (LaplaceLaw(300), lambda rng, n: rng.geometric(-np.expm1(-1 / 300), n) - rng.geometric(-np.expm1(-1 / 300), n)),
+    (BinomialLaw(64, 0.5), lambda rng, n: rng.binomial(64, 0.5, n)),
+    (BinomialLaw(80, 0.2), lambda rng, n: rng.binomial(80, 0.2, n)),
+    (UniformLaw(256), lambda rng, n: rng.integers(0, 256, n)),
+]
+
+
+@pytest.mark.parametrize(("law", "draw"), LAWS, ids=lambda value: type(value).__name__)
+def test_p_values_of_laws_are_never_too_small(law: Law, draw: Any) -> None:
+    """Of 1000 p-values at most so many are below a tenth and a hundredth as chance allows, with a margin of 1e-6."""
+    rng = np.random.default_rng(9)
+    found = np.array([noise_surprise(draw(rng, (300, 2)).reshape(300, 2), (law, law), (0, 1)) for _ in range(1000)])
+    assert (found < 0.1).sum() <= 150
+    assert (found < 0.01).sum() <= 30
+
+
+@pytest.mark.parametrize(("law", "draw"), LAWS, ids=lambda value: type(value).__name__)
+def test_chances_of_cells_are_those_of_the_law(law: Law, draw: Any) -> None:
+    """In half a million draws, where a wrong edge shows: planted, cells that are a little further on."""
+    values = draw(np.random.default_rng(10), 500_000)
+    for shift, right in ((0, True), (20 if isinstance(law, NormalLaw | LaplaceLaw) else 1, False)):
+        moved = np.minimum(values + shift, law.below - 1) if isinstance(law, UniformLaw) else values + shift
+        cells, chances = law.cells(moved, 16)
+        assert chances.sum() == pytest.approx(1)
+        assert (surprise(np.bincount(cells, minlength=len(chances)), chances) > ALARM) is right
+
+
+def test_the_table_of_the_page_has_every_part_and_proves_half_the_noise_broken() -> None:
+    """Shape and claims of the table; its digits are those of the run that wrote it."""
+    rows = parts_table.written()
+    told = [tuple(row[:5]) for row in rows]
+    kept = [(p.mechanism, p.name, parts_table.event(p.event), parts_table.claim(p), f"{p.count:,}") for p in parts()]
+    assert told == kept
+    for row, part in zip(rows, parts(), strict=True):
+        right, half = map(float, row[8].split(", "))
+        assert half < parts_table.ALARM < right
+        if part.epsilon is not None:
+            weak, _, beyond = row[6].partition("; delta +")
+            assert float(row[5]) <= part.epsilon
+            assert float(weak) > part.epsilon
+            assert float(beyond) > 0
