@@ -132,6 +132,11 @@ class Choice:
         """Whether the report may be made."""
         return now >= self.due
 
+    def is_same(self, other: "Choice") -> bool:
+        """Whether the two are one choice, whatever came of it."""
+        mine, others = (self.digest, self.coins.tobytes()), (other.digest, other.coins.tobytes())
+        return mine == others and np.array_equal(self.contexts, other.contexts)
+
     def is_given_up(self, now: float) -> bool:
         """Whether a report that no round takes has waited for long enough: another window, and a day at least."""
         # Without a window ``due`` is the beginning of the day on which the outcome was told.

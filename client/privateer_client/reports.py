@@ -51,6 +51,22 @@ class Reports:
         times, seconds, period = table.reports_per_person, table.report_period, period_of(followed.spec, now)
         return self._account.draw(self.address.identity, times, seconds, period)
 
+    def stands(self, choice: Choice, followed: Participation, now: float) -> bool:
+        """Whether a choice that is kept is still the person's, under a publication.
+
+        It is not once its report is due, nor where nobody gets its arm any more. Where the experiment waits for
+        outcomes, nothing else ends it before. Elsewhere it ends with its period, when nobody is asked, and when no
+        report on it would count.
+        """
+        spec, version, decided = followed.spec, followed.round.version, choice.decided
+        if choice.is_due(now) or choice.shown in spec.retired:
+            return False
+        if choice.window:
+            return True
+        takes = decided > version or followed.policy.takes(decided)  # another session may be ahead of this one
+        is_of_now = choice.period == period_of(spec, now) and choice.meaning == meaning(spec, choice.options)
+        return followed.round.batch > 0 and takes and is_of_now
+
     def on(self, choice: Choice, opened: Participation) -> SealedReport | None:
         """Make the report on a choice, and pay for it; None, and nothing is paid, if the open round does not take it.
 
