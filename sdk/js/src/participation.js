@@ -5,6 +5,7 @@ import { agree, hold } from "./agreement.js";
 import { ALGORITHMS } from "./algorithms/index.js";
 import { hex, joined } from "./bytes.js";
 import { PrivateerError, malformed, refused } from "./errors.js";
+import { armOf, countOf, isDue } from "./choice.js";
 import { columnsOf } from "./features.js";
 import { encode } from "./msgpack.js";
 import { coins, random, secureNoise } from "./platform.js";
@@ -105,8 +106,7 @@ export class Participation {
 
   /** Refuse a publication under which a choice means something else. @param {Choice} choice */
   check(choice) {
-    const arms = JSON.parse(choice.meaning)[3].length;
-    if (this.spec.meaning(arms) !== choice.meaning) {
+    if (this.spec.meaning(countOf(choice)) !== choice.meaning) {
       throw refused("features, arms, rewards or privacy are not those by which the person chose", "spec");
     }
     if (this.round.version === choice.version && hex(this.digest) !== choice.digest) {
@@ -114,10 +114,31 @@ export class Participation {
     }
   }
 
+  /**
+   * Whether a choice that is kept is still the person's: not once its report is due, nor where nobody gets its arm any more.
+   * Where the experiment waits for outcomes nothing else ends it before. Elsewhere it ends with its period, when nobody is
+   * asked, and when no report on it would count.
+   * @param {Choice} choice @param {number} now seconds since 1970
+   */
+  stands(choice, now) {
+    const { spec, round } = this;
+    if (isDue(choice, now) || !(spec.playable[spec.arms.indexOf(armOf(choice))] ?? true)) return false;
+    if (choice.window) return true;
+    // Another page may be ahead of this one.
+    const takes = choice.version > round.version || this.counts(choice.version);
+    return round.batch > 0 && takes && choice.period === spec.periodOf(now) && spec.meaning(countOf(choice)) === choice.meaning;
+  }
+
   /** Whether the round takes a report on a choice of this version. @param {number} decided */
   takes(decided) {
     const { version } = this.round;
     if (!this.isOpen || decided > version || (this.drains && decided === version)) return false;
+    return this.counts(decided);
+  }
+
+  /** Whether a report on a choice of this version means something to the round. @param {number} decided */
+  counts(decided) {
+    const { version } = this.round;
     if (this.policy.takesOwnAlone) return decided === version;
     return !this.policy.tellsAge || this.age(decided) !== null;
   }
