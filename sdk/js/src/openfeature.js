@@ -91,6 +91,8 @@ class Provider {
     this.settings = settings;
     /** Reports on their way. @type {Set<Promise<void>>} */
     this.going = new Set();
+    /** @type {Map<string, Flag | PrivateerError | Promise<Flag>>} */
+    this.flags = new Map();
   }
 
   /** Report what came of an experiment's choice. Nobody waits for it, but `onClose`. @param {string} name @param {() => Promise<Outcome>} report */
@@ -109,9 +111,11 @@ class Provider {
     return this.settings.outcomes?.[event] ?? event;
   }
 
-  /** Wait for reports on their way. */
+  /** Wait for reports on their way, and for choices that are being kept. */
   async onClose() {
-    await Promise.allSettled(this.going);
+    const flags = await Promise.allSettled(this.flags.values());
+    const kept = flags.map((one) => one.status === "fulfilled" && one.value instanceof Flag && one.value.session.keeping);
+    await Promise.allSettled([...kept, ...this.going]);
   }
 }
 

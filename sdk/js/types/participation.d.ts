@@ -51,8 +51,17 @@ export declare class Participation {
     choose(context: Record<string, any>, slot?: number, now?: number): Choice;
     /** Refuse a publication under which a choice means something else. @param {Choice} choice */
     check(choice: Choice): void;
+    /**
+     * Whether a choice that is kept is still the person's: not once its report is due, nor where nobody gets its arm any more.
+     * Where the experiment waits for outcomes nothing else ends it before. Elsewhere it ends with its period, when nobody is
+     * asked, and when no report on it would count.
+     * @param {Choice} choice @param {number} now seconds since 1970
+     */
+    stands(choice: Choice, now: number): boolean;
     /** Whether the round takes a report on a choice of this version. @param {number} decided */
     takes(decided: number): boolean;
+    /** Whether a report on a choice of this version means something to the round. @param {number} decided */
+    counts(decided: number): boolean;
     /** @param {number} decided */
     age(decided: number): number | null;
     /**
