@@ -55,6 +55,8 @@ class Choice:
         Number of the period of reports in which the person chose; 0 where they report once.
     points
         The points of an arm that has such, shape (k, d); else empty.
+    retired
+        The arms that nobody got any more.
     """
 
     decided: int
@@ -72,6 +74,7 @@ class Choice:
     due: float
     period: int = 0
     points: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
+    retired: tuple[str, ...] = ()
 
     @classmethod
     def made(
@@ -98,6 +101,7 @@ class Choice:
             window=window,
             due=_end_of(spec.experiment, now) if window else _NEVER,
             period=period_of(spec, now),
+            retired=spec.retired,
         )
 
     @property

@@ -54,12 +54,13 @@ class Reports:
     def stands(self, choice: Choice, followed: Participation, now: float) -> bool:
         """Whether a choice that is kept is still the person's, under a publication.
 
-        It is not once its report is due, nor where nobody gets its arm any more. Where the experiment waits for
-        outcomes, nothing else ends it before. Elsewhere it ends with its period, when nobody is asked, and when no
-        report on it would count.
+        It is not once its report is due, nor once another arm is retired. Where the experiment waits for outcomes,
+        nothing else ends it before. Elsewhere it ends with its period, when nobody is asked, and when no report on it
+        would count.
         """
         spec, version, decided = followed.spec, followed.round.version, choice.decided
-        if choice.is_due(now) or choice.shown in spec.retired:
+        # Whoever had any arm: the age of a report would tell who chose anew, and so who had the one that is retired.
+        if choice.is_due(now) or choice.retired != spec.retired:
             return False
         if choice.window:
             return True

@@ -5,7 +5,7 @@ import { agree, hold } from "./agreement.js";
 import { ALGORITHMS } from "./algorithms/index.js";
 import { hex, joined } from "./bytes.js";
 import { PrivateerError, malformed, refused } from "./errors.js";
-import { armOf, countOf, isDue } from "./choice.js";
+import { countOf, isDue } from "./choice.js";
 import { columnsOf } from "./features.js";
 import { encode } from "./msgpack.js";
 import { coins, random, secureNoise } from "./platform.js";
@@ -23,7 +23,8 @@ const JUMP = 1_000_000;
  * What was decided for a person, and what came of it as the policy reads it. `due` is when the report on it may be made,
  * in seconds since 1970; null: when its outcome is told.
  * @typedef {{version: number, digest: string, meaning: string, columns: number[], slot: number, arm: number,
- *   values: number[], window: number, due: number | null, period: number}} Choice
+ *   values: number[], window: number, due: number | null, period: number, retired?: string[]}} Choice the arms that nobody got
+ * any more; one of an earlier version does not say
  */
 
 /** A publication that this device has checked and will follow. */
@@ -101,6 +102,7 @@ export class Participation {
       window: spec.window,
       due: spec.dueAfter(now),
       period: spec.periodOf(now),
+      retired: spec.retired,
     };
   }
 
@@ -115,14 +117,15 @@ export class Participation {
   }
 
   /**
-   * Whether a choice that is kept is still the person's: not once its report is due, nor where nobody gets its arm any more.
+   * Whether a choice that is kept is still the person's: not once its report is due, nor once another arm is retired.
    * Where the experiment waits for outcomes nothing else ends it before. Elsewhere it ends with its period, when nobody is
    * asked, and when no report on it would count.
    * @param {Choice} choice @param {number} now seconds since 1970
    */
   stands(choice, now) {
     const { spec, round } = this;
-    if (isDue(choice, now) || !(spec.playable[spec.arms.indexOf(armOf(choice))] ?? true)) return false;
+    // Whoever had any arm: the age of a report would tell who chose anew, and so who had the one that is retired.
+    if (isDue(choice, now) || `${choice.retired ?? []}` !== `${spec.retired}`) return false;
     if (choice.window) return true;
     // Another page may be ahead of this one.
     const takes = choice.version > round.version || this.counts(choice.version);

@@ -50,7 +50,7 @@ test("a fresh choice takes the place of the one that is kept", () =>
     assert.equal((await new Client(at.url, { ledger }).join("test")).choose(OTHER), arms[39]);
   }));
 
-test("nobody keeps an arm that is retired", () =>
+test("when an arm is retired everybody chooses anew, whichever arm they have", () =>
   serving(LOCAL, async (at) => {
     for (const conversion_window of [0, HOUR]) {
       at.publication = changed(LOCAL, { conversion_window }, 4);
@@ -61,7 +61,7 @@ test("nobody keeps an arm that is retired", () =>
       const before = await ledger.choice(`${at.url}/test`);
       for (const isRetired of [false, true]) {
         const again = await new Client(at.url, { ledger, clock }).join("test");
-        again.participation.spec.playable = again.arms.map((_, arm) => !isRetired || arm !== before?.arm);
+        again.participation.spec.retired = isRetired ? [again.arms[2]] : [];
         again.choose(OTHER);
         await again.save();
         assert.equal((await ledger.choice(`${at.url}/test`))?.slot !== before?.slot, isRetired);
@@ -181,7 +181,7 @@ test("an outcome that waits for the server is that of the choice it is about", (
     await other.save();
     clock.at.time += 60;
     at.away = true;
-    assert.equal(await one.report(2), "pending");
+    assert.equal(await one.report(3), "pending");
     const kept = await ledger.choice(`${at.url}/test`);
     assert.deepEqual([kept?.slot, kept?.values], [one.choice?.slot, [1]]);
     at.away = false;

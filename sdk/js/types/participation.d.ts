@@ -12,12 +12,14 @@ export type Choice = {
     window: number;
     due: number | null;
     period: number;
+    retired?: string[];
 };
 /**
  * What was decided for a person, and what came of it as the policy reads it. `due` is when the report on it may be made,
  * in seconds since 1970; null: when its outcome is told.
  * @typedef {{version: number, digest: string, meaning: string, columns: number[], slot: number, arm: number,
- *   values: number[], window: number, due: number | null, period: number}} Choice
+ *   values: number[], window: number, due: number | null, period: number, retired?: string[]}} Choice the arms that nobody got
+ * any more; one of an earlier version does not say
  */
 /** A publication that this device has checked and will follow. */
 export declare class Participation {
@@ -52,7 +54,7 @@ export declare class Participation {
     /** Refuse a publication under which a choice means something else. @param {Choice} choice */
     check(choice: Choice): void;
     /**
-     * Whether a choice that is kept is still the person's: not once its report is due, nor where nobody gets its arm any more.
+     * Whether a choice that is kept is still the person's: not once its report is due, nor once another arm is retired.
      * Where the experiment waits for outcomes nothing else ends it before. Elsewhere it ends with its period, when nobody is
      * asked, and when no report on it would count.
      * @param {Choice} choice @param {number} now seconds since 1970

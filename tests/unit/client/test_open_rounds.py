@@ -283,16 +283,24 @@ def test_a_choice_that_no_report_is_made_of_any_more_is_erased(
 
 
 def test_nobody_keeps_an_arm_that_is_retired(tmp_path: Path) -> None:
-    """Also where the experiment waits for outcomes: whoever retires an arm wants nobody to have it."""
+    """Also where the experiment waits for outcomes: whoever retires an arm wants nobody to have it.
+
+    Everybody chooses anew, whichever arm they had: otherwise the age of a report would tell.
+    """
     for number in range(12):
         (tmp_path / str(number)).mkdir()
         window = WEEK if number % 2 else 0.0
         server = Server(published(make_spec({"experiment.conversion_window": window})))
         device = Device(tmp_path / str(number), server)
         device.start().join("test").choose(CONTEXT)
+        before = device.ledger().choice("http://s/test")
         retired = {"experiment.conversion_window": window, "experiment.retired": ["arm-1"]}
         server.moves_on(make_spec(retired), 2)
         arm = device.start().join("test").choose(CONTEXT)
+        after = device.ledger().choice("http://s/test")
+        assert before is not None
+        assert after is not None
+        assert (before.decided, after.decided) == (1, 2)
         assert arm != "arm-1"
         assert device.start().join("test").choose(OTHER) == arm
 
