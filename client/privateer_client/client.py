@@ -254,8 +254,8 @@ class Client(_Client[httpx.BaseTransport]):
         TermsRefused
             If the terms miss what the experiment or this device promises, or the experiment's draw of people changed.
         SignatureInvalid, KeyChanged, ProofInvalid, HeadWentBack, LogForked
-            If the server is not the one that this device knows, or contradicts itself (`evidence`). Once it has, nothing
-            goes on at this server: choosing, reporting and sending raise the same.
+            If the server is not the one that this device knows, or contradicts itself (`evidence`). After a fork or a
+            log that went back nothing goes on at this server: choosing, reporting and sending raise the same.
         NotFound, Deleted, Unavailable
             If there is no such experiment, there was one, or there is neither an answer nor a policy kept.
         InputError

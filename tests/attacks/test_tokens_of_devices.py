@@ -119,7 +119,7 @@ async def test_issuer_and_shuffler_cannot_mark_a_device_by_the_older_of_two_vali
         listing(services, "server", [new, old])
         listing(services, "shuffler", [old])
         async with device(services) as client:
-            with pytest.raises(TermsRefused, match="newest token key .*try again in a few minutes"):
+            with pytest.raises(TermsRefused, match=r"newest token key .*try again in a few minutes"):
                 await client.fetch_tokens("test")
             assert not services.ways.to("issuer", "/tokens")
             # Once the shuffler shows it, too, the device takes the newest.
@@ -130,9 +130,7 @@ async def test_issuer_and_shuffler_cannot_mark_a_device_by_the_older_of_two_vali
         assert request.content[2] == new.id[-1]
 
 
-async def test_a_key_that_the_server_does_not_list_is_nobodys(
-    tmp_path: Path, strange: tuple[TokenKey, Signer]
-) -> None:
+async def test_a_key_that_the_server_does_not_list_is_nobodys(tmp_path: Path, strange: tuple[TokenKey, Signer]) -> None:
     """In a rotation the shuffler may have the next key first: the newest one that the server lists is taken."""
     async with trio(tmp_path) as services:
         await services.create(SHUFFLED)

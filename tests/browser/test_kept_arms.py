@@ -132,7 +132,8 @@ def test_ten_loads_of_a_page_give_one_arm_until_its_report(at: Services, page: A
 
 def test_a_fresh_choice_is_one_that_the_page_asks_for(page: Any) -> None:
     _loaded(page, 1)
-    fresh = "() => client.join('offers').then((session) => session.choose({ visits: 1, premium: true }, { fresh: true }))"
+    context, join = "{ visits: 1, premium: true }", "client.join('offers')"
+    fresh = f"() => {join}.then((session) => session.choose({context}, {{ fresh: true }}))"
     made = [page.evaluate(fresh) for _ in range(30)]
     assert len(set(made)) > 1  # all alike by chance: 4^-29
     page.wait_for_timeout(200)
