@@ -98,7 +98,7 @@ class Session(Generic[Reported]):
             is_kept, kept = kept is not None, self._decided(context)
             # A choice that was kept before says nothing of whether this one is asked about.
             self.asked = self.asked and self._is_asked
-            if is_kept or self._reports_choices:
+            if self._reports_choices or (is_kept and not self._participation.cohort):
                 kept = self._kept(kept, fresh=fresh)
         self._choice = kept
         return kept.shown
