@@ -65,8 +65,12 @@ class Reports:
         if choice.window:
             return True
         takes = decided > version or followed.policy.takes(decided)  # another session may be ahead of this one
-        is_of_now = choice.period == period_of(spec, now) and choice.meaning == meaning(spec, choice.options)
+        is_of_now = choice.period == period_of(spec, now) and _means_the_same(choice, followed)
         return followed.round.batch > 0 and takes and is_of_now
+
+    def waits(self, choice: Choice, followed: Participation, now: float) -> bool:
+        """Whether the report on a choice is due, and a round like the publication's may take it."""
+        return choice.is_due(now) and (bool(choice.window) or _means_the_same(choice, followed))
 
     def on(self, choice: Choice, opened: Participation) -> SealedReport | None:
         """Make the report on a choice, and pay for it; None, and nothing is paid, if the open round does not take it.
@@ -135,6 +139,10 @@ class Reports:
         endpoint = self.address.endpoint(terms.trust)
         body = self._account.pay(payment, endpoint, lambda: encode_envelope(Envelope(header, seal())))
         return SealedReport(self.address.identity, endpoint, body)
+
+
+def _means_the_same(choice: Choice, followed: Participation) -> bool:
+    return choice.meaning == meaning(followed.spec, choice.options)
 
 
 def _agree(before: bytes, now: bytes) -> None:

@@ -235,11 +235,15 @@ class Session(Generic[Reported]):
         """Whether a choice that is kept is still the person's: see `Reports.stands`."""
         return self._reports.stands(kept, self._participation, self._now)
 
+    def _waits(self, kept: Choice) -> bool:
+        """Whether a choice that is kept waits for its report: see `Reports.waits`."""
+        return self._reports.waits(kept, self._participation, self._now)
+
     def _kept(self, choice: Choice, *, fresh: bool = False) -> Choice:
         """Keep a choice unless another one stands; return the one that does, or this one if that is due."""
 
         def keep(kept: Choice | None) -> Choice | None:
-            if kept is not None and (kept.is_due(self._now) or (not fresh and self._stands(kept))):
+            if kept is not None and (self._waits(kept) or (not fresh and self._stands(kept))):
                 return kept
             return choice if self._reports_choices else None
 
@@ -278,7 +282,7 @@ class Session(Generic[Reported]):
 
         def counts(standing: Choice | None) -> bool:
             # Another session may have kept a fresh choice: this outcome says nothing of that one.
-            return standing is not None and (standing.is_due(now) or standing.is_same(choice))
+            return standing is not None and (self._waits(standing) or standing.is_same(choice))
 
         def tell(kept: Choice | None) -> Choice | None:
             standing = kept or (choice if waits else None)
@@ -293,7 +297,7 @@ class Session(Generic[Reported]):
             opened = yield from self._open()
         except Unavailable:
             # An outcome that was told before waits already.
-            self._account.change(self._identity, lambda kept: kept if kept and kept.is_due(self._now) else told)
+            self._account.change(self._identity, lambda kept: kept if kept and self._waits(kept) else told)
             return Outcome.PENDING
         except Deleted:
             self._account.forget(self._identity)

@@ -108,7 +108,7 @@ export class Participation {
 
   /** Refuse a publication under which a choice means something else. @param {Choice} choice */
   check(choice) {
-    if (this.spec.meaning(countOf(choice)) !== choice.meaning) {
+    if (!this.means(choice)) {
       throw refused("features, arms, rewards or privacy are not those by which the person chose", "spec");
     }
     if (this.round.version === choice.version && hex(this.digest) !== choice.digest) {
@@ -129,7 +129,17 @@ export class Participation {
     if (choice.window) return true;
     // Another page may be ahead of this one.
     const takes = choice.version > round.version || this.counts(choice.version);
-    return round.batch > 0 && takes && choice.period === spec.periodOf(now) && spec.meaning(countOf(choice)) === choice.meaning;
+    return round.batch > 0 && takes && choice.period === spec.periodOf(now) && this.means(choice);
+  }
+
+  /** Whether the report on a choice is due, and a round like this one may take it. @param {Choice} choice @param {number} now */
+  waits(choice, now) {
+    return isDue(choice, now) && (choice.window > 0 || this.means(choice));
+  }
+
+  /** Whether a choice means here what it meant when it was made. @param {Choice} choice */
+  means(choice) {
+    return this.spec.meaning(countOf(choice)) === choice.meaning;
   }
 
   /** Whether the round takes a report on a choice of this version. @param {number} decided */

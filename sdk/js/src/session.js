@@ -92,7 +92,7 @@ export class Session {
   keep(choice, fresh) {
     const { client, participation } = this;
     this.kept = choice;
-    const standing = (/** @type {Choice} */ one, /** @type {number} */ now) => isDue(one, now) || (!fresh && participation.stands(one, now));
+    const standing = (/** @type {Choice} */ one, /** @type {number} */ now) => participation.waits(one, now) || (!fresh && participation.stands(one, now));
     const change = (/** @type {Choice | null} */ one) => (one && standing(one, client.clock.now()) ? one : choice);
     this.keeping = this.keeping.catch(() => {}).then(() => client.ledger.keep(this.publications.identity, change));
     // `save` tells what went wrong, and `report` what goes wrong then.
@@ -144,7 +144,7 @@ export class Session {
    */
   async told(choice, values) {
     const now = this.client.clock.now();
-    const counts = (/** @type {Choice} */ one) => isDue(one, now) || isSame(one, choice);
+    const counts = (/** @type {Choice} */ one) => this.participation.waits(one, now) || isSame(one, choice);
     const kept = await this.client.ledger.keep(this.publications.identity, (standing) => {
       const own = standing ?? (choice.window && !isDue(choice, now) ? choice : null);
       return own && counts(own) ? told(own, values, now) : standing;
@@ -164,7 +164,7 @@ export class Session {
     } catch (error) {
       const type = error instanceof PrivateerError ? error.type : "";
       // An outcome that was told before waits already.
-      const waiting = (/** @type {Choice | null} */ kept) => (kept && isDue(kept, client.clock.now()) ? kept : choice);
+      const waiting = (/** @type {Choice | null} */ kept) => (kept && this.participation.waits(kept, client.clock.now()) ? kept : choice);
       if (type === "unavailable") return (await client.ledger.keep(identity, waiting)) ? "pending" : "not-asked";
       if (type !== "deleted") throw error;
     }

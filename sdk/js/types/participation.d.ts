@@ -60,6 +60,10 @@ export declare class Participation {
      * @param {Choice} choice @param {number} now seconds since 1970
      */
     stands(choice: Choice, now: number): boolean;
+    /** Whether the report on a choice is due, and a round like this one may take it. @param {Choice} choice @param {number} now */
+    waits(choice: Choice, now: number): boolean;
+    /** Whether a choice means here what it meant when it was made. @param {Choice} choice */
+    means(choice: Choice): boolean;
     /** Whether the round takes a report on a choice of this version. @param {number} decided */
     takes(decided: number): boolean;
     /** Whether a report on a choice of this version means something to the round. @param {number} decided */
