@@ -55,6 +55,8 @@ class Choice:
         Number of the period of reports in which the person chose; 0 where they report once.
     points
         The points of an arm that has such, shape (k, d); else empty.
+    retired
+        The arms that nobody got any more.
     """
 
     decided: int
@@ -72,6 +74,7 @@ class Choice:
     due: float
     period: int = 0
     points: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
+    retired: tuple[str, ...] = ()
 
     @classmethod
     def made(
@@ -98,6 +101,7 @@ class Choice:
             window=window,
             due=_end_of(spec.experiment, now) if window else _NEVER,
             period=period_of(spec, now),
+            retired=spec.retired,
         )
 
     @property
@@ -131,6 +135,11 @@ class Choice:
     def is_due(self, now: float) -> bool:
         """Whether the report may be made."""
         return now >= self.due
+
+    def is_same(self, other: "Choice") -> bool:
+        """Whether the two are one choice, whatever came of it."""
+        mine, others = (self.digest, self.coins.tobytes()), (other.digest, other.coins.tobytes())
+        return mine == others and np.array_equal(self.contexts, other.contexts)
 
     def is_given_up(self, now: float) -> bool:
         """Whether a report that no round takes has waited for long enough: another window, and a day at least."""

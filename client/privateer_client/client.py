@@ -23,7 +23,7 @@ from privateer_client.sealing import SealedReport
 from privateer_client.session import Reported, Session
 from privateer_client.tokens import Attest, Issuer, Tokens
 from privateer_core.clock import Clock, SystemClock
-from privateer_core.errors import AlreadyReported, InputError, PrivateerError, TokenWarning, Unavailable
+from privateer_core.errors import AlreadyReported, Deleted, InputError, PrivateerError, TokenWarning, Unavailable
 from privateer_core.verification import Limits
 from privateer_core.wire.identity import read_keys
 
@@ -75,10 +75,15 @@ class _Client(Generic[_Transport]):
     def _joining(self, run: Callable[[Steps[Outcome]], Reported], name: str, cohort: str) -> Steps[Session[Reported]]:
         """Fetch and check the publication of an experiment; before, send once what is due or waits."""
         end = self._pace.clock.monotonic() + self._pace.timeout
+        publications = self._publications(name, cohort)
+        publications.check_server()
         yield from self._settling(end)
         yield from deliver_once(self._waiting(), self._account, self._pace, end)
-        publications = self._publications(name, cohort)
-        published = yield from publications.joined()
+        try:
+            published = yield from publications.joined()
+        except Deleted:
+            self._account.forget(publications.address.identity)
+            raise
         session = self._session(run, publications, published)
         if self._issuer:
             yield from self._with_warning(self._fetching(publications.address, published, end))
@@ -106,6 +111,7 @@ class _Client(Generic[_Transport]):
 
     def _ahead(self, name: str) -> Steps[int]:
         publications = self._publications(name)
+        publications.check_server()
         published = yield from publications.joined()
         address, endpoint = publications.address, publications.address.endpoint(published.participation.terms.trust)
         yield from self._fetching(address, published, math.inf)
@@ -114,6 +120,7 @@ class _Client(Generic[_Transport]):
     def _resumed(self, run: Callable[[Steps[Outcome]], Reported], name: str) -> Session[Reported]:
         """Return the session of a choice that is kept; asks nobody."""
         publications = self._publications(name)
+        publications.check_server()
         identity = publications.address.identity
         if self._account.choice(identity) is None:
             paid = self._account.payment(identity)
@@ -133,6 +140,7 @@ class _Client(Generic[_Transport]):
         return Session(run, published, publications, reports, self._account, self._pace)
 
     def _resending(self) -> Steps[dict[str, Outcome]]:
+        self._publications("").check_server()
         left = yield from self._settling(math.inf)
         known = yield from deliver(self._waiting(), self._account, self._pace)
         sent = {report.experiment: verdict.outcome for report, verdict in known.items()}
@@ -247,7 +255,8 @@ class Client(_Client[httpx.BaseTransport]):
         TermsRefused
             If the terms miss what the experiment or this device promises, or the experiment's draw of people changed.
         SignatureInvalid, KeyChanged, ProofInvalid, HeadWentBack, LogForked
-            If the server is not the one that this device knows, or contradicts itself (`evidence`).
+            If the server is not the one that this device knows, or contradicts itself (`evidence`). After a fork or a
+            log that went back nothing goes on at this server: choosing, reporting and sending raise the same.
         NotFound, Deleted, Unavailable
             If there is no such experiment, there was one, or there is neither an answer nor a policy kept.
         InputError

@@ -6,7 +6,7 @@ from privateer_client.choice import Choice
 from privateer_client.delivery import Pace, Steps
 from privateer_client.publications import Publications
 from privateer_client.reports import Reports
-from privateer_core.errors import Deleted, InputError, PrivateerError, Unavailable
+from privateer_core.errors import Deleted, HeadWentBack, InputError, LogForked, PrivateerError, Unavailable
 
 
 class Due:
@@ -30,6 +30,11 @@ class Due:
         -------
         None if there is nothing to do any more: it is made, or not due. ``pending``: no round takes it, for now.
         ``not-asked``: none has for so long that the device has erased the choice.
+
+        Raises
+        ------
+        LogForked, HeadWentBack
+            If the server contradicts itself.
         """
         identity = publications.address.identity
         try:
@@ -56,6 +61,8 @@ class Due:
             return Outcome.PENDING
         except Deleted:
             is_over = True
+        except (LogForked, HeadWentBack):  # the device goes on with nothing at this server
+            raise
         except PrivateerError:  # of its terms, of the budget: another round may do better
             pass
         if not is_over:

@@ -1,9 +1,14 @@
 """What a device knows of servers: the key of each, the last head of its log, and evidence against it."""
 
+import json
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from privateer_client.ledger_file import LedgerFile
+from privateer_core.errors import HeadWentBack, LogForked
+
+CONTRADICTIONS: Final = {error.slug: error for error in (LogForked, HeadWentBack)}
+"""What a server's own signatures show of it for good. Anything else may have been somebody in between."""
 
 
 class KnownServer(NamedTuple):
@@ -25,7 +30,7 @@ class Servers(Protocol):
         ...
 
     def accuse(self, server: str, evidence: str) -> None:
-        """Keep evidence against a server, in the place of any before."""
+        """Keep evidence against a server, unless there is a contradiction already."""
         ...
 
     def evidence(self, server: str) -> str | None:
@@ -58,18 +63,33 @@ class KnownServers:
             after = change(None if row is None else KnownServer(*row))
             database.execute("INSERT OR REPLACE INTO servers VALUES (?, ?, ?)", (server, *after))
 
-    def forget(self, server: str) -> None:
-        """Trust whatever key and log a server has the next time, as at the first time; evidence stays."""
+    def forget(self, server: str) -> str | None:
+        """Trust whatever key and log a server has the next time, as at the first time.
+
+        Returns
+        -------
+        The evidence against it, which the ledger then has no more; None if there was none.
+        """
         with self._file.transaction() as database:
+            row = database.execute("SELECT body FROM evidence WHERE server = ?", (server,)).fetchone()
             database.execute("DELETE FROM servers WHERE server = ?", (server,))
+            database.execute("DELETE FROM evidence WHERE server = ?", (server,))
+        return None if row is None else str(row[0])
 
     def accuse(self, server: str, evidence: str) -> None:
-        """Keep evidence against a server, in the place of any before."""
+        """Keep evidence against a server, unless there is a contradiction already."""
         with self._file.transaction() as database:
-            database.execute("INSERT OR REPLACE INTO evidence VALUES (?, ?)", (server, evidence))
+            row = database.execute("SELECT body FROM evidence WHERE server = ?", (server,)).fetchone()
+            if row is None or contradiction(row[0]) is None:
+                database.execute("INSERT OR REPLACE INTO evidence VALUES (?, ?)", (server, evidence))
 
     def evidence(self, server: str) -> str | None:
         """Return the evidence against a server; None if there is none."""
         with self._file.transaction() as database:
             row = database.execute("SELECT body FROM evidence WHERE server = ?", (server,)).fetchone()
         return None if row is None else str(row[0])
+
+
+def contradiction(evidence: str) -> type[LogForked] | type[HeadWentBack] | None:
+    """Return the error that evidence is of, if it shows that the server contradicted itself."""
+    return CONTRADICTIONS.get(json.loads(evidence)["problem"])

@@ -3,7 +3,7 @@
 It needs the extra ``privateer-client[openfeature]``.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any, Final, TypeVar
@@ -29,10 +29,10 @@ Reported = Callable[[str, Outcome | PrivateerError], None]
 
 
 class _Flag:
-    """A person's session, whose choice stands until it is reported or the person's features change."""
+    """A person's session, whose arm stands; ``fresh``: until the person's features change."""
 
-    def __init__(self, session: Session[Outcome]) -> None:
-        self.session, self.arm = session, ""
+    def __init__(self, session: Session[Outcome], *, fresh: bool) -> None:
+        self.session, self.arm, self._is_fresh = session, "", fresh
         self._seen: dict[str, Any] | None = None
         self._lock = Lock()
 
@@ -41,8 +41,9 @@ class _Flag:
         # What is no feature is left out: applications share one context among all flags.
         given = {name: attributes[name] for name in self.session.features if name in attributes}
         with self._lock:
-            if given != self._seen:
-                self.arm = str(self.session.choose(given))
+            is_other = self._is_fresh and given != self._seen
+            if not self.arm or is_other:
+                self.arm = str(self.session.choose(given, fresh=is_other and self._seen is not None))
                 self._seen = given
             return self.arm
 
@@ -58,7 +59,8 @@ class _Flag:
 class PrivateerProvider(AbstractProvider):
     """A provider of experiments, for ``openfeature.api.set_provider``.
 
-    A person's arm stays the same until their features change. Reports are made beside, in the order of their events;
+    A person's arm stays the same, also after a restart, until their report is made or their window ends
+    (`Session.choose`), and here until the session is forgotten. Reports are made beside, in the order of their events;
     nobody waits for them but ``shutdown``.
 
     Parameters
@@ -73,6 +75,8 @@ class PrivateerProvider(AbstractProvider):
         arms are their names.
     reported
         Told what became of each report.
+    fresh
+        The experiments in which a person whose features change, while the provider runs, gets a fresh choice.
 
     Examples
     --------
@@ -86,10 +90,11 @@ class PrivateerProvider(AbstractProvider):
         outcomes: Mapping[str, str] | None = None,
         values: Mapping[str, Mapping[str, Any]] | None = None,
         reported: Reported | None = None,
+        fresh: Collection[str] = (),
     ) -> None:
         super().__init__()
         self._client, self._outcomes, self._values = client, outcomes or {}, values or {}
-        self._reported = reported
+        self._reported, self._fresh = reported, fresh
         self._flags: dict[tuple[str, str], _Flag] = {}
         self._lock, self._beside = Lock(), ThreadPoolExecutor(1, "privateer-reports")
 
@@ -171,7 +176,7 @@ class PrivateerProvider(AbstractProvider):
             return known
         # Nobody else waits while a server takes its time.
         client = self._client if isinstance(self._client, Client) else self._client(key)
-        joined = _Flag(client.join(name))
+        joined = _Flag(client.join(name), fresh=name in self._fresh)
         with self._lock:
             return self._flags.setdefault((name, key), joined)
 

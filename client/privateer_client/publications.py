@@ -133,6 +133,16 @@ class Publications:
         # Whoever chose when the round asked may report in a pause that has begun since.
         return (yield from self._checked(answer, timeout, is_paused=False))
 
+    def check_server(self) -> None:
+        """Refuse a server that the device holds evidence against.
+
+        Raises
+        ------
+        LogForked, HeadWentBack
+            If the server's log has forked, or gone back.
+        """
+        self._witness.check()
+
     def _ask(self, timeout: float, tag: bytes | None = None) -> Ask:
         headers = {"Accept": MEDIA_TYPE} | ({} if tag is None else {"If-None-Match": f'"{tag.hex()}"'})
         return Ask("GET", self.address.policy, headers, timeout, most=_BYTES)

@@ -52,6 +52,27 @@ class Reports:
         times, seconds, period = table.reports_per_person, table.report_period, period_of(followed.spec, now)
         return self._account.draw(self.address.identity, times, seconds, period)
 
+    def stands(self, choice: Choice, followed: Participation, now: float) -> bool:
+        """Whether a choice that is kept is still the person's, under a publication.
+
+        It is not once its report is due, nor once another arm is retired. Where the experiment waits for outcomes,
+        nothing else ends it before. Elsewhere it ends with its period, when nobody is asked, and when no report on it
+        would count.
+        """
+        spec, version, decided = followed.spec, followed.round.version, choice.decided
+        # Whoever had any arm: the age of a report would tell who chose anew, and so who had the one that is retired.
+        if choice.is_due(now) or choice.retired != spec.retired:
+            return False
+        if choice.window:
+            return True
+        takes = decided > version or followed.policy.takes(decided)  # another session may be ahead of this one
+        is_of_now = choice.period == period_of(spec, now) and _means_the_same(choice, followed)
+        return followed.round.batch > 0 and takes and is_of_now
+
+    def waits(self, choice: Choice, followed: Participation, now: float) -> bool:
+        """Whether the report on a choice is due, and a round like the publication's may take it."""
+        return choice.is_due(now) and (bool(choice.window) or _means_the_same(choice, followed))
+
     def on(self, choice: Choice, opened: Participation) -> SealedReport | None:
         """Make the report on a choice, and pay for it; None, and nothing is paid, if the open round does not take it.
 
@@ -119,6 +140,10 @@ class Reports:
         endpoint = self.address.endpoint(terms.trust)
         body = self._account.pay(payment, endpoint, lambda: encode_envelope(Envelope(header, seal())))
         return SealedReport(self.address.identity, endpoint, body)
+
+
+def _means_the_same(choice: Choice, followed: Participation) -> bool:
+    return choice.meaning == meaning(followed.spec, choice.options)
 
 
 def _agree(before: bytes, now: bytes) -> None:

@@ -62,16 +62,19 @@ class Session(Generic[Reported]):
         self.clipped = False
         self.clipped_features: tuple[str, ...] = ()
 
-    def choose(self, context: Mapping[str, Any] = {}) -> Any:
+    def choose(self, context: Mapping[str, Any] = {}, *, fresh: bool = False) -> Any:
         """Choose for this person; nothing is sent. The report is about the last choice before it.
 
-        A choice that is kept (`save`) stands: until its report is due, ``choose`` returns it whatever the context.
-        Where the experiment waits for outcomes, the choice is kept at once.
+        The choice is kept, encrypted, if the person is asked for a report. A kept choice stands, also after a restart:
+        ``choose`` returns it whatever the context, until its report is made or due, its period is over, or no report on
+        it would count any more.
 
         Parameters
         ----------
         context
             A value for each feature of the experiment.
+        fresh
+            Whether to decide anew, in the place of the choice that is kept. Whoever sees the arms then sees one more.
 
         Returns
         -------
@@ -82,24 +85,27 @@ class Session(Generic[Reported]):
         ------
         InputError
             If a feature is not given, or unknown, or the choice cannot be kept.
+        LogForked, HeadWentBack
+            If the device holds evidence that the server has contradicted itself.
 
         Warns
         -----
         UnfitValueWarning
             If the spec has no place for a value, which then counts as missing.
         """
+        self._publications.check_server()
         kept = self._account.choice(self._identity)
-        if kept is None or kept.is_due(self._now):
-            kept = self._decided(context)
+        if fresh or kept is None or not self._stands(kept):
+            is_kept, kept = kept is not None, self._decided(context)
             # A choice that was kept before says nothing of whether this one is asked about.
             self.asked = self.asked and self._is_asked
-            if kept.window and self._reports_choices:
-                kept = self._kept(kept)
+            if self._reports_choices or (is_kept and not self._participation.cohort):
+                kept = self._kept(kept, fresh=fresh)
         self._choice = kept
         return kept.shown
 
     def save(self) -> None:
-        """Keep the choice on disk, encrypted, until its report is made: `Client.resume` finds it after a restart.
+        """Make sure that the choice is kept, as `choose` does: `Client.resume` finds it after a restart.
 
         Where nobody is asked for a report on it there is nothing to keep: people of a source report on the past.
 
@@ -145,6 +151,8 @@ class Session(Generic[Reported]):
             If the open round's terms miss what was promised when the person chose, or what this device accepts.
         AlreadyReported, BudgetExceeded
             If the ledger does not allow the report; nothing was sent.
+        LogForked, HeadWentBack
+            If the device holds evidence that the server has contradicted itself; nothing was sent.
 
         Warns
         -----
@@ -224,9 +232,23 @@ class Session(Generic[Reported]):
         known, self.clipped_features = context_vector(context, features), clipped_features(context, features)
         return Choice.made(self._participation, known, coins, self._now)
 
-    def _kept(self, choice: Choice) -> Choice:
-        """Keep a choice unless one is kept; return the one that stands, or this one if that is due."""
-        standing = self._account.change(self._identity, lambda kept: kept or choice)
+    def _stands(self, kept: Choice) -> bool:
+        """Whether a choice that is kept is still the person's: see `Reports.stands`."""
+        return self._reports.stands(kept, self._participation, self._now)
+
+    def _waits(self, kept: Choice) -> bool:
+        """Whether a choice that is kept waits for its report: see `Reports.waits`."""
+        return self._reports.waits(kept, self._participation, self._now)
+
+    def _kept(self, choice: Choice, *, fresh: bool = False) -> Choice:
+        """Keep a choice unless another one stands; return the one that does, or this one if that is due."""
+
+        def keep(kept: Choice | None) -> Choice | None:
+            if kept is not None and (self._waits(kept) or (not fresh and self._stands(kept))):
+                return kept
+            return choice if self._reports_choices else None
+
+        standing = self._account.change(self._identity, keep)
         return choice if standing is None or standing.is_due(self._now) else standing
 
     def _made_choice(self) -> Choice:
@@ -242,6 +264,7 @@ class Session(Generic[Reported]):
     def _reporting(self, reward: Any) -> Steps[Outcome]:
         if self._participation.cohort:
             raise InputError("people of a source report on the past", field="cohort", remedy="call report_past")
+        self._publications.check_server()
         self._check_unpaid()
         choice = self._made_choice()
         rewards = self._read(choice.shown, reward)
@@ -258,18 +281,24 @@ class Session(Generic[Reported]):
         now = self._now
         waits = bool(choice.window) and not choice.is_due(now)
 
+        def counts(standing: Choice | None) -> bool:
+            # Another session may have kept a fresh choice: this outcome says nothing of that one.
+            return standing is not None and (self._waits(standing) or standing.is_same(choice))
+
         def tell(kept: Choice | None) -> Choice | None:
             standing = kept or (choice if waits else None)
-            return standing and standing.told(rewards, now)
+            return standing.told(rewards, now) if standing is not None and counts(standing) else kept
 
-        return self._account.change(self._identity, tell)
+        told = self._account.change(self._identity, tell)
+        return told if counts(told) else None
 
     def _sent(self, told: Choice) -> Steps[Outcome]:
         """Report to the open round, or keep the outcome if nobody says which one that is."""
         try:
             opened = yield from self._open()
         except Unavailable:
-            self._account.change(self._identity, lambda kept: kept or told)
+            # An outcome that was told before waits already.
+            self._account.change(self._identity, lambda kept: kept if kept and self._waits(kept) else told)
             return Outcome.PENDING
         except Deleted:
             self._account.forget(self._identity)
@@ -284,6 +313,7 @@ class Session(Generic[Reported]):
         spec = self._participation.spec
         if not self._participation.cohort:
             raise InputError("only people of a source do", field="cohort", remedy="join with cohort='...'")
+        self._publications.check_server()
         known, rewards = context_vector(context, spec.features), self._read(None, reward)
         self._check_unpaid()
         if not self.asked:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from privateer_client.account import Account
@@ -48,6 +48,13 @@ class Issuer:
     attest: Attest | None = None
 
 
+class _Keys(NamedTuple):
+    """The keys of an endpoint: those that are good for tokens, the newest first, and all that it shows."""
+
+    good: list[TokenKey]
+    shown: list[TokenKey]
+
+
 class Tokens:
     """Gets tokens for one experiment.
 
@@ -86,7 +93,7 @@ class Tokens:
         missing = wanted - self._purse.count(self._address.identity, endpoint)
         if missing > 0:
             keys = yield from self._keys(self._address.base_of(endpoint), timeout)
-            yield from self._get(endpoint, missing, keys, timeout)
+            yield from self._get(endpoint, missing, keys.good, timeout)
 
     def replace(self, report: SealedReport, timeout: float) -> Steps[None]:
         """Get another token for a report whose token is refused, if it names none of the keys that the endpoint shows.
@@ -103,13 +110,13 @@ class Tokens:
         if not token:
             return
         keys = yield from self._keys(self._address.base_of(report.endpoint), timeout)
-        marks = {self._challenge(report.endpoint).digest + key.id for key in keys}
+        marks = {self._challenge(report.endpoint).digest + key.id for key in keys.shown}
         if mark_of(token) in marks:
             return
         strays = self._purse.strays(*where, marks)
         missing = 1 + self._purse.bare(*where) + len(strays) - self._purse.count(*where)
         if missing > 0:
-            yield from self._get(report.endpoint, missing, keys, timeout)
+            yield from self._get(report.endpoint, missing, keys.good, timeout)
         self._purse.part(report, token, strays)
 
     def _challenge(self, endpoint: str) -> Challenge:
@@ -134,19 +141,32 @@ class Tokens:
                 self._purse.drop(one)
         return [one for one in pending if one.key_id in known]
 
-    def _keys(self, base: str, timeout: float) -> Steps[list[TokenKey]]:
-        """Return the keys that the endpoint takes, the newest first, if the server shows the same.
+    def _keys(self, base: str, timeout: float) -> Steps["_Keys"]:
+        """Return the keys for tokens: the newest that the server lists, which the endpoint must show, too.
 
-        Neither request says who asks. Keys that only one device gets would tell it from others when it spends a token.
+        Neither request says who asks. If the endpoint, or the issuer behind it, could choose among keys, the choice
+        would tell devices from each other when they spend their tokens.
         """
         shown = yield from self._shown(base, timeout)
         if shown is None:
             raise Unavailable("the endpoint shows no token keys", field="issuer", remedy="try again later")
-        if base != self._address.server:
-            checked = yield from self._shown(self._address.server, timeout)
-            if checked is not None and shown[0].id not in {key.id for key in checked}:
-                raise _strange("shuffler and server show different token keys")
-        return shown
+        server = self._address.server
+        listed = shown if base == server else (yield from self._shown(server, timeout))
+        if listed is None:
+            raise TermsRefused(
+                "the server lists no token keys, so the endpoint could choose one for each device",
+                field="issuer",
+                remedy="have the server's operator set PRIVATEER_TOKEN_KEYS there, too",
+            )
+        there = {key.id for key in shown}
+        if listed[0].id not in there:
+            raise TermsRefused(
+                "the endpoint does not show the newest token key that the server lists",
+                field="issuer",
+                remedy="try again in a few minutes, since a new key takes one to come to both; if it lasts, do not "
+                "report there: such keys would tell devices apart",
+            )
+        return _Keys([key for key in listed if key.id in there], shown)
 
     def _shown(self, base: str, timeout: float) -> Steps[list[TokenKey] | None]:
         url = f"{base}/experiments/{quote(self._address.name, safe='')}/token-keys"

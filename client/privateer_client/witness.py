@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from privateer_client.answers import Answer
 from privateer_client.delivery import Ask, Steps
-from privateer_client.known_servers import KnownServer, Servers
+from privateer_client.known_servers import KnownServer, Servers, contradiction
 from privateer_core.errors import HeadWentBack, InputError, Unavailable, Untrusted
 from privateer_core.wire.identity import check_signed, key_changed
 from privateer_core.wire.log import (
@@ -55,6 +55,23 @@ class Witness:
         """
         known = self._servers.get(self._server)
         return check_signed(answer.signed, answer.body, self._pinned or ({known.key} if known else frozenset()))
+
+    def check(self) -> None:
+        """Refuse the server if the device holds evidence that it contradicted itself.
+
+        Raises
+        ------
+        LogForked, HeadWentBack
+            What the evidence shows.
+        """
+        evidence = self._servers.evidence(self._server)
+        error = None if evidence is None else contradiction(evidence)
+        if error is not None:
+            raise error(
+                "the device holds evidence that the server contradicted itself",
+                field="evidence",
+                remedy=f"publish client.evidence; ledger.servers.forget({self._server!r}) trusts the server anew",
+            )
 
     def witnessed(self, entry: Entry, answer: Answer, timeout: float) -> Steps[None]:
         """Fetch the proof that a publication is in the log, check it, and keep the new head.

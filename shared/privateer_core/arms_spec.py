@@ -103,6 +103,11 @@ class ArmsSpec(Spec):
         return self.experiment.arms
 
     @property
+    def retired(self) -> tuple[str, ...]:
+        """Names of the arms that nobody gets any more."""
+        return self.experiment.retired
+
+    @property
     def arm_count(self) -> int:
         """Number of arms."""
         return len(self.experiment.arms)
@@ -110,7 +115,7 @@ class ArmsSpec(Spec):
     @property
     def playable(self) -> tuple[bool, ...]:
         """Whether people may get each arm: those that are retired stay in their places, and nobody does."""
-        return tuple(arm not in self.experiment.retired for arm in self.experiment.arms)
+        return tuple(arm not in self.retired for arm in self.options)
 
     def turn(self, cohort: str, seen: int) -> Turn:
         """Return the round to come when ``seen`` reports of the cohort whose turn it was have opened.

@@ -274,6 +274,11 @@ class Spec(Section):
         raise NotImplementedError
 
     @property
+    def retired(self) -> tuple[str, ...]:
+        """Those of the options that nobody gets any more."""
+        return ()
+
+    @property
     def planned_reports(self) -> int:
         """The most reports that may come: of the experiment's own people, and of its sources."""
         return int(getattr(self.experiment, self.people_key)) + sum(source.people for source in self.sources)

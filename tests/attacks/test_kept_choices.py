@@ -310,3 +310,39 @@ def test_what_is_forgotten_while_a_server_takes_its_time_is_not_reported(tmp_pat
 
     assert device.start(transport=Notary().transport(forgetting)).resend() == {}
     assert (server.sent, device.ledger().payments()) == ([], [])
+
+
+def test_a_server_that_retires_arms_does_not_learn_who_had_them(tmp_path: Path) -> None:
+    """Under local a report says how many versions ago its person chose: it must be the same whichever arm they had."""
+    spec = make_spec({"privacy.model": "local", "privacy.epsilon": 1.0})
+    ages, arms = set(), set()
+    for number in range(12):
+        (tmp_path / str(number)).mkdir()
+        device = Device(tmp_path / str(number), Server(published(spec)))
+        arms.add(device.start().join("test").choose(CONTEXT))
+        device.server.moves_on(make_spec({"privacy.model": "local", "privacy.epsilon": 1.0}), 2)
+        device.start().join("test").choose(CONTEXT)
+        retired = make_spec({"privacy.model": "local", "privacy.epsilon": 1.0, "experiment.retired": ["arm-1"]})
+        device.server.moves_on(retired, 3)
+        session = device.start().join("test")
+        session.choose(CONTEXT)
+        assert session.report(1.0) is Outcome.ACCEPTED
+        ages.add(device.server.plain()[:2])
+    assert len(arms) > 1  # all alike by chance: 3^-11
+    assert ages == {bytes(2)}
+
+
+def test_no_age_tells_of_the_context_of_later_visits(tmp_path: Path) -> None:
+    """Neither another context nor another choice of the policy makes a device choose anew."""
+    spec = make_spec({"privacy.model": "local", "privacy.epsilon": 1.0})
+    ages = set()
+    for number in range(6):
+        (tmp_path / str(number)).mkdir()
+        device = Device(tmp_path / str(number), Server(published(spec)))
+        for version in range(1, 5):
+            device.server.moves_on(spec, version)
+            session = device.start().join("test")
+            session.choose({"x1": (number * version) % 7 / 7, "x2": number / 6})
+        assert session.report(number / 6) is Outcome.ACCEPTED
+        ages.add(device.server.plain()[:2])
+    assert ages == {(3).to_bytes(2, "little")}

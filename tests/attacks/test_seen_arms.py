@@ -53,7 +53,7 @@ def test_every_choice_has_coins_of_its_own(tmp_path: Path) -> None:
     answer = notarized(lambda _: httpx.Response(200, content=body))
     with Client("http://test", ledger=Ledger(tmp_path / "ledger.db"), transport=answer) as client:
         session = client.join("test")
-        arms = {session.choose({"x1": 0.4, "x2": 0.4}) for _ in range(CHOICES)}
+        arms = {session.choose({"x1": 0.4, "x2": 0.4}, fresh=True) for _ in range(CHOICES)}
     assert len(arms) > 1
 
 

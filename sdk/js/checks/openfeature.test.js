@@ -3,17 +3,23 @@
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 
 import { OpenFeature as Servers } from "@openfeature/server-sdk";
 import { OpenFeature as Web } from "@openfeature/web-sdk";
 
 import { PrivateerServerProvider, PrivateerWebProvider } from "../src/openfeature.js";
-import { Client, MemoryLedger } from "../src/index.js";
+import { Client, FileLedger, MemoryLedger } from "../src/node.js";
 import { changed, clockAt, serving } from "../test/support/served.js";
 
 const told = JSON.parse(readFileSync(new URL("../../../docs/wire/publications.json", import.meta.url), "utf8"));
 const LOCAL = Buffer.from(told[0].publication, "hex");
+/** @type {any[]} */
+const FAMILIES = JSON.parse(readFileSync(new URL("../../../docs/wire/decisions.json", import.meta.url), "utf8"));
+const TRIAL = FAMILIES.find(({ name }) => name === "trial under local, questions");
 const CONTEXT = { x1: 0.3, x2: 0.9, unrelated: "yes" };
 const VALUES = { test: { a: 1, b: 2, c: 3 } };
 
@@ -46,10 +52,51 @@ test("web: evaluations are immediate and stand, and a tracked event is the repor
     await Web.close();
   }));
 
-test("web: a new context is a new choice, and one that lacks a feature gives the default, in words", () =>
+/**
+ * The arms of ten loads of a page: each time a new client and a new provider on what the browser keeps. The context is another one each
+ * time, and a round passes.
+ * @param {Uint8Array} publication @param {Record<string, any>} limits @returns {Promise<string[]>}
+ */
+const tenLoads = async (publication, limits) => {
+  /** @type {string[]} */
+  const arms = [];
+  await serving(publication, async (at) => {
+    const { found, reported } = listening();
+    const ledger = () => new FileLedger(path);
+    const path = join(mkdtempSync(join(tmpdir(), "page-")), "ledger.json");
+    const load = async (/** @type {number} */ number) => {
+      const client = new Client(at.url, { ledger: ledger(), limits, warn: () => {} });
+      await Web.setProviderAndWait(new PrivateerWebProvider(client, { experiments: ["test"], reported }));
+      const session = await client.join("test");
+      await Web.setContext(Object.fromEntries(session.features.map((name) => [name, number % 2])));
+      const shown = Web.getClient().getStringDetails("test", "none");
+      return shown.errorCode ? `${shown.errorCode}: ${shown.errorMessage}` : `${shown.variant}`;
+    };
+    for (let number = 0; number < 10; number++) {
+      at.publication = changed(publication, {}, 10 + number);
+      arms.push(await load(number));
+      if (number < 9) await Web.close();
+    }
+    assert.equal(arms.length, 10);
+    assert.equal(new Set(arms).size, 1, `arms of ten loads: ${arms}`);
+    Web.getClient().track("test", { value: 1 });
+    await Web.close();
+    assert.deepEqual([found, at.bodies.length], [[["test", "accepted"]], 1]);
+    // After the report the browser has nothing of the choice.
+    assert.equal((await ledger().entry(`${at.url}/test`)).choice, null);
+  });
+  return arms;
+};
+
+test("web: ten loads of a page, ten contexts, ten rounds: one arm", async (t) => t.diagnostic(`arms: ${await tenLoads(LOCAL, {})}`));
+
+test("web: ten loads of a page in a trial: one arm", async (t) =>
+  t.diagnostic(`arms: ${await tenLoads(Buffer.from(TRIAL.publication, "base64"), { ...TRIAL.limits, epsilon: Infinity })}`));
+
+test("web: where the application says so a new context is a fresh choice; one that lacks a feature gives the default, in words", () =>
   serving(LOCAL, async (at) => {
     const client = new Client(at.url, { ledger: new MemoryLedger() });
-    await Web.setProviderAndWait(new PrivateerWebProvider(client, { experiments: ["test", "nobody"], values: VALUES }));
+    await Web.setProviderAndWait(new PrivateerWebProvider(client, { experiments: ["test", "nobody"], values: VALUES, fresh: ["test"] }));
     const features = Web.getClient();
     const arms = new Set();
     for (let i = 0; i < 40; i++) {
@@ -92,6 +139,23 @@ test("web: late outcomes wait on the device", () =>
     clock.at.time += 4000;
     assert.deepEqual(await client.resend(), { test: "accepted" });
     await Web.close();
+  }));
+
+test("servers: ten starts of a process: each person has one arm", () =>
+  serving(LOCAL, async (at) => {
+    const folder = mkdtempSync(join(tmpdir(), "people-"));
+    const clientOf = (/** @type {string} */ key) => new Client(at.url, { ledger: new FileLedger(join(folder, key)) });
+    /** @type {Set<string>[]} */
+    const arms = Array.from({ length: 8 }, () => new Set());
+    for (let start = 0; start < 10; start++) {
+      await Servers.setProviderAndWait(new PrivateerServerProvider(clientOf));
+      for (const [person, seen] of arms.entries()) {
+        seen.add(await Servers.getClient().getStringValue("test", "none", { ...CONTEXT, x1: start / 10, targetingKey: `person-${person}` }));
+      }
+      await Servers.close();
+    }
+    assert.deepEqual(arms.map(({ size }) => size), arms.map(() => 1));
+    assert.ok(new Set(arms.map((seen) => [...seen][0])).size > 1, "all of them have the same arm"); // by chance 3^-7
   }));
 
 test("servers: each person has a ledger of their own, and reports once", () =>

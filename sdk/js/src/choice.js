@@ -21,4 +21,11 @@ export function told(choice, values, now) {
 }
 
 /** Whether two are the same choice, whatever came of it. @param {Choice} one @param {Choice} other */
-export const isSame = (one, other) => one.slot === other.slot && one.digest === other.digest && one.arm === other.arm;
+export const isSame = (one, other) =>
+  one.slot === other.slot && one.digest === other.digest && `${one.columns}` === `${other.columns}`;
+
+/** How many arms there were. @param {Choice} choice @returns {number} */
+export const countOf = ({ meaning }) => JSON.parse(meaning)[3].length;
+
+/** The name of the arm that was chosen, as its experiment had it then. @param {Choice} choice @returns {string} */
+export const armOf = ({ meaning, arm }) => JSON.parse(meaning)[3][arm];

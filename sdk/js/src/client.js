@@ -5,6 +5,7 @@ import { DOUBTED, Delivery } from "./delivery.js";
 import { PrivateerError, alreadyReported, invalid, unavailable } from "./errors.js";
 import { IndexedDbLedger } from "./ledgers/indexeddb.js";
 import { Ledger } from "./ledgers/ledger.js";
+import { contradicted, contradicts } from "./log.js";
 import { below, systemClock } from "./platform.js";
 import { Publications } from "./publications.js";
 import { settled } from "./reports.js";
@@ -54,6 +55,8 @@ export class Client {
     /** @type {Set<string>} */
     this.told = new Set();
     this.tell = warn;
+    /** Evidence that the server contradicted itself, as far as this page knows. @type {string | null} */
+    this.contradiction = null;
   }
 
   /**
@@ -65,11 +68,15 @@ export class Client {
   async join(name) {
     const publications = new Publications(this, name);
     const end = this.clock.monotonic() + this.timeout;
+    await this.checkServer();
     await this.settle(end);
     for (const [identity, sealed] of await this.waiting()) {
       if (this.clock.monotonic() < end) await this.delivery.once(identity, sealed);
     }
-    const published = await publications.joined();
+    const published = await publications.joined().catch(async (error) => {
+      if (error instanceof PrivateerError && error.type === "deleted") await this.ledger.forget(publications.identity);
+      throw error;
+    });
     const session = await this.session(publications, published);
     if (this.issuer) await this.warned(this.filled(publications, published, end));
     return session;
@@ -82,6 +89,7 @@ export class Client {
    */
   async fetchTokens(name) {
     const publications = new Publications(this, name);
+    await this.checkServer();
     const published = await publications.joined();
     await this.filled(publications, published, Infinity);
     return this.purse.count(publications.identity, publications.endpoint(published.participation));
@@ -116,7 +124,9 @@ export class Client {
   /** The session of a choice that the device keeps, after a restart. It asks nobody. @param {string} name */
   async resume(name) {
     const publications = new Publications(this, name);
-    const { choice, payment } = await this.ledger.entry(publications.identity);
+    await this.checkServer();
+    const choice = await this.ledger.choice(publications.identity);
+    const { payment } = await this.ledger.entry(publications.identity);
     if (!choice && payment && payment.made >= payment.reports) throw alreadyReported();
     if (!choice) throw invalid("no choice is kept: join the experiment, and choose", "name");
     const published = await publications.kept();
@@ -126,6 +136,7 @@ export class Client {
 
   /** Make what is due, and send again what nobody has answered for good. @returns {Promise<Record<string, Outcome>>} by experiment */
   async resend() {
+    await this.checkServer();
     const outcomes = /** @type {Record<string, Outcome>} */ (await this.settle(Infinity));
     /** @type {[string, import("./ledgers/ledger.js").Sealed][]} */
     const doubted = [];
@@ -156,7 +167,8 @@ export class Client {
     const { participation } = published;
     if (participation.isOpen) publications.endpoint(participation);
     const entry = await this.ledger.entry(publications.identity);
-    return new Session(publications, published, entry, await this.isTime(publications.identity, participation, entry));
+    const kept = await this.ledger.choice(publications.identity);
+    return new Session(publications, published, entry, kept, await this.isTime(publications.identity, participation, entry));
   }
 
   /** Whether the device reports this time: who reports one time of several comes only where they are asked, and has not reported.
@@ -209,6 +221,23 @@ export class Client {
   /** The last signed head of the server's log, for comparing with other devices. @returns {Promise<string | null>} */
   async head() {
     return (await this.ledger.known(this.server))?.head ?? null;
+  }
+
+  /** What shows that the server contradicted itself, as JSON; null if nothing does. @returns {Promise<string | null>} */
+  evidence() {
+    return this.ledger.evidence(this.server);
+  }
+
+  /** Refuse the server if the device holds evidence that it contradicted itself. */
+  async checkServer() {
+    const evidence = await this.evidence();
+    this.contradiction = contradicts(evidence) ? evidence : null;
+    this.refuse();
+  }
+
+  /** The same, by what this page knows: `choose` cannot wait for the ledger. */
+  refuse() {
+    if (this.contradiction !== null) throw contradicted(this.contradiction, this.server);
   }
 
   /** @param {string} name */

@@ -58,6 +58,20 @@ export async function checkSigned(header, body, known) {
   return key;
 }
 
+/** What a server's own signatures show of it for good; anything else may have been somebody in between. */
+const CONTRADICTIONS = ["log-forked", "head-went-back"];
+
+/** Whether evidence is of a server that contradicted itself; null: nothing is known. @param {string | null} evidence */
+export const contradicts = (evidence) => evidence !== null && CONTRADICTIONS.includes(JSON.parse(evidence).problem);
+
+/** The refusal of a server that contradicted itself. @param {string} evidence @param {string} server */
+export const contradicted = (evidence, server) =>
+  wrong(
+    JSON.parse(evidence).problem,
+    `the device holds evidence that the server contradicted itself: publish it (client.evidence), or trust the server anew (ledger.forgetServer("${server}"))`,
+    "evidence",
+  );
+
 /** What a head says that this key has signed. @param {string} signed @param {string} key @returns {Promise<Head>} */
 export async function openHead(signed, key) {
   const end = signed.lastIndexOf("\n\n");

@@ -24,6 +24,8 @@ import { PrivateerError, invalid } from "./errors.js";
  * @property {Record<string, Record<string, any>>} [values] the value of each arm by experiment; by default "on" and "off",
  * or "true" and "false", are booleans, and other arms are their names
  * @property {(experiment: string, outcome: Outcome | PrivateerError) => void} [reported] told what became of a report
+ * @property {string[]} [fresh] the experiments in which a person whose features change, while the provider runs, gets a fresh
+ * choice
  */
 
 const BOOLEANS = new Map([["on", true], ["off", false], ["true", true], ["false", false]]);
@@ -38,24 +40,27 @@ function told(value, error) {
   return failed(value, CODES[error.type] ?? "GENERAL", error.message);
 }
 
-/** A person's session, whose choice stands until it is reported or the person's context changes. */
+/** A person's session, whose arm stands. */
 class Flag {
-  /** @param {Session} session @param {Settings} settings */
-  constructor(session, settings) {
+  /** @param {Session} session @param {Settings} settings @param {string} name of the experiment */
+  constructor(session, settings, name) {
     this.session = session;
     this.settings = settings;
+    /** Whether other features are a fresh choice. */
+    this.fresh = settings.fresh?.includes(name) ?? false;
     /** @type {string | null} */
     this.arm = null;
     this.seen = "";
   }
 
-  /** The arm of this person: the same until their features change. @param {Context} context */
+  /** The arm of this person. @param {Context} context */
   choose(context) {
     const { features } = this.session;
     // What is no feature, and the targeting key, is left out: a device knows one person.
     const given = Object.fromEntries(features.filter((name) => Object.hasOwn(context, name)).map((name) => [name, context[name]]));
     const seen = JSON.stringify(given);
-    if (this.arm === null || this.seen !== seen) [this.arm, this.seen] = [this.session.choose(given), seen];
+    const isOther = this.fresh && this.arm !== null && this.seen !== seen;
+    if (this.arm === null || isOther) [this.arm, this.seen] = [this.session.choose(given, { fresh: isOther }), seen];
     return this.arm;
   }
 
@@ -86,6 +91,8 @@ class Provider {
     this.settings = settings;
     /** Reports on their way. @type {Set<Promise<void>>} */
     this.going = new Set();
+    /** @type {Map<string, Flag | PrivateerError | Promise<Flag>>} */
+    this.flags = new Map();
   }
 
   /** Report what came of an experiment's choice. Nobody waits for it, but `onClose`. @param {string} name @param {() => Promise<Outcome>} report */
@@ -104,15 +111,17 @@ class Provider {
     return this.settings.outcomes?.[event] ?? event;
   }
 
-  /** Wait for reports on their way. */
+  /** Wait for reports on their way, and for choices that are being kept. */
   async onClose() {
-    await Promise.allSettled(this.going);
+    const flags = await Promise.allSettled(this.flags.values());
+    const kept = flags.map((one) => one.status === "fulfilled" && one.value instanceof Flag && one.value.session.keeping);
+    await Promise.allSettled([...kept, ...this.going]);
   }
 }
 
 /**
  * For `@openfeature/web-sdk`: one person, whose context is set once and changes seldom. Experiments are joined when the
- * provider is set; evaluations are then immediate, and the same until the context changes.
+ * provider is set; evaluations are then immediate, and the same on every page until the report is made or its window ends.
  */
 export class PrivateerWebProvider extends Provider {
   runsOn = /** @type {any} */ ("client");
@@ -135,14 +144,14 @@ export class PrivateerWebProvider extends Provider {
   /** @param {string} name */
   async join(name) {
     try {
-      this.flags.set(name, new Flag(await this.client.join(name), this.settings));
+      this.flags.set(name, new Flag(await this.client.join(name), this.settings, name));
     } catch (error) {
       if (!(error instanceof PrivateerError)) throw error;
       this.flags.set(name, error);
     }
   }
 
-  /** A new context: the next evaluation chooses by it. Nothing is asked of the server. */
+  /** A new context: who has an arm keeps it. Nothing is asked of the server. */
   onContextChange() {}
 
   /** @template T @param {string} kind @param {string} name @param {T} value @param {Context} context @returns {Resolution<T>} */
@@ -203,7 +212,7 @@ export class PrivateerServerProvider extends Provider {
   /** @param {string} name @param {string} key @returns {Promise<Flag>} */
   flag(name, key) {
     const identity = JSON.stringify([name, key]);
-    const known = this.flags.get(identity) ?? this.clientOf(key).join(name).then((session) => new Flag(session, this.settings));
+    const known = this.flags.get(identity) ?? this.clientOf(key).join(name).then((session) => new Flag(session, this.settings, name));
     this.flags.set(identity, known);
     // Who could not join tries again at the next evaluation.
     known.catch(() => this.flags.delete(identity));

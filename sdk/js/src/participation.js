@@ -5,6 +5,7 @@ import { agree, hold } from "./agreement.js";
 import { ALGORITHMS } from "./algorithms/index.js";
 import { hex, joined } from "./bytes.js";
 import { PrivateerError, malformed, refused } from "./errors.js";
+import { countOf, isDue } from "./choice.js";
 import { columnsOf } from "./features.js";
 import { encode } from "./msgpack.js";
 import { coins, random, secureNoise } from "./platform.js";
@@ -22,7 +23,8 @@ const JUMP = 1_000_000;
  * What was decided for a person, and what came of it as the policy reads it. `due` is when the report on it may be made,
  * in seconds since 1970; null: when its outcome is told.
  * @typedef {{version: number, digest: string, meaning: string, columns: number[], slot: number, arm: number,
- *   values: number[], window: number, due: number | null, period: number}} Choice
+ *   values: number[], window: number, due: number | null, period: number, retired?: string[]}} Choice the arms that nobody got
+ * any more; one of an earlier version does not say
  */
 
 /** A publication that this device has checked and will follow. */
@@ -100,13 +102,13 @@ export class Participation {
       window: spec.window,
       due: spec.dueAfter(now),
       period: spec.periodOf(now),
+      retired: spec.retired,
     };
   }
 
   /** Refuse a publication under which a choice means something else. @param {Choice} choice */
   check(choice) {
-    const arms = JSON.parse(choice.meaning)[3].length;
-    if (this.spec.meaning(arms) !== choice.meaning) {
+    if (!this.means(choice)) {
       throw refused("features, arms, rewards or privacy are not those by which the person chose", "spec");
     }
     if (this.round.version === choice.version && hex(this.digest) !== choice.digest) {
@@ -114,10 +116,42 @@ export class Participation {
     }
   }
 
+  /**
+   * Whether a choice that is kept is still the person's: not once its report is due, nor once another arm is retired.
+   * Where the experiment waits for outcomes nothing else ends it before. Elsewhere it ends with its period, when nobody is
+   * asked, and when no report on it would count.
+   * @param {Choice} choice @param {number} now seconds since 1970
+   */
+  stands(choice, now) {
+    const { spec, round } = this;
+    // Whoever had any arm: the age of a report would tell who chose anew, and so who had the one that is retired.
+    if (isDue(choice, now) || `${choice.retired ?? []}` !== `${spec.retired}`) return false;
+    if (choice.window) return true;
+    // Another page may be ahead of this one.
+    const takes = choice.version > round.version || this.counts(choice.version);
+    return round.batch > 0 && takes && choice.period === spec.periodOf(now) && this.means(choice);
+  }
+
+  /** Whether the report on a choice is due, and a round like this one may take it. @param {Choice} choice @param {number} now */
+  waits(choice, now) {
+    return isDue(choice, now) && (choice.window > 0 || this.means(choice));
+  }
+
+  /** Whether a choice means here what it meant when it was made. @param {Choice} choice */
+  means(choice) {
+    return this.spec.meaning(countOf(choice)) === choice.meaning;
+  }
+
   /** Whether the round takes a report on a choice of this version. @param {number} decided */
   takes(decided) {
     const { version } = this.round;
     if (!this.isOpen || decided > version || (this.drains && decided === version)) return false;
+    return this.counts(decided);
+  }
+
+  /** Whether a report on a choice of this version means something to the round. @param {number} decided */
+  counts(decided) {
+    const { version } = this.round;
     if (this.policy.takesOwnAlone) return decided === version;
     return !this.policy.tellsAge || this.age(decided) !== null;
   }

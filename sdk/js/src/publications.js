@@ -4,7 +4,7 @@
 import { PrivateerError, refused, unavailable } from "./errors.js";
 import { hex } from "./bytes.js";
 import { MSGPACK, ask, problem } from "./exchange.js";
-import { blockOf, checkProof, checkSigned, checkStart, entryOf, keyChanged, openHead } from "./log.js";
+import { blockOf, checkProof, checkSigned, checkStart, contradicts, entryOf, keyChanged, openHead } from "./log.js";
 import { Participation } from "./participation.js";
 
 /** Seconds for which a publication counts as the open one. */
@@ -12,6 +12,8 @@ const FRESH = 3;
 const PROOF_MAX = 64 << 10;
 /** Proofs that are fetched, where other pages of this device fetch some at the same time. */
 const TRIES = 5;
+/** What is wrong with a proof of a server that cannot be trusted. */
+const UNTRUSTED = new Set(["signature-invalid", "key-changed", "proof-invalid", "head-went-back", "log-forked"]);
 
 /** A publication that was checked, and when the server sent it; null: the device had kept it.
  * @typedef {{participation: Participation, sent: {now: number, monotonic: number} | null}} Published */
@@ -70,22 +72,25 @@ export class Publications {
     const keys = client.serverKeys.length || !seen ? client.serverKeys : [seen.key];
     const key = await checkSigned(answer.headers.get("privateer-signed") ?? "", answer.body, keys);
     const participation = await Participation.checked(answer.body, name, client.limits, paused);
-    await this.witnessed(participation, key);
+    await this.witnessed(participation, key, answer.headers.get("privateer-signed") ?? "");
     // What cannot be kept is fetched again.
     await client.ledger.remember(this.identity, answer.body).catch(() => {});
     return { participation, sent };
   }
 
-  /** See that a publication is in the server's log, and keep the log's head. @param {Participation} followed @param {string} key */
-  async witnessed(followed, key) {
+  /** See that a publication is in the server's log, and keep the log's head. @param {Participation} followed @param {string} key
+   * @param {string} signed */
+  async witnessed(followed, key, signed) {
     // Another page may keep a head meanwhile: then the log must go on from that one.
-    for (let tries = 0; tries < TRIES; tries++) if (await this.proved(followed, key)) return;
+    for (let tries = 0; tries < TRIES; tries++) if (await this.proved(followed, key, signed)) return;
     throw unavailable("the server's log changes all the time");
   }
 
-  /** Check a proof, and keep its head; false if another page has kept one meanwhile. @param {Participation} followed @param {string} key */
-  async proved({ round, digest }, key) {
-    const { ledger, server, serverKeys } = this.client;
+  /** Check a proof, and keep its head; false if another page has kept one meanwhile. @param {Participation} followed @param {string} key
+   * @param {string} header that signs the publication */
+  async proved({ round, digest }, key, header) {
+    const { client } = this;
+    const { ledger, server, serverKeys } = client;
     const seen = await ledger.known(server);
     if (seen && seen.key !== key && !serverKeys.length) throw keyChanged();
     const entry = entryOf(round.experiment, round.version, digest);
@@ -93,11 +98,20 @@ export class Publications {
     let proof = await this.proof(round, null);
     // An application that names a new key may name a new log with it; the same log must go on.
     if (seen && seen.key !== key && (await openHead(`${proof?.head}`, key)).origin !== last?.origin) last = null;
-    await checkStart(proof, key, last);
-    const block = blockOf(proof, last);
-    if (block !== null) proof = await this.proof(round, block);
-    const { signed } = await checkProof(proof, entry, key, last);
-    return ledger.know(server, { key, head: signed }, seen);
+    try {
+      await checkStart(proof, key, last);
+      const block = blockOf(proof, last);
+      if (block !== null) proof = await this.proof(round, block);
+      const { signed } = await checkProof(proof, entry, key, last);
+      return ledger.know(server, { key, head: signed }, seen);
+    } catch (error) {
+      if (!(error instanceof PrivateerError) || !UNTRUSTED.has(error.type)) throw error;
+      const publication = { experiment: round.experiment, version: round.version, digest: hex(digest) };
+      const evidence = JSON.stringify({ problem: error.type, server, publication, signed: header, known: seen, proof: JSON.stringify(proof) }, null, 1);
+      if (contradicts(evidence)) client.contradiction = evidence;
+      await ledger.accuse(server, evidence).catch(() => {}); // the refusal matters more
+      throw error;
+    }
   }
 
   /** @param {import("./publication.js").Round} round @param {number | null} block @returns {Promise<any>} */

@@ -64,7 +64,14 @@ function pinned(spec) {
  */
 export async function settled(publications) {
   const { client, identity } = publications;
-  const { choice, payment: paid } = await client.ledger.entry(identity);
+  let choice;
+  try {
+    choice = await client.ledger.choice(identity);
+  } catch (error) {
+    if (error instanceof PrivateerError && error.field === "key") return "pending"; // whoever joins the experiment is told
+    throw error;
+  }
+  const { payment: paid } = await client.ledger.entry(identity);
   if (!choice || !isDue(choice, client.clock.now())) return null;
   if (paid && !allows(paid, choice.period)) {
     await client.ledger.forget(identity);
@@ -77,6 +84,7 @@ export async function settled(publications) {
   } catch (error) {
     if (!(error instanceof PrivateerError) || error.type === "ledger-unwritable") throw error;
     if (error.type === "unavailable") return "pending";
+    client.refuse(); // the device goes on with nothing at a server that contradicts itself
     // Of its terms: another round may do better.
     isOver ||= error.type === "deleted";
   }

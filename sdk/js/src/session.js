@@ -1,7 +1,7 @@
 // @ts-check
 /** One person's part in one experiment: choose, then report. */
 
-import { isDue, isSame, told } from "./choice.js";
+import { armOf, isDue, isSame, told } from "./choice.js";
 import { PrivateerError, alreadyReported, invalid } from "./errors.js";
 import { unfit } from "./features.js";
 import { allows } from "./ledgers/ledger.js";
@@ -14,17 +14,19 @@ import { isNew, madeOn } from "./reports.js";
 export class Session {
   /**
    * @param {import("./publications.js").Publications} publications @param {import("./publications.js").Published} published
-   * @param {import("./ledgers/ledger.js").Entry} entry what the ledger has @param {boolean} isTime whether the device reports
-   * this time: where it reports one time of several, it has drawn which
+   * @param {import("./ledgers/ledger.js").Entry} entry what the ledger has @param {Choice | null} kept the choice in it
+   * @param {boolean} isTime whether the device reports this time: where it reports one time of several, it has drawn which
    */
-  constructor(publications, published, entry, isTime) {
+  constructor(publications, published, entry, kept, isTime) {
     this.publications = publications;
     this.client = publications.client;
     this.published = published;
     this.entry = entry;
     this.isTime = isTime;
-    /** @type {Choice | null} */
-    this.choice = entry.choice;
+    /** The choice that the ledger has, or is about to. @type {Choice | null} */
+    this.kept = kept;
+    /** What a report is about. @type {Choice | null} */
+    this.choice = kept;
     /** Whether this person is asked for a report: the round asks them, or the device keeps their choice. */
     this.asked = this.isOpen && (this.choice !== null || this.isAsked);
     /** The reason of a refused report, or why one still waits. @type {string | null} */
@@ -64,46 +66,51 @@ export class Session {
   }
 
   /**
-   * Choose for this person; nothing is sent. The report is about the last choice before it; one that is kept stands until
-   * its report is due. Where the experiment waits for outcomes the choice is kept at once.
+   * Choose for this person; nothing is sent. The report is about the last choice before it. The choice is kept, encrypted, if
+   * the person is asked for a report, and stands, also in later sessions: until its report is made or due, its period is
+   * over, or no report on it would count any more.
    * @param {Record<string, any>} [context] a value for each feature
+   * @param {{fresh?: boolean}} [how] fresh: decide anew, in the place of the choice that is kept. Whoever sees the arms then
+   * sees one more
    * @returns {string} the name of an arm
    */
-  choose(context = {}) {
+  choose(context = {}, { fresh = false } = {}) {
+    this.client.refuse();
     const now = this.client.clock.now();
-    const kept = this.entry.choice;
-    if (kept && !isDue(kept, now)) {
-      this.choice = kept;
+    if (!fresh && this.kept && this.participation.stands(this.kept, now)) {
+      this.choice = this.kept;
     } else {
       this.choice = this.participation.choose(context, undefined, now);
       this.client.warn(unfit(this.participation.spec.features, context));
       this.asked &&= this.isAsked;
-      if (this.choice.window && this.asked) this.keep(this.choice);
+      if (this.asked || this.kept) this.keep(this.asked ? this.choice : null, fresh);
     }
-    return this.arms[this.choice.arm];
+    return armOf(this.choice);
   }
 
-  /** @param {Choice} choice */
-  keep(choice) {
-    this.entry = { ...this.entry, choice };
-    this.keeping = this.client.ledger.keep(this.publications.identity, (standing) => {
-      return standing && !isDue(standing, this.client.clock.now()) ? standing : choice;
-    });
-    // `report` and `save` tell what went wrong.
+  /** Keep a choice, or none, unless another one stands. @param {Choice | null} choice @param {boolean} fresh */
+  keep(choice, fresh) {
+    const { client, participation } = this;
+    this.kept = choice;
+    const standing = (/** @type {Choice} */ one, /** @type {number} */ now) => participation.waits(one, now) || (!fresh && participation.stands(one, now));
+    const change = (/** @type {Choice | null} */ one) => (one && standing(one, client.clock.now()) ? one : choice);
+    this.keeping = this.keeping.catch(() => {}).then(() => client.ledger.keep(this.publications.identity, change));
+    // `save` tells what went wrong, and `report` what goes wrong then.
     this.keeping.catch(() => {});
   }
 
-  /** Keep the choice until its report is made: `Client.resume` finds it after a restart. */
+  /** Make sure that the choice is kept, on disk: `Client.resume` finds it after a restart. */
   async save() {
     if (!this.choice) throw invalid("choose an arm first", "reward");
-    if (this.asked && this.entry.choice === null) this.keep(this.choice);
+    if (this.asked && this.kept === null) this.keep(this.choice, false);
     await this.keeping;
   }
 
   /** Erase the choice, here and in the ledger: no report is made of it, and the next call of `choose` is free. */
   async forget() {
+    await this.keeping.catch(() => {});
     await this.client.ledger.forget(this.publications.identity);
-    this.entry = { ...this.entry, choice: null };
+    this.kept = null;
     this.choice = null;
     this.asked &&= this.isAsked;
   }
@@ -117,27 +124,32 @@ export class Session {
    */
   async report(reward) {
     const { client, choice } = this;
-    const { identity } = this.publications;
-    const entry = await client.ledger.entry(identity);
-    this.entry = { ...entry, choice: entry.choice ?? this.entry.choice };
+    await client.checkServer();
+    this.entry = await client.ledger.entry(this.publications.identity);
     if (!this.isOpen) throw alreadyReported();
     if (!choice) throw invalid("choose an arm first: call session.choose({...})", "reward");
     const values = this.participation.policy.read(reward, this.participation.spec);
     if (!this.asked) return "not-asked";
     this.participation.check(choice);
-    await this.keeping;
-    if (choice.window) return (await this.told(choice, values)) ? "pending" : "not-asked";
-    return this.sent(told(choice, values, client.clock.now()));
+    await this.keeping.catch(() => {});
+    const standing = await this.told(choice, values);
+    if ((standing ?? choice).window) return standing ? "pending" : "not-asked"; // to send now would say when the outcome came
+    return this.sent(standing ?? told(choice, values, client.clock.now()));
   }
 
-  /** Keep an outcome with the choice, unless another one is kept: of another tab. @param {Choice} choice @param {number[]} values */
+  /**
+   * Keep an outcome with the choice that is kept, or is to be, and return that; null where there is none, or that of another
+   * page, of which this outcome says nothing.
+   * @param {Choice} choice @param {number[]} values
+   */
   async told(choice, values) {
     const now = this.client.clock.now();
+    const counts = (/** @type {Choice} */ one) => this.participation.waits(one, now) || isSame(one, choice);
     const kept = await this.client.ledger.keep(this.publications.identity, (standing) => {
-      const own = standing ?? (isDue(choice, now) ? null : choice);
-      return own && isSame(own, choice) ? told(own, values, now) : own;
+      const own = standing ?? (choice.window && !isDue(choice, now) ? choice : null);
+      return own && counts(own) ? told(own, values, now) : standing;
     });
-    return kept !== null && isSame(kept, choice);
+    return kept && counts(kept) ? kept : null;
   }
 
   /** Report to the open round, or keep the outcome if nobody says which one that is. @param {Choice} choice @returns {Promise<Outcome>} */
@@ -151,7 +163,9 @@ export class Session {
       if (sealed) return await this.delivered(sealed);
     } catch (error) {
       const type = error instanceof PrivateerError ? error.type : "";
-      if (type === "unavailable") return (await client.ledger.keep(identity, (kept) => kept ?? choice)) ? "pending" : "not-asked";
+      // An outcome that was told before waits already.
+      const waiting = (/** @type {Choice | null} */ kept) => (kept && this.participation.waits(kept, client.clock.now()) ? kept : choice);
+      if (type === "unavailable") return (await client.ledger.keep(identity, waiting)) ? "pending" : "not-asked";
       if (type !== "deleted") throw error;
     }
     await this.forget();
@@ -161,7 +175,7 @@ export class Session {
   /** @param {import("./ledgers/ledger.js").Sealed} sealed */
   async delivered(sealed) {
     const { client, publications } = this;
-    this.choice = null;
+    this.choice = this.kept = null;
     this.entry = await client.ledger.entry(publications.identity);
     const { outcome, reason } = await client.delivery.until(publications.identity, sealed, client.patience);
     this.refusal = reason;

@@ -33,8 +33,8 @@ export class Spec {
     if (!named || (experiment.arms && this.arms.length < 2)) throw malformed("an experiment has two arms or more");
     this.domain = told.domain ?? null;
     this.options = this.arms.length ? this.arms : unnamed(told);
-    const retired = new Set(experiment.retired);
-    this.playable = this.arms.map((arm) => !retired.has(arm));
+    this.retired = /** @type {string[]} */ (experiment.retired ?? []);
+    this.playable = this.arms.map((arm) => !this.retired.includes(arm));
     this.reward = /** @type {{low: number, high: number, default?: number | null}} */ (reward);
     if (!(reward.low < reward.high)) throw malformed("the bounds of rewards are empty");
     this.privacy = /** @type {Privacy} */ (privacy);

@@ -266,7 +266,7 @@ test("keys that could tell a device from others are refused, and nothing is sign
       const client = Object.assign(server, { keys: directory(issuer, [other]) });
       const refuses = (/** @type {RegExp} */ why) => without(client, { ...more, issuer: at.url }, "terms-refused", why);
       at.keys = directory(issuer, [mint]);
-      await refuses(/different token keys/);
+      await refuses(/does not show the newest token key that the server lists/);
       at.keys = directory(issuer, [mint, other, third]);
       await refuses(/more than 2 token keys/);
       at.keys = directory("elsewhere.example", [mint]);
@@ -277,22 +277,42 @@ test("keys that could tell a device from others are refused, and nothing is sign
       await without(client, { ...more, issuer: at.url }, "unavailable", /shows no token keys/);
       at.keys = null;
       await without(client, { ...more, issuer: at.url }, "unavailable", /shows no token keys/);
+      // Of two valid keys the endpoint shows this device the older one: the server lists another newest.
+      client.keys = directory(issuer, [mint, other]);
+      at.keys = directory(issuer, [mint]);
+      await refuses(/does not show the newest token key that the server lists/);
       // The same keys at both: nothing keeps the token away, and it goes to the shuffler.
       at.keys = client.keys = directory(issuer, [mint, other]);
-      at.sign = (request) => (request[2] === other.id[31] ? other : mint).sign(request);
+      at.sign = (request) => (assert.equal(request[2], other.id[31], "not the newest key"), other.sign(request));
+      assert.equal(await device(client, { ...more, issuer: at.url }).fetchTokens("test"), 1);
+      // A key that has not come to the server yet is nobody's.
+      client.keys = directory(issuer, [mint]);
+      at.sign = (request) => (assert.equal(request[2], mint.id[31], "a key that the server does not list"), mint.sign(request));
       assert.equal(await device(client, { ...more, issuer: at.url }).fetchTokens("test"), 1);
     }),
   ));
 
-test("a server that shows no keys is not asked to compare", () =>
+test("where the server lists no keys a device takes none from the endpoint", () =>
   serving(SHUFFLED, (server) =>
     serving(SHUFFLED, async (at) => {
       issues(at);
-      const session = await device(server, { shuffler: at.url, issuer: at.url }).join("test");
-      session.choose(CONTEXT);
-      assert.equal(await session.report(1), "accepted");
-      assert.ok(MINTS[0].signed(asked(at, "/reports")[0].headers.authorization));
-      assert.equal(asked(server, "/token-keys").length, 1);
+      at.sign = () => assert.fail("the endpoint's own choice of a key was used");
+      await without(server, { shuffler: at.url, issuer: at.url }, "terms-refused", /the server lists no token keys/);
+    }),
+  ));
+
+test("a token that was asked for by the newest key of then is still signed after a rotation", () =>
+  serving(SHUFFLED, (server) =>
+    serving(SHUFFLED, async (at) => {
+      const [first, second] = MINTS;
+      const issuer = serverName(at.url);
+      const ledger = new MemoryLedger();
+      at.keys = server.keys = directory(issuer, [first]);
+      at.sign = () => [503, ""];
+      await rejects(device(server, { ledger, shuffler: at.url, issuer: at.url }).fetchTokens("test"), "unavailable");
+      at.keys = server.keys = directory(issuer, [first, second]);
+      at.sign = (request) => (assert.equal(request[2], first.id[31]), first.sign(request));
+      assert.equal(await device(server, { ledger, shuffler: at.url, issuer: at.url }).fetchTokens("test"), 1);
     }),
   ));
 

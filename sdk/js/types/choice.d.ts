@@ -10,3 +10,7 @@ export declare const isGivenUp: ({ due, window }: Choice, now: number) => boolea
 export declare function told(choice: Choice, values: number[], now: number): Choice;
 /** Whether two are the same choice, whatever came of it. @param {Choice} one @param {Choice} other */
 export declare const isSame: (one: Choice, other: Choice) => boolean;
+/** How many arms there were. @param {Choice} choice @returns {number} */
+export declare const countOf: ({ meaning }: Choice) => number;
+/** The name of the arm that was chosen, as its experiment had it then. @param {Choice} choice @returns {string} */
+export declare const armOf: ({ meaning, arm }: Choice) => string;

@@ -85,6 +85,8 @@ export declare class Client {
     /** @type {Set<string>} */
     told: Set<string>;
     tell: (message: string) => void;
+    /** Evidence that the server contradicted itself, as far as this page knows. @type {string | null} */
+    contradiction: string | null;
     /** @param {string} server address of the learning server @param {Options} [options] */
     constructor(server: string, { ledger, shuffler, issuer, attest, limits, timeout, patience, warn, serverKeys, clock }?: Options);
     /**
@@ -132,6 +134,12 @@ export declare class Client {
     own(): Promise<string[]>;
     /** The last signed head of the server's log, for comparing with other devices. @returns {Promise<string | null>} */
     head(): Promise<string | null>;
+    /** What shows that the server contradicted itself, as JSON; null if nothing does. @returns {Promise<string | null>} */
+    evidence(): Promise<string | null>;
+    /** Refuse the server if the device holds evidence that it contradicted itself. */
+    checkServer(): Promise<void>;
+    /** The same, by what this page knows: `choose` cannot wait for the ledger. */
+    refuse(): void;
     /** @param {string} name */
     identity(name: string): string;
     /** @param {string[]} messages */

@@ -17,6 +17,10 @@ export declare const keyChanged: () => PrivateerError;
  * @param {string[]} known keys that the server may have; empty: any, since it is met for the first time
  */
 export declare function checkSigned(header: string, body: Uint8Array<ArrayBuffer>, known: string[]): Promise<string>;
+/** Whether evidence is of a server that contradicted itself; null: nothing is known. @param {string | null} evidence */
+export declare const contradicts: (evidence: string | null) => boolean;
+/** The refusal of a server that contradicted itself. @param {string} evidence @param {string} server */
+export declare const contradicted: (evidence: string, server: string) => PrivateerError;
 /** What a head says that this key has signed. @param {string} signed @param {string} key @returns {Promise<Head>} */
 export declare function openHead(signed: string, key: string): Promise<Head>;
 /**

@@ -37,17 +37,24 @@ export type Settings = {
      * told what became of a report
      */
     reported?: (experiment: string, outcome: Outcome | PrivateerError) => void;
+    /**
+     * the experiments in which a person whose features change, while the provider runs, gets a fresh
+     * choice
+     */
+    fresh?: string[];
 };
-/** A person's session, whose choice stands until it is reported or the person's context changes. */
+/** A person's session, whose arm stands. */
 declare class Flag {
     session: import("./session.js").Session;
     settings: Settings;
+    /** Whether other features are a fresh choice. */
+    fresh: boolean;
     /** @type {string | null} */
     arm: string | null;
     seen: string;
-    /** @param {Session} session @param {Settings} settings */
-    constructor(session: Session, settings: Settings);
-    /** The arm of this person: the same until their features change. @param {Context} context */
+    /** @param {Session} session @param {Settings} settings @param {string} name of the experiment */
+    constructor(session: Session, settings: Settings, name: string);
+    /** The arm of this person. @param {Context} context */
     choose(context: Context): string;
     /** @template T @param {string} kind @param {T} value by default @param {string} name @param {Context} context @returns {Resolution<T>} */
     resolved<T>(kind: string, value: T, name: string, context: Context): Resolution<T>;
@@ -59,6 +66,8 @@ declare class Provider {
     settings: Settings;
     /** Reports on their way. @type {Set<Promise<void>>} */
     going: Set<Promise<void>>;
+    /** @type {Map<string, Flag | PrivateerError | Promise<Flag>>} */
+    flags: Map<string, Flag | PrivateerError | Promise<Flag>>;
     metadata: {
         name: string;
     };
@@ -68,12 +77,12 @@ declare class Provider {
     send(name: string, report: () => Promise<Outcome>): void;
     /** The experiment that an event is the outcome of. @param {string} event */
     experimentOf(event: string): string;
-    /** Wait for reports on their way. */
+    /** Wait for reports on their way, and for choices that are being kept. */
     onClose(): Promise<void>;
 }
 /**
  * For `@openfeature/web-sdk`: one person, whose context is set once and changes seldom. Experiments are joined when the
- * provider is set; evaluations are then immediate, and the same until the context changes.
+ * provider is set; evaluations are then immediate, and the same on every page until the report is made or its window ends.
  */
 export declare class PrivateerWebProvider extends Provider {
     client: import("./client.js").Client;
@@ -89,7 +98,7 @@ export declare class PrivateerWebProvider extends Provider {
     initialize(): Promise<void>;
     /** @param {string} name */
     join(name: string): Promise<void>;
-    /** A new context: the next evaluation chooses by it. Nothing is asked of the server. */
+    /** A new context: who has an arm keeps it. Nothing is asked of the server. */
     onContextChange(): void;
     /** @template T @param {string} kind @param {string} name @param {T} value @param {Context} context @returns {Resolution<T>} */
     resolve<T>(kind: string, name: string, value: T, context: Context): Resolution<T>;

@@ -12,12 +12,14 @@ export type Choice = {
     window: number;
     due: number | null;
     period: number;
+    retired?: string[];
 };
 /**
  * What was decided for a person, and what came of it as the policy reads it. `due` is when the report on it may be made,
  * in seconds since 1970; null: when its outcome is told.
  * @typedef {{version: number, digest: string, meaning: string, columns: number[], slot: number, arm: number,
- *   values: number[], window: number, due: number | null, period: number}} Choice
+ *   values: number[], window: number, due: number | null, period: number, retired?: string[]}} Choice the arms that nobody got
+ * any more; one of an earlier version does not say
  */
 /** A publication that this device has checked and will follow. */
 export declare class Participation {
@@ -51,8 +53,21 @@ export declare class Participation {
     choose(context: Record<string, any>, slot?: number, now?: number): Choice;
     /** Refuse a publication under which a choice means something else. @param {Choice} choice */
     check(choice: Choice): void;
+    /**
+     * Whether a choice that is kept is still the person's: not once its report is due, nor once another arm is retired.
+     * Where the experiment waits for outcomes nothing else ends it before. Elsewhere it ends with its period, when nobody is
+     * asked, and when no report on it would count.
+     * @param {Choice} choice @param {number} now seconds since 1970
+     */
+    stands(choice: Choice, now: number): boolean;
+    /** Whether the report on a choice is due, and a round like this one may take it. @param {Choice} choice @param {number} now */
+    waits(choice: Choice, now: number): boolean;
+    /** Whether a choice means here what it meant when it was made. @param {Choice} choice */
+    means(choice: Choice): boolean;
     /** Whether the round takes a report on a choice of this version. @param {number} decided */
     takes(decided: number): boolean;
+    /** Whether a report on a choice of this version means something to the round. @param {number} decided */
+    counts(decided: number): boolean;
     /** @param {number} decided */
     age(decided: number): number | null;
     /**

@@ -23,10 +23,12 @@ export declare class Publications {
     opened(known: Published | null): Promise<Published>;
     /** @param {Participation | null} known @param {boolean} choosing whether the person is to choose by it @returns {Promise<Published>} */
     fetched(known: Participation | null, choosing?: boolean): Promise<Published>;
-    /** See that a publication is in the server's log, and keep the log's head. @param {Participation} followed @param {string} key */
-    witnessed(followed: Participation, key: string): Promise<void>;
-    /** Check a proof, and keep its head; false if another page has kept one meanwhile. @param {Participation} followed @param {string} key */
-    proved({ round, digest }: Participation, key: string): Promise<boolean>;
+    /** See that a publication is in the server's log, and keep the log's head. @param {Participation} followed @param {string} key
+     * @param {string} signed */
+    witnessed(followed: Participation, key: string, signed: string): Promise<void>;
+    /** Check a proof, and keep its head; false if another page has kept one meanwhile. @param {Participation} followed @param {string} key
+     * @param {string} header that signs the publication */
+    proved({ round, digest }: Participation, key: string, header: string): Promise<boolean>;
     /** @param {import("./publication.js").Round} round @param {number | null} block @returns {Promise<any>} */
     proof({ experiment, version }: import("./publication.js").Round, block: number | null): Promise<any>;
     /** Where reports go. @param {Participation} participation */

@@ -17,6 +17,7 @@ export declare class Spec {
     arms: string[];
     domain: any;
     options: string[];
+    retired: string[];
     playable: boolean[];
     reward: {
         low: number;

@@ -84,6 +84,7 @@ def test_an_arm_of_ones_own_is_chosen_first_even_without_features(
     ledger = drawn(tmp_path, service.publication, 0)
     session = client(service, ledger).join("test")
     rows = session.choose()
+    session.forget()
     monkeypatch.setattr(PhasedPolicy, "decide", lambda *_: Arms(np.zeros(1, np.int64)))
     with pytest.raises(InputError, match="choose an arm first"):
         client(service, ledger).join("test").report(dict.fromkeys(rows, 0.0))

@@ -6,14 +6,15 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer_client import Outcome, Session
-from privateer_core.errors import RoundClosed, TermsRefused, Unavailable
+from privateer_client import Ledger, Outcome, Session
+from privateer_core.errors import Deleted, RoundClosed, TermsRefused, Unavailable
 from privateer_core.verification import Limits
 from privateer_core.wire.envelope import decode_envelope
 from privateer_core.wire.problem import problem_body
 from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY, digest
 from tests.support.clocks import Hands
-from tests.support.experiments import CONTEXT, OTHER, Device, Server
+from tests.support.experiments import CONTEXT, OTHER, WEEK, Device, Server
+from tests.support.notary import notarized
 from tests.support.publications import OVER, parts, published, shuffle_spec
 from tests.support.specs import SHUFFLE, make_spec
 
@@ -122,8 +123,9 @@ def test_who_chose_before_a_pause_began_is_counted(device: Device, server: Serve
     session = chosen(device)
     device.clock.time += LATER
     server.headers = {ASKS_HEADER: ASKS_NOBODY}
-    comes = device.start().join("test")
-    assert not comes.asked
+    assert device.start().join("test").asked  # here the choice is kept
+    other = Ledger(device.folder / "other.db", clock=device.clock)
+    assert not device.start(ledger=other).join("test").asked
     assert session.report(1.0) is Outcome.ACCEPTED
 
 
@@ -220,10 +222,112 @@ async def test_async_clients_report_to_the_open_round(device: Device, server: Se
     assert decode_envelope(server.sent[0]).header.version == 2
 
 
-def test_the_last_choice_counts_and_none_stands_unless_it_is_kept(device: Device, server: Server) -> None:
+def test_a_choice_stands_until_it_is_reported(device: Device, server: Server) -> None:
+    """Whatever the context, in every session, and while rounds pass; the report is about it."""
     session = chosen(device)
-    assert len({session.choose(context) for context in [CONTEXT, OTHER] * 20}) > 1
+    first = session.choose(CONTEXT)
+    for version in range(2, 12):
+        server.moves_on(make_spec(), version)
+        session = device.start().join("test")
+        assert {session.choose(context) for context in (CONTEXT, OTHER)} == {first}
+    assert session.report(1.0) is Outcome.ACCEPTED
     assert device.ledger().choices() == []
+    arms = {device.start().join("test").choose(CONTEXT) for _ in range(40)}  # nothing is left of it
+    assert (len(arms) > 1, device.ledger().choices()) == (True, [])
+
+
+def test_a_fresh_choice_takes_the_place_of_the_one_that_is_kept(device: Device, server: Server) -> None:
+    session = chosen(device)
+    assert len({session.choose(context, fresh=True) for context in [CONTEXT, OTHER] * 20}) > 1
+    last = session.choose(CONTEXT, fresh=True)
+    assert {device.start().join("test").choose(OTHER) for _ in range(10)} == {last}
+    assert device.ledger().choices() == ["http://s/test"]
+
+
+def test_an_outcome_is_told_of_the_choice_that_it_is_about(device: Device, server: Server) -> None:
+    """Another session has made a fresh choice meanwhile: the first one's outcome says nothing of that."""
+    session, other = chosen(device), device.start().join("test")
+    mine = session._choice
+    other.choose(OTHER, fresh=True)
+    server.is_down = True
+    device.clock.time += LATER
+    assert session.report(1.0) is Outcome.PENDING
+    kept = device.ledger().choice("http://s/test")
+    assert kept is not None
+    assert (kept.coins, kept.rewards[0]) == (mine.coins, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("spec", "lies"),
+    [
+        ({}, OVER),
+        ({"reward.high": 2.0}, {}),
+        ({"experiment.arms": ["arm-0", "arm-1", "other"]}, {}),
+        ({"privacy.epsilon": 1.5}, {}),
+    ],
+    ids=["nobody is asked", "another reward", "another arm", "another promise"],
+)
+def test_a_choice_that_no_report_is_made_of_any_more_is_erased(
+    device: Device, server: Server, spec: dict[str, Any], lies: dict[str, Any]
+) -> None:
+    chosen(device)
+    before = device.ledger().choice("http://s/test")
+    server.moves_on(make_spec(spec), 2, **lies)
+    session = device.start().join("test")
+    session.choose(CONTEXT)
+    after = device.ledger().choice("http://s/test")
+    assert before is not None
+    assert (after is None) == (lies is OVER)
+    assert after is None or after.coins != before.coins or after.digest != before.digest
+    assert (session.report(1.0) is Outcome.NOT_ASKED) == (lies is OVER)
+
+
+def test_nobody_keeps_an_arm_that_is_retired(tmp_path: Path) -> None:
+    """Also where the experiment waits for outcomes: whoever retires an arm wants nobody to have it.
+
+    Everybody chooses anew, whichever arm they had: otherwise the age of a report would tell.
+    """
+    for number in range(12):
+        (tmp_path / str(number)).mkdir()
+        window = WEEK if number % 2 else 0.0
+        server = Server(published(make_spec({"experiment.conversion_window": window})))
+        device = Device(tmp_path / str(number), server)
+        device.start().join("test").choose(CONTEXT)
+        before = device.ledger().choice("http://s/test")
+        retired = {"experiment.conversion_window": window, "experiment.retired": ["arm-1"]}
+        server.moves_on(make_spec(retired), 2)
+        arm = device.start().join("test").choose(CONTEXT)
+        after = device.ledger().choice("http://s/test")
+        assert before is not None
+        assert after is not None
+        assert (before.decided, after.decided) == (1, 2)
+        assert arm != "arm-1"
+        assert device.start().join("test").choose(OTHER) == arm
+
+
+def test_a_deleted_experiment_leaves_no_choice(device: Device, server: Server) -> None:
+    chosen(device)
+    gone = httpx.Response(410, content=problem_body(Deleted("deleted")))
+    with pytest.raises(Deleted):
+        device.start(transport=notarized(lambda _: gone)).join("test")
+    assert device.ledger().choices() == []
+
+
+def test_each_period_has_a_choice_of_its_own(tmp_path: Path) -> None:
+    """Of people who come back; one whose outcome comes in the next period counts until there is another."""
+    records = {"privacy.model": "none", "privacy.epsilon": None}
+    spec = make_spec(records | {"experiment.reports_per_person": 2, "experiment.report_period": WEEK})
+    device = Device(tmp_path, Server(published(spec)))
+    device.start().join("test").choose(CONTEXT)
+    first = device.ledger().choice("http://s/test")
+    device.clock.time += WEEK
+    session = device.start().join("test")
+    assert device.ledger().choice("http://s/test").coins == first.coins  # type: ignore[union-attr]
+    session.choose(CONTEXT)
+    second = device.ledger().choice("http://s/test")
+    assert first is not None
+    assert second is not None
+    assert second.period == first.period + 1
 
 
 def test_clocks_are_the_clients_own(tmp_path: Path, server: Server) -> None:

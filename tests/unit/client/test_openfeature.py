@@ -77,9 +77,25 @@ def test_the_second_report_is_refused_and_told(tmp_path: Path, serve: Serve, tol
     assert len(server.sent) == 1
 
 
-def test_other_features_are_another_choice_and_values_have_types(tmp_path: Path, serve: Serve) -> None:
+def test_ten_starts_give_one_arm_whatever_the_features(tmp_path: Path, serve: Serve, told: list[Any]) -> None:
+    """Also while rounds pass. After the report nothing is left of the choice."""
+    here, server = device(tmp_path)
+    arms = []
+    for start in range(10):
+        server.moves_on(make_spec(), start + 1)
+        features, provider = serve(here.start())
+        contexts = [EvaluationContext(attributes={"x1": (start + i) / 12, "x2": 0.5}) for i in range(3)]
+        arms += [features.get_string_value("test", "none", context) for context in contexts]
+    assert (len(arms), len(set(arms)), set(arms) <= {"arm-0", "arm-1", "arm-2"}) == (30, 1, True)
+    features.track("test", _SEEN)
+    provider.shutdown()
+    assert (told, here.ledger().choices()) == ([("test", Outcome.ACCEPTED)], [])
+    assert features.get_string_value("test", "none", _SEEN) == arms[0]  # the page that has reported shows what it did
+
+
+def test_other_features_are_a_fresh_choice_where_the_application_says_so(tmp_path: Path, serve: Serve) -> None:
     here, _ = device(tmp_path)
-    features, _ = serve(here.start(), values=_VALUES)
+    features, _ = serve(here.start(), values=_VALUES, fresh=["test"])
     contexts = [EvaluationContext(attributes={"x1": i / 40, "x2": 0.5}) for i in range(40)]
     values = {features.get_integer_value("test", 0, context) for context in contexts}
     assert values <= {1, 2, 3}

@@ -109,16 +109,16 @@ def test_a_choice_survives_the_process_and_stands(device: Device, server: Server
     assert server.reward() == 1.0
 
 
-def test_without_a_window_a_choice_is_kept_if_the_application_wants(tmp_path: Path) -> None:
+def test_without_a_window_a_choice_is_kept_until_its_report(tmp_path: Path) -> None:
     server = Server(published(make_spec()))
     device = Device(tmp_path, server)
     session = device.start().join("test")
     with pytest.raises(InputError, match="choose an arm first"):
         session.save()
-    arm = session.choose(CONTEXT)
     with pytest.raises(InputError, match="no choice is kept"):
         device.start().resume("test")
-    session.save()
+    arm = session.choose(CONTEXT)
+    session.save()  # `choose` has kept it
     device.clock.time += 100 * WEEK
     assert device.start().resend() == {}
     session = device.start().resume("test")

@@ -101,15 +101,15 @@ def test_a_new_key_goes_on_with_the_log(world: World) -> None:
     """Where the log stays the same, a key that the application names does not make the device forget its head."""
     world.device().join("test")
     old, world.notary, world.version = world.notary, Notary(seed=b"v" * 32), 2
-    world.others_publish(3)
-    keys = f"{old.key},{world.notary.key}"
-    with pytest.raises(LogForked):
-        world.device(server_key=keys).join("test")
-    world.notary = Notary(seed=b"v" * 32)
     for entry in old.entries:
         world.notary.enter(entry)
+    keys = f"{old.key},{world.notary.key}"
     world.device(server_key=keys).join("test")
     assert world.device().head == world.notary.head().signed
+    world.notary, world.version = Notary(seed=b"u" * 32), 3
+    world.others_publish(3)
+    with pytest.raises(LogForked):
+        world.device(server_key=f"{keys},{world.notary.key}").join("test")
 
 
 def test_a_pinned_key_counts_from_the_start(world: World) -> None:

@@ -5,11 +5,12 @@ import { closeSync, fsyncSync, linkSync, openSync, readFileSync, readdirSync, un
 import { basename, dirname, join, resolve } from "node:path";
 
 import { hex, unhex } from "../bytes.js";
-import { PrivateerError, unwritable } from "../errors.js";
+import { PrivateerError, invalid, unwritable } from "../errors.js";
 import { Ledger, blank } from "./ledger.js";
 
 const TRIES = 1000;
 const RECENT = 64;
+const KEY_SIZE = 32;
 
 /** @typedef {import("./ledger.js").Entry} Entry */
 /** What a file has: entries by experiment, and the names of the last changes. @typedef {{entries: Record<string, Entry>, recent: string[]}} State */
@@ -19,9 +20,39 @@ const RECENT = 64;
  * written whole, on disk, before it gets the next number; who finds it taken begins anew with what was written there.
  */
 class FileStore {
-  /** @param {string} path */
-  constructor(path) {
+  /** @param {string} path @param {Uint8Array<ArrayBuffer> | null} secret what encrypts choices; null: what a file beside has */
+  constructor(path, secret) {
     this.path = resolve(path);
+    this.secret = secret;
+  }
+
+  /** @returns {Promise<CryptoKey>} */
+  async key() {
+    const secret = this.secret ?? this.tried(() => this.kept());
+    return crypto.subtle.importKey("raw", secret, "AES-GCM", false, ["encrypt", "decrypt"]);
+  }
+
+  /** The key in the file beside: on disk, whole, before anything is encrypted with it. @returns {Uint8Array<ArrayBuffer>} */
+  kept() {
+    const path = `${this.path}.key`;
+    try {
+      const found = new Uint8Array(readFileSync(path));
+      if (found.length !== KEY_SIZE) throw unwritable(`${path} is no key: put it back, or give one to FileLedger`);
+      return found;
+    } catch (error) {
+      if (!is(error, "ENOENT")) throw error;
+    }
+    const draft = `${this.path}.${crypto.randomUUID()}.draft`;
+    try {
+      onDisk(draft, crypto.getRandomValues(new Uint8Array(KEY_SIZE)));
+      linkSync(draft, path);
+      flushed(dirname(path));
+    } catch (error) {
+      if (!is(error, "EEXIST")) throw error; // another process was faster
+    } finally {
+      removed(draft);
+    }
+    return this.kept();
   }
 
   /** Numbers in use, the largest first; 0 is the file of an earlier version. */
@@ -48,7 +79,7 @@ class FileStore {
         return [parsed(readFileSync(this.at(number), "utf8")), number];
       } catch (error) {
         // A newer one has taken its place.
-        if (/** @type {NodeJS.ErrnoException} */ (error).code !== "ENOENT") throw error;
+        if (!is(error, "ENOENT")) throw error;
       }
     }
     throw unwritable("the ledger changes all the time");
@@ -84,7 +115,7 @@ class FileStore {
       onDisk(draft, JSON.stringify(state, (_, value) => (value instanceof Uint8Array ? { bytes: hex(value) } : value)));
       linkSync(draft, this.at(number + 1));
     } catch (error) {
-      if (/** @type {NodeJS.ErrnoException} */ (error).code === "EEXIST") return false;
+      if (is(error, "EEXIST")) return false;
       throw error;
     } finally {
       removed(draft);
@@ -114,7 +145,10 @@ class FileStore {
   }
 }
 
-/** @param {string} path @param {string} text */
+/** @param {unknown} error @param {string} code */
+const is = (error, code) => /** @type {NodeJS.ErrnoException} */ (error).code === code;
+
+/** @param {string} path @param {string | Uint8Array} text */
 function onDisk(path, text) {
   const file = openSync(path, "wx", 0o600);
   try {
@@ -140,7 +174,7 @@ function removed(path) {
   try {
     unlinkSync(path);
   } catch (error) {
-    if (/** @type {NodeJS.ErrnoException} */ (error).code !== "ENOENT") throw error;
+    if (!is(error, "ENOENT")) throw error;
   }
 }
 
@@ -161,8 +195,13 @@ function upgraded(told) {
 }
 
 export class FileLedger extends Ledger {
-  /** @param {string} path beside which the files are; its folder must be there */
-  constructor(path) {
-    super(new FileStore(path));
+  /**
+   * @param {string} path beside which the files are; its folder must be there
+   * @param {{key?: Uint8Array<ArrayBuffer>}} [options] key: 32 bytes that encrypt the choices that wait; by default those in a
+   * file beside the ledger, made when it is first needed
+   */
+  constructor(path, { key } = {}) {
+    if (key && key.length !== KEY_SIZE) throw invalid("must be 32 bytes: crypto.getRandomValues(new Uint8Array(32)), once", "key");
+    super(new FileStore(path, key ?? null));
   }
 }

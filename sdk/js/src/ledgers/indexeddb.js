@@ -3,8 +3,10 @@
 
 import { PrivateerError, unwritable } from "../errors.js";
 import { Ledger, blank } from "./ledger.js";
+import { newKey } from "./vault.js";
 
 const ENTRIES = "entries";
+const KEY = "#key";
 const VERSION = 1;
 const REMEDY = "Nothing was paid or sent. Private windows and full disks do that: show the page without an experiment";
 
@@ -89,8 +91,21 @@ class IndexedDbStore {
   }
 
   /** @returns {Promise<string[]>} */
-  names() {
-    return this.transaction("readonly", async (entries) => /** @type {string[]} */ (await given(entries.getAllKeys())));
+  async names() {
+    const names = await this.transaction("readonly", async (entries) => /** @type {string[]} */ (await given(entries.getAllKeys())));
+    return names.filter((name) => name !== KEY);
+  }
+
+  /** A key that no script can take out of this browser, beside what it encrypts. @returns {Promise<CryptoKey>} */
+  async key() {
+    const known = await this.transaction("readonly", (entries) => given(entries.get(KEY)));
+    if (known) return known;
+    const made = await newKey();
+    return this.transaction("readwrite", async (entries) => {
+      const other = await given(entries.get(KEY));
+      if (!other) await given(entries.put(made, KEY));
+      return other ?? made;
+    });
   }
 }
 

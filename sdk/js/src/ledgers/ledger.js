@@ -1,8 +1,13 @@
 // @ts-check
 /** What a device has paid for, keeps and still has to send. A store makes it last; what it says is the same everywhere. */
 
-import { alreadyReported, refused } from "../errors.js";
+import { same } from "../bytes.js";
+import { alreadyReported, refused, unwritable } from "../errors.js";
+import { contradicts } from "../log.js";
 import { below } from "../platform.js";
+import { lock, unlock } from "./vault.js";
+
+const TRIES = 100;
 
 /**
  * What the reports to an experiment have cost: the first one pays for all that share the promise.
@@ -21,11 +26,13 @@ import { below } from "../platform.js";
  * @typedef {object} Entry
  * @property {Payment | null} payment
  * @property {Sealed[]} waiting reports that nobody has answered for good
- * @property {import("../participation.js").Choice | null} choice
+ * @property {Uint8Array<ArrayBuffer> | import("../participation.js").Choice | null} choice encrypted (`vault.js`); one of an
+ * earlier version is not, until it is read
  * @property {Turn | null} turn
  * @property {Uint8Array<ArrayBuffer> | null} publication the last one that was checked; it is public
  * @property {import("../tokens/purse.js").Kept[]} [tokens] upload tokens that no report comes with yet
  * @property {import("../log.js").Known | null} [known] of a server: its key, and the last head of its log
+ * @property {string | null} [evidence] against a server, as JSON
  */
 
 /**
@@ -35,7 +42,10 @@ import { below } from "../platform.js";
  * @property {(experiment: string) => Promise<Entry | null>} read
  * @property {<T>(experiment: string, change: (entry: Entry) => [Entry, T]) => Promise<T>} change
  * @property {() => Promise<string[]>} names
+ * @property {() => Promise<CryptoKey>} key what encrypts choices: the same each time, made when it is first needed
  */
+
+/** @typedef {import("../participation.js").Choice} Choice */
 
 /** @returns {Entry} */
 export const blank = () => ({ payment: null, waiting: [], choice: null, turn: null, publication: null });
@@ -82,22 +92,45 @@ export class Ledger {
     });
   }
 
-  /**
-   * Replace the choice that is kept by what a function makes of it, and return that. None is kept once no report can be made of it.
-   * @param {string} experiment
-   * @param {(kept: import("../participation.js").Choice | null) => import("../participation.js").Choice | null} change
-   */
-  keep(experiment, change) {
-    return this.store.change(experiment, (entry) => {
-      const made = change(entry.choice);
-      const choice = made && entry.payment && !allows(entry.payment, made.period) ? null : made;
-      return [{ ...entry, choice }, choice];
-    });
+  /** The choice that is kept. @param {string} experiment @returns {Promise<Choice | null>} */
+  async choice(experiment) {
+    const { choice } = await this.entry(experiment);
+    if (!choice || choice instanceof Uint8Array) return this.opened(choice, experiment);
+    return this.keep(experiment, (kept) => kept); // encrypted from now on
   }
 
-  /** Erase the choice: no report will be made of it. @param {string} experiment */
+  /** @param {Entry["choice"]} kept @param {string} experiment */
+  async opened(kept, experiment) {
+    return kept instanceof Uint8Array ? unlock(await this.store.key(), kept, experiment) : kept;
+  }
+
+  /**
+   * Replace the choice that is kept by what a function makes of it, and return that. None is kept once no report can be made of it.
+   * The function may be called again, where another page has kept something meanwhile.
+   * @param {string} experiment @param {(kept: Choice | null) => Choice | null} change
+   */
+  async keep(experiment, change) {
+    for (let tries = 0; tries < TRIES; tries++) {
+      // What encrypts takes its time, and a transaction of a browser does not wait.
+      const before = (await this.entry(experiment)).choice;
+      const kept = await this.opened(before, experiment);
+      const made = change(kept);
+      if (!made && !before) return null;
+      const isThere = made === kept && before instanceof Uint8Array;
+      const body = isThere ? before : made && (await lock(await this.store.key(), made, experiment));
+      const done = await this.store.change(experiment, (entry) => {
+        if (!isSame(entry.choice, before)) return [entry, null];
+        const stands = made !== null && (entry.payment === null || allows(entry.payment, made.period));
+        return [{ ...entry, choice: stands ? body : null }, { choice: stands ? made : null }];
+      });
+      if (done) return done.choice;
+    }
+    throw unwritable("the ledger changes all the time");
+  }
+
+  /** Erase the choice, whether it can be read or not: no report will be made of it. @param {string} experiment */
   async forget(experiment) {
-    await this.keep(experiment, () => null);
+    await this.store.change(experiment, (entry) => [{ ...entry, choice: null }, null]);
   }
 
   /** Keep a publication in the place of the one before. @param {string} experiment @param {Uint8Array<ArrayBuffer>} publication */
@@ -122,6 +155,26 @@ export class Ledger {
     });
   }
 
+  /** Evidence against a server. @param {string} server @returns {Promise<string | null>} */
+  async evidence(server) {
+    return (await this.entry(`${server}#log`)).evidence ?? null;
+  }
+
+  /** Keep evidence against a server, unless there is a contradiction already. @param {string} server @param {string} evidence */
+  async accuse(server, evidence) {
+    await this.store.change(`${server}#log`, (entry) => {
+      return [contradicts(entry.evidence ?? null) ? entry : { ...entry, evidence }, null];
+    });
+  }
+
+  /**
+   * Trust whatever key and log a server has the next time, as at the first time.
+   * @param {string} server @returns {Promise<string | null>} the evidence against it, which the ledger then has no more
+   */
+  forgetServer(server) {
+    return this.store.change(`${server}#log`, ({ evidence }) => [blank(), evidence ?? null]);
+  }
+
   /**
    * Whether this time, of so many that the person comes, is the one that was drawn for the report. It is drawn when they
    * first come, and sent to nobody.
@@ -137,6 +190,10 @@ export class Ledger {
     });
   }
 }
+
+/** @param {Entry["choice"]} one @param {Entry["choice"]} other */
+const isSame = (one, other) =>
+  one instanceof Uint8Array && other instanceof Uint8Array ? same(one, other) : JSON.stringify(one) === JSON.stringify(other);
 
 /** The payment that another report makes of the one before: the promise is paid for as a whole.
  * @param {Payment} before @param {Payment} asked @returns {Payment} */

@@ -2,12 +2,15 @@
 /** A ledger in memory, for tests: what it forgets could be reported twice. */
 
 import { Ledger, blank } from "./ledger.js";
+import { newKey } from "./vault.js";
 
 /** @implements {Store} @typedef {import("./ledger.js").Store} Store */
 class MemoryStore {
   constructor() {
     /** @type {Map<string, import("./ledger.js").Entry>} */
     this.entries = new Map();
+    /** @type {Promise<CryptoKey> | null} */
+    this.made = null;
   }
 
   /** @param {string} experiment */
@@ -20,6 +23,10 @@ class MemoryStore {
     const [entry, told] = change(this.entries.get(experiment) ?? blank());
     this.entries.set(experiment, entry);
     return told;
+  }
+
+  key() {
+    return (this.made ??= newKey());
   }
 
   async names() {

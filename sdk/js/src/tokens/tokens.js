@@ -26,6 +26,12 @@ const REMEDIES = {
 /** @typedef {import("../ledgers/ledger.js").Sealed} Sealed */
 
 const strange = (/** @type {string} */ detail) => refused(`${detail}: such keys would tell devices apart, do not report there`, "issuer");
+const UNLISTED =
+  "the server lists no token keys, so the endpoint could choose one for each device: have the server's operator set " +
+  "PRIVATEER_TOKEN_KEYS there, too";
+const LAGS =
+  "the endpoint does not show the newest token key that the server lists: try again in a few minutes, since a new key takes one " +
+  "to come to both; if it lasts, do not report there, since such keys would tell devices apart";
 const nobody = (/** @type {string} */ detail) => new PrivateerError("unavailable", `${detail}: try again later`, "issuer");
 
 /** Gets tokens for one experiment. */
@@ -44,7 +50,9 @@ export class Tokens {
    */
   async fill(endpoint, wanted, seconds) {
     const missing = wanted - (await this.client.purse.count(this.identity, endpoint));
-    if (missing > 0) await this.get(endpoint, missing, wanted, await this.keys(this.client.baseOf(endpoint), seconds), seconds);
+    if (missing <= 0) return;
+    const { good } = await this.keys(this.client.baseOf(endpoint), seconds);
+    await this.get(endpoint, missing, wanted, good, seconds);
   }
 
   /**
@@ -59,14 +67,14 @@ export class Tokens {
     const { endpoint } = report;
     const token = await purse.tied(identity, report);
     if (!token) return;
-    const keys = await this.keys(this.client.baseOf(endpoint), seconds);
+    const { good, shown } = await this.keys(this.client.baseOf(endpoint), seconds);
     const digest = await this.digest(endpoint);
-    const marks = keys.map(({ id }) => joined(digest, id));
+    const marks = shown.map(({ id }) => joined(digest, id));
     if (marks.some((mark) => same(mark, markOf(token)))) return;
     const strays = await purse.strays(identity, endpoint, marks);
     const wanted = 1 + (await purse.bare(identity, endpoint)) + strays.length;
     const missing = wanted - (await purse.count(identity, endpoint));
-    if (missing > 0) await this.get(endpoint, missing, wanted, keys, seconds);
+    if (missing > 0) await this.get(endpoint, missing, wanted, good, seconds);
     await purse.part(identity, report, token, strays);
   }
 
@@ -99,18 +107,20 @@ export class Tokens {
   }
 
   /**
-   * The keys that the endpoint takes, the newest first, if the server shows the same. Neither request says who asks. Keys
-   * that only one device gets would tell it from others when it spends a token.
-   * @param {string} base @param {number} seconds
+   * The keys for tokens, the newest first: the newest that the server lists, which the endpoint must show, too. Neither
+   * request says who asks. If the endpoint, or the issuer behind it, could choose among keys, the choice would tell devices
+   * from each other when they spend their tokens.
+   * @param {string} base @param {number} seconds @returns {Promise<{good: TokenKey[], shown: TokenKey[]}>} and all that the
+   * endpoint shows
    */
   async keys(base, seconds) {
     const shown = await this.shown(base, seconds);
     if (!shown) throw nobody("the endpoint shows no token keys");
-    if (base !== this.client.server) {
-      const checked = await this.shown(this.client.server, seconds);
-      if (checked && !checked.some(({ id }) => same(id, shown[0].id))) throw strange("shuffler and server show different token keys");
-    }
-    return shown;
+    const listed = base === this.client.server ? shown : await this.shown(this.client.server, seconds);
+    if (!listed) throw refused(UNLISTED, "issuer");
+    const good = listed.filter(({ id }) => shown.some((one) => same(one.id, id)));
+    if (good[0] !== listed[0]) throw refused(LAGS, "issuer");
+    return { good, shown };
   }
 
   /** @param {string} base @param {number} seconds @returns {Promise<TokenKey[] | null>} */

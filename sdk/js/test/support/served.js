@@ -64,11 +64,12 @@ export class Notary {
 export async function serving(publication, use) {
   /** @type {Served} */
   const at = {
-    url: "", publication, bodies: [], answers: [], asks: "published", away: false, notary: new Notary(), proof: (proof) => proof,
+    url: "", publication, bodies: [], answers: [], asks: "published", away: false, gone: false, notary: new Notary(), proof: (proof) => proof,
     keys: null, sign: null, requests: [],
   };
   const server = createServer(async (request, response) => {
     if (at.away) return void request.socket.destroy();
+    if (at.gone) return void response.writeHead(410).end('{"type": "urn:privateer:problem:deleted"}');
     at.requests.push({ url: request.url ?? "", headers: request.headers });
     if (request.url?.startsWith("/log/proof")) {
       response.writeHead(200).end(JSON.stringify(await at.proof(await at.notary.proof(at.publication))));
@@ -104,7 +105,7 @@ export async function serving(publication, use) {
   }
 }
 
-/** @typedef {{url: string, publication: Uint8Array, bodies: string[], answers: [number, string][], asks: string, away: boolean,
+/** @typedef {{url: string, publication: Uint8Array, bodies: string[], answers: [number, string][], asks: string, away: boolean, gone: boolean,
  *   notary: Notary, proof: (proof: any) => any, keys: string | null, requests: {url: string, headers: Record<string, any>}[],
  *   sign: ((request: Buffer, headers: Record<string, any>) => Buffer | [number, string]) | null}} Served */
 

@@ -6,6 +6,12 @@ export type State = {
     recent: string[];
 };
 export declare class FileLedger extends Ledger {
-    /** @param {string} path beside which the files are; its folder must be there */
-    constructor(path: string);
+    /**
+     * @param {string} path beside which the files are; its folder must be there
+     * @param {{key?: Uint8Array<ArrayBuffer>}} [options] key: 32 bytes that encrypt the choices that wait; by default those in a
+     * file beside the ledger, made when it is first needed
+     */
+    constructor(path: string, { key }?: {
+        key?: Uint8Array<ArrayBuffer>;
+    });
 }

@@ -35,11 +35,16 @@ export declare class Tokens {
     /** The tokens that were asked for before and may still be signed; forget the others. @param {PendingToken[]} pending @param {TokenKey[]} keys */
     stillValid(pending: PendingToken[], keys: TokenKey[]): Promise<import("./token.js").PendingToken[]>;
     /**
-     * The keys that the endpoint takes, the newest first, if the server shows the same. Neither request says who asks. Keys
-     * that only one device gets would tell it from others when it spends a token.
-     * @param {string} base @param {number} seconds
+     * The keys for tokens, the newest first: the newest that the server lists, which the endpoint must show, too. Neither
+     * request says who asks. If the endpoint, or the issuer behind it, could choose among keys, the choice would tell devices
+     * from each other when they spend their tokens.
+     * @param {string} base @param {number} seconds @returns {Promise<{good: TokenKey[], shown: TokenKey[]}>} and all that the
+     * endpoint shows
      */
-    keys(base: string, seconds: number): Promise<import("./keys.js").TokenKey[]>;
+    keys(base: string, seconds: number): Promise<{
+        good: TokenKey[];
+        shown: TokenKey[];
+    }>;
     /** @param {string} base @param {number} seconds @returns {Promise<TokenKey[] | null>} */
     shown(base: string, seconds: number): Promise<TokenKey[] | null>;
     /** Have a token signed, and keep it. @param {PendingToken} pending @param {TokenKey[]} keys @param {number} seconds */

@@ -1,0 +1,189 @@
+// @ts-check
+/** Choices that wait on a device: kept by default, encrypted, and gone when nothing is reported of them any more. */
+
+import assert from "node:assert/strict";
+import { mkdtempSync, readFileSync, readdirSync, unlinkSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+
+import { Client, FileLedger, MemoryLedger } from "../src/node.js";
+import { changed, clockAt, rejects, serving } from "./support/served.js";
+
+const told = JSON.parse(readFileSync(new URL("../../../docs/wire/publications.json", import.meta.url), "utf8"));
+const LOCAL = Buffer.from(told[0].publication, "hex");
+const MARKED = { x1: 0.377190542, x2: 0.918273645 };
+const OTHER = { x1: 0.9, x2: 0.1 };
+const REWARD = 0.727364819;
+const HOUR = 3600;
+const DAY = 24 * HOUR;
+const somewhere = () => join(mkdtempSync(join(tmpdir(), "kept-")), "ledger.json");
+/** @param {string} path */
+const files = (path) => readdirSync(join(path, "..")).map((name) => readFileSync(join(path, "..", name), "latin1"));
+
+test("a choice stands in every session and every round, whatever the context, until its report", () =>
+  serving(LOCAL, async (at) => {
+    const path = somewhere();
+    const client = () => new Client(at.url, { ledger: new FileLedger(path) });
+    const first = await client().join("test");
+    const arm = first.choose(MARKED);
+    await first.save();
+    for (let version = 5; version < 15; version++) {
+      at.publication = changed(LOCAL, {}, version);
+      assert.equal((await client().join("test")).choose(OTHER), arm);
+    }
+    assert.equal(await (await client().resume("test")).report(1), "accepted");
+    assert.equal((await client().ledger.entry(`${at.url}/test`)).choice, null);
+    const after = await client().join("test");
+    const arms = new Set(Array.from({ length: 40 }, () => after.choose(MARKED)));
+    await after.keeping;
+    assert.deepEqual([after.asked, arms.size > 1, await client().ledger.choice(`${at.url}/test`)], [false, true, null]);
+  }));
+
+test("a fresh choice takes the place of the one that is kept", () =>
+  serving(LOCAL, async (at) => {
+    const ledger = new MemoryLedger();
+    const session = await new Client(at.url, { ledger }).join("test");
+    const arms = Array.from({ length: 40 }, () => session.choose(MARKED, { fresh: true }));
+    assert.ok(new Set(arms).size > 1);
+    await session.save();
+    assert.equal((await new Client(at.url, { ledger }).join("test")).choose(OTHER), arms[39]);
+  }));
+
+test("when an arm is retired everybody chooses anew, whichever arm they have", () =>
+  serving(LOCAL, async (at) => {
+    for (const conversion_window of [0, HOUR]) {
+      at.publication = changed(LOCAL, { conversion_window }, 4);
+      const [ledger, clock] = [new MemoryLedger(), clockAt(1_000_000)];
+      const session = await new Client(at.url, { ledger, clock }).join("test");
+      session.choose(MARKED);
+      await session.save();
+      const before = await ledger.choice(`${at.url}/test`);
+      for (const isRetired of [false, true]) {
+        const again = await new Client(at.url, { ledger, clock }).join("test");
+        again.participation.spec.retired = isRetired ? [again.arms[2]] : [];
+        again.choose(OTHER);
+        await again.save();
+        assert.equal((await ledger.choice(`${at.url}/test`))?.slot !== before?.slot, isRetired);
+      }
+    }
+  }));
+
+test("a choice of which no report would count, or another experiment's of this name, does not stand", () =>
+  serving(LOCAL, async (at) => {
+    const changes = [{ publication: changed(LOCAL, {}, 70) }, { arms: ["a", "b", "other"] }, { reward: { low: 0, high: 2 } }];
+    for (const [number, change] of changes.entries()) {
+      at.publication = changed(LOCAL, {}, 4);
+      const ledger = new MemoryLedger();
+      const session = await new Client(at.url, { ledger }).join("test");
+      session.choose(MARKED);
+      await session.save();
+      const before = await ledger.choice(`${at.url}/test`);
+      if (change.publication) at.publication = change.publication;
+      const again = await new Client(at.url, { ledger }).join("test");
+      const { spec } = again.participation;
+      if (change.arms) spec.arms = change.arms;
+      if (change.reward) spec.reward = change.reward;
+      again.choose(OTHER);
+      await again.save();
+      assert.equal((await ledger.choice(`${at.url}/test`))?.slot === before?.slot, number === 0);
+    }
+  }));
+
+test("each period has a choice of its own, and an experiment that is deleted leaves none", () =>
+  serving(changed(LOCAL, { conversion_window: 0 }), async (at) => {
+    const [ledger, clock] = [new MemoryLedger(), clockAt(1_000_000)];
+    const session = await new Client(at.url, { ledger, clock }).join("test");
+    session.choose(MARKED);
+    await session.save();
+    await ledger.keep(`${at.url}/test`, (kept) => kept && { ...kept, period: 7 });
+    const next = await new Client(at.url, { ledger, clock }).join("test");
+    next.choose(MARKED);
+    await next.save();
+    assert.equal((await ledger.choice(`${at.url}/test`))?.period, 0);
+    at.gone = true;
+    await rejects(new Client(at.url, { ledger, clock }).join("test"), "deleted");
+    assert.equal(await ledger.choice(`${at.url}/test`), null);
+  }));
+
+test("files have nothing of the person in the clear, and one size for everybody", () =>
+  serving(changed(LOCAL, { conversion_window: HOUR }), async (at) => {
+    const sizes = new Set();
+    for (const [context, reward] of /** @type {[any, number | null][]} */ ([[MARKED, REWARD], [OTHER, null], [{ x1: 0, x2: 1 }, 1], [{ x1: 1 / 3, x2: 2 / 3 }, 0]])) {
+      const path = somewhere();
+      const session = await new Client(at.url, { ledger: new FileLedger(path), clock: clockAt(1_000_000) }).join("test");
+      session.choose(context);
+      if (reward !== null) await session.report(reward);
+      await session.save();
+      const found = files(path);
+      for (const mark of ["377190", "918273", "727364", '"slot"', '"arm"', '"columns"']) assert.ok(!found.some((text) => text.includes(mark)), mark);
+      const { choice } = await new FileLedger(path).entry(`${at.url}/test`);
+      sizes.add(/** @type {Uint8Array} */ (choice).length);
+      assert.equal((await new FileLedger(path).choice(`${at.url}/test`))?.columns.length, 2); // it is there, for whoever has the key
+    }
+    assert.equal(sizes.size, 1);
+  }));
+
+test("without its key a ledger tells nothing; one choice that cannot be read keeps nothing else from being sent", () =>
+  serving(changed(LOCAL, { conversion_window: HOUR }), async (at) => {
+    const [path, clock] = [somewhere(), clockAt(1_000_000)];
+    const client = () => new Client(at.url, { ledger: new FileLedger(path), clock });
+    const session = await client().join("test");
+    session.choose(MARKED);
+    await session.save();
+    unlinkSync(`${path}.key`);
+    for (const act of [() => client().join("test"), () => client().resume("test")]) {
+      await assert.rejects(act(), (/** @type {any} */ error) => error.type === "input-invalid" && error.field === "key" && /ledger\.forget/.test(error.message));
+    }
+    assert.deepEqual(await client().resend(), { test: "pending" });
+    await client().ledger.forget(`${at.url}/test`);
+    assert.ok((await client().join("test")).choose(OTHER));
+  }));
+
+test("a key of the application's encrypts in the place of the file", () =>
+  serving(LOCAL, async (at) => {
+    const [path, key] = [somewhere(), crypto.getRandomValues(new Uint8Array(32))];
+    const session = await new Client(at.url, { ledger: new FileLedger(path, { key }) }).join("test");
+    const arm = session.choose(MARKED);
+    await session.save();
+    assert.deepEqual(readdirSync(join(path, "..")).filter((name) => name.endsWith(".key")), []);
+    assert.equal((await new Client(at.url, { ledger: new FileLedger(path, { key }) }).resume("test")).choose(OTHER), arm);
+    const wrong = new FileLedger(path, { key: new Uint8Array(32) });
+    await rejects(new Client(at.url, { ledger: wrong }).resume("test"), "input-invalid");
+    assert.throws(() => new FileLedger(path, { key: new Uint8Array(16) }), { field: "key" });
+  }));
+
+test("a choice that an earlier version kept in the clear is read, and encrypted", () =>
+  serving(changed(LOCAL, { conversion_window: HOUR }), async (at) => {
+    const [path, clock] = [somewhere(), clockAt(1_000_000)];
+    const ledger = new FileLedger(path);
+    const identity = `${at.url}/test`;
+    const session = await new Client(at.url, { ledger, clock }).join("test");
+    const arm = session.choose(MARKED);
+    await session.save();
+    const choice = await ledger.choice(identity);
+    await ledger.store.change(identity, (entry) => [{ ...entry, choice }, null]);
+    assert.ok(files(path).some((text) => text.includes("377190542")));
+    assert.equal((await new Client(at.url, { ledger: new FileLedger(path), clock }).join("test")).choose(OTHER), arm);
+    assert.ok(!files(path).some((text) => text.includes("377190542")));
+    clock.at.time += DAY;
+    assert.deepEqual(await new Client(at.url, { ledger: new FileLedger(path), clock }).resend(), { test: "accepted" });
+  }));
+
+test("an outcome that waits for the server is that of the choice it is about", () =>
+  serving(LOCAL, async (at) => {
+    const [ledger, clock] = [new MemoryLedger(), clockAt(1_000_000)];
+    const client = new Client(at.url, { ledger, clock, patience: 0 });
+    const [one, other] = [await client.join("test"), await client.join("test")];
+    one.choose(MARKED);
+    await one.save();
+    other.choose(OTHER, { fresh: true });
+    await other.save();
+    clock.at.time += 60;
+    at.away = true;
+    assert.equal(await one.report(3), "pending");
+    const kept = await ledger.choice(`${at.url}/test`);
+    assert.deepEqual([kept?.slot, kept?.values], [one.choice?.slot, [1]]);
+    at.away = false;
+    assert.deepEqual(await client.resend(), { test: "accepted" });
+  }));
