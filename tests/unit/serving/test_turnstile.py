@@ -46,7 +46,7 @@ async def listening(folder: Path, *origins: str) -> AsyncIterator[tuple[int, Cou
     refused: Counter[str] = Counter()
     senders = TrustedKeys(TRUSTED)
     one = Turnstile(gate, lambda path: "spring" if path == PATH else None, refused.update, senders, origins=origins)
-    config, state = _config(app, "off", 100), State()
+    config, state = _config(app, "off", Connections(100)), State()
     config.load()
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
