@@ -7,9 +7,11 @@ import shutil
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -24,10 +26,12 @@ from privateer_core.serving.budget import Budget
 from privateer_core.serving.disk import is_writable
 from privateer_core.serving.endpoint import answer
 from privateer_core.serving.hosts import Hosts
+from privateer_core.serving.openapi import public_part
 from privateer_core.serving.origins import Origins
+from privateer_core.serving.page_cache import PageCache, readiness
 from privateer_core.serving.problems import answer_problems
 from privateer_core.serving.process import Listener, Service, listen, prepare_process, run
-from privateer_core.serving.public import PublicPages
+from privateer_core.serving.public import IS_PUBLIC, PublicPages
 from privateer_core.serving.timing import Timed
 from privateer_core.wire.token_keys import MEDIA_TYPE
 from privateer_issuer.attestation import attestation
@@ -71,9 +75,9 @@ class Pages:
         """Show counts for Prometheus."""
         return Response(self._metrics.page(), media_type=CONTENT_TYPE_LATEST)
 
-    async def openapi(self, _: Request) -> Response:
-        """Describe all pages."""
-        return answer(document(), _OK)
+    async def openapi(self, request: Request) -> Response:
+        """Describe all pages that are here."""
+        return Response(_described(IS_PUBLIC in request.scope), media_type="application/json")
 
 
 def create_app(settings: Settings, clock: Clock | None = None) -> ASGIApp:
@@ -124,7 +128,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> ASGIApp:
     )
     answer_problems(app)
     app.router.redirect_slashes = False
-    return Timed(app, _route, metrics.answer)
+    return Timed(PageCache(app, readiness), _route, metrics.answer)
 
 
 async def _rotating(keys: Keys) -> None:
@@ -167,6 +171,12 @@ def _start() -> Service:
 
 def _is_public(_: str, path: str) -> bool:
     return path != "/metrics"
+
+
+@cache
+def _described(to_strangers: bool) -> bytes:
+    whole = document()
+    return msgspec.json.encode(public_part(whole, _is_public) if to_strangers else whole)
 
 
 def _free(folder: Path) -> float:

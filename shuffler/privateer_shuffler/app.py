@@ -4,11 +4,12 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
 import httpx
+import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -21,10 +22,12 @@ from privateer_core.serving.background import Background
 from privateer_core.serving.budget import Budget
 from privateer_core.serving.endpoint import Reply, answer
 from privateer_core.serving.hosts import Hosts
+from privateer_core.serving.openapi import public_part
 from privateer_core.serving.origins import Origins
+from privateer_core.serving.page_cache import PageCache, readiness
 from privateer_core.serving.problems import answer_problems
 from privateer_core.serving.process import Listener, Service, listen, prepare_process, run
-from privateer_core.serving.public import PublicPages
+from privateer_core.serving.public import IS_PUBLIC, PublicPages
 from privateer_core.serving.tokens import TokenGate
 from privateer_core.serving.turnstile import Turnstile
 from privateer_core.wire.keys import TrustedKeys, public_hex, publish_key
@@ -101,9 +104,9 @@ class Pages:
         """Show counts for Prometheus."""
         return Response(self._metrics.page(), media_type=CONTENT_TYPE_LATEST)
 
-    async def openapi(self, _: Request) -> Response:
-        """Describe all pages."""
-        return answer(document(), _OK)
+    async def openapi(self, request: Request) -> Response:
+        """Describe all pages that are here."""
+        return Response(_described(IS_PUBLIC in request.scope), media_type="application/json")
 
 
 class Shuffler:
@@ -208,7 +211,8 @@ def _app_on(held: Held, settings: Settings, transport: httpx.AsyncBaseTransport 
     )
     answer_problems(app)
     app.router.redirect_slashes = False
-    return Shuffler(endpoint, app, _turnstile(checked, metrics, senders, settings.origins) if checked else None)
+    kept = PageCache(app, readiness)
+    return Shuffler(endpoint, kept, _turnstile(checked, metrics, senders, settings.origins) if checked else None)
 
 
 def _turnstile(gate: TokenGate, metrics: Metrics, senders: TrustedKeys, origins: tuple[str, ...]) -> Turnstile:
@@ -255,6 +259,12 @@ def _start() -> Service:
 
 def _is_public(_: str, path: str) -> bool:
     return path != "/metrics"
+
+
+@cache
+def _described(to_strangers: bool) -> bytes:
+    whole = document()
+    return msgspec.json.encode(public_part(whole, _is_public) if to_strangers else whole)
 
 
 def _free(folder: Path) -> int:

@@ -1,5 +1,6 @@
 """Control routes of experiments: create, list, policy, state, result, history, privacy, risk."""
 
+from functools import lru_cache
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -39,6 +40,8 @@ _JSON_BYTES_MAX: Final = 4 << 20
 """The vectors of thousands of actions."""
 _WAIT_MAX: Final = 60.0
 _VERSION_MAX: Final = 2**63 - 1
+_DESCRIBED_MAX: Final = 16
+"""Policies of which the description is kept, for those who wait for them."""
 _CREATED, _OK, _NOT_MODIFIED = 201, 200, 304
 _READING: Final = refusals(NotFound, Deleted)
 _TAGS: Final = {
@@ -117,7 +120,7 @@ def experiments_router(
         """Get the policy; with If-None-Match and ``wait``, the next one if it comes within so many seconds."""
         experiment = await experiments.find(name)
         if wait and _matches(if_none_match, experiment.current.digest):
-            await polls.wait(experiment, wait, is_stranger=IS_PUBLIC in request.scope)
+            await polls.wait(experiment, wait, peer(request.scope) if IS_PUBLIC in request.scope else None)
             experiment = experiments.get(name)  # it may have been deleted
         publication = experiment.current.publication
         response = await run_in_threadpool(_policy, publication, identity, accept, if_none_match)
@@ -190,8 +193,12 @@ def _policy(publication: bytes, identity: Identity, accept: str, if_none_match: 
         return Response(status_code=_NOT_MODIFIED, headers=headers)
     if MEDIA_TYPE in accept:
         return Response(publication, headers=headers, media_type=MEDIA_TYPE)
-    body = views.policy(publication).model_dump_json()
-    return Response(body, headers=headers, media_type="application/json")
+    return Response(_described(publication), headers=headers, media_type="application/json")
+
+
+@lru_cache(maxsize=_DESCRIBED_MAX)
+def _described(publication: bytes) -> str:
+    return views.policy(publication).model_dump_json()
 
 
 def _matches(if_none_match: str, name: bytes) -> bool:
