@@ -9,7 +9,7 @@ import pytest
 
 from privateer_core.serving import protocol
 from privateer_core.serving.answer import with_body
-from privateer_core.serving.connections import Connections
+from privateer_core.serving.connections import UNREAD_MAX, Connections
 from privateer_core.serving.process import _config
 from privateer_core.serving.protocol import HEADER_BYTES_MAX, GuardedProtocol
 
@@ -35,8 +35,8 @@ class State:
 
 
 @asynccontextmanager
-async def listening(answers: Any = app) -> AsyncIterator[tuple[int, Connections]]:
-    table, state = Connections(100), State()
+async def listening(answers: Any = app, unread_max: int = UNREAD_MAX) -> AsyncIterator[tuple[int, Connections]]:
+    table, state = Connections(100, unread_max), State()
     config = _config(answers, "off", table)
     config.load()
     loop = asyncio.get_running_loop()
