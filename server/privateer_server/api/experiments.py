@@ -43,7 +43,7 @@ _VERSION_MAX: Final = 2**63 - 1
 _DESCRIBED_MAX: Final = 16
 """Policies of which the description is kept, for those who wait for them."""
 _CREATED, _OK, _NOT_MODIFIED = 201, 200, 304
-_READING: Final = refusals(NotFound, Deleted)
+_READING: Final = refusals(NotFound, Deleted, Unavailable)
 _TAGS: Final = {
     "ETag": {"schema": {"type": "string", "pattern": '^"[0-9a-f]{64}"$'}, "description": "The digest."},
     SIGNED_HEADER: {
@@ -59,7 +59,7 @@ _POLICY_OF_VERSION: Final[dict[int | str, dict[str, Any]]] = {
         "headers": _TAGS,
     },
     _NOT_MODIFIED: {"description": "The policy has one of the entity tags of If-None-Match", "headers": _TAGS},
-    **refusals(NotFound, Deleted, ParameterInvalid),
+    **refusals(NotFound, Deleted, ParameterInvalid, Unavailable),
 }
 _POLICY: Final = {
     status: answer | ({"headers": _TAGS | _ASKS} if status in (_OK, _NOT_MODIFIED) else {})
@@ -99,7 +99,7 @@ def experiments_router(
         response.status_code = _CREATED if is_new else _OK
         return views.details(experiment)
 
-    @router.get("")
+    @router.get("", responses=refusals(Unavailable))
     async def list_experiments() -> dict[str, list[models.Summary]]:
         """List all experiments and where they stand."""
         return {"experiments": [views.summary(experiment) for experiment in experiments]}
