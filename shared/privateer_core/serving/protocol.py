@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -233,14 +234,22 @@ class GuardedProtocol(HttpToolsProtocol):
         if cycle.more_body:
             self._begun = app  # the rest may come with the same data
         elif self.flow.write_paused or not self._at_once(cycle.scope, cycle.body, self._write):
-            super()._start_asgi_task(cycle, app)
+            super()._start_asgi_task(cycle, partial(self._unless_stopped, cycle, app))
+
+    async def _unless_stopped(self, cycle: RequestResponseCycle, app: Any, *asgi: Any) -> None:
+        """Work on a request until the process stops: that is no defect, and its log says nothing of it."""
+        try:
+            await app(*asgi)
+        except asyncio.CancelledError:
+            cycle.disconnected = True
+            self.drop()
 
     def _start_begun(self) -> None:
         """Work on the request that has begun, if there is one."""
         if self._begun is not None:
             app, self._begun = self._begun, None
             if self._working.more_body:
-                super()._start_asgi_task(self._working, app)
+                super()._start_asgi_task(self._working, partial(self._unless_stopped, self._working, app))
             else:
                 self._start_asgi_task(self._working, app)
 

@@ -276,3 +276,26 @@ async def test_connections_between_two_requests_are_closed_in_time(monkeypatch: 
     for path in ("/now", "/later", "/else"):
         async with listening(Takes()) as (port, _):
             assert len(bodies(await said(port, upload(path)))) == 1
+
+
+@pytest.mark.parametrize("request_", [b"GET /waits HTTP/1.1\r\nhost: here\r\n\r\n", upload("/waits")[:-1]])
+async def test_a_request_that_a_stop_ends_leaves_no_line(request_: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """A long poll, or an upload that has not come to its end."""
+
+    async def waits(scope: Any, receive: Any, send: Any) -> None:
+        while True:
+            await receive()
+
+    async with listening(waits) as (port, table), asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request_)
+        while not (tasks := [one for one in asyncio.all_tasks() if "run_asgi" in str(one.get_coro())]):
+            await asyncio.sleep(0.01)
+        for one in tasks:  # as uvicorn does where requests last too long
+            one.cancel(msg="Task cancelled, timeout graceful shutdown exceeded")
+        assert await reader.read() == b""
+        await asyncio.gather(*tasks)
+        while len(table):
+            await asyncio.sleep(0.01)
+        writer.close()
+    assert caplog.text == ""
