@@ -264,6 +264,7 @@ class GuardedProtocol(HttpToolsProtocol):
         cycle = self._working
         # When the peer hangs up, uvicorn tells only the last of several requests.
         if cycle.disconnected or self.transport.is_closing():
+            cycle.disconnected = True
             return
         head = [STATUS_LINE[answer.status], *(b"%s: %s\r\n" % header for header in answer.headers)]
         if not cycle.keep_alive:

@@ -299,3 +299,18 @@ async def test_a_request_that_a_stop_ends_leaves_no_line(request_: bytes, caplog
             await asyncio.sleep(0.01)
         writer.close()
     assert caplog.text == ""
+
+
+async def test_requests_that_are_cut_off_leave_no_line(caplog: pytest.LogCaptureFixture) -> None:
+    """More requests at once than a connection may have, of pages that are answered in one write."""
+
+    async def whole(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(0)
+        await with_body(200, b"whole", b"text/plain").send(scope, send)
+
+    async with listening(whole) as (port, table):
+        await said(port, b"GET / HTTP/1.1\r\nhost: here\r\n\r\n" * 50)
+        async with asyncio.timeout(10):
+            while len(table) or any("run_asgi" in str(one.get_coro()) for one in asyncio.all_tasks()):
+                await asyncio.sleep(0.01)
+    assert caplog.text == ""
