@@ -118,7 +118,9 @@ def _asked(method: str, url: str, field: str, **options: Any) -> httpx.Response:
     except (httpx.InvalidURL, httpx.UnsupportedProtocol):
         raise Unavailable("not a URL", field=field, remedy="write http://host:port") from None
     except Endless as error:
-        raise Unavailable(f"{error}, which is no Privateer server's", field=field, remedy="correct the address") from None
+        raise Unavailable(
+            f"{error}, which is no Privateer server's", field=field, remedy="correct the address"
+        ) from None
     except httpx.HTTPError:
         whole = httpx.URL(url)
         address = f"{whole.scheme}://{whole.netloc.decode()}"  # without a name and a password

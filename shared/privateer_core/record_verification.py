@@ -76,12 +76,14 @@ def _read_record(value: dict[str, Any]) -> Record:
 
 
 def _check_idle(record: Record) -> None:
-    """Refuse what no promise depends on, unless it is as it is by default: it would say what nothing else here bears out."""
+    """Refuse what no promise depends on unless it is as by default: it would say what nothing else here bears out."""
     spec = algorithm(record.algorithm).spec
     _check(spec.shortens or record.least_share == 1, "must be 1 under this algorithm", "least_share")
     for name in sorted(spec.idle_keys | (frozenset() if trust_of(record.model).batched else OF_BATCHES)):
         default = idle_default(name)
-        _check(record.privacy.get(name, default) == default, f"does nothing here, and must be {default}", f"privacy.{name}")
+        _check(
+            record.privacy.get(name, default) == default, f"does nothing here, and must be {default}", f"privacy.{name}"
+        )
 
 
 def _check_versions(cohorts: list[list[int]]) -> None:

@@ -1,4 +1,4 @@
-"""A hostile server answers the command line with gigabytes, with packed ones, without end, or with what a terminal obeys."""
+"""A hostile server answers the command line with gigabytes, packed, without end, or with what a terminal obeys."""
 
 import gzip
 import json
@@ -25,7 +25,7 @@ def hostile(body: bytes, times: int = 1, status: int = 200, **headers: str) -> I
     taken = [0]
 
     class Answers(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802
+        def do_GET(self) -> None:
             self.send_response(status)
             for name, text in headers.items():
                 self.send_header(name.replace("_", "-"), text)
@@ -122,5 +122,3 @@ def test_what_people_write_comes_through() -> None:
     written = {"levels": ["naïve", "日本", "می\u200cخواهم", "👩\u200d👧"], "share": [1, 0.5, None, True]}
     response = httpx.Response(200, content=json.dumps(written).encode())
     assert rest._object(response) == written
-
-

@@ -15,7 +15,9 @@ WRONG = {"Authorization": f"Bearer {GUESS}"}
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [one.getMessage() for one in caplog.records if one.name == "privateer.admin" and "refused" in one.getMessage()]
+    return [
+        one.getMessage() for one in caplog.records if one.name == "privateer.admin" and "refused" in one.getMessage()
+    ]
 
 
 async def test_a_refused_token_is_in_the_log(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
@@ -26,9 +28,7 @@ async def test_a_refused_token_is_in_the_log(settings: Settings, caplog: pytest.
         for _ in range(50):
             await client.get("/backup", headers=WRONG)
     (line,) = lines(caplog)
-    assert line == (
-        "refused POST /experiments/{name}/pause from this machine: the admin token is missing or wrong"
-    )
+    assert line == ("refused POST /experiments/{name}/pause from this machine: the admin token is missing or wrong")
     assert caplog.records[-1].levelno <= logging.WARNING
     assert GUESS not in caplog.text
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from privateer_core.algorithms import parse_spec
@@ -21,7 +22,7 @@ LARGE = parse_spec(tables({**SHUFFLE, "experiment.horizon": 3_000_000, "experime
 
 
 def large() -> dict[str, Any]:
-    import msgspec  # noqa: PLC0415
+    import msgspec
 
     return dict(json.loads(msgspec.json.encode(make_record(LARGE, rounds_of(LARGE, 3)))))
 

@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from privateer_core.serving.heads import Heads
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.attacks.endpoints import SLOWER, Endpoint, endpoint, hardly_slower
@@ -77,15 +78,18 @@ async def test_what_slow_readers_leave_waiting_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-async def test_a_page_is_made_once_however_many_ask(settings: Settings, monkeypatch: pytest.MonkeyPatch, page: str) -> None:
-    app, made = create_app(settings), list[str]()
-    control = app._control._app  # type: ignore[attr-defined]
+async def test_a_page_is_made_once_however_many_ask(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    made = list[str]()
 
-    async def counted(scope: Any, receive: Any, send: Any) -> None:
-        made.append(scope.get("path", ""))
-        await control(scope, receive, send)
+    class Counted(Heads):
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            made.append(scope.get("path", ""))
+            await super().__call__(scope, receive, send)
 
-    app._control._app = counted  # type: ignore[attr-defined]
+    monkeypatch.setattr("privateer_server.app.Heads", Counted)
+    app = create_app(settings)
     async with serving(app) as client:
         await Api(client).create(SMALL)
         strangers = httpx.AsyncClient(transport=httpx.ASGITransport(app.public), base_url="http://server")

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from schemathesis.python.asgi import get_client, shutdown_lifespans
 from schemathesis.specs.openapi.checks import ignored_auth, negative_data_rejection, positive_data_acceptance
 
+from privateer_core.serving.public import PublicPages
 from privateer_core.wire.attestation import HEADER, attest
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, sign_claim
 from privateer_core.wire.token import REQUEST_TYPE, Challenge, PendingToken
 from privateer_core.wire.token_keys import Directory
 from privateer_core.wire.upload import UPLOAD
-from privateer_core.serving.public import PublicPages
 from privateer_issuer.app import _is_public as issuer_public
 from privateer_issuer.app import create_app as create_issuer
 from privateer_server.app import create_app as create_server
@@ -156,7 +156,8 @@ async def test_strangers_see_the_public_routes_alone(tmp_path: Path, name: str) 
     apps = {
         "server": lambda: create_server(ServerSettings(tmp_path / "server", TOKEN)).public,
         "shuffler": lambda: PublicPages(
-            create_shuffler(ShufflerSettings("http://server", tmp_path / "shuffler", tmp_path / "one.pub")), shuffler_public
+            create_shuffler(ShufflerSettings("http://server", tmp_path / "shuffler", tmp_path / "one.pub")),
+            shuffler_public,
         ),
         "issuer": lambda: PublicPages(create_issuer(issuer_settings(tmp_path)), issuer_public),
     }

@@ -14,8 +14,8 @@ STRANGERS_MAX: Final = 128
 class Polls:
     """Long polls under way.
 
-    Whoever waits holds a connection that others cannot have, so only so many strangers wait at a time, shared out by sender.
-    Who finds no room is answered at once, and so is who has to make some; both ask again. Shufflers come by the private
+    Whoever waits holds a connection that others cannot have, so only so many strangers wait at a time, shared out by
+    sender. Who finds no room is answered at once, and so is who has to make some; both ask again. Shufflers come by the private
     listener, and always wait.
 
     Parameters

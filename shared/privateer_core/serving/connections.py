@@ -45,8 +45,8 @@ class Connections:
     If there are too many, the oldest connection of the earliest stage is closed, so that a newcomer always gets in:
     whoever holds connections without using them loses those first. Once a second the overdue ones are closed.
 
-    Peers that take their answers more slowly than these are sent leave bytes waiting in memory. Where these are too many,
-    the slowest connection closes of the sender that has most: the one that has waited longest.
+    Peers that take their answers more slowly than these are sent leave bytes waiting in memory. Where these are too
+    many, the slowest connection closes of the sender that has most: the one that has waited longest.
 
     Parameters
     ----------

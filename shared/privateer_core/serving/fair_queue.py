@@ -19,7 +19,7 @@ _REST_MAX: Final = 0.25
 class FairQueue:
     """Pieces of work by sender.
 
-    A sender who asks for a lot waits behind its own requests alone. Whoever asks while nothing goes on waits for nobody.
+    A sender who asks for a lot waits behind its own requests alone. Whoever asks while nothing goes on need not wait.
 
     Parameters
     ----------

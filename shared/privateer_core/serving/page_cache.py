@@ -60,8 +60,8 @@ class _Page(NamedTuple):
 class PageCache:
     """ASGI middleware that makes a page when it is asked for the first time, and again when it shows something else.
 
-    Every page gets an entity tag. Those who ask for one page at the same time wait for the same answer. What strangers have
-    made, they have made in turns (`FairQueue`).
+    Every page gets an entity tag. Those who ask for one page at the same time wait for the same answer. Strangers have
+    pages made in turns (`FairQueue`).
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ _LINGER_SECONDS: Final = 2.0
 _LINGER_BYTES: Final = 64 << 10
 """The same in bytes, of a body that is thrown away."""
 _UNCOUNTED: Final = 16 << 10
-"""What of answers may wait in memory for a peer before it counts as slow. The headers of its request may have as much."""
+"""What of answers may wait in memory for a peer before it counts as slow: as much as the headers of its request."""
 _PIPELINE_MAX: Final = 8
 _ONCE: Final = frozenset({b"authorization", b"content-length", b"content-type", b"host", b"last-event-id", b"origin"})
 """Headers that a request has once, as it has our own."""
