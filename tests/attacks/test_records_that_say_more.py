@@ -22,8 +22,6 @@ LARGE = parse_spec(tables({**SHUFFLE, "experiment.horizon": 3_000_000, "experime
 
 
 def large() -> dict[str, Any]:
-    import msgspec
-
     return dict(json.loads(msgspec.json.encode(make_record(LARGE, rounds_of(LARGE, 3)))))
 
 

@@ -15,8 +15,8 @@ class Polls:
     """Long polls under way.
 
     Whoever waits holds a connection that others cannot have, so only so many strangers wait at a time, shared out by
-    sender. Who finds no room is answered at once, and so is who has to make some; both ask again. Shufflers come by the private
-    listener, and always wait.
+    sender. Who finds no room is answered at once, and so is who has to make some; both ask again. Shufflers come by the
+    private listener, and always wait.
 
     Parameters
     ----------
