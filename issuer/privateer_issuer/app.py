@@ -7,11 +7,9 @@ import shutil
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -28,7 +26,7 @@ from privateer_core.serving.endpoint import answer
 from privateer_core.serving.hosts import Hosts
 from privateer_core.serving.openapi import public_part
 from privateer_core.serving.origins import Origins
-from privateer_core.serving.page_cache import PageCache, readiness
+from privateer_core.serving.page_cache import PageCache, common_version
 from privateer_core.serving.problems import answer_problems
 from privateer_core.serving.process import Listener, Service, listen, prepare_process, run
 from privateer_core.serving.public import IS_PUBLIC, PublicPages
@@ -77,7 +75,8 @@ class Pages:
 
     async def openapi(self, request: Request) -> Response:
         """Describe all pages that are here."""
-        return Response(_described(IS_PUBLIC in request.scope), media_type="application/json")
+        whole = document()
+        return answer(public_part(whole, _is_public) if IS_PUBLIC in request.scope else whole, _OK)
 
 
 def create_app(settings: Settings, clock: Clock | None = None) -> ASGIApp:
@@ -128,7 +127,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> ASGIApp:
     )
     answer_problems(app)
     app.router.redirect_slashes = False
-    return Timed(PageCache(app, readiness), _route, metrics.answer)
+    return Timed(PageCache(app, common_version), _route, metrics.answer)
 
 
 async def _rotating(keys: Keys) -> None:
@@ -171,12 +170,6 @@ def _start() -> Service:
 
 def _is_public(_: str, path: str) -> bool:
     return path != "/metrics"
-
-
-@cache
-def _described(to_strangers: bool) -> bytes:
-    whole = document()
-    return msgspec.json.encode(public_part(whole, _is_public) if to_strangers else whole)
 
 
 def _free(folder: Path) -> float:

@@ -4,12 +4,11 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import httpx
-import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -24,7 +23,7 @@ from privateer_core.serving.endpoint import Reply, answer
 from privateer_core.serving.hosts import Hosts
 from privateer_core.serving.openapi import public_part
 from privateer_core.serving.origins import Origins
-from privateer_core.serving.page_cache import PageCache, readiness
+from privateer_core.serving.page_cache import PageCache, common_version
 from privateer_core.serving.problems import answer_problems
 from privateer_core.serving.process import Listener, Service, listen, prepare_process, run
 from privateer_core.serving.public import IS_PUBLIC, PublicPages
@@ -106,7 +105,8 @@ class Pages:
 
     async def openapi(self, request: Request) -> Response:
         """Describe all pages that are here."""
-        return Response(_described(IS_PUBLIC in request.scope), media_type="application/json")
+        whole = document()
+        return answer(public_part(whole, _is_public) if IS_PUBLIC in request.scope else whole, _OK)
 
 
 class Shuffler:
@@ -211,7 +211,7 @@ def _app_on(held: Held, settings: Settings, transport: httpx.AsyncBaseTransport 
     )
     answer_problems(app)
     app.router.redirect_slashes = False
-    kept = PageCache(app, readiness)
+    kept = PageCache(app, common_version)
     return Shuffler(endpoint, kept, _turnstile(checked, metrics, senders, settings.origins) if checked else None)
 
 
@@ -259,12 +259,6 @@ def _start() -> Service:
 
 def _is_public(_: str, path: str) -> bool:
     return path != "/metrics"
-
-
-@cache
-def _described(to_strangers: bool) -> bytes:
-    whole = document()
-    return msgspec.json.encode(public_part(whole, _is_public) if to_strangers else whole)
 
 
 def _free(folder: Path) -> int:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from starlette.types import Scope
 
 from privateer_core.errors import NotFound
-from privateer_core.serving.page_cache import Version, readiness
+from privateer_core.serving.page_cache import Version, common_version
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_server.experiment import Experiment
 from privateer_server.experiments import Experiments
@@ -38,14 +38,12 @@ class PageVersions:
     def __call__(self, scope: Scope) -> Version | None:
         """Return the version of a page; None: nothing is kept of it."""
         path: str = scope["path"]
-        if path == "/openapi.json":
-            return Version(path, None)
         if path in ("/keys", "/experiments"):
             return Version(path, tuple(map(_standing, self._experiments)))
         parts = path.split("/")
         if parts[1] == "experiments" and 2 < len(parts) <= _DEEPEST:
             return self._of_one(scope, *parts[2:])
-        return readiness(scope)
+        return common_version(scope)
 
     def _of_one(self, scope: Scope, name: str, page: str = "", version: str = "") -> Version | None:
         if not (page == "policy" if version else page in _OF_ONE or not page):

@@ -39,9 +39,11 @@ class Version(NamedTuple):
     shown: Hashable
 
 
-def readiness(scope: Scope) -> Version | None:
-    """Return the version of ``/readyz``: strangers have the disk looked at once a second."""
+def common_version(scope: Scope) -> Version | None:
+    """Return the version of a page that all services have: strangers have the disk looked at once a second."""
     path = scope["path"]
+    if path == "/openapi.json":
+        return Version(path, None)
     return Version(path, int(time.monotonic())) if path == "/readyz" and IS_PUBLIC in scope else None
 
 
