@@ -21,8 +21,8 @@ JUMP: Final = 1_000_000
 """Versions up to the next multiple of it may have been published, if a database was replaced by an earlier copy."""
 PROMISE: Final = frozenset({"model", "epsilon", "delta"})
 """Keys of the spec's privacy section that stand beside it in a record."""
-OF_BATCHES: Final = frozenset({"min_batch", "honest_fraction", "local_epsilon_max"})
-"""Keys of the same section that say nothing where reports come one by one: a record has their defaults there."""
+OF_BATCHES: Final = frozenset({"local_epsilon_max"})
+"""Keys of the same section that limit what a batch hides: where there are none, a record has their defaults."""
 ORGANISATION_MAX: Final = 255
 """Characters of an organisation's name, which is that of a file."""
 KeyId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")]
