@@ -46,7 +46,7 @@ for database in server-db journal-db shuffler-db; do
     fail "$database has more rights than it needs"
 done
 for id in $(docker ps -q --filter "label=com.docker.compose.project=$project"); do
-  [[ $(docker inspect -f '{{and (gt .HostConfig.Memory 0) (gt .HostConfig.PidsLimit 0)}}' "$id") == true ]] ||
+  [[ $(docker inspect -f '{{.HostConfig.Memory}} {{.HostConfig.PidsLimit}}' "$id") =~ ^[1-9][0-9]*\ [1-9][0-9]*$ ]] ||
     fail "$(docker inspect -f '{{.Name}}' "$id") has no limits"
 done
 echo "scale: databases are hardened, with passwords of their own; every service has limits"
