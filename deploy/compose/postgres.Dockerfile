@@ -3,7 +3,7 @@
 ARG BASE=python:3.12-slim
 FROM ${BASE}
 RUN apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql-15 nginx-light \
-    && rm -rf /var/lib/apt/lists/*
+    && rm -rf /var/lib/apt/lists/* && install -d -o postgres -m 700 /var/lib/postgresql/data
 ENV PATH=/usr/lib/postgresql/15/bin:$PATH
 COPY postgres.sh /postgres.sh
 CMD ["sh", "/postgres.sh"]

@@ -25,10 +25,12 @@ from privateer_core.serving.budget import Budget
 from privateer_core.serving.disk import is_writable, watch_disk
 from privateer_core.serving.endpoint import answer
 from privateer_core.serving.hosts import Hosts
+from privateer_core.serving.openapi import public_part
 from privateer_core.serving.origins import Origins
+from privateer_core.serving.page_cache import PageCache, common_version
 from privateer_core.serving.problems import answer_problems
 from privateer_core.serving.process import Listener, Service, listen, prepare_process, run
-from privateer_core.serving.public import PublicPages
+from privateer_core.serving.public import IS_PUBLIC, PublicPages
 from privateer_core.serving.timing import Timed
 from privateer_core.wire.token_keys import MEDIA_TYPE
 from privateer_issuer.attestation import attestation
@@ -72,9 +74,10 @@ class Pages:
         """Show counts for Prometheus."""
         return Response(self._metrics.page(), media_type=CONTENT_TYPE_LATEST)
 
-    async def openapi(self, _: Request) -> Response:
-        """Describe all pages."""
-        return answer(document(), _OK)
+    async def openapi(self, request: Request) -> Response:
+        """Describe all pages that are here."""
+        whole = document()
+        return answer(public_part(whole, _is_public) if IS_PUBLIC in request.scope else whole, _OK)
 
 
 def create_app(settings: Settings, clock: Clock | None = None) -> ASGIApp:
@@ -126,7 +129,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> ASGIApp:
     )
     answer_problems(app)
     app.router.redirect_slashes = False
-    return Timed(app, _route, metrics.answer)
+    return Timed(PageCache(app, common_version), _route, metrics.answer)
 
 
 async def _rotating(keys: Keys) -> None:

@@ -49,7 +49,7 @@ class Issuing:
             last_byte, blinded = read_request(await room.read(request.stream()))
         signer = self._keys.signer(name, last_byte)
         device = await self._attestation.device(request.headers.get(HEADER, ""), name, self._clock.now())
-        signed = signer.sign(blinded)  # before it is counted: what cannot be signed uses up nothing
-        if device is not None:
+        signer.check(blinded)  # what cannot be signed uses up nothing
+        if device is not None:  # and who has none left costs no signature
             await self._shares.take(Taking(name, device, bytes([last_byte]) + blinded))
-        return signed
+        return signer.sign(blinded)

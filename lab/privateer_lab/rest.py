@@ -1,5 +1,7 @@
-"""What the command line asks the services."""
+"""What the command line asks the services. A server may be anybody's: what is read of an answer is bounded."""
 
+import re
+import time
 from typing import Any, Final
 
 import httpx
@@ -18,6 +20,13 @@ _ELSEWHERE: Final = {
 _CREATED: Final = 201
 _BUSY: Final = {502, 503, 504}
 """Statuses of a service that cannot answer now, and of a balancer that finds none."""
+BYTES_MAX: Final = 64 << 20
+"""Of an answer: the exports of experiments with thousands of actions."""
+_SECONDS: Final = 30.0
+_BYTES_PER_SECOND: Final = 64 << 10
+"""An answer may take longer if it advances at this rate."""
+_CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that control a terminal, or turn the direction of what it shows. No service writes any."""
 
 
 class RemoteError(PrivateerError):
@@ -38,6 +47,40 @@ class Busy(RemoteError):
 
 class NotThere(RemoteError):
     """The service has no such thing."""
+
+
+class Endless(httpx.HTTPError):
+    """An answer is larger than any service's, takes longer, or is packed, which nobody asked for."""
+
+
+def bounded_request(
+    method: str, url: str, *, bytes_max: int = BYTES_MAX, seconds: float = _SECONDS, **options: Any
+) -> httpx.Response:
+    """Return the whole answer to a request.
+
+    Parameters
+    ----------
+    bytes_max, seconds
+        How large it may be, and how long it may take beside a second for every 64 KiB.
+
+    Raises
+    ------
+    httpx.HTTPError
+        If there is none; `Endless` if there is more.
+    """
+    headers = {"Accept-Encoding": "identity", **options.pop("headers", {})}
+    body, ends = bytearray(), time.monotonic() + seconds
+    with httpx.stream(method, url, timeout=seconds, headers=headers, **options) as answer:
+        if answer.headers.get("content-encoding", "identity") != "identity":
+            raise Endless("the answer is packed")
+        for chunk in answer.iter_raw():
+            body += chunk
+            if len(body) > bytes_max:
+                raise Endless(f"the answer has more than {bytes_max} bytes")
+            if time.monotonic() > ends + len(body) / _BYTES_PER_SECOND:
+                raise Endless("the answer does not come to an end")
+    kept = {"content-type": answer.headers.get("content-type", "")}
+    return httpx.Response(answer.status_code, headers=kept, content=bytes(body))
 
 
 def ask(method: str, url: str, *, field: str = "--url", **options: Any) -> Any:
@@ -67,7 +110,7 @@ def create(admin: str, spec: Spec, token: str | None, start: Any = None) -> tupl
 
 
 def fetch(url: str, *, field: str = "--url", **options: Any) -> bytes:
-    """Return the bytes that a service answers with; raises what `ask` does."""
+    """Return the bytes that a service answers with, ``bytes_max`` at most; raises what `ask` does."""
     return _asked("GET", url, field, **options).content
 
 
@@ -87,9 +130,13 @@ def bearer(token: str | None) -> dict[str, bytes]:
 
 def _asked(method: str, url: str, field: str, **options: Any) -> httpx.Response:
     try:
-        response = httpx.request(method, url, timeout=30, **options)
+        response = bounded_request(method, url, **options)
     except (httpx.InvalidURL, httpx.UnsupportedProtocol):
         raise Unavailable("not a URL", field=field, remedy="write http://host:port") from None
+    except Endless as error:
+        raise Unavailable(
+            f"{error}, which is no Privateer server's", field=field, remedy="correct the address"
+        ) from None
     except httpx.HTTPError:
         whole = httpx.URL(url)
         address = f"{whole.scheme}://{whole.netloc.decode()}"  # without a name and a password
@@ -129,7 +176,18 @@ def _refusal(response: httpx.Response, field: str) -> PrivateerError:
 
 def _object(response: httpx.Response) -> dict[str, Any] | None:
     try:
-        answer = response.json()
+        answer = _without_controls(response.json())
     except (ValueError, RecursionError):
         return None
     return answer if isinstance(answer, dict) else None
+
+
+def _without_controls(value: Any) -> Any:
+    """Return a JSON value whose texts do nothing to a terminal."""
+    if isinstance(value, str):
+        return _CONTROLS.sub("?", value)
+    if isinstance(value, list):
+        return [_without_controls(one) for one in value]
+    if isinstance(value, dict):
+        return {_without_controls(name): _without_controls(one) for name, one in value.items()}
+    return value

@@ -19,6 +19,7 @@ from privateer_core.serving.hosts import Hosts
 from privateer_core.serving.logs import log_answer
 from privateer_core.serving.openapi import VERSION, refusals
 from privateer_core.serving.origins import Origins
+from privateer_core.serving.page_cache import PageCache
 from privateer_core.serving.process import Listener, Service, listen, prepare_process, run
 from privateer_core.serving.public import PublicPages
 from privateer_core.serving.timing import OTHER, Answered, Timed
@@ -36,6 +37,7 @@ from privateer_server.api.experiments import experiments_router
 from privateer_server.api.log import log_router
 from privateer_server.api.news import News
 from privateer_server.api.operations import operations_router
+from privateer_server.api.page_versions import PageVersions
 from privateer_server.api.pages import OPERATOR, READING, pages
 from privateer_server.api.policies import Policies
 from privateer_server.api.problems import answer_problems
@@ -86,7 +88,7 @@ class Server:
         turnstile: Turnstile | None = None,
     ) -> None:
         self._endpoints: dict[str, ASGIApp] = {uploads.route: uploads, batches.route: batches}
-        self._uploads, self._policies, self._control, self.end_waits = uploads, policies, Heads(control), end_waits
+        self._uploads, self._policies, self._control, self.end_waits = uploads, policies, control, end_waits
         self.turnstile = turnstile
         self._timed = Timed(self._answer, _route, answered)
         self.public = Origins(PublicPages(self, _is_public), origins)
@@ -167,6 +169,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         version=VERSION,
         description=_ABOUT,
         lifespan=lifespan,
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -185,7 +188,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     control.include_router(stream_router(experiments, news))
     control.include_router(claims_router(experiments, admins, shufflers))
     control.include_router(tokens_router(gate))
-    describe(control)
+    describe(control, _is_public)
     senders, required = TrustedKeys(settings.sender_keys), gate if settings.tokens.required else None
     uploads = ReportsEndpoint(intake, metrics, budget, settings.report_bytes_max, senders, required)
     batches = BatchesEndpoint(intake, metrics, budget, settings.batch_bytes_max, shufflers, traces.answer)
@@ -202,7 +205,8 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         news.end()
 
     turnstile = _turnstile(required, metrics, senders, settings.origins) if required else None
-    return Server(uploads, batches, policies, control, end_waits, answered, settings.origins, turnstile)
+    kept = PageCache(Heads(control), PageVersions(experiments))
+    return Server(uploads, batches, policies, kept, end_waits, answered, settings.origins, turnstile)
 
 
 def _turnstile(gate: TokenGate, metrics: Metrics, senders: TrustedKeys, origins: tuple[str, ...]) -> Turnstile:

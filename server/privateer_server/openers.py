@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
@@ -17,6 +18,8 @@ _WORTH: Final = 32
 """Sealed messages from which on handing them over costs less than it saves."""
 _SHARE: Final = 512
 """Messages that a process opens at a time: some twenty milliseconds."""
+_NEEDED: Final = ("PATH", "HOME", "TMPDIR", "TZ", "LANG", "LC_", "LD_", "PYTHON", "VIRTUAL_ENV")
+"""Beginnings of the names of variables that an interpreter may need. Others, such as the admin token, stay here."""
 _log = logging.getLogger("privateer.server")
 
 
@@ -89,8 +92,9 @@ class Openers:
 async def _start() -> Process:
     # A session of its own: Ctrl-C in a terminal reaches the server alone. -P: nothing is imported from here.
     code = "from privateer_server.opening_process import main; main()"
+    needed = {name: value for name, value in os.environ.items() if name.startswith(_NEEDED)}
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-c", code, stdin=PIPE, stdout=PIPE, start_new_session=True
+        sys.executable, "-P", "-c", code, stdin=PIPE, stdout=PIPE, start_new_session=True, env=needed
     )
 
 

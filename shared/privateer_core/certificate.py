@@ -22,6 +22,8 @@ _UNSEEN: Final = "nobody who gets reports, or reads what is published, sees whic
 _BESIDE_THE_ARM: Final = "reward, and context among bins where the report's coins give the arm"
 _WORDS_MAX: Final = 1000
 """Characters of a text: words of a certificate are shown on screens."""
+_COUNT_MAX: Final = 64
+"""Claims of a certificate, and its assumptions."""
 _ROUNDING: Final = 1 + 1e-6
 """Delta may be so much above its claim, since other machines compute other last digits."""
 _REMEDY: Final = "ask for a new one"
@@ -207,6 +209,8 @@ def check_certificate(certificate: Certificate) -> None:
         raise SpecError(f"not of the format {FORMAT}, or empty", field="certificate", remedy=_REMEDY)
     if len({claim.against for claim in claims}) < len(claims):
         raise SpecError("two claims against one adversary", field="certificate.claims", remedy=_REMEDY)
+    if max(len(claims), len(certificate.assumes)) > _COUNT_MAX:
+        raise SpecError(f"has more than {_COUNT_MAX} claims or assumptions", field="certificate", remedy=_REMEDY)
     words = [certificate.experiment, *certificate.assumes]
     words += [text for claim in claims for text in (claim.against, claim.about, claim.proof)]
     if not all(0 < len(text) <= _WORDS_MAX and text.isprintable() for text in words):

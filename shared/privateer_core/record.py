@@ -21,6 +21,12 @@ JUMP: Final = 1_000_000
 """Versions up to the next multiple of it may have been published, if a database was replaced by an earlier copy."""
 PROMISE: Final = frozenset({"model", "epsilon", "delta"})
 """Keys of the spec's privacy section that stand beside it in a record."""
+OF_BATCHES: Final = frozenset({"local_epsilon_max"})
+"""Keys of the same section that limit what a batch hides: where there are none, a record has their defaults."""
+ORGANISATION_MAX: Final = 255
+"""Characters of an organisation's name, which is that of a file."""
+KeyId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")]
+Organisation = Annotated[str, msgspec.Meta(max_length=ORGANISATION_MAX)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}\Z")]
 _LEFT_OUT: Final = frozenset({"layout", "seed", "least"})
 """Parameters of mechanisms that a row leaves out: the first two cost no privacy, the last repeats the honest people."""
@@ -59,8 +65,8 @@ class Row(Planned, frozen=True, forbid_unknown_fields=True, kw_only=True):
     version: Annotated[int, msgspec.Meta(gt=0)]
     received: int
     released: bool
-    shuffler: str | None = None
-    organisation: str | None = None
+    shuffler: KeyId | None = None
+    organisation: Organisation | None = None
 
 
 class Promise(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -166,18 +172,24 @@ def make_record(spec: Spec, rounds: Mapping[str, Sequence[Row]], silent: Sequenc
         Versions that asked nobody, in order.
     """
     sources = [cohort for cohort in spec.cohorts if cohort and spec.first_batch(cohort)]
+    defaults = {} if spec.privacy.trust.batched else {name: idle_default(name) for name in OF_BATCHES}
     return Record(
         format=FORMAT,
         experiment=spec.name,
         algorithm=spec.algorithm.name,
         model=spec.privacy.model,
         reports_per_person=spec.reports,
-        privacy=spec.privacy.model_dump(mode="json", exclude=set(PROMISE)),
+        privacy=spec.privacy.model_dump(mode="json", exclude=set(PROMISE)) | defaults,
         least_share=spec.least_share,
         sources=tuple(Source(name=cohort, **_promise(spec, cohort, rounds.get(cohort, ()))) for cohort in sources),
         silent=tuple(silent),
         **_promise(spec, "", rounds.get("", ())),
     )
+
+
+def idle_default(name: str) -> Any:
+    """Return what a key of ``[privacy]`` is in a record where it says nothing."""
+    return Privacy.model_fields[name].default
 
 
 def _promise(spec: Spec, cohort: str, rounds: Sequence[Row]) -> dict[str, Any]:

@@ -2,15 +2,28 @@
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 
 from privateer_core.accounting.events import Event, Parallel, Repeated
 from privateer_core.algorithms import ALGORITHMS, algorithm
 from privateer_core.certificate import Certificate, certify, check_certificate, read_certificate
 from privateer_core.errors import SpecError
-from privateer_core.record import FORMAT, JUMP, PROMISE, Planned, Promise, Record, Row, terms_of
+from privateer_core.record import (
+    FORMAT,
+    JUMP,
+    OF_BATCHES,
+    PROMISE,
+    Planned,
+    Promise,
+    Record,
+    Row,
+    idle_default,
+    terms_of,
+)
 from privateer_core.sections import parse_section
 from privateer_core.spec import Privacy
 from privateer_core.terms import Terms
@@ -18,6 +31,8 @@ from privateer_core.trust import check_promise, honest_people, trust_of
 
 _REMEDY: Final = "ask for a new record, and do not trust this one"
 _PEOPLE_MAX: Final = 10**12
+_ROOM: Final = 1.1
+"""No calibration leaves so much of what a report may cost unused."""
 _OTHER_DIGITS: Final = 1e-6
 """Delta may differ by this share of it, since other machines compute other last digits."""
 
@@ -56,7 +71,19 @@ def _read_record(value: dict[str, Any]) -> Record:
     once = not algorithm(record.algorithm).spec.returns or bool(record.sources) or trust_of(record.model).draws_one
     _check(not once or record.reports_per_person == 1, "must be 1: people report once", "reports_per_person")
     _check(not PROMISE & set(record.privacy), "must not repeat model, epsilon or delta", "privacy")
+    _check_idle(record)
     return record
+
+
+def _check_idle(record: Record) -> None:
+    """Refuse what no promise depends on unless it is as by default: it would say what nothing else here bears out."""
+    spec = algorithm(record.algorithm).spec
+    _check(spec.shortens or record.least_share == 1, "must be 1 under this algorithm", "least_share")
+    for name in sorted(spec.idle_keys | (frozenset() if trust_of(record.model).batched else OF_BATCHES)):
+        default = idle_default(name)
+        _check(
+            record.privacy.get(name, default) == default, f"does nothing here, and must be {default}", f"privacy.{name}"
+        )
 
 
 def _check_versions(cohorts: list[list[int]]) -> None:
@@ -127,13 +154,26 @@ class _Cohort:
         alone = terms.mechanism.local_epsilon
         fits = alone <= privacy.local_epsilon_max or math.isinf(alone) or not batched
         _check(fits, f"a report alone costs {alone:g}, above privacy.local_epsilon_max", f"{place}.mechanism")
+        if batched and math.isfinite(alone):
+            unused = f"a report alone costs {alone:g}, and might cost more up to privacy.local_epsilon_max"
+            _check(not _has_room(terms, privacy.local_epsilon_max), unused, f"{place}.mechanism")
         return terms
+
+
+def _has_room(terms: Terms, most: float) -> bool:
+    """Whether the promise would hold for reports that are clearly more exact, and still within what they may cost."""
+    mechanism: Any = terms.mechanism
+    if mechanism.local_epsilon * _ROOM > most or not hasattr(mechanism, "epsilon"):
+        return False
+    return replace(terms, mechanism=structs.replace(mechanism, epsilon=mechanism.epsilon * _ROOM)).holds
 
 
 def _check_received(place: str, row: Row) -> None:
     """A round takes no more people than it can, and a release has those that the promise counts on."""
     # A shuffled round that is short of honest people waits for one batch more.
     most, least = row.batch + row.honest, max(1, row.honest)
+    readable = row.organisation is None or row.organisation.isprintable()
+    _check(readable, "must be printable", f"{place}.organisation")
     _check(0 <= row.received <= most, f"must be 0 to {most}", f"{place}.received")
     released = not row.released or row.received >= least
     _check(released, f"must be false below {least} people", f"{place}.released")

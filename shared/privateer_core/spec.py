@@ -176,6 +176,10 @@ class Spec(Section):
     """Whether people of sources may report on arms that they played before."""
     returns: ClassVar[bool] = False
     """Whether people may come back and report again."""
+    shortens: ClassVar[bool] = False
+    """Whether a round may close with fewer people than it asks for (``least_share``)."""
+    idle_keys: ClassVar[frozenset[str]] = frozenset()
+    """Keys of ``[privacy]`` that do nothing under the algorithm."""
     batched_keys: ClassVar[frozenset[str]] = frozenset()
     """Keys of ``[algorithm]`` that only a trust model with batches has room for."""
 

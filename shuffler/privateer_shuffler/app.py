@@ -23,10 +23,12 @@ from privateer_core.serving.budget import Budget
 from privateer_core.serving.disk import watch_disk
 from privateer_core.serving.endpoint import Reply, answer
 from privateer_core.serving.hosts import Hosts
+from privateer_core.serving.openapi import public_part
 from privateer_core.serving.origins import Origins
+from privateer_core.serving.page_cache import PageCache, common_version
 from privateer_core.serving.problems import answer_problems
 from privateer_core.serving.process import Listener, Service, listen, prepare_process, run
-from privateer_core.serving.public import PublicPages
+from privateer_core.serving.public import IS_PUBLIC, PublicPages
 from privateer_core.serving.tokens import TokenGate
 from privateer_core.serving.turnstile import Turnstile
 from privateer_core.wire.keys import TrustedKeys, public_hex, publish_key, signing_key_id
@@ -109,9 +111,10 @@ class Pages:
         """Show counts for Prometheus."""
         return Response(self._metrics.page(), media_type=CONTENT_TYPE_LATEST)
 
-    async def openapi(self, _: Request) -> Response:
-        """Describe all pages."""
-        return answer(document(), _OK)
+    async def openapi(self, request: Request) -> Response:
+        """Describe all pages that are here."""
+        whole = document()
+        return answer(public_part(whole, _is_public) if IS_PUBLIC in request.scope else whole, _OK)
 
 
 class Shuffler:
@@ -227,7 +230,8 @@ def _app_on(held: Held, settings: Settings, transport: httpx.AsyncBaseTransport 
     )
     answer_problems(app)
     app.router.redirect_slashes = False
-    return Shuffler(endpoint, app, _turnstile(checked, metrics, senders, settings.origins) if checked else None)
+    kept = PageCache(app, common_version)
+    return Shuffler(endpoint, kept, _turnstile(checked, metrics, senders, settings.origins) if checked else None)
 
 
 def _turnstile(gate: TokenGate, metrics: Metrics, senders: TrustedKeys, origins: tuple[str, ...]) -> Turnstile:

@@ -95,6 +95,14 @@ def test_strangers_who_wait_for_the_next_policy(tmp_path: Path) -> None:
         answered = select.select(held, [], [], SECONDS)[0]
         assert len(answered) == STRANGERS_MAX
         assert all(one.recv(4096).startswith(b"HTTP/1.1 304 ") for one in answered)
+        # All seats are one stranger's: somebody else gets one, and the stranger who waited longest has one less.
+        with at.connect("127.0.0.3") as other:
+            other.sendall(asking)
+            waiting = [one for one in held if one not in answered]
+            (loser,) = select.select(waiting, [], [], SECONDS)[0]
+            assert loser is waiting[0]
+            assert loser.recv(4096).startswith(b"HTTP/1.1 304 ")
+            assert not select.select([other, *waiting[1:]], [], [], 0.5)[0]
 
 
 def test_strangers_who_hold_streams(tmp_path: Path) -> None:

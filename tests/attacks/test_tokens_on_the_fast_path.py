@@ -123,7 +123,7 @@ async def test_a_second_upload_behind_an_admitted_one(
 @asynccontextmanager
 async def listening(app: Any) -> AsyncIterator[int]:
     """A listener as a process has it, with the application's turnstile."""
-    config, state = _config(app, "off", 100), State()
+    config, state = _config(app, "off", Connections(100)), State()
     config.load()
     how = {"config": config, "server_state": state, "app_state": {}}
     server = await asyncio.get_running_loop().create_server(

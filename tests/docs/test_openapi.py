@@ -17,14 +17,17 @@ from hypothesis import strategies as st
 from schemathesis.python.asgi import get_client, shutdown_lifespans
 from schemathesis.specs.openapi.checks import ignored_auth, negative_data_rejection, positive_data_acceptance
 
+from privateer_core.serving.public import PublicPages
 from privateer_core.wire.attestation import HEADER, attest
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, sign_claim
 from privateer_core.wire.token import REQUEST_TYPE, Challenge, PendingToken
 from privateer_core.wire.token_keys import Directory
 from privateer_core.wire.upload import UPLOAD
+from privateer_issuer.app import _is_public as issuer_public
 from privateer_issuer.app import create_app as create_issuer
 from privateer_server.app import create_app as create_server
 from privateer_server.settings import Settings as ServerSettings
+from privateer_shuffler.app import _is_public as shuffler_public
 from privateer_shuffler.app import create_app as create_shuffler
 from privateer_shuffler.settings import Settings as ShufflerSettings
 from tests.documents.openapi import FOLDER, documents
@@ -118,6 +121,61 @@ def test_documents_describe_every_answer(document: dict[str, Any]) -> None:
                     assert set(answer["content"]) == {"application/problem+json"}, where
     names = {ref.rsplit("/", 1)[1] for ref in re.findall(r'"\$ref": "([^"]+)"', json.dumps(document))}
     assert names <= set(document["components"]["schemas"])
+
+
+_BAD = ["", "x", "-1", "0", "1", "2", "1e9", str(2**70), "%00", "NaN"]
+_PARAMETERS = ["experiment", "version", "block", "size", "first", "second", "start", "end", "wait"]
+
+
+@pytest.mark.parametrize(("name", "path", "method"), _OPERATIONS)
+def test_every_problem_that_is_sent_is_documented(services: Services, name: str, path: str, method: str) -> None:
+    """Names that are there, are not, and are another model's; parameters, bodies and tokens that make no sense."""
+    responses, found = _DOCUMENTS[name]["paths"][path][method]["responses"], list[int]()
+    headers = [{}, {"Authorization": "Bearer wrong"}, {**ADMIN, "content-type": "application/json"}]
+    for experiment in ("nobody", "test", "shuffled", "doomed", "%2e", "a%0a", "%E2%98%83"):
+        where = path.replace("{name}", experiment)
+        for bad in _BAD:
+            query = "&".join(f"{one}={'test' if one == 'experiment' else bad}" for one in _PARAMETERS)
+            url = where.replace("{version}", bad or "x") + ("" if method != "get" else f"?{query}")
+            body = {} if method in ("get", "delete") else {"data": b'{"seconds": "%s"}' % bad.encode()}
+            is_kept = method != "get" and experiment in ("test", "shuffled", "doomed")
+            sent = headers[:2] if is_kept else headers
+            for one in [sent[len(found) % len(sent)]] if "{name}" in path or query else sent:
+                answer = services.clients[name].request(method, url, headers=one, **body)  # type: ignore[arg-type]
+                found.append(answer.status_code)
+                if answer.status_code < 400 or answer.status_code == 405:
+                    continue
+                slug = answer.json()["type"].rpartition(":")[2]
+                assert f"problem-{slug}" in json.dumps(responses.get(str(answer.status_code))), (url, answer.text)
+    assert found
+
+
+@pytest.mark.parametrize("name", _DOCUMENTS)
+async def test_strangers_see_the_public_routes_alone(tmp_path: Path, name: str) -> None:
+    """All that the document lists is there at the public listener, and nothing else is in it."""
+    apps = {
+        "server": lambda: create_server(ServerSettings(tmp_path / "server", TOKEN)).public,
+        "shuffler": lambda: PublicPages(
+            create_shuffler(ShufflerSettings("http://server", tmp_path / "shuffler", tmp_path / "one.pub")),
+            shuffler_public,
+        ),
+        "issuer": lambda: PublicPages(create_issuer(issuer_settings(tmp_path)), issuer_public),
+    }
+    app = apps[name]()
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
+        document = (await client.get("/openapi.json")).json()
+        routes = {(method, path) for path, methods in document["paths"].items() for method in methods}
+        every = {(method, path) for path, methods in _DOCUMENTS[name]["paths"].items() for method in methods}
+        assert routes < every
+        for method, path in every:
+            if not path.startswith("/events") and "/events" not in path:
+                answer = await client.request(method, path)
+                is_there = not (answer.status_code == 404 and "private listener" in answer.text)
+                assert is_there == ((method, path) in routes), (method, path, answer.text)
+    named = set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(document)))
+    assert named == set(document["components"]["schemas"])
+    assert not {"Export", "admin"} & set(json.dumps(document).split('"'))
 
 
 @pytest.mark.parametrize(("name", "path", "method"), _OPERATIONS)

@@ -3,7 +3,8 @@
 # that was acknowledged counts, once.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-export PRIVATEER_ADMIN_TOKEN=token-of-the-scale-test PRIVATEER_POSTGRES_PASSWORD=password-of-the-scale-test
+export PRIVATEER_ADMIN_TOKEN=token-of-the-scale-test PRIVATEER_SERVER_DB_PASSWORD=one-of-the-scale-test
+export PRIVATEER_JOURNAL_DB_PASSWORD=two-of-the-scale-test PRIVATEER_SHUFFLER_DB_PASSWORD=three-of-the-scale-test
 export PRIVATEER_SERVER_PORT=${PRIVATEER_SERVER_PORT:-18010} PRIVATEER_SHUFFLER_PORT=${PRIVATEER_SHUFFLER_PORT:-18011}
 export PRIVATEER_ADMIN_PORT=${PRIVATEER_ADMIN_PORT:-18012}
 kills=${1:-12} people=8000 round=500 name=peaks-shuffle project=privateer-scale-test
@@ -34,6 +35,22 @@ if compose exec -T server python -c "import socket; socket.create_connection(('s
 fi
 compose exec -T server python -c "import socket; socket.create_connection(('server-db', 5432), 3)" || fail "the check of isolation checks nothing"
 
+# Each database has a password of its own, an unprivileged user, no capability and a system that cannot be written.
+opens() { compose exec -T -e PGPASSWORD="$2" "$1" psql -h 127.0.0.1 -U privateer -tAc 'SELECT 1' privateer >/dev/null 2>&1; }
+opens server-db "$PRIVATEER_SERVER_DB_PASSWORD" || fail "the check of passwords checks nothing"
+for database in journal-db shuffler-db; do
+  if opens $database "$PRIVATEER_SERVER_DB_PASSWORD"; then fail "$database opens with another's password"; fi
+done
+for database in server-db journal-db shuffler-db; do
+  compose exec -T $database sh -c 'test "$(id -u)" != 0 && ! touch /usr/x 2>/dev/null && grep -q "^CapEff:[[:space:]]*0*$" /proc/1/status' ||
+    fail "$database has more rights than it needs"
+done
+for id in $(docker ps -q --filter "label=com.docker.compose.project=$project"); do
+  [[ $(docker inspect -f '{{.HostConfig.Memory}} {{.HostConfig.PidsLimit}}' "$id") =~ ^[1-9][0-9]*\ [1-9][0-9]*$ ]] ||
+    fail "$(docker inspect -f '{{.Name}}' "$id") has no limits"
+done
+echo "scale: databases are hardened, with passwords of their own; every service has limits"
+
 sed "s/^round_size.*/round_size = $round/; s/^round_growth.*/round_growth = 0.0/; s/^horizon.*/horizon = 40000/" examples/peaks-shuffle.toml |
   sed '/^model = /a min_batch = 500' >"$folder/spec.toml"
 curl -fs --retry 10 -X POST "$admin/experiments" -H "Authorization: Bearer $PRIVATEER_ADMIN_TOKEN" \
@@ -56,7 +73,7 @@ wait $load || { cat "$folder/load.log" >&2; fail "the load failed"; }
 [[ $killed -gt 2 ]] || fail "the load was over before anything was killed"
 
 # What the last batch misses is still held: the shufflers' database says how many.
-held() { compose exec -T -e PGPASSWORD="$PRIVATEER_POSTGRES_PASSWORD" shuffler-db psql -h 127.0.0.1 -U privateer -tAc 'SELECT coalesce(sum(held), 0) FROM rounds' privateer; }
+held() { compose exec -T -e PGPASSWORD="$PRIVATEER_SHUFFLER_DB_PASSWORD" shuffler-db psql -h 127.0.0.1 -U privateer -tAc 'SELECT coalesce(sum(held), 0) FROM rounds' privateer; }
 for _ in $(seq 30); do
   curl -fs "$server/experiments/$name" >"$folder/facts.json" || true
   held | tr -d '\r' >"$folder/held.json"

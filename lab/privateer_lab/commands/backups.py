@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -10,6 +10,9 @@ from privateer_core.errors import SpecError, Unavailable
 from privateer_lab.commands.options import ADMIN_URL, AdminUrl, Token
 from privateer_lab.output import screen
 from privateer_lab.rest import bearer, fetch
+
+_BYTES_MAX: Final = 8 << 30
+"""Of a database, which comes as a whole from a server that has the operator's token."""
 
 
 def register(app: typer.Typer) -> None:
@@ -30,7 +33,7 @@ def backup(
     path = folder / FILE
     if path.exists():
         raise SpecError(f"there is a {FILE} already", field="DIR", remedy="name another folder")
-    body = fetch(f"{admin_url}/backup", field="--admin-url", headers=bearer(token))
+    body = fetch(f"{admin_url}/backup", field="--admin-url", headers=bearer(token), bytes_max=_BYTES_MAX)
     if not is_database(body):
         raise Unavailable("the answer is not a backup", field="--admin-url", remedy="correct the address")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

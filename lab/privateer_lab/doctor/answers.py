@@ -7,6 +7,7 @@ import msgspec
 
 from privateer_core.wire.problem import slug_of
 from privateer_lab.doctor.findings import Findings
+from privateer_lab.rest import bounded_request
 
 _SECONDS: Final = 5.0
 _ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - asked, not bound
@@ -71,7 +72,7 @@ def _check_silence(found: Findings, url: str, held: bool | None) -> None:
 def get(url: str) -> httpx.Response | None:
     """Return what an address answers; None if nothing does."""
     try:
-        return httpx.get(url, timeout=_SECONDS, trust_env=False)
+        return bounded_request("GET", url, seconds=_SECONDS, trust_env=False)
     except (httpx.HTTPError, httpx.InvalidURL):
         return None
 

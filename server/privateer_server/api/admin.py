@@ -1,18 +1,24 @@
 """Admin tokens let their bearers do what only operators may."""
 
+import logging
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Annotated, Final, TypeAlias
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from privateer_core.clock import Clock
-from privateer_core.serving.timing import WHO
+from privateer_core.errors import ScopeMissing, Unauthorized
+from privateer_core.serving.timing import WHO, known_method
 from privateer_server.admin_tokens import AdminTokens, Scope
 
 _SCHEME: Final = HTTPBearer(scheme_name="admin", description="An operator's token", auto_error=False)
 Token: TypeAlias = Annotated[HTTPAuthorizationCredentials | None, Depends(_SCHEME)]
 """The token that a request bears, if it bears one."""
+_QUIET_SECONDS: Final = 1.0
+"""Refusals that come sooner after a line have none of their own: whoever guesses tokens must not fill the log."""
+_log = logging.getLogger("privateer.admin")
 
 
 class Admins:
@@ -28,6 +34,7 @@ class Admins:
 
     def __init__(self, tokens: AdminTokens, clock: Clock) -> None:
         self._tokens, self._clock = tokens, clock
+        self._told, self._untold = -_QUIET_SECONDS, 0
 
     def may(self, scope: Scope) -> Callable[..., str]:
         """Return what a route depends on that needs a scope: it returns how logs name the token.
@@ -37,8 +44,34 @@ class Admins:
 
         def admitted(request: Request, token: Token = None) -> str:
             given = token.credentials.strip() if token else ""
-            who = self._tokens.authorize(given, scope, self._clock.now())
+            try:
+                who = self._tokens.authorize(given, scope, self._clock.now())
+            except (Unauthorized, ScopeMissing) as refused:
+                self._tell(request, refused)
+                raise
             request.scope[WHO] = who
             return who
 
         return admitted
+
+    def _tell(self, request: Request, refused: Unauthorized | ScopeMissing) -> None:
+        """Log a refusal: what was wanted, why not, and from what kind of address; nothing of what was sent."""
+        now = self._clock.monotonic()
+        if now - self._told < _QUIET_SECONDS:
+            self._untold += 1
+            return
+        wanted = f"{known_method(request.scope)} {getattr(request.scope.get('route'), 'path', '')}"
+        more = f"; {self._untold} more since the line before" if self._untold else ""
+        _log.warning("refused %s from %s: %s%s", wanted, _kind(request), refused.detail, more)
+        self._told, self._untold = now, 0
+
+
+def _kind(request: Request) -> str:
+    """Return what kind of address a request comes from: a log keeps no addresses."""
+    try:
+        address = ip_address(request.client.host if request.client else "")
+    except ValueError:
+        return "an unknown address"
+    if address.is_loopback:
+        return "this machine"
+    return "a private network" if address.is_private else "a public address"

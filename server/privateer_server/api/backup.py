@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
-from privateer_core.errors import Conflict
+from privateer_core.errors import Conflict, Unavailable
 from privateer_core.serving.logs import tell
 from privateer_core.serving.openapi import ADMIN_REFUSALS, refusals
 from privateer_server.admin_tokens import Scope
@@ -16,7 +16,7 @@ from privateer_server.store.protocol import Store
 _MEDIA_TYPE: Final = "application/vnd.sqlite3"
 _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     200: {"description": "The database", "content": {_MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}},
-    **refusals(*ADMIN_REFUSALS, Conflict),
+    **refusals(*ADMIN_REFUSALS, Conflict, Unavailable),
 }
 _log = logging.getLogger("privateer.admin")
 

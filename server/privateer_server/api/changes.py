@@ -157,14 +157,14 @@ def changes_router(
         """Erase an experiment for good; its name stays taken."""
         return models.Deletion(experiment=name, changed=await changes.delete(name, who))
 
-    @router.get("/log", responses=refusals(*ADMIN_REFUSALS, NotFound))
+    @router.get("/log", responses=refusals(*ADMIN_REFUSALS, NotFound, Unavailable))
     def log(name: str, _: Reader) -> models.Log:
         """List what was changed, when and by whom; a deleted experiment keeps its log."""
         if not experiments.is_deleted(name):
             experiments.get(name)
         return views.log(name, store.log(name))
 
-    @router.get("/export", responses=_EXPORT | refusals(*ADMIN_REFUSALS, NotFound, Deleted))
+    @router.get("/export", responses=_EXPORT | refusals(*ADMIN_REFUSALS, NotFound, Deleted, Unavailable))
     def export(name: str, _: Reader) -> Response:
         """Export policy, result, record and state."""
         found = exported(experiments.get(name), store.rounds(name), store.closers(name))

@@ -1,14 +1,17 @@
 """What /openapi.json says beyond what the framework finds by itself: structs, uploads and batches, and all refusals."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from starlette.responses import Response
 
 from privateer_core.errors import BatchRefused
 from privateer_core.export import Export
 from privateer_core.record import Record
 from privateer_core.risk import Risks
+from privateer_core.serving.endpoint import answer
 from privateer_core.serving.openapi import (
     ENVELOPE,
     REF,
@@ -18,15 +21,19 @@ from privateer_core.serving.openapi import (
     TOKEN_REFUSALS,
     UPLOAD_REFUSALS,
     answers,
+    public_part,
     refusals,
     signature,
 )
+from privateer_core.serving.public import IS_PUBLIC
 from privateer_core.wire.batch import SIGNATURE_HEADER, BatchAnswer
 from privateer_core.wire.log import Proof
 from privateer_core.wire.token_keys import Directory
 from privateer_core.wire.upload import UploadAnswer
 from privateer_server.api.models import PublishedResult
+from privateer_server.api.page_versions import KEPT
 
+_OK: Final = 200
 _STRUCTS: Final = (Record, Risks, PublishedResult, Export, UploadAnswer, BatchAnswer, Proof, Directory)
 CLAIM: Final = signature(SIGNATURE_HEADER, "The shuffler's signature of the experiment's name.", required=True)
 _BATCH: Final = signature(SIGNATURE_HEADER, "The shuffler's signature of the body.", required=True)
@@ -50,8 +57,14 @@ _BATCHES: Final[dict[str, Any]] = {
 }
 
 
-def describe(app: FastAPI) -> None:
-    """Complete the application's own description."""
+def describe(app: FastAPI, is_public: Callable[[str, str], bool]) -> None:
+    """Complete the application's own description, and add the page that shows it.
+
+    Parameters
+    ----------
+    is_public
+        Whether strangers may use a method on a path: to them the page shows these alone.
+    """
     made = app.openapi
     _, schemas = msgspec.json.schema_components(_STRUCTS, ref_template=REF)
 
@@ -60,10 +73,24 @@ def describe(app: FastAPI) -> None:
             document = made()
             document["paths"] |= {"/reports": {"post": _texts(_REPORTS)}, "/batches": {"post": _texts(_BATCHES)}}
             _without_the_frameworks_refusals(document)
+            _with_entity_tags(document)
             document["components"]["schemas"] |= schemas | SCHEMAS
         return app.openapi_schema or {}
 
     app.openapi = openapi  # type: ignore[method-assign]
+
+    @app.get("/openapi.json", include_in_schema=False)
+    def show(request: Request) -> Response:
+        document = openapi()
+        return answer(public_part(document, is_public) if IS_PUBLIC in request.scope else document, _OK)
+
+
+def _with_entity_tags(document: dict[str, Any]) -> None:
+    """Say of the pages that are kept as bytes that they have entity tags."""
+    for path in KEPT & document["paths"].keys():
+        responses = document["paths"][path]["get"]["responses"]
+        responses["200"].setdefault("headers", {}).setdefault("ETag", {"schema": {"type": "string"}})
+        responses.setdefault("304", {"description": "The page has one of the entity tags of If-None-Match"})
 
 
 def _texts(operation: dict[str, Any]) -> dict[str, Any]:

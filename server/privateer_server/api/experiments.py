@@ -1,5 +1,6 @@
 """Control routes of experiments: create, list, policy, state, result, history, privacy, risk."""
 
+from functools import lru_cache
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -39,8 +40,10 @@ _JSON_BYTES_MAX: Final = 4 << 20
 """The vectors of thousands of actions."""
 _WAIT_MAX: Final = 60.0
 _VERSION_MAX: Final = 2**63 - 1
+_DESCRIBED_MAX: Final = 16
+"""Policies of which the description is kept, for those who wait for them."""
 _CREATED, _OK, _NOT_MODIFIED = 201, 200, 304
-_READING: Final = refusals(NotFound, Deleted)
+_READING: Final = refusals(NotFound, Deleted, Unavailable)
 _TAGS: Final = {
     "ETag": {"schema": {"type": "string", "pattern": '^"[0-9a-f]{64}"$'}, "description": "The digest."},
     SIGNED_HEADER: {
@@ -56,7 +59,7 @@ _POLICY_OF_VERSION: Final[dict[int | str, dict[str, Any]]] = {
         "headers": _TAGS,
     },
     _NOT_MODIFIED: {"description": "The policy has one of the entity tags of If-None-Match", "headers": _TAGS},
-    **refusals(NotFound, Deleted, ParameterInvalid),
+    **refusals(NotFound, Deleted, ParameterInvalid, Unavailable),
 }
 _POLICY: Final = {
     status: answer | ({"headers": _TAGS | _ASKS} if status in (_OK, _NOT_MODIFIED) else {})
@@ -96,7 +99,7 @@ def experiments_router(
         response.status_code = _CREATED if is_new else _OK
         return views.details(experiment)
 
-    @router.get("")
+    @router.get("", responses=refusals(Unavailable))
     async def list_experiments() -> dict[str, list[models.Summary]]:
         """List all experiments and where they stand."""
         return {"experiments": [views.summary(experiment) for experiment in experiments]}
@@ -117,7 +120,7 @@ def experiments_router(
         """Get the policy; with If-None-Match and ``wait``, the next one if it comes within so many seconds."""
         experiment = await experiments.find(name)
         if wait and _matches(if_none_match, experiment.current.digest):
-            await polls.wait(experiment, wait, is_stranger=IS_PUBLIC in request.scope)
+            await polls.wait(experiment, wait, peer(request.scope) if IS_PUBLIC in request.scope else None)
             experiment = experiments.get(name)  # it may have been deleted
         publication = experiment.current.publication
         response = await run_in_threadpool(_policy, publication, identity, accept, if_none_match)
@@ -190,8 +193,12 @@ def _policy(publication: bytes, identity: Identity, accept: str, if_none_match: 
         return Response(status_code=_NOT_MODIFIED, headers=headers)
     if MEDIA_TYPE in accept:
         return Response(publication, headers=headers, media_type=MEDIA_TYPE)
-    body = views.policy(publication).model_dump_json()
-    return Response(body, headers=headers, media_type="application/json")
+    return Response(_described(publication), headers=headers, media_type="application/json")
+
+
+@lru_cache(maxsize=_DESCRIBED_MAX)
+def _described(publication: bytes) -> str:
+    return views.policy(publication).model_dump_json()
 
 
 def _matches(if_none_match: str, name: bytes) -> bool:

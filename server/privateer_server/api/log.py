@@ -9,7 +9,7 @@ from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from privateer_core.errors import NotFound, SpecError, Unavailable
+from privateer_core.errors import NotFound, ParameterInvalid, Unavailable
 from privateer_core.serving.endpoint import answer
 from privateer_core.serving.openapi import answers, refusals
 from privateer_core.wire.identity import fingerprint
@@ -22,8 +22,8 @@ _HEAD: Final[dict[int | str, dict[str, Any]]] = {
     _OK: {"description": "A signed note (C2SP tlog-checkpoint).", "content": {"text/plain": {}}},
     **refusals(Unavailable),
 }
-_PROOF: Final = answers("Proof", "The proof.") | refusals(NotFound, SpecError, Unavailable)
-_PROVING: Final = refusals(NotFound, SpecError, Unavailable)
+_PROOF: Final = answers("Proof", "The proof.") | refusals(NotFound, ParameterInvalid, Unavailable)
+_PROVING: Final = refusals(NotFound, ParameterInvalid, Unavailable)
 Name = Annotated[str, Query(description="Name of the experiment.")]
 Version = Annotated[int, Query(ge=1, lt=1 << 63, description="Version of the publication.")]
 Block = Annotated[int | None, Query(ge=0, le=_PLACE_MAX, description="Number of the block to begin with.")]
@@ -105,7 +105,7 @@ def log_router(log: PublicationLog) -> APIRouter:
         """Prove that the log of ``second`` leaves begins with that of ``first``."""
         return Consistency(first=first, second=second, hashes=_shown(log.consistency(first, second)))
 
-    @router.get("/entries", responses=refusals(SpecError, Unavailable))
+    @router.get("/entries", responses=refusals(ParameterInvalid, Unavailable))
     def entries(start: Place = 0, end: Leaves = _PLACE_MAX) -> LogEntries:
         """List entries, 1,000 at most."""
         found = log.entries(start, end)

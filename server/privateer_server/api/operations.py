@@ -47,7 +47,7 @@ def operations_router(
         gauges.refresh()
         return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
-    @router.get("/keys")
+    @router.get("/keys", responses=refusals(Unavailable))
     async def keys() -> dict[str, list[PublicKey]]:
         """List the public keys to which reports of open rounds are sealed (X25519, hex)."""
         rounds = [experiment.current.round for experiment in experiments]

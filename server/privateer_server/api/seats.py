@@ -1,5 +1,6 @@
-"""Seats limit how many streams are open at a time; nobody takes so many that others find no room."""
+"""Seats limit how many streams and long polls go on at a time; nobody takes so many that others find no room."""
 
+from collections.abc import Callable
 from typing import Final
 
 from privateer_core.errors import Unavailable
@@ -10,28 +11,31 @@ OPERATORS_MAX: Final = 64
 
 
 class Seat:
-    """Room for one stream.
+    """Room for one stream or long poll.
 
     Attributes
     ----------
     is_taken
-        False once another sender needed the room: the stream ends at its next beat.
+        False once another sender needed the room: a stream ends at its next beat.
+    on_loss
+        Is called then: a long poll ends at once.
     """
 
     def __init__(self) -> None:
         self.is_taken = True
+        self.on_loss: Callable[[], object] = lambda: None
 
 
 class Seats:
-    """The streams that one listener holds open, by sender.
+    """The streams or long polls that one listener holds open, by sender.
 
-    If all are taken, the oldest stream of the sender that holds most makes room, unless the newcomer would then hold
+    If all are taken, the oldest one of the sender that holds most makes room, unless the newcomer would then hold
     as many. So one sender alone keeps nobody out.
 
     Parameters
     ----------
     most
-        Streams at a time.
+        At a time.
     """
 
     def __init__(self, most: int) -> None:
@@ -67,4 +71,6 @@ class Seats:
         greediest = max(self._by_sender, key=lambda one: len(self._by_sender[one]))
         if len(self._by_sender[greediest]) <= len(self._by_sender.get(sender, ())) + 1:
             raise Unavailable("too many streams are open", remedy="ask for the pages themselves, or try again later")
-        self.leave(greediest, next(iter(self._by_sender[greediest])))
+        oldest = next(iter(self._by_sender[greediest]))
+        self.leave(greediest, oldest)
+        oldest.on_loss()

@@ -122,6 +122,8 @@ class PhasedSpec(Spec):
 
     question: ClassVar[type[Question]] = VectorSum
     people_key: ClassVar[str] = "people"
+    shortens: ClassVar[bool] = True
+    idle_keys: ClassVar[frozenset[str]] = frozenset({"arms", "local_epsilon_max"})
 
     experiment: PhasedTable
     actions: Actions
@@ -152,7 +154,7 @@ class PhasedSpec(Spec):
         return self
 
     def _check_in_use(self) -> None:
-        for name in ("arms", "local_epsilon_max"):
+        for name in sorted(self.idle_keys):
             if getattr(self.privacy, name) != Privacy.model_fields[name].default:
                 raise SpecError("does nothing under this algorithm", field=f"privacy.{name}", remedy="remove it")
 

@@ -1,10 +1,15 @@
 """The connections of one listener: which of them wait for their peer, and which one closes if there are too many."""
 
 import asyncio
+from collections import Counter
 from enum import IntEnum
 from typing import Final, Protocol
 
 _LOOK_SECONDS: Final = 1.0
+UNREAD_MAX: Final = 256 << 20
+"""Bytes of answers that may wait in memory until slow peers take them."""
+_SHARE: Final = 2
+"""One sender may have the first half of them."""
 
 
 class Stage(IntEnum):
@@ -19,6 +24,11 @@ class Connection(Protocol):
     """What the table needs from a connection."""
 
     stage: Stage
+
+    @property
+    def sender(self) -> str:
+        """The address of the peer."""
+        ...
 
     def is_overdue(self, now: float) -> bool:
         """Whether its peer has had enough time."""
@@ -35,14 +45,21 @@ class Connections:
     If there are too many, the oldest connection of the earliest stage is closed, so that a newcomer always gets in:
     whoever holds connections without using them loses those first. Once a second the overdue ones are closed.
 
+    Peers that take their answers more slowly than these are sent leave bytes waiting in memory. Where these are too
+    many, the slowest connection closes of the sender that has most: the one that has waited longest.
+
     Parameters
     ----------
     most
         Connections that may be open at a time.
+    unread_max
+        Bytes of answers that may wait at a time; those of one sender may be half as many.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, unread_max: int = UNREAD_MAX) -> None:
+        self._most, self._unread_max = most, unread_max
+        self._slow: dict[str, dict[Connection, int]] = {}  # bytes by sender and connection, the slowest first
+        self._unread: Counter[str] = Counter()
         self._stages: dict[Stage, dict[Connection, None]] = {stage: {} for stage in Stage}
         self._next_look: asyncio.TimerHandle | None = None
 
@@ -66,6 +83,36 @@ class Connections:
     def leave(self, connection: Connection) -> None:
         """Forget a connection that is closed."""
         self._stages[connection.stage].pop(connection, None)
+        self.hasten(connection)
+
+    @property
+    def unread(self) -> int:
+        """Bytes that wait for slow peers."""
+        return self._unread.total()
+
+    def delay(self, connection: Connection, unread: int) -> None:
+        """Note that a peer does not take its answer as it is sent, and close others, or it, if too much waits."""
+        self.hasten(connection)
+        sender = connection.sender
+        self._slow.setdefault(sender, {})[connection] = unread
+        self._unread[sender] += unread
+        while len(self._slow[sender]) > 1 and self._unread[sender] > self._unread_max // _SHARE:
+            self._drop_slowest(sender)
+        while self.unread > self._unread_max:
+            self._drop_slowest(max(self._unread, key=self._unread.__getitem__))
+
+    def hasten(self, connection: Connection) -> None:
+        """Note that a peer has taken its answer, or is gone."""
+        own = self._slow.get(connection.sender, {})
+        self._unread[connection.sender] -= own.pop(connection, 0)
+        if not own:
+            self._slow.pop(connection.sender, None)
+            del self._unread[connection.sender]
+
+    def _drop_slowest(self, sender: str) -> None:
+        slowest = next(iter(self._slow[sender]))
+        self.hasten(slowest)
+        slowest.drop()
 
     def _make_room(self) -> None:
         oldest = next(connection for stage in self._stages.values() for connection in stage)

@@ -1,7 +1,11 @@
 """What the OpenAPI documents of all services say alike: refusals, sealed reports, and pages for operators."""
 
+import re
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any, Final
+
+import msgspec
 
 from privateer_core.errors import (
     AdminTokenExpired,
@@ -178,3 +182,31 @@ def _refusal(status: int, slugs: list[str]) -> dict[str, Any]:
 def answers(name: str, what: str, status: int = 200) -> dict[int | str, dict[str, Any]]:
     """Describe the answer of a page that is JSON of a schema, which the document has under this name."""
     return {status: {"description": what, "content": {"application/json": {"schema": {"$ref": REF.format(name=name)}}}}}
+
+
+_REFERRED: Final = re.compile(r'"#/components/schemas/([^"]+)"')
+"""Finds the schemas that a part of a document names."""
+
+
+def public_part(document: dict[str, Any], is_public: Callable[[str, str], bool]) -> dict[str, Any]:
+    """Return what a document says to strangers: the routes that they reach, and the schemas that these name.
+
+    Parameters
+    ----------
+    is_public
+        Whether strangers may use a method on a path.
+    """
+    routes = {
+        path: {method: one for method, one in methods.items() if is_public(method.upper(), path)}
+        for path, methods in document["paths"].items()
+    }
+    paths = {path: methods for path, methods in routes.items() if methods}
+    schemas, named = document["components"]["schemas"], _named(paths)
+    while more := set().union(*(_named(schemas[name]) for name in named)) - named:
+        named |= more
+    kept = {name: schema for name, schema in schemas.items() if name in named}
+    return document | {"paths": paths, "components": {"schemas": kept}}
+
+
+def _named(part: Any) -> set[str]:
+    return set(_REFERRED.findall(msgspec.json.encode(part).decode()))

@@ -28,6 +28,8 @@ _SHUTDOWN_SECONDS: Final = 2
 _CONNECTIONS_MAX: Final = 8192
 """Of the public listener. The headers of so many connections take some 128 MiB."""
 _PRIVATE_MAX: Final = 1024
+_BACKUPS: Final = 1 << 40
+"""Bytes that may wait for operators who fetch a whole database."""
 _BACKLOG: Final = 1024
 _OBJECTS: Final = 20_000
 """New objects after which Python looks for cycles among them. Requests leave none behind, but the hundreds that wait
@@ -126,8 +128,10 @@ def _listen(host: str, port: int, field: str) -> socket.socket:
 def _serve(service: Service, log: logging.Logger) -> None:
     files = _open_files()
     # A connection closes some time after it has to go, and a burst is accepted at once: hence half of the files.
-    config = _config(service.public.app, "on", min(_CONNECTIONS_MAX, files // 2), service.public.turnstile)
-    beside = uvicorn.Server(_config(service.private.app, "off", min(_PRIVATE_MAX, files // 8)))
+    public = Connections(min(_CONNECTIONS_MAX, files // 2))
+    private = Connections(min(_PRIVATE_MAX, files // 8), _BACKUPS)
+    config = _config(service.public.app, "on", public, service.public.turnstile)
+    beside = uvicorn.Server(_config(service.private.app, "off", private))
     gc.set_threshold(_OBJECTS)
     _Process(config, beside, service, log).run(sockets=[service.public.socket])
 
@@ -141,13 +145,13 @@ def _open_files() -> int:
     return hard
 
 
-def _config(app: Any, lifespan: Any, connections: int, turnstile: Turnstile | None = None) -> uvicorn.Config:
+def _config(app: Any, lifespan: Any, connections: Connections, turnstile: Turnstile | None = None) -> uvicorn.Config:
     # No access log, no date header, no forwarded addresses: nothing here notes who sent something when. Uvicorn would
     # also warn about what strangers send.
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http=cast(Any, partial(GuardedProtocol, Connections(connections), turnstile)),
+        http=cast(Any, partial(GuardedProtocol, connections, turnstile)),
         ws="none",
         lifespan=lifespan,
         access_log=False,

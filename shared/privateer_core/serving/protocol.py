@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -10,6 +11,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from privateer_core.errors import BadRequest, HeadersTooLarge, PrivateerError
 from privateer_core.serving.answer import WHOLE, Answer
 from privateer_core.serving.connections import Connections, Stage
+from privateer_core.serving.peer import peer
 from privateer_core.serving.turnstile import Turnstile
 from privateer_core.wire.problem import MEDIA_TYPE, problem_body
 
@@ -24,18 +26,21 @@ _LINGER_SECONDS: Final = 2.0
 """Time for the rest of a body that nobody reads, so that its sender gets to see the answer."""
 _LINGER_BYTES: Final = 64 << 10
 """The same in bytes, of a body that is thrown away."""
+_UNCOUNTED: Final = 16 << 10
+"""What of answers may wait in memory for a peer before it counts as slow: as much as the headers of its request."""
 _PIPELINE_MAX: Final = 8
 _ONCE: Final = frozenset({b"authorization", b"content-length", b"content-type", b"host", b"last-event-id", b"origin"})
 """Headers that a request has once, as it has our own."""
 _OURS: Final = b"privateer-"
-_BODILESS: Final = frozenset({"GET", "HEAD"})
+_BODILESS: Final = frozenset({b"GET", b"HEAD"})
 
 
 class GuardedProtocol(HttpToolsProtocol):
     """One connection.
 
     Headers may take ten seconds. A body may take thirty, and a second more for every 64 KiB that arrived; an answer has
-    as much time. Between two requests a connection may be idle for five.
+    as much time. Between two requests a connection may be idle for five. What a slow peer leaves waiting of its answers
+    counts against the bounds of the table.
 
     Parameters
     ----------
@@ -50,6 +55,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def __init__(self, connections: Connections, turnstile: Turnstile | None = None, **how: Any) -> None:
         super().__init__(**how)
         self._turnstile, self._is_turned, self._goes_on = turnstile, False, True
+        self._is_refused, self._is_held = False, False
         self.stage = Stage.WAITING
         self._connections = connections
         self._due = self._write_due = math.inf
@@ -72,9 +78,19 @@ class GuardedProtocol(HttpToolsProtocol):
         """Close the connection at once."""
         self.transport.abort()
 
+    @property
+    def sender(self) -> str:
+        """The address of the peer."""
+        return peer({"client": self.client})
+
+    def unread(self) -> int:
+        """Bytes of answers that wait in memory until the peer takes them."""
+        return self.transport.get_write_buffer_size()
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Give the peer time for its first request."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=_UNCOUNTED)
         self._due = self.loop.time() + _HEADER_SECONDS
         self._connections.enter(self)
 
@@ -87,8 +103,12 @@ class GuardedProtocol(HttpToolsProtocol):
         """Parse the data, as long as headers and framing stay within their limits."""
         self._piece = len(data)
         self._unparsed += self._piece
+        if self._is_refused:
+            if self._unparsed > _LINGER_BYTES:
+                self.drop()
+            return
         super().data_received(data)
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._is_refused:
             return
         self._start_begun()
         if self._in_headers:
@@ -119,6 +139,9 @@ class GuardedProtocol(HttpToolsProtocol):
             raise self._refusal
         if len(dict(self.headers)) < len(self.headers):
             self._join_headers()
+        if self.parser.get_method() in _BODILESS and self._announces_body():
+            self._refusal = BadRequest("a request with this method has no body", remedy="leave it out")
+            raise self._refusal
         if self._turnstile is not None and not self.pipeline and (self.cycle is None or self.cycle.response_complete):
             refusal = self._turnstile.refusal(self.parser.get_method(), self.url, self.headers)
             if refusal is not None:
@@ -141,6 +164,10 @@ class GuardedProtocol(HttpToolsProtocol):
             joined[name] = b"%s, %s" % (joined[name], value) if name in joined else value
         self.headers[:] = joined.items()
 
+    def _announces_body(self) -> bool:
+        sent = dict(self.headers)
+        return b"transfer-encoding" in sent or sent.get(b"content-length", b"0").strip(b"0") != b""
+
     def _turn_away(self, answer: bytes, cost: int) -> None:
         """Answer at once; the rest of the request is parsed and thrown away, and the next one has to wait."""
         if self.flow.read_paused:
@@ -156,19 +183,17 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def read_on(self) -> None:
         """Take the rest of a request that was turned away, and the next one."""
-        if not self.transport.is_closing():
+        self._is_held = self.flow.write_paused  # who does not take the answers sends nothing more, either
+        if not self.transport.is_closing() and not self._is_held:
             self.flow.resume_reading()
 
     def on_body(self, body: bytes) -> None:
-        """Pass on a part of the body. Refuse it where nobody reads one, since it would fill memory."""
+        """Pass on a part of the body; throw it away where the upload was turned away."""
         if self._is_turned:
             self._body_bytes += len(body)
             if self._body_bytes > _LINGER_BYTES:
                 self.drop()
             return
-        if self.scope["method"] in _BODILESS:
-            self._refusal = BadRequest("a request with this method has no body", remedy="leave it out")
-            raise self._refusal
         self._body_bytes += len(body)
         super().on_body(body)
 
@@ -209,14 +234,22 @@ class GuardedProtocol(HttpToolsProtocol):
         if cycle.more_body:
             self._begun = app  # the rest may come with the same data
         elif self.flow.write_paused or not self._at_once(cycle.scope, cycle.body, self._write):
-            super()._start_asgi_task(cycle, app)
+            super()._start_asgi_task(cycle, partial(self._unless_stopped, cycle, app))
+
+    async def _unless_stopped(self, cycle: RequestResponseCycle, app: Any, *asgi: Any) -> None:
+        """Work on a request until the process stops: that is no defect, and its log says nothing of it."""
+        try:
+            await app(*asgi)
+        except asyncio.CancelledError:
+            cycle.disconnected = True
+            self.drop()
 
     def _start_begun(self) -> None:
         """Work on the request that has begun, if there is one."""
         if self._begun is not None:
             app, self._begun = self._begun, None
             if self._working.more_body:
-                super()._start_asgi_task(self._working, app)
+                super()._start_asgi_task(self._working, partial(self._unless_stopped, self._working, app))
             else:
                 self._start_asgi_task(self._working, app)
 
@@ -231,6 +264,7 @@ class GuardedProtocol(HttpToolsProtocol):
         cycle = self._working
         # When the peer hangs up, uvicorn tells only the last of several requests.
         if cycle.disconnected or self.transport.is_closing():
+            cycle.disconnected = True
             return
         head = [STATUS_LINE[answer.status], *(b"%s: %s\r\n" % header for header in answer.headers)]
         if not cycle.keep_alive:
@@ -246,13 +280,17 @@ class GuardedProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """Start the peer's deadline, since it takes its answer more slowly than we send it."""
         super().pause_writing()
-        seconds = _BODY_SECONDS + self.transport.get_write_buffer_size() / _BYTES_PER_SECOND
-        self._write_due = self.loop.time() + seconds
+        unread = self.unread()
+        self._write_due = self.loop.time() + _BODY_SECONDS + unread / _BYTES_PER_SECOND
+        self._connections.delay(self, unread)
 
     def resume_writing(self) -> None:
         """Stop the deadline, since the peer has taken its answer."""
         super().resume_writing()
         self._write_due = math.inf
+        self._connections.hasten(self)
+        if self._is_held:
+            self.read_on()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn passes what is wrong, for its log
         """Answer an invalid request with a problem, or just close in the middle of another answer."""
@@ -262,7 +300,15 @@ class GuardedProtocol(HttpToolsProtocol):
         body = problem_body(self._refusal)
         head = (f"content-type: {MEDIA_TYPE}", f"content-length: {len(body)}", "connection: close", "", "")
         self.transport.write(STATUS_LINE[self._refusal.status] + "\r\n".join(head).encode() + body)
-        self.transport.close()
+        self._linger()
+
+    def _linger(self) -> None:
+        """Throw away what still comes until the peer closes: to close before would take the answer from it."""
+        self._is_refused, self._unparsed = True, 0
+        self._due = self.loop.time() + _LINGER_SECONDS
+        self._connections.move(self, Stage.WAITING)
+        self.flow.resume_reading()
+        self.transport.write_eof()
 
     def _unsupported_upgrade_warning(self) -> None:
         """Say nothing, since strangers must not fill the log."""

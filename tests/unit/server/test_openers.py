@@ -9,6 +9,7 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,6 +52,18 @@ def children() -> list[int]:
         ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True
     )
     return [int(line.split()[0]) for line in found.stdout.splitlines() if "opening_process" in line]
+
+
+async def test_processes_know_no_secret_of_the_server(openers: Openers, monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets = ("PRIVATEER_ADMIN_TOKEN", "PRIVATEER_DATABASE", "PGPASSWORD", "OTEL_EXPORTER_OTLP_HEADERS", "AWS_SECRET")
+    for name in secrets:
+        monkeypatch.setenv(name, "secret-of-the-server")
+    await openers.start()
+    for process in children():
+        variables = Path(f"/proc/{process}/environ").read_bytes()
+        assert b"secret-of-the-server" not in variables
+        assert b"PATH=" in variables
+    assert await opened(openers) == CONTENTS
 
 
 async def test_processes_start_before_reports_come(openers: Openers) -> None:

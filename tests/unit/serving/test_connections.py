@@ -6,7 +6,8 @@ from privateer_core.serving.connections import Connections, Stage
 
 
 class One:
-    def __init__(self, table: Connections) -> None:
+    def __init__(self, table: Connections, sender: str = "") -> None:
+        self.sender = sender
         self.stage, self.table, self.dropped, self.due = Stage.WAITING, table, False, float("inf")
 
     def is_overdue(self, now: float) -> bool:
@@ -62,3 +63,48 @@ async def test_overdue_connections_are_closed_and_the_table_rests_when_empty() -
     assert len(table) == 0
     table.move(early, Stage.READING)  # one that left stays out
     assert len(table) == 0
+
+
+def slow(table: Connections, sender: str) -> One:
+    one = One(table, sender)
+    table.enter(one)
+    return one
+
+
+async def test_the_slowest_of_whoever_leaves_most_unread_closes() -> None:
+    table = Connections(100, unread_max=1000)
+    greedy, honest = [slow(table, "greedy") for _ in range(3)], [slow(table, "honest") for _ in range(5)]
+    for one in (*greedy, *honest):
+        table.delay(one, 100)
+    assert table.unread == 800
+    table.delay(greedy[0], 350)  # it is the last now that came to wait
+    assert [one.dropped for one in greedy] == [False, True, False]
+    assert not any(one.dropped for one in honest)
+    assert table.unread <= 1000
+
+
+async def test_one_sender_leaves_half_unread_at_most_and_one_answer_of_any_size() -> None:
+    table = Connections(100, unread_max=1000)
+    alone = slow(table, "a")
+    table.delay(alone, 900)
+    assert not alone.dropped
+    second = slow(table, "a")
+    table.delay(second, 300)
+    assert alone.dropped
+    assert not second.dropped
+    assert table.unread == 300
+
+
+async def test_whoever_takes_the_answer_or_leaves_counts_no_more() -> None:
+    table = Connections(100, unread_max=1000)
+    ones = [slow(table, name) for name in "abcd"]
+    for one in ones:
+        table.delay(one, 100)
+    table.hasten(ones[0])
+    table.leave(ones[1])
+    ones[2].drop()
+    table.hasten(ones[0])
+    assert table.unread == 100
+    table.move(ones[3], Stage.WORKING)
+    table.leave(ones[3])
+    assert table.unread == 0

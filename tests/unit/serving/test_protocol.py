@@ -9,7 +9,7 @@ import pytest
 
 from privateer_core.serving import protocol
 from privateer_core.serving.answer import with_body
-from privateer_core.serving.connections import Connections
+from privateer_core.serving.connections import UNREAD_MAX, Connections
 from privateer_core.serving.process import _config
 from privateer_core.serving.protocol import HEADER_BYTES_MAX, GuardedProtocol
 
@@ -35,8 +35,9 @@ class State:
 
 
 @asynccontextmanager
-async def listening(answers: Any = app) -> AsyncIterator[tuple[int, Connections]]:
-    config, table, state = _config(answers, "off", 100), Connections(100), State()
+async def listening(answers: Any = app, unread_max: int = UNREAD_MAX) -> AsyncIterator[tuple[int, Connections]]:
+    table, state = Connections(100, unread_max), State()
+    config = _config(answers, "off", table)
     config.load()
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
@@ -94,15 +95,49 @@ async def test_large_bodies_have_nothing_to_do_with_headers() -> None:
     "request_",
     [
         b"nonsense\r\n\r\n",
-        b"GET / HTTP/1.1\r\nhost: here\r\ncontent-length: 1\r\n\r\nx",
         HEAD + b"transfer-encoding: chunked\r\n\r\n1;" + b"x" * 3 * HEADER_BYTES_MAX,
     ],
-    ids=["no HTTP", "a body of a GET", "framing without a body"],
+    ids=["no HTTP", "framing without a body"],
 )
 async def test_what_is_no_request_is_not_read(request_: bytes) -> None:
     async with listening() as (port, _):
         answer = await said(port, request_)
     assert b"200 OK" not in answer
+
+
+BODY = bytes(1 << 20)
+
+
+@pytest.mark.parametrize("method", [b"GET", b"HEAD"])
+@pytest.mark.parametrize("path", [b"/", b"/deaf"])
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        (b"content-length: 1", b"x"),
+        (b"content-length: 5", b"x"),
+        (b"content-length: 5\r\nexpect: 100-continue", b""),
+        (b"content-length: %d" % len(BODY), BODY[: 32 << 10]),
+        (b"transfer-encoding: chunked", b"1\r\nx\r\n0\r\n\r\n"),
+        (b"transfer-encoding: chunked", b""),
+    ],
+)
+async def test_a_body_where_none_belongs_is_refused_in_words(
+    method: bytes, path: bytes, headers: bytes, body: bytes
+) -> None:
+    """In one piece or two; the refusal arrives although the sender has not sent everything."""
+    head = b"%s %s HTTP/1.1\r\nhost: here\r\n%s\r\n\r\n" % (method, path, headers)
+    for parts in ((head + body,), (head, body)):
+        async with listening() as (port, table):
+            answer = await said(port, *parts)
+            assert answer.startswith(b"HTTP/1.1 400 "), (parts[0][:80], answer)
+            assert b"a request with this method has no body" in answer
+            assert len(table) <= 1
+
+
+async def test_a_get_with_a_body_of_nothing_is_answered() -> None:
+    async with listening() as (port, _):
+        answer = await said(port, b"GET / HTTP/1.1\r\nhost: here\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 ")
 
 
 async def test_requests_that_wait_are_few() -> None:
@@ -241,3 +276,41 @@ async def test_connections_between_two_requests_are_closed_in_time(monkeypatch: 
     for path in ("/now", "/later", "/else"):
         async with listening(Takes()) as (port, _):
             assert len(bodies(await said(port, upload(path)))) == 1
+
+
+@pytest.mark.parametrize("request_", [b"GET /waits HTTP/1.1\r\nhost: here\r\n\r\n", upload("/waits")[:-1]])
+async def test_a_request_that_a_stop_ends_leaves_no_line(request_: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """A long poll, or an upload that has not come to its end."""
+
+    async def waits(scope: Any, receive: Any, send: Any) -> None:
+        while True:
+            await receive()
+
+    async with listening(waits) as (port, table), asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request_)
+        while not (tasks := [one for one in asyncio.all_tasks() if "run_asgi" in str(one.get_coro())]):
+            await asyncio.sleep(0.01)
+        for one in tasks:  # as uvicorn does where requests last too long
+            one.cancel(msg="Task cancelled, timeout graceful shutdown exceeded")
+        assert await reader.read() == b""
+        await asyncio.gather(*tasks)
+        while len(table):
+            await asyncio.sleep(0.01)
+        writer.close()
+    assert caplog.text == ""
+
+
+async def test_requests_that_are_cut_off_leave_no_line(caplog: pytest.LogCaptureFixture) -> None:
+    """More requests at once than a connection may have, of pages that are answered in one write."""
+
+    async def whole(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(0)
+        await with_body(200, b"whole", b"text/plain").send(scope, send)
+
+    async with listening(whole) as (port, table):
+        await said(port, b"GET / HTTP/1.1\r\nhost: here\r\n\r\n" * 50)
+        async with asyncio.timeout(10):
+            while len(table) or any("run_asgi" in str(one.get_coro()) for one in asyncio.all_tasks()):
+                await asyncio.sleep(0.01)
+    assert caplog.text == ""

@@ -1,6 +1,7 @@
 """Uploads without a token are turned away over real sockets: at once, unread, in turn, and nobody else notices."""
 
 import asyncio
+import socket
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -40,18 +41,20 @@ CLOSE = "connection: close\r\n"
 
 
 @asynccontextmanager
-async def listening(folder: Path, *origins: str) -> AsyncIterator[tuple[int, Counter[str], TokenGate]]:
+async def listening(folder: Path, *origins: str, buffer: int = 0) -> AsyncIterator[tuple[int, Counter[str], TokenGate]]:
     """A listener whose uploads need tokens, and what it has refused."""
     gate = TokenGate(TokenKeys(tokens(folder / "keys").keys), (ORIGIN,))
     refused: Counter[str] = Counter()
     senders = TrustedKeys(TRUSTED)
     one = Turnstile(gate, lambda path: "spring" if path == PATH else None, refused.update, senders, origins=origins)
-    config, state = _config(app, "off", 100), State()
+    config, state = _config(app, "off", Connections(100)), State()
     config.load()
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
         lambda: GuardedProtocol(Connections(100), one, config=config, server_state=state, app_state={}), "127.0.0.1", 0
     )
+    if buffer:
+        server.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
     yield server.sockets[0].getsockname()[1], refused, gate
     server.close()
     for connection in list(state.connections):
@@ -216,3 +219,18 @@ async def test_whoever_sends_many_waits(tmp_path: Path, monkeypatch: pytest.Monk
         for one in senders:
             one.cancel()
         await asyncio.gather(*senders, return_exceptions=True)
+
+
+async def test_who_does_not_take_the_refusals_is_not_read(tmp_path: Path) -> None:
+    """Refusals are written without a request, and must not fill memory: their sender waits until they are taken."""
+    loop = asyncio.get_running_loop()
+    async with listening(tmp_path, buffer=4096) as (port, refused, _), asyncio.timeout(60):
+        with socket.socket() as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.setblocking(False)
+            await loop.sock_connect(one, ("127.0.0.1", port))
+            for _ in range(120):
+                await loop.sock_sendall(one, upload())
+                await asyncio.sleep(0.03)
+            assert 0 < refused["token-missing"] < 80, "the others wait where they are"
+        assert (await said(port, upload(CLOSE))).startswith(b"HTTP/1.1 401 ")
