@@ -62,7 +62,7 @@ def _standing(experiment: Experiment) -> Hashable:
     """Everything of an experiment that changes while it runs."""
     current = experiment.current
     return (
-        *(current.digest, current.received, current.taken, current.given_up, current.plan.hold),
+        *(current.digest, current.received, current.taken, current.given_up, current.plan.hold, current.plan.spec),
         *(experiment.name, experiment.before, experiment.shuffler, experiment.status),
         *(frozenset(experiment.refused.items()), current.drain and current.drain.until),
     )

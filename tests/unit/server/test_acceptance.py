@@ -57,3 +57,11 @@ async def test_a_server_says_that_an_algorithm_never_publishes_a_result(api: Api
     problem = assert_problem(await api.client.get("/experiments/test/result"), 404, "not-found")
     assert "publishes no result" in problem["detail"]
     assert "wait" not in problem["remedy"]
+
+
+async def test_what_is_offered_follows_a_change_that_waits(api: Api) -> None:
+    await api.create(SMALL)
+    facts = await api.facts()
+    assert "retire-arm" in facts["accepts"]
+    await changed(api, "retire-arm", {"arm": facts["spec"]["experiment"]["arms"][0]})
+    assert "retire-arm" not in (await api.facts())["accepts"]  # of the two that are left
