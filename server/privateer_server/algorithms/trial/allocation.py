@@ -15,9 +15,9 @@ CLEAR: Final = 3.0
 """Standard deviations by which an arm must be worse to be dropped."""
 _ERROR: Final = 0.05
 """Probability of dropping a best arm anywhere, where elimination is proved."""
-_REACH: Final = 8.0
-_POINTS: Final = 321
-_FEW_POINTS: Final = 41
+_POINTS: Final = np.linspace(-8.0, 8.0, 321)
+"""Standard deviations around an arm's value at which the others are compared with it."""
+_FEW_POINTS: Final = np.linspace(-5.2, 5.2, 27)
 
 
 def allocated(
@@ -44,7 +44,7 @@ def allocated(
     return out, elimination(evidence, out, floor)
 
 
-def matching(evidence: Evidence, least: float, points: int = _POINTS) -> Array:
+def matching(evidence: Evidence, least: float, points: Array = _POINTS) -> Array:
     """Shares (J, K + 1) that are the probabilities of being best, at least ``least`` each; as planned before data."""
     values, variances = _arms(evidence.precise)
     known = np.asarray((np.isfinite(variances) & (variances > 0)).all(axis=1))
@@ -104,18 +104,19 @@ def _arms(sums: Sums) -> tuple[Array, Array]:
     return values, np.concatenate([parts[..., 1].mean(axis=1, keepdims=True), parts[..., 0]], axis=1)
 
 
-def _probabilities(values: Array, variances: Array, points: int = _POINTS) -> Array:
+def _probabilities(values: Array, variances: Array, points: Array = _POINTS) -> Array:
     """Probability of each arm to be best, of independent normal values: with two arms Phi(z)."""
     if values.shape[1] == 2:
         treated = ndtr((values[:, 1] - values[:, 0]) / np.sqrt(variances.sum(axis=1)))
         return np.stack([1 - treated, treated], axis=1)
     deviations = np.sqrt(variances)
-    at = np.linspace(-_REACH, _REACH, points)
-    weights = np.exp(-np.square(at) / 2)
+    weights = np.exp(-np.square(points) / 2)
     shares = np.empty_like(values)
     for arm in range(values.shape[1]):
-        around = values[:, arm, None] + deviations[:, arm, None] * at
-        others = [other for other in range(values.shape[1]) if other != arm]
-        below = ndtr((around[:, None] - values[:, others, None]) / deviations[:, others, None])
-        shares[:, arm] = (below.prod(axis=1) * weights).sum(axis=1)
+        around = values[:, arm, None] + deviations[:, arm, None] * points
+        below = np.ones_like(around)
+        for other in range(values.shape[1]):
+            if other != arm:
+                below *= ndtr((around - values[:, other, None]) / deviations[:, other, None])
+        shares[:, arm] = below @ weights
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))
