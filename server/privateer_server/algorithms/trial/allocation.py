@@ -52,9 +52,7 @@ def matching(evidence: Evidence, least: float, points: Array = _POINTS) -> Array
     return floored(np.where(known[:, None], best, evidence.design.arms), least)
 
 
-def eliminated(
-    evidence: Evidence, dropped: NDArray[np.bool_], proved: bool, trials: int = 1
-) -> NDArray[np.bool_]:
+def eliminated(evidence: Evidence, dropped: NDArray[np.bool_], proved: bool, trials: int = 1) -> NDArray[np.bool_]:
     """Arms dropped so far, (J, K + 1), with those now clearly worse than the best of their segment.
 
     Clearly is three standard deviations; ``proved``: the boundary of a test that keeps every segment's best arm with

@@ -53,7 +53,9 @@ def looks_of(design: Design, epochs: Sequence[Planned]) -> tuple[float, ...]:
     return tuple(np.minimum(1.0, np.cumsum([epoch.people for epoch in epochs]) / design.people).tolist())
 
 
-def people_needed(design: Design, epochs: Sequence[Planned], rate: float | Array, effect: float, power: float = POWER) -> Array:
+def people_needed(
+    design: Design, epochs: Sequence[Planned], rate: float | Array, effect: float, power: float = POWER
+) -> Array:
     """People (J, K) with whom this effect is found, if all epochs grow alike and randomize as they do.
 
     Sampling falls with people and a curator's noise with their square: n solves sd^2 = s/n + l/n^2.

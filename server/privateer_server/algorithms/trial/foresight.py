@@ -8,7 +8,7 @@ from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.algorithms.trial.segments import EVERYBODY
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.cell_pairs import CellPairs
-from privateer_core.result import Cell, Table
+from privateer_core.result import Table
 from privateer_core.terms import calibrate
 from privateer_server.algorithms.trial.design import Designs
 from privateer_server.algorithms.trial.detectable import Planned
