@@ -175,7 +175,7 @@ def _run(place: int, spec: Spec, seeds: range) -> tuple[int, list[Any]]:
 
 
 def refusal(spec: Spec, error: SpecError) -> SpecError:
-    """Return the error of a learner that refuses what a spec alone does not, e.g. too few people for what it is to find."""
+    """Return the error of a learner that refuses what a spec alone does not: too few people for what it is to find."""
     where = _under_which(error, spec.privacy.model, spec.privacy.bound)
     remedy = f"{error.remedy or 'change it'}; or choose other trust models and epsilons"
     return SpecError(error.detail, field=where, remedy=remedy)

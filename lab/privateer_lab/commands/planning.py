@@ -211,22 +211,18 @@ def _print_first_look(rows: list[dict[str, Any]], spec: Spec, what: str, *, whol
     """Print what one run of each promise has lost so far, and how little that says."""
     table = Table(title=f"{spec.name}: a first look", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("model")
-    for heading in ("epsilon", "regret so far", "gain so far"):
+    for heading in ("epsilon", "regret so far", "less than chance"):
         table.add_column(heading, justify="right")
     for row in rows:
-        gain = "" if row["gain"] is None else f"{row['gain']:.0%}"
-        table.add_row(row["model"], f"{row['epsilon']:g}", readable(row["regret"]), gain)
+        less = f"{1 - row['regret'] / row['uniform_regret']:.0%}" if row["uniform_regret"] > 0 else ""
+        table.add_row(row["model"], f"{row['epsilon']:g}", readable(row["regret"]), less)
     screen.print(table)
     people = f"all {rows[0]['people']:,}" if whole else f"the first {rows[0]['people']:,} of"
     people += "" if whole else f" {spec.experiment.horizon:,}"
     screen.print(
         f"This is one run of each promise, over {people} {what}. One run has no interval: small differences may be "
-        f"chance.\nThe random policy has lost {readable(rows[0]['uniform_regret'])} by then. "
-        + (
-            "Tables of more runs come next."
-            if whole
-            else "Early on all learn, so gains are small. Tables of whole runs come next."
-        )
+        f"chance.\nChance, the random policy, has lost {readable(rows[0]['uniform_regret'])} by then. "
+        f"Tables of {'more' if whole else 'whole'} runs come next."
     )
 
 

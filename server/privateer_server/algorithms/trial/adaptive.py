@@ -1,7 +1,7 @@
 """What a trial finds whose shares of arms adapt: its statistics are simulated, look by look, in many runs at once.
 
-Formulas take shares as planned. Where an allocation rule starves an arm, that arm's estimate stays as poor as few people
-make it. Here normal numbers take the place of hits; everything after them, weights, scores, allocation and boundaries,
+Formulas take shares as planned. Where an allocation rule starves an arm, that arm's estimate stays as poor as few
+people make it. Here normal numbers take the place of hits; everything after them, weights, scores, allocation and boundaries,
 is what the learner itself uses.
 """
 

@@ -133,7 +133,8 @@ class Prospect:
 
     def _plan(self) -> AdaptivePlan:
         own = AdaptivePlan(self.rule, self.floor, self.rate, self.plans.segments, self.epochs)
-        beside = self.plans.everybody and replace(own, design=self.plans.everybody, epochs=self._asked)
+        whole = self.plans.everybody
+        beside = None if whole is None else replace(own, design=whole, epochs=self._asked)
         return replace(own, strict=self.strict, everybody=beside)
 
     def _simulated(self, figure: Callable[[AdaptivePlan, int, int], float], guess: Array | None = None) -> Array:
