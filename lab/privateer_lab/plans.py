@@ -21,6 +21,7 @@ from privateer_core.trust import BATCH_MIN, TRUST, Trust, honest_people
 from privateer_lab.parallel import Backend, each
 from privateer_lab.simulation import Run, simulate_once
 from privateer_lab.summary import regret_figures
+from privateer_lab.windows import waiting_of
 from privateer_server.algorithms import Foreseeing, learner_for
 
 MODELS: Final = tuple(name for name, row in TRUST.items() if row.promises)
@@ -312,7 +313,7 @@ def foreseen(wanted: Iterable[Variant], jobs: int | None = 1, backend: Backend =
 
 def _foresee(variant: Variant) -> dict[str, Any]:
     learner = cast(Foreseeing, learner_for(variant.spec))
-    tables = [msgspec.to_builtins(table) for table in learner.foreseen()]
+    tables = [msgspec.to_builtins(table) for table in learner.foreseen(waiting_of(variant.spec))]
     return {"model": variant.model, "epsilon": variant.epsilon, "tables": tables}
 
 

@@ -36,6 +36,7 @@ from privateer_lab.plans import (
     stages,
 )
 from privateer_lab.specs import load_spec
+from privateer_lab.windows import assumed
 
 _GAIN: Final = (
     "The gain is the share of what the best policy earns above the best constant option, over the whole run.\n"
@@ -149,6 +150,7 @@ class _Report:
             "experiment": self.spec.name,
             "outcomes": outcomes,
             "refused": self.found.refused,
+            "assumed": assumed(self.spec),
             "foreseen": self.foreseen,
             "batches": self.batches,
             "warnings": concerns,
@@ -245,6 +247,8 @@ def _explain(result: dict[str, Any], what: str) -> None:
     _print_foreseen(result["foreseen"])
     for row in result["batches"]:
         screen.print(_batches(row))
+    for line in result["assumed"]:
+        screen.print(line, soft_wrap=True)
     for warning in result["warnings"]:
         screen.print(f"warning: {warning}")
 

@@ -14,6 +14,7 @@ from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tables import Table, Tabular, table_of
 from privateer_lab.parallel import Backend
 from privateer_lab.plans import EPSILON_MAX, EPSILONS, MODELS, Found, batches, foreseen, possible, runs_of
+from privateer_lab.windows import assumed
 
 _APART = ("people_needed", "path")
 
@@ -52,8 +53,12 @@ class Planned(Tabular):
 
     @property
     def notes(self) -> Sequence[str]:
-        """What is left out, and warnings."""
-        return [*(f"Left out: {one}" for one in self.refused), *(f"Warning: {one}" for one in self.warnings)]
+        """What is assumed and left out, and warnings."""
+        return [
+            *assumed(self.spec),
+            *(f"Left out: {one}" for one in self.refused),
+            *(f"Warning: {one}" for one in self.warnings),
+        ]
 
     @cached_property
     def path(self) -> Table:

@@ -1,8 +1,8 @@
 """What a trial finds whose shares of arms adapt: its statistics are simulated, look by look, in many runs at once.
 
 Formulas take shares as planned. Where an allocation rule starves an arm, that arm's estimate stays as poor as few
-people make it. Here normal numbers take the place of hits; everything after them, weights, scores, allocation and boundaries,
-is what the learner itself uses.
+people make it. Here normal numbers take the place of hits; everything after them, weights, scores, allocation and
+boundaries, is what the learner itself uses.
 """
 
 from collections.abc import Callable
@@ -64,6 +64,8 @@ class AdaptivePlan:
         Whether intervals are those of a line.
     everybody
         The part of people who are asked about everybody, as about one segment, where some are.
+    waiting
+        How many of these people choose between somebody's choice and the report on it.
     """
 
     rule: str
@@ -73,13 +75,14 @@ class AdaptivePlan:
     epochs: tuple[Planned, ...]
     strict: bool = False
     everybody: "AdaptivePlan | None" = None
+    waiting: float = 0.0
 
     @property
     def key(self) -> tuple[object, ...]:
         """What two plans have in common that find the same."""
         design = self.design
         arrays = (tuple(design.arms.tolist()), tuple(design.segments.tolist()))
-        facts = (design.alpha, design.people, design.counted, design.hit, self.strict)
+        facts = (design.alpha, design.people, design.counted, design.hit, self.strict, self.waiting)
         beside = self.everybody.key if self.everybody else ()
         return (self.rule, self.floor, self.rate, *facts, *arrays, self.epochs, beside)
 
@@ -139,9 +142,11 @@ def simulated(plan: AdaptivePlan, effects: Array, runs: int = RUNS, seed: int = 
     rates, rng = np.tile(np.clip(means, 0.0, 1.0), (runs, 1)), np.random.default_rng(seed)
     evidence, common, line = begin(design), no_sums(design), draw_line(design) if plan.strict else None
     shares, dropped = np.tile(design.arms, (len(rates), 1)), np.zeros(rates.shape, bool)
-    averages, crossed = [], []
-    for planned in plan.epochs:
-        epoch = _drawn(design, planned, rates, shares, rng)
+    averages, crossed, policies = [], [], [shares]
+    for look, planned in enumerate(plan.epochs):
+        decided = _decided(plan, look)
+        mixed = np.asarray(sum(part * policies[version] for version, part in enumerate(decided) if part))
+        epoch = _drawn(design, planned, rates, mixed, rng)
         evidence = evidence.add(epoch)
         if line:
             line = line.add(epoch)
@@ -151,11 +156,23 @@ def simulated(plan: AdaptivePlan, effects: Array, runs: int = RUNS, seed: int = 
             averages.append(_average(common, design, runs))
         if planned is not plan.epochs[-1]:
             dropped, shares = allocated(evidence, dropped, plan.rule, plan.floor, runs)
+            policies.append(shares)
     scores = (np.array(crossed) if crossed else evidence.scores).reshape(-1, runs, size, treatments)
     average = np.array(averages) if averages else scores[:, :, 0]
     if plan.everybody:
         average = _joined(plan, plan.everybody, average, effects, seed + 1)
     return SimulatedScores(plan.times, design.alpha, scores, average)
+
+
+def _decided(plan: AdaptivePlan, look: int) -> Array:
+    """Return which part of an epoch's reports each policy so far decided, (look + 1,).
+
+    Report i in the order of choices has the last policy that was there when i people less those waiting had reported.
+    """
+    ends = np.cumsum([0.0, *(epoch.people for epoch in plan.epochs)])
+    begins = ends[: look + 1] + plan.waiting * (np.arange(look + 1) > 0)
+    there = np.clip([*begins, np.inf], ends[look], ends[look + 1])
+    return np.asarray(np.diff(there) / (ends[look + 1] - ends[look]))
 
 
 def _joined(plan: AdaptivePlan, beside: AdaptivePlan, summed: Array, effects: Array, seed: int) -> Array:
@@ -238,7 +255,7 @@ def power_of(plan: AdaptivePlan, arm: int, effect: float) -> tuple[float, float]
 
     One plan is simulated here and three in a search: with twice the trials the standard error is .006.
     """
-    return _found(plan, arm, effect, 2 * runs_of(plan))
+    return _power_of(_Hashed(plan), arm, effect)
 
 
 def runs_of(plan: AdaptivePlan) -> int:
@@ -257,6 +274,11 @@ class _Hashed:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Hashed) and self.plan.key == other.plan.key
+
+
+@lru_cache(maxsize=256)
+def _power_of(hashed: _Hashed, arm: int, effect: float) -> tuple[float, float]:
+    return _found(hashed.plan, arm, effect, 2 * runs_of(hashed.plan))
 
 
 @lru_cache(maxsize=256)

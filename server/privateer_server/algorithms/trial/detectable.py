@@ -26,7 +26,7 @@ class Planned:
 
 
 def deviations(design: Design, epochs: Sequence[Planned], rate: float | Array) -> Array:
-    """Standard deviations (J, K) of effects after all epochs, at the planned shares and a mean reward, or (J, K) of them.
+    """Standard deviations (J, K) of effects after all epochs, at the planned shares; a mean reward, or (J, K) of them.
 
     With v hits per person, th = 1/2 + q p (2 f - 1)/(2 v) the share of them that is positive, E epochs of noise L:
     (v/(q p))^2 th (1 - th) (1/(n v pi_a) + 1/(n v pi_0)) + E L ((1 - f)^2 + f^2) (1/(n q p pi_a)^2 + 1/(n q p pi_0)^2).

@@ -189,9 +189,9 @@ class TrialLearner:
         """Return the largest epoch."""
         return [Bulk(self.spec.largest_batch(), 1, first.policy.terms.mechanism.report_size)]
 
-    def foreseen(self) -> tuple[Table, ...]:
+    def foreseen(self, waiting: float = 0.0) -> tuple[Table, ...]:
         """Return what can be found, with how many people, and when."""
-        return foreseen(self.spec, self.plans)
+        return foreseen(self.spec, self.plans, waiting)
 
     def figures(self, state: TrialState) -> dict[str, float]:
         """Return the looks used, the share of effects decided, and whether a rule ended the trial early."""

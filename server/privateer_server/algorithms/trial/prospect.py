@@ -39,6 +39,8 @@ class Prospect:
         All people.
     arms
         Treatments to tell apart, from 0; one stands for all where all are planned alike.
+    waiting
+        How many people choose between somebody's choice and the report on it.
     """
 
     plans: Designs
@@ -50,6 +52,7 @@ class Prospect:
     people: float
     strict: bool
     arms: tuple[int, ...]
+    waiting: float = 0.0
 
     @property
     def formulas(self) -> bool:
@@ -133,8 +136,13 @@ class Prospect:
 
     def _plan(self) -> AdaptivePlan:
         own = AdaptivePlan(self.rule, self.floor, self.rate, self.plans.segments, self.epochs)
+        own = replace(own, waiting=self.waiting * self.plans.segments.people / self.people)
         whole = self.plans.everybody
-        beside = None if whole is None else replace(own, design=whole, epochs=self._asked)
+        beside = (
+            None
+            if whole is None
+            else replace(own, design=whole, epochs=self._asked, waiting=self.waiting * whole.people / self.people)
+        )
         return replace(own, strict=self.strict, everybody=beside)
 
     def _simulated(self, figure: Callable[[AdaptivePlan, int, int], float], guess: Array | None = None) -> Array:
