@@ -15,7 +15,7 @@ from privateer_lab.plans import Came, Variant, refusal
 from privateer_lab.run import Run
 from privateer_lab.simulation import simulation
 
-SECONDS: Final = 5.0
+SECONDS: Final = 4.5
 """Time of each core for all first runs. A process takes two more to start, and a round is played to its end."""
 SEED: Final = 0
 

@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Final, cast
 
 import msgspec
@@ -153,10 +154,10 @@ def runs_of(
     A variant that its learner refuses has no runs.
     """
     # A process that has calibrated a variant runs a few seeds of it.
-    firsts = range(done, seeds, FIRST_SEEDS)
+    ends = [done, *(end for end in range(FIRST_SEEDS, seeds, FIRST_SEEDS) if end > done), seeds]
     tasks = [
-        (place, variant.spec, range(first, min(first + FIRST_SEEDS, seeds)))
-        for first in firsts
+        (place, variant.spec, range(first, end))
+        for first, end in pairwise(ends)
         for place, variant in enumerate(wanted)
     ]
     return _single(each(_run, tasks, jobs, backend))

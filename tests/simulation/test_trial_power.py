@@ -41,13 +41,13 @@ def spec_of(
     allocation: str, privacy: Mapping[str, Any], segments: int, people: int, effect: float, wanted: float | None = None
 ) -> TrialSpec:
     """Return a trial of three arms, of which one has an effect in every segment."""
-    levels = [f"g{k}" for k in range(segments)]
+    cuts = [k / segments for k in range(1, segments)]
     algorithm = {"name": "trial", "allocation": allocation, "rate": 0.2} | ({"effect": wanted} if wanted else {})
     spec = parse_spec(
         {
             "experiment": {"name": "t", "arms": ["a", "b", "c"], "horizon": people, "round_size": 1000},
-            "context": {"features": {"g": {"levels": levels}}},
-            "segments": {"by": ["g"], "shares": "equal"},
+            "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
+            "segments": {"by": ["x"], "cuts": {"x": cuts}, "shares": "equal"},
             "privacy": dict(privacy),
             "algorithm": algorithm,
             "population": {"name": "effects", "base": 0.2, "effects": {"b": effect}},
