@@ -308,6 +308,8 @@ def outcome(variant: Variant, runs: list[Run]) -> dict[str, Any]:
 def foreseen(wanted: Iterable[Variant], jobs: int | None = 1, backend: Backend = "processes") -> list[dict[str, Any]]:
     """Return what each promise lets a learner find, where learners know it before anybody is asked."""
     tasks = [(variant,) for variant in wanted if hasattr(type(learner_for(variant.spec)), "foreseen")]
+    if not tasks:
+        return []
     found = {(one["model"], one["epsilon"]): one for one in each(_foresee, tasks, jobs, backend)}
     return [found[variant.model, variant.epsilon] for (variant,) in tasks]
 

@@ -106,7 +106,8 @@ class _Report:
 
     def look(self, jobs: int | None, backend: Backend, started: float) -> None:
         """Run each promise once, for a few seconds; say what came of it unless all of it came at once."""
-        runs = progress(begun(self.wanted, jobs, backend, first_look.SECONDS), len(self.wanted), "first runs")
+        with closing(begun(self.wanted, jobs, backend, first_look.SECONDS)) as coming:
+            runs = progress(coming, len(self.wanted), "first runs")
         for one in runs:
             if isinstance(one.run, SpecError):
                 self.found.take(*one.came)

@@ -173,7 +173,7 @@ def test_a_first_table_is_refined(capsys: pytest.CaptureFixture[str]) -> None:
     assert out.index("over the first 2 of 3 seeds") < out.index("over 3 seeds")
     assert (out.count("people to 80%"), out.count("The gain is")) == (2, 1)
     assert "4 of 6 runs" in err
-    assert err.count("\n") == 1
+    assert err.count("\n") == 2
     code, out, err = run(capsys, "plan", SPEC, *FEW, "--seeds", "3", "--json")
     assert (code, err, [row["seeds"] for row in json.loads(out)["outcomes"]]) == (0, "", [3, 3])
     out = run(capsys, "plan", SPEC, *FEW, "--seeds", "1")[1]
@@ -294,10 +294,17 @@ def test_a_plan_asks_for_several_messages_where_a_batch_makes_them_cheap() -> No
 
 
 def test_a_promise_that_the_spec_cannot_be_under_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(capsys, "plan", SPEC, "--users", "500", "--seeds", "1", "--epsilons", "1")
+    few = ("--users", "500", "--seeds", "1", "--epsilons", "1")
+    code, _, err = run(capsys, "plan", SPEC, *few, "--models", "shuffle")
     assert code == 2
     assert err.startswith("privateer: experiment.round_size, under the shuffle model at epsilon 1: must be at most")
     assert err.count("\n") == 1
+    code, out, _ = run(capsys, "plan", SPEC, *few)
+    assert code == 0
+    why = (
+        "shuffle at epsilon 1 is not possible: experiment.round_size, under the shuffle model at epsilon 1: must be at"
+    )
+    assert out.count(why) == 1
 
 
 def test_a_value_may_have_commas_and_one_source_be_meant() -> None:
