@@ -158,6 +158,7 @@ def runs_of(
     tasks = [
         (place, variant.spec, range(first, end))
         for first, end in pairwise(ends)
+        if first < end
         for place, variant in enumerate(wanted)
     ]
     return _single(each(_run, tasks, jobs, backend))
