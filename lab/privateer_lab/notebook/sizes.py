@@ -48,8 +48,8 @@ def detectable(
     trust, epsilon
         Trust models, and values of epsilon for those that promise something.
     **plan
-        Of a plain test, whose shares of arms are fixed: ``arms`` (2 of them), the mean reward ``rate`` (.5), ``power`` (.8), ``level`` (.05), most
-        ``looks`` (8), ``delta`` (1e-6). Rewards are 0 or 1.
+        Of a plain test, whose shares of arms are fixed: ``arms`` (2 of them), the control's mean reward ``rate`` (.5),
+        ``power`` (.8), ``level`` (.05), most ``looks`` (8), ``delta`` (1e-6). Rewards are 0 or 1.
 
     Returns
     -------
