@@ -198,7 +198,7 @@ def _print_table(result: dict[str, Any], what: str, seeds: int) -> None:
         needs = (unreached if value is None else f"{value:,}" for value in row["people_needed"].values())
         table.add_row(row["model"], *figures, *needs)
     for row in result["refused"]:
-        table.add_row(row["model"], f"{row['epsilon']:g}", "none")
+        table.add_row(row["model"], f"{row['epsilon']:g}", "not possible")
     screen.print(table)
     for row in result["refused"]:
         said = f"{row['model']} at epsilon {row['epsilon']:g} is not possible: {row['why']}"
