@@ -1,7 +1,7 @@
 """How long after their choices simulated people report, in people who come in between."""
 
 import math
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,9 +51,3 @@ class Delay(Section):
     @property
     def _location(self) -> float:
         return math.log(self.mean) - _SPREAD**2 / 2
-
-
-def delay_of(population: dict[str, Any] | None) -> Delay | None:
-    """Return the delay of a population that was checked; None: people report when they choose."""
-    table = (population or {}).get("delay")
-    return None if table is None else Delay.model_validate(table)

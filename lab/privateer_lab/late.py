@@ -12,10 +12,10 @@ from privateer_core.decisions import Arms, Points
 from privateer_core.policy import Policy
 from privateer_core.spec import Spec
 from privateer_core.trust import TRUST
-from privateer_lab.delays import delay_of
 from privateer_lab.devices import scaled, scaled_rewards
 from privateer_lab.noise import SeededNoise
 from privateer_lab.run import Simulation
+from privateer_lab.windows import delay_of
 from privateer_server.following import shares_by_policy
 from privateer_server.schedule import Decided, Step
 
@@ -75,7 +75,7 @@ class LateSimulation(Simulation):
 
     def __init__(self, spec: Spec, seed: int) -> None:
         super().__init__(spec, seed, one_by_one=True)
-        delay = delay_of(spec.population)
+        delay = delay_of(spec)
         assert delay is not None, "the spec has one"
         self.delay = delay
         self.now, self.lost = 0.0, 0

@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Final, cast
 
 import msgspec
@@ -21,6 +22,7 @@ from privateer_core.trust import BATCH_MIN, TRUST, Trust, honest_people
 from privateer_lab.parallel import Backend, each
 from privateer_lab.simulation import Run, simulate_once
 from privateer_lab.summary import regret_figures
+from privateer_lab.windows import waiting_of
 from privateer_server.algorithms import Foreseeing, learner_for
 
 MODELS: Final = tuple(name for name, row in TRUST.items() if row.promises)
@@ -42,6 +44,42 @@ class Variant:
     model: str
     epsilon: float
     spec: Spec
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A promise that an experiment cannot keep, or under which it cannot find what it is for."""
+
+    model: str
+    epsilon: float
+    error: SpecError
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """What plans say of it."""
+        return {"model": self.model, "epsilon": self.epsilon, "why": str(self.error)}
+
+
+def possible(spec: Spec, models: Iterable[str], epsilons: Iterable[float]) -> tuple[list[Variant], list[Refused]]:
+    """Return the variants that are possible, and why others are not.
+
+    Raises
+    ------
+    SpecError
+        If none is.
+    """
+    found: list[Variant] = []
+    refused: list[Refused] = []
+    promised = tuple(epsilons)
+    for model in models:
+        for epsilon in promised if TRUST[model].promises else (math.inf,):
+            try:
+                found += variants(spec, [model], [epsilon])
+            except SpecError as error:
+                refused.append(Refused(model, epsilon, error))
+    if not found:
+        raise refused[0].error
+    return found, refused
 
 
 def variants(spec: Spec, models: Iterable[str], epsilons: Iterable[float]) -> list[Variant]:
@@ -104,34 +142,46 @@ def _limit(spec: Spec, epsilon: float) -> float:
     return max(epsilon, spec.privacy.local_epsilon_max, *(source.epsilon or 0.0 for source in spec.sources))
 
 
+Came = tuple[int, Run | SpecError]
+"""A variant's place, and a run of it or why its learner refuses it."""
+
+
 def runs_of(
-    wanted: list[Variant], seeds: int, jobs: int | None, backend: Backend
-) -> Generator[tuple[int, Run], None, None]:
-    """Start all runs, and yield those of every variant, with its place, as they come; earlier seeds begin first."""
+    wanted: list[Variant], seeds: int, jobs: int | None, backend: Backend, done: int = 0
+) -> Generator[Came, None, None]:
+    """Start all runs but the first ``done`` seeds, and yield what comes of them; earlier seeds begin first.
+
+    A variant that its learner refuses has no runs.
+    """
     # A process that has calibrated a variant runs a few seeds of it.
-    firsts = range(0, seeds, FIRST_SEEDS)
+    ends = [done, *(end for end in range(FIRST_SEEDS, seeds, FIRST_SEEDS) if end > done), seeds]
     tasks = [
-        (place, variant.spec, range(first, min(first + FIRST_SEEDS, seeds)))
-        for first in firsts
+        (place, variant.spec, range(first, end))
+        for first, end in pairwise(ends)
+        if first < end
         for place, variant in enumerate(wanted)
     ]
     return _single(each(_run, tasks, jobs, backend))
 
 
-def _single(several: Generator[tuple[int, list[Run]], None, None]) -> Generator[tuple[int, Run], None, None]:
+def _single(several: Generator[tuple[int, list[Any]], None, None]) -> Generator[Came, None, None]:
     with closing(several):
         for place, runs in several:
             yield from ((place, run) for run in runs)
 
 
-def _run(place: int, spec: Spec, seeds: range) -> tuple[int, list[Run]]:
+def _run(place: int, spec: Spec, seeds: range) -> tuple[int, list[Any]]:
     try:
         return place, [simulate_once(spec, seed) for seed in seeds]
     except SpecError as error:
-        # A learner may refuse what a spec alone does not: too few people for what it is to find.
-        where = _under_which(error, spec.privacy.model, spec.privacy.bound)
-        remedy = f"{error.remedy or 'change it'}; or choose other trust models and epsilons"
-        raise SpecError(error.detail, field=where, remedy=remedy) from None
+        return place, [refusal(spec, error)]
+
+
+def refusal(spec: Spec, error: SpecError) -> SpecError:
+    """Return the error of a learner that refuses what a spec alone does not: too few people for what it is to find."""
+    where = _under_which(error, spec.privacy.model, spec.privacy.bound)
+    remedy = f"{error.remedy or 'change it'}; or choose other trust models and epsilons"
+    return SpecError(error.detail, field=where, remedy=remedy)
 
 
 def stages(seeds: int) -> list[int]:
@@ -143,9 +193,10 @@ def stages(seeds: int) -> list[int]:
 class Found:
     """The runs that have come so far, by variant and seed."""
 
-    def __init__(self, wanted: list[Variant]) -> None:
+    def __init__(self, wanted: list[Variant], refused: Iterable[Refused] = ()) -> None:
         self._wanted = wanted
         self._runs: list[dict[int, Run]] = [{} for _ in wanted]
+        self._refused = {(one.model, one.epsilon): one for one in refused}
 
     @property
     def seeds(self) -> int:
@@ -157,12 +208,48 @@ class Found:
         """How many runs have come."""
         return sum(map(len, self._runs))
 
-    def until(self, seeds: int, runs: Iterator[tuple[int, Run]]) -> Iterator[Run]:
-        """Take runs, and pass them on, until all variants have been run with so many seeds."""
+    @property
+    def refused(self) -> list[dict[str, Any]]:
+        """Promises without runs, each with the reason."""
+        return [one.row for one in self._refused.values()]
+
+    def refuses(self, variant: Variant) -> bool:
+        """Whether a variant has no runs."""
+        return (variant.model, variant.epsilon) in self._refused
+
+    @property
+    def total(self) -> int:
+        """How many variants have runs, or will have."""
+        return len(self._left())
+
+    def until(self, seeds: int, runs: Iterator[Came]) -> Iterator[Came]:
+        """Take runs, and pass them on, until all variants have been run with so many seeds.
+
+        Raises
+        ------
+        SpecError
+            If the learners of all variants refuse them.
+        """
         while self.seeds < seeds:
             place, run = next(runs)
+            self.take(place, run)
+            yield place, run
+
+    def take(self, place: int, run: Run | SpecError) -> None:
+        """Take what came of a variant; refused ones are left out of comparisons.
+
+        Raises
+        ------
+        SpecError
+            If no variant is left.
+        """
+        if isinstance(run, SpecError):
+            variant = self._wanted[place]
+            self._refused[variant.model, variant.epsilon] = Refused(variant.model, variant.epsilon, run)
+            if not self._left():
+                raise run
+        else:
             self._runs[place][run.seed] = run
-            yield run
 
     def outcomes(self) -> list[dict[str, Any]]:
         """Return the outcome of each variant over the seeds that all have: they are compared on the same people.
@@ -170,11 +257,15 @@ class Found:
         If no seed is complete, those that have any run are there with what they have.
         """
         common = self._common()
-        kept = ([runs[seed] for seed in sorted(common or runs)] for runs in self._runs)
-        return [outcome(variant, runs) for variant, runs in zip(self._wanted, kept, strict=True) if runs]
+        kept = ((self._wanted[place], self._runs[place]) for place in self._left())
+        chosen = ((variant, [runs[seed] for seed in sorted(common or runs)]) for variant, runs in kept)
+        return [outcome(variant, runs) for variant, runs in chosen if runs]
+
+    def _left(self) -> list[int]:
+        return [place for place, one in enumerate(self._wanted) if not self.refuses(one)]
 
     def _common(self) -> set[int]:
-        return set.intersection(*(set(runs) for runs in self._runs))
+        return set.intersection(*(set(self._runs[place]) for place in self._left()))
 
 
 def people_needed(run: Run, share: float) -> int | None:
@@ -215,18 +306,19 @@ def outcome(variant: Variant, runs: list[Run]) -> dict[str, Any]:
     }
 
 
-def foreseen(wanted: Iterable[Variant]) -> list[dict[str, Any]]:
+def foreseen(wanted: Iterable[Variant], jobs: int | None = 1, backend: Backend = "processes") -> list[dict[str, Any]]:
     """Return what each promise lets a learner find, where learners know it before anybody is asked."""
-    learners = [(variant, learner_for(variant.spec)) for variant in wanted]
-    return [
-        {
-            "model": variant.model,
-            "epsilon": variant.epsilon,
-            "tables": [msgspec.to_builtins(table) for table in cast(Foreseeing, learner).foreseen()],
-        }
-        for variant, learner in learners
-        if hasattr(type(learner), "foreseen")
-    ]
+    tasks = [(variant,) for variant in wanted if hasattr(type(learner_for(variant.spec)), "foreseen")]
+    if not tasks:
+        return []
+    found = {(one["model"], one["epsilon"]): one for one in each(_foresee, tasks, jobs, backend)}
+    return [found[variant.model, variant.epsilon] for (variant,) in tasks]
+
+
+def _foresee(variant: Variant) -> dict[str, Any]:
+    learner = cast(Foreseeing, learner_for(variant.spec))
+    tables = [msgspec.to_builtins(table) for table in learner.foreseen(waiting_of(variant.spec))]
+    return {"model": variant.model, "epsilon": variant.epsilon, "tables": tables}
 
 
 def _median(found: list[int | None]) -> int | None:

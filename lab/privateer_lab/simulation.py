@@ -6,11 +6,11 @@ from typing import Final
 
 from privateer_core.arms_spec import ArmsSpec
 from privateer_core.spec import Spec
-from privateer_lab.delays import delay_of
 from privateer_lab.late import LateSimulation
 from privateer_lab.parallel import Backend, each
 from privateer_lab.returning import ReturningSimulation
 from privateer_lab.run import FIGURES, SENT, Run, Simulation
+from privateer_lab.windows import delay_of
 from privateer_server.schedule import Schedule, Step
 
 __all__ = [
@@ -67,7 +67,7 @@ def simulation(spec: Spec, seed: int, one_by_one: bool = False) -> Simulation:
     """Begin the simulation of a spec, whose people come once or several times, and report at once or late."""
     if isinstance(spec, ArmsSpec) and spec.experiment.reports_per_person > 1:
         return ReturningSimulation(spec, seed)
-    return LateSimulation(spec, seed) if delay_of(spec.population) else Simulation(spec, seed, one_by_one)
+    return LateSimulation(spec, seed) if delay_of(spec) else Simulation(spec, seed, one_by_one)
 
 
 def simulate(spec: Spec, seeds: int, jobs: int | None = None, backend: Backend = "processes") -> Iterator[Run]:

@@ -13,6 +13,7 @@ from privateer_core.terms import Terms
 from privateer_core.trust import trust_of
 from privateer_lab.interval import interval
 from privateer_lab.simulation import Run
+from privateer_lab.windows import assumed
 
 _CLIPPED: Final = 0.01
 """Share of clipped rewards that is worth a warning."""
@@ -36,6 +37,7 @@ def summary(spec: Spec, runs: list[Run], started: float) -> dict[str, Any]:
         "bits_mean": _mean([run.costs.bits for run in runs]),
         "rounds_mean": _mean([run.rounds for run in runs]),
         **promise(spec, terms),
+        "assumed": assumed(spec),
         "warnings": warnings(spec, terms, means),
         "users": runs[0].people,
         "seeds": len(runs),

@@ -55,6 +55,8 @@ def simulate(
         rows = [(key, value) for key, value in result.items() if key not in idle]
         shown = [(key, value) for key, value in rows if not isinstance(value, list | dict | None)]
         print_table(parsed.name, [(key.replace("_", " "), value) for key, value in shown])
+        for line in result["assumed"]:
+            screen.print(line, soft_wrap=True)
         for warning in result["warnings"]:
             screen.print(f"warning: {warning}")
         print_baselines(result)

@@ -13,30 +13,38 @@ from rich.table import Table
 
 from privateer_core.errors import SpecError
 from privateer_core.spec import BATCH_MAX, Spec
+from privateer_core.text import printable
+from privateer_lab import first_look
 from privateer_lab.commands.options import Jobs, Json, On, PeopleSpec, Seeds, Set, Users
+from privateer_lab.first_look import begun, so_far
 from privateer_lab.output import open_folder, print_json, print_rows, progress, readable, screen
+from privateer_lab.parallel import Backend
 from privateer_lab.plans import (
     EPSILON_MAX,
     EPSILONS,
     MODELS,
     SEEDS,
     SHARES,
+    Came,
     Found,
+    Refused,
     Variant,
     batches,
     foreseen,
+    possible,
     runs_of,
     stages,
-    variants,
 )
-from privateer_lab.simulation import Run
 from privateer_lab.specs import load_spec
+from privateer_lab.windows import assumed
 
 _GAIN: Final = (
     "The gain is the share of what the best policy earns above the best constant option, over the whole run.\n"
     '"{what} to 50%" says after how many {what} the policy earns half of that; "more" means not within this run.'
 )
 
+_SOON: Final = 3.0
+"""Seconds after which a plan has a first look, even where all runs came to their ends."""
 _MANY: Final = 10
 """Seeds from which Student's interval is at most a sixth wider than a normal one."""
 
@@ -64,13 +72,19 @@ def plan(
 
     A first table comes after a few seeds, and a better one each time that there are twice as many.
     """
+    started = time.perf_counter()
     parsed, promises = load_spec(spec, settings, users), _epsilons(epsilons)
-    wanted = variants(parsed, _models(models), promises)
+    wanted, refused = possible(parsed, _models(models), promises)
     if plot is not None:
         open_folder(plot.parent, "--plot")
-    with closing(runs_of(wanted, seeds, jobs, backend)) as runs:
-        report = _Report(parsed, wanted, seeds, as_json)
-        report.follow(runs)
+    report = _Report(parsed, wanted, refused, seeds, as_json)
+    if not as_json:
+        people = f"{parsed.experiment.horizon:,} {report.what}"
+        typer.echo(f"privateer: simulating {people} under {len(wanted)} promises ...", err=True)
+        report.look(jobs, backend, started)
+    report.foresee(jobs, backend)
+    with closing(runs_of(wanted, seeds, jobs, backend, report.done)) as runs:
+        report.follow(runs, started)
     if as_json:
         print_json(report.result())
     if plot is not None:
@@ -82,17 +96,38 @@ def plan(
 class _Report:
     """What is known so far, and what of it has been said."""
 
-    def __init__(self, spec: Spec, wanted: list[Variant], seeds: int, quiet: bool) -> None:
+    def __init__(self, spec: Spec, wanted: list[Variant], refused: list[Refused], seeds: int, quiet: bool) -> None:
         self.spec, self.wanted, self.seeds = spec, wanted, seeds
         self.stages = [seeds] if quiet else stages(seeds)
-        self.quiet, self.said = quiet, 0
+        self.quiet, self.said, self.done = quiet, 0, 0
         self.what = "people" if spec.people_key == "horizon" else "choices"
-        self.found, self.batches, self.foreseen = Found(wanted), batches(wanted), foreseen(wanted)
+        self.found, self.batches = Found(wanted, refused), batches(wanted)
+        self.foreseen: list[dict[str, Any]] = []
 
-    def follow(self, runs: Iterator[tuple[int, Run]]) -> None:
+    def look(self, jobs: int | None, backend: Backend, started: float) -> None:
+        """Run each promise once, for a few seconds; say what came of it unless all of it came at once."""
+        with closing(begun(self.wanted, jobs, backend, first_look.SECONDS)) as coming:
+            runs = progress(coming, len(self.wanted), "first runs")
+        for one in runs:
+            if isinstance(one.run, SpecError):
+                self.found.take(*one.came)
+        if len(runs) < len(self.wanted):
+            raise typer.Exit(130)
+        if all(one.whole for one in runs):
+            self.done = 1
+            for one in runs:
+                self.found.take(*one.came)
+        if not self.done or (self.seeds > 1 and time.perf_counter() - started > _SOON):
+            _print_first_look(so_far(self.wanted, runs), self.spec, self.what, whole=bool(self.done))
+
+    def foresee(self, jobs: int | None, backend: Backend) -> None:
+        """Compute what can be found under each promise."""
+        self.foreseen = foreseen([one for one in self.wanted if not self.found.refuses(one)], jobs, backend)
+
+    def follow(self, runs: Iterator[Came], started: float) -> None:
         """Take runs until all have come or somebody interrupts, and print a table at each stage."""
-        started, total = time.perf_counter(), len(self.wanted) * self.seeds
         for stage in self.stages:
+            total = self.found.total * self.seeds
             progress(self.found.until(stage, runs), total, "runs", self.found.runs)
             if not self.quiet and (self.found.seeds > self.said or not self.said):
                 self._print()
@@ -102,8 +137,8 @@ class _Report:
                 seconds = time.perf_counter() - started
                 after = self.stages[self.stages.index(stage) + 1]
                 typer.echo(
-                    f"privateer: {self.found.runs} of {total} runs in {seconds:.0f} s. A table of {after} seeds comes "
-                    "next; Ctrl-C keeps this one.",
+                    f"privateer: {self.found.runs} of {self.found.total * self.seeds} runs in {seconds:.0f} s. "
+                    f"A table of {after} seeds comes next; Ctrl-C keeps this one.",
                     err=True,
                 )
 
@@ -115,6 +150,8 @@ class _Report:
         return {
             "experiment": self.spec.name,
             "outcomes": outcomes,
+            "refused": self.found.refused,
+            "assumed": assumed(self.spec),
             "foreseen": self.foreseen,
             "batches": self.batches,
             "warnings": concerns,
@@ -160,11 +197,35 @@ def _print_table(result: dict[str, Any], what: str, seeds: int) -> None:
         unreached = "" if row["gain"] is None else "more"
         needs = (unreached if value is None else f"{value:,}" for value in row["people_needed"].values())
         table.add_row(row["model"], *figures, *needs)
+    for row in result["refused"]:
+        table.add_row(row["model"], f"{row['epsilon']:g}", "not possible")
     screen.print(table)
+    for row in result["refused"]:
+        said = f"{row['model']} at epsilon {row['epsilon']:g} is not possible: {row['why']}"
+        screen.print(printable(said), markup=False, soft_wrap=True)
     first = result["outcomes"][0]
     screen.print(_over(min(row["seeds"] for row in result["outcomes"]), seeds))
     screen.print(
         f"Every run has {first['people']:,} {what}. The random policy loses {readable(first['uniform_regret'])}."
+    )
+
+
+def _print_first_look(rows: list[dict[str, Any]], spec: Spec, what: str, *, whole: bool) -> None:
+    """Print what one run of each promise has lost so far, and how little that says."""
+    table = Table(title=f"{spec.name}: a first look", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("model")
+    for heading in ("epsilon", "regret so far", "less than chance"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        less = f"{1 - row['regret'] / row['uniform_regret']:.0%}" if row["uniform_regret"] > 0 else ""
+        table.add_row(row["model"], f"{row['epsilon']:g}", readable(row["regret"]), less)
+    screen.print(table)
+    people = f"all {rows[0]['people']:,}" if whole else f"the first {rows[0]['people']:,} of"
+    people += "" if whole else f" {spec.experiment.horizon:,}"
+    screen.print(
+        f"This is one run of each promise, over {people} {what}. One run has no interval: small differences may be "
+        f"chance.\nChance, the random policy, has lost {readable(rows[0]['uniform_regret'])} by then. "
+        f"Tables of {'more' if whole else 'whole'} runs come next."
     )
 
 
@@ -187,6 +248,8 @@ def _explain(result: dict[str, Any], what: str) -> None:
     _print_foreseen(result["foreseen"])
     for row in result["batches"]:
         screen.print(_batches(row))
+    for line in result["assumed"]:
+        screen.print(line, soft_wrap=True)
     for warning in result["warnings"]:
         screen.print(f"warning: {warning}")
 

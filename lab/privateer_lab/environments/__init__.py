@@ -19,7 +19,7 @@ from privateer_lab.environments.mixed import MixedSection
 from privateer_lab.environments.needles import NeedlesSection
 from privateer_lab.environments.slopes import SlopesSection
 
-__all__ = ["Environment", "Played", "check_population", "default_environment", "environment_for"]
+__all__ = ["Environment", "Played", "check_population", "default_environment", "environment_for", "population_of"]
 
 _KINDS: Final[dict[str, type[EnvironmentSection]]] = {
     "needles": NeedlesSection,
@@ -58,6 +58,17 @@ def environment_for(spec: Spec, seed: int, section: dict[str, Any] | None = None
         name = default_environment(spec)["name"]
         raise SpecError("missing", field="population", remedy=f"add [population] name = {name!r} to the spec")
     return _parsed(spec, table, "population").environment(spec, seed)
+
+
+def population_of(spec: Spec) -> EnvironmentSection | None:
+    """Return the section of a spec's population; None if it has none.
+
+    Raises
+    ------
+    SpecError
+        If it is wrong.
+    """
+    return None if spec.population is None else _parsed(spec, spec.population, "population")
 
 
 def check_population(spec: Spec) -> None:

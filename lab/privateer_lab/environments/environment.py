@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from privateer_core.arms_spec import ArmsSpec
 from privateer_core.policy import Policy
@@ -73,12 +74,18 @@ class EnvironmentSection(Section, ABC):
     needs
         The kind of spec for which this environment has people.
     delay
-        How long after their choices they report; by default at once.
+        How long after their choices they report; by default after the spec's conversion window.
+    arrivals
+        How many people come in a day: so many times the days of the conversion window choose in between.
+    late
+        Whether reports of these people can come late.
     """
 
     needs: ClassVar[type] = ArmsSpec
+    late: ClassVar[bool] = True
     name: str
     delay: Delay | None = None
+    arrivals: float | None = Field(default=None, gt=0, le=1e9, allow_inf_nan=False)
 
     @abstractmethod
     def environment(self, spec: Any, seed: int) -> Environment:

@@ -30,6 +30,7 @@ class LinearSection(EnvironmentSection):
     """
 
     needs: ClassVar[type] = ActionsSpec
+    late: ClassVar[bool] = False
     name: Literal["linear"]
     scale: float = Field(default=1.0, gt=0, le=100_000_000, allow_inf_nan=False)
 

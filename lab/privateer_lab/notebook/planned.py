@@ -13,7 +13,8 @@ from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tables import Table, Tabular, table_of
 from privateer_lab.parallel import Backend
-from privateer_lab.plans import EPSILON_MAX, EPSILONS, MODELS, Found, batches, foreseen, runs_of, variants
+from privateer_lab.plans import EPSILON_MAX, EPSILONS, MODELS, Found, batches, foreseen, possible, runs_of
+from privateer_lab.windows import assumed
 
 _APART = ("people_needed", "path")
 
@@ -32,6 +33,8 @@ class Planned(Tabular):
         How large batches must be for a report to cost more by itself, where reports are shuffled.
     foreseen
         What each promise lets the learner find, where it knows.
+    refused
+        Promises that are not possible, and why.
     warnings
         What is allowed and probably not meant.
     """
@@ -40,6 +43,7 @@ class Planned(Tabular):
     outcomes: tuple[Mapping[str, Any], ...]
     batches: Table
     foreseen: Table
+    refused: tuple[str, ...]
     warnings: tuple[str, ...]
 
     @cached_property
@@ -49,8 +53,12 @@ class Planned(Tabular):
 
     @property
     def notes(self) -> Sequence[str]:
-        """Warnings."""
-        return [f"Warning: {one}" for one in self.warnings]
+        """What is assumed and left out, and warnings."""
+        return [
+            *assumed(self.spec),
+            *(f"Left out: {one}" for one in self.refused),
+            *(f"Warning: {one}" for one in self.warnings),
+        ]
 
     @cached_property
     def path(self) -> Table:
@@ -97,8 +105,8 @@ def plan(
     {'model': 'central', 'epsilon': 1.0, 'people': 3000}
     """
     parsed, seeds = read(spec, users=users), count_of(seeds)
-    wanted = variants(parsed, chosen(trust), epsilons(epsilon))
-    found = Found(wanted)
+    wanted, refused = possible(parsed, chosen(trust), epsilons(epsilon))
+    found = Found(wanted, refused)
     with closing(runs_of(wanted, seeds, jobs, backend)) as runs:
         for _ in found.until(seeds, runs):
             pass
@@ -106,7 +114,8 @@ def plan(
         parsed,
         tuple(found.outcomes()),
         table_of("batches", batches(wanted)),
-        table_of("what can be found", _told(foreseen(wanted))),
+        table_of("what can be found", _told(foreseen([one for one in wanted if not found.refuses(one)]))),
+        tuple(map(_left_out, found.refused)),
         tuple(dict.fromkeys(concern for one in wanted for concern in one.spec.concerns())),
     )
 
@@ -144,6 +153,10 @@ def epsilons(epsilon: Iterable[float] | float) -> list[float]:
 def _row(outcome: Mapping[str, Any]) -> dict[str, Any]:
     needed = {f"people_to_{float(share):.0%}": people for share, people in outcome["people_needed"].items()}
     return {key: value for key, value in outcome.items() if key not in _APART} | needed
+
+
+def _left_out(refused: Mapping[str, Any]) -> str:
+    return f"{refused['model']} at epsilon {refused['epsilon']:g}: {refused['why']}"
 
 
 def _told(found: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -57,11 +57,11 @@ class Simulated(Tabular):
 
     @property
     def notes(self) -> Sequence[str]:
-        """Mean regret, and warnings."""
+        """Mean regret, what is assumed, and warnings."""
         mean, half = self.summary["regret_mean"], self.summary["regret_ci95"]
         sure = "" if half is None else f" ± {half:,.0f}"
         said = f"Mean regret is {mean:,.0f}{sure}; choosing at random loses {self.summary['uniform_regret']:,.0f}."
-        return said, *(f"Warning: {one}" for one in self.summary["warnings"])
+        return said, *self.summary["assumed"], *(f"Warning: {one}" for one in self.summary["warnings"])
 
     @cached_property
     def path(self) -> Table:

@@ -48,8 +48,8 @@ def detectable(
     trust, epsilon
         Trust models, and values of epsilon for those that promise something.
     **plan
-        Of a plain test: ``arms`` (2 of them), the mean reward ``rate`` (.5), ``power`` (.8), ``level`` (.05), most
-        ``looks`` (8), ``delta`` (1e-6). Rewards are 0 or 1.
+        Of a plain test, whose shares of arms are fixed: ``arms`` (2 of them), the control's mean reward ``rate`` (.5),
+        ``power`` (.8), ``level`` (.05), most ``looks`` (8), ``delta`` (1e-6). Rewards are 0 or 1.
 
     Returns
     -------
@@ -150,7 +150,8 @@ def _plain(
         },
         "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
         "privacy": promise | {"delta": delta},
-        "algorithm": {"name": _with_effects(), "rate": rate, "power": power, "level": level, "looks": looks},
+        "algorithm": {"name": _with_effects(), "allocation": "fixed", "rate": rate}
+        | {"power": power, "level": level, "looks": looks},
     }
     return parse_spec(tables)
 

@@ -47,8 +47,8 @@ class Bulk(NamedTuple):
 class Foreseeing(Protocol):
     """A learner that knows what it can find before anybody is asked."""
 
-    def foreseen(self) -> tuple[Table, ...]:
-        """Return what can be found."""
+    def foreseen(self, waiting: float = 0.0) -> tuple[Table, ...]:
+        """Return what can be found, where so many people choose between somebody's choice and the report on it."""
         ...
 
 

@@ -13,9 +13,20 @@ import pytest
 from privateer_core.accounting.amplification import shuffled_delta
 from privateer_core.errors import SpecError
 from privateer_core.trust import honest_people
-from privateer_lab import output, sweeps
+from privateer_lab import first_look, output, sweeps
 from privateer_lab.commands import planning
-from privateer_lab.plans import Found, batches, outcome, people_needed, runs_of, smallest_batch, stages, variants
+from privateer_lab.first_look import begun, so_far
+from privateer_lab.plans import (
+    Found,
+    batches,
+    outcome,
+    people_needed,
+    possible,
+    runs_of,
+    smallest_batch,
+    stages,
+    variants,
+)
 from privateer_lab.run import Costs, Run
 from tests.support.linears import linear_spec
 from tests.support.sparse import sparse_spec
@@ -52,13 +63,49 @@ def test_the_smallest_batch_keeps_the_promise_and_a_smaller_one_does_not() -> No
     assert batches(wanted)[1]["min_batch_to_double"] is None
 
 
-def test_what_a_learner_refuses_names_the_promise() -> None:
+def test_what_a_learner_refuses_is_left_out_and_names_the_promise() -> None:
     """A spec is possible, but under a shuffler a thousand people say too little of its features."""
-    spec = sparse_spec("shuffle", context__features=100)
-    with pytest.raises(SpecError) as refused:
-        list(runs_of(variants(spec, ("central", "shuffle"), (0.5,)), 1, 1, "processes"))
-    assert refused.value.field == "experiment.round_size, under the shuffle model at epsilon 0.5"
-    assert "4000 people can" in str(refused.value.remedy)
+    spec = sparse_spec("shuffle", context__features=100, experiment__horizon=8000)
+    wanted = variants(spec, ("central", "shuffle"), (0.5,))
+    found = Found(wanted)
+    list(found.until(1, runs_of(wanted, 1, 1, "processes")))
+    (refused,) = found.refused
+    assert (refused["model"], refused["epsilon"]) == ("shuffle", 0.5)
+    assert "experiment.round_size, under the shuffle model at epsilon 0.5" in refused["why"]
+    assert "4000 people can" in refused["why"]
+    assert [row["model"] for row in found.outcomes()] == ["central"]
+    with pytest.raises(SpecError, match="under the shuffle model"):
+        list(Found(wanted[1:]).until(1, runs_of(wanted[1:], 1, 1, "processes")))
+
+
+def test_a_promise_that_is_not_possible_refuses_its_row_alone() -> None:
+    spec = make_spec({"experiment.horizon": 900, "experiment.round_size": 100})
+    wanted, refused = possible(spec, ("local", "shuffle"), (1.0,))
+    assert [one.model for one in wanted] == ["local"]
+    assert [one.row["model"] for one in refused] == ["shuffle"]
+    assert "horizon" in refused[0].row["why"] or "round_size" in refused[0].row["why"]
+
+
+def test_a_plan_has_a_first_look_at_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: no time at all. Every run has one round, and the table says of how many people it is."""
+    monkeypatch.setattr(first_look, "SECONDS", 0.0)
+    code, out, err = run(capsys, "plan", SPEC, *FEW, "--seeds", "2")
+    assert code == 0
+    assert err.startswith("privateer: simulating 3,000 people under 2 promises")
+    assert out.index("a first look") < out.index("people to 80%")
+    assert "over the first 100 of 3,000 people. One run has no interval" in out
+
+
+def test_a_first_run_that_came_to_its_end_is_the_first_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: so much time that no run is cut short."""
+    spec = make_spec({"experiment.horizon": 1000, "population": {"name": "peaks"}})
+    wanted = variants(spec, ("local",), (1.0, 4.0))
+    came = list(begun(wanted, 1, "processes", 1e6))
+    assert [one.whole for one in came] == [True, True]
+    again = dict(runs_of(wanted, 1, 1, "processes"))
+    assert [one.run for one in came] == [again[0], again[1]]
+    assert [place for place, _ in runs_of(wanted, 3, 1, "processes", done=1)] == [0, 1, 0, 1]
+    assert [row["people"] for row in so_far(wanted, came)] == [1000, 1000]
 
 
 def test_variants_are_specs_under_other_promises() -> None:
@@ -126,7 +173,7 @@ def test_a_first_table_is_refined(capsys: pytest.CaptureFixture[str]) -> None:
     assert out.index("over the first 2 of 3 seeds") < out.index("over 3 seeds")
     assert (out.count("people to 80%"), out.count("The gain is")) == (2, 1)
     assert "4 of 6 runs" in err
-    assert err.count("\n") == 1
+    assert err.count("\n") == 2
     code, out, err = run(capsys, "plan", SPEC, *FEW, "--seeds", "3", "--json")
     assert (code, err, [row["seeds"] for row in json.loads(out)["outcomes"]]) == (0, "", [3, 3])
     out = run(capsys, "plan", SPEC, *FEW, "--seeds", "1")[1]
@@ -149,6 +196,7 @@ def test_an_interrupted_plan_keeps_what_is_complete(
             closed.append(True)
 
     monkeypatch.setattr("privateer_lab.plans.each", interrupted)
+    monkeypatch.setattr(first_look, "SECONDS", 0.0)
     code, out, err = run(capsys, "plan", SPEC, *FEW, "--seeds", "3")
     assert (code, closed) == (130, [True])
     assert f"interrupted after {says} of 6 runs" in err
@@ -246,10 +294,17 @@ def test_a_plan_asks_for_several_messages_where_a_batch_makes_them_cheap() -> No
 
 
 def test_a_promise_that_the_spec_cannot_be_under_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(capsys, "plan", SPEC, "--users", "500", "--seeds", "1", "--epsilons", "1")
+    few = ("--users", "500", "--seeds", "1", "--epsilons", "1")
+    code, _, err = run(capsys, "plan", SPEC, *few, "--models", "shuffle")
     assert code == 2
     assert err.startswith("privateer: experiment.round_size, under the shuffle model at epsilon 1: must be at most")
     assert err.count("\n") == 1
+    code, out, _ = run(capsys, "plan", SPEC, *few)
+    assert code == 0
+    why = (
+        "shuffle at epsilon 1 is not possible: experiment.round_size, under the shuffle model at epsilon 1: must be at"
+    )
+    assert out.count(why) == 1
 
 
 def test_a_value_may_have_commas_and_one_source_be_meant() -> None:

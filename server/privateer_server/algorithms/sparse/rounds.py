@@ -115,8 +115,9 @@ class Rounds(ABC):
         mechanism: Any = first.policy.terms.mechanism
         return [Bulk(self.spec.largest_batch(), mechanism.messages, mechanism.report_size)]
 
-    def foreseen(self) -> tuple[Table, ...]:
+    def foreseen(self, waiting: float = 0.0) -> tuple[Table, ...]:
         """Return how small coefficients may be to be found, by the number of features."""
+        del waiting
         return foreseen(self.spec)
 
 

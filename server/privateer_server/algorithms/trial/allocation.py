@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from privateer_core.algorithms.trial import TrialSpec
 from privateer_server.algorithms.trial.boundaries import critical_values, information
 from privateer_server.algorithms.trial.evidence import Evidence, Sums
 
@@ -16,44 +15,55 @@ CLEAR: Final = 3.0
 """Standard deviations by which an arm must be worse to be dropped."""
 _ERROR: Final = 0.05
 """Probability of dropping a best arm anywhere, where elimination is proved."""
-_REACH: Final = 8.0
-_POINTS: Final = 321
+_POINTS: Final = np.linspace(-8.0, 8.0, 321)
+"""Standard deviations around an arm's value at which the others are compared with it."""
+_FEW_POINTS: Final = np.linspace(-5.2, 5.2, 27)
 
 
-def allocated(evidence: Evidence, dropped: NDArray[np.bool_], spec: TrialSpec) -> tuple[NDArray[np.bool_], Array]:
-    """Arms dropped so far and shares of the arms in the next epoch, (J, K + 1) each, as a spec has it.
+def allocated(
+    evidence: Evidence, dropped: NDArray[np.bool_], rule: str, floor: float, trials: int = 1
+) -> tuple[NDArray[np.bool_], Array]:
+    """Arms dropped so far and shares of the arms in the next epoch, (J, K + 1) each.
 
-    The evidence may be about everybody, as one segment.
+    Parameters
+    ----------
+    evidence
+        About segments, or about everybody as one segment; of several trials, one after the other.
+    dropped
+        Shape (J, K + 1): arms dropped before.
+    rule, floor
+        The spec's allocation, and the least share of an arm.
+    trials
+        How many trials the evidence is of. Where there are many, shares are computed less finely.
     """
-    rule = spec.algorithm.allocation
     if rule == "fixed":
         return dropped, np.tile(evidence.design.arms, (len(evidence.design.segments), 1))
     if rule == "matching":
-        return dropped, matching(evidence, spec.floor)
-    out = eliminated(evidence, dropped, rule == "proved")
-    return out, elimination(evidence, out, spec.floor)
+        return dropped, matching(evidence, floor, _POINTS if trials == 1 else _FEW_POINTS)
+    out = eliminated(evidence, dropped, rule == "proved", trials)
+    return out, elimination(evidence, out, floor)
 
 
-def matching(evidence: Evidence, least: float) -> Array:
+def matching(evidence: Evidence, least: float, points: Array = _POINTS) -> Array:
     """Shares (J, K + 1) that are the probabilities of being best, at least ``least`` each; as planned before data."""
     values, variances = _arms(evidence.precise)
     known = np.asarray((np.isfinite(variances) & (variances > 0)).all(axis=1))
-    best = _probabilities(np.where(known[:, None], values, 0.0), np.where(known[:, None], variances, 1.0))
+    best = _probabilities(np.where(known[:, None], values, 0.0), np.where(known[:, None], variances, 1.0), points)
     return floored(np.where(known[:, None], best, evidence.design.arms), least)
 
 
-def eliminated(evidence: Evidence, dropped: NDArray[np.bool_], proved: bool) -> NDArray[np.bool_]:
+def eliminated(evidence: Evidence, dropped: NDArray[np.bool_], proved: bool, trials: int = 1) -> NDArray[np.bool_]:
     """Arms dropped so far, (J, K + 1), with those now clearly worse than the best of their segment.
 
     Clearly is three standard deviations; ``proved``: the boundary of a test that keeps every segment's best arm with
-    probability .95 over all looks (by the normal approximation).
+    probability .95 over all looks of each trial (by the normal approximation).
     """
     sums = evidence.stable if proved else evidence.precise
     values, variances = _arms(sums)
     behind = np.where(dropped, -np.inf, values).max(axis=1, keepdims=True) - values
     leaders = np.where(dropped, -np.inf, values).argmax(axis=1)
     spread = variances + np.take_along_axis(variances, leaders[:, None], axis=1)
-    clear = behind > _threshold(evidence, proved) * np.sqrt(spread)
+    clear = behind > _threshold(evidence, proved, trials) * np.sqrt(spread)
     enough: NDArray[np.bool_] = np.asarray(sums.ready)
     ready = np.concatenate([np.atleast_2d(enough.any(axis=1)).T, enough], axis=1)
     return np.asarray(dropped | (clear & ready & np.take_along_axis(ready, leaders[:, None], axis=1)))
@@ -77,10 +87,10 @@ def floored(shares: Array, least: float) -> Array:
     return least + np.where(total > 0, above * rest / np.where(total > 0, total, 1.0), equal)
 
 
-def _threshold(evidence: Evidence, proved: bool) -> float:
+def _threshold(evidence: Evidence, proved: bool, trials: int) -> float:
     if not proved:
         return CLEAR
-    segments, arms = len(evidence.design.segments), len(evidence.design.arms)
+    segments, arms = len(evidence.design.segments) / trials, len(evidence.design.arms)
     times = information(evidence.people, evidence.design.people)
     return float(critical_values(times, _ERROR / (segments * arms * (arms - 1) / 2))[-1])
 
@@ -92,18 +102,19 @@ def _arms(sums: Sums) -> tuple[Array, Array]:
     return values, np.concatenate([parts[..., 1].mean(axis=1, keepdims=True), parts[..., 0]], axis=1)
 
 
-def _probabilities(values: Array, variances: Array) -> Array:
+def _probabilities(values: Array, variances: Array, points: Array = _POINTS) -> Array:
     """Probability of each arm to be best, of independent normal values: with two arms Phi(z)."""
     if values.shape[1] == 2:
         treated = ndtr((values[:, 1] - values[:, 0]) / np.sqrt(variances.sum(axis=1)))
         return np.stack([1 - treated, treated], axis=1)
     deviations = np.sqrt(variances)
-    at = np.linspace(-_REACH, _REACH, _POINTS)
-    weights = np.exp(-np.square(at) / 2)
+    weights = np.exp(-np.square(points) / 2)
     shares = np.empty_like(values)
     for arm in range(values.shape[1]):
-        points = values[:, arm, None] + deviations[:, arm, None] * at
-        others = [other for other in range(values.shape[1]) if other != arm]
-        below = ndtr((points[:, None] - values[:, others, None]) / deviations[:, others, None])
-        shares[:, arm] = (below.prod(axis=1) * weights).sum(axis=1)
+        around = values[:, arm, None] + deviations[:, arm, None] * points
+        below = np.ones_like(around)
+        for other in range(values.shape[1]):
+            if other != arm:
+                below *= ndtr((around - values[:, other, None]) / deviations[:, other, None])
+        shares[:, arm] = below @ weights
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))

@@ -25,11 +25,11 @@ class Planned:
     noise: float = 0.0
 
 
-def deviations(design: Design, epochs: Sequence[Planned], rate: float) -> Array:
-    """Standard deviations (J, K) of effects after all epochs, at the planned shares and a mean reward of ``rate``.
+def deviations(design: Design, epochs: Sequence[Planned], rate: float | Array) -> Array:
+    """Standard deviations (J, K) of effects after all epochs, at the planned shares; a mean reward, or (J, K) of them.
 
     With v hits per person, th = 1/2 + q p (2 f - 1)/(2 v) the share of them that is positive, E epochs of noise L:
-    (v/(q p))^2 th (1 - th) (1/(n v pi_a) + 1/(n v pi_0)) + E L ((1 - f)^2 + f^2) (1/(n p pi_a)^2 + 1/(n p pi_0)^2).
+    (v/(q p))^2 th (1 - th) (1/(n v pi_a) + 1/(n v pi_0)) + E L ((1 - f)^2 + f^2) (1/(n q p pi_a)^2 + 1/(n q p pi_0)^2).
     """
     n = sum(epoch.people for epoch in epochs)
     q = sum(epoch.people * epoch.keep for epoch in epochs) / n
@@ -40,7 +40,7 @@ def deviations(design: Design, epochs: Sequence[Planned], rate: float) -> Array:
     inverse = np.stack([1 / design.arms[1:], np.full(len(design.arms) - 1, 1 / design.arms[0])])
     sampling = np.square(v / (q * p)) * positive * (1 - positive) / (n * v) * inverse.sum(axis=0)
     noise = sum(epoch.noise for epoch in epochs) * ((1 - rate) ** 2 + rate**2)
-    return np.asarray(np.sqrt(sampling + noise * np.square(inverse).sum(axis=0) / np.square(n * p)))
+    return np.asarray(np.sqrt(sampling + noise * np.square(inverse).sum(axis=0) / np.square(n * q * p)))
 
 
 def detectable(design: Design, epochs: Sequence[Planned], rate: float, power: float = POWER) -> Array:
@@ -53,7 +53,9 @@ def looks_of(design: Design, epochs: Sequence[Planned]) -> tuple[float, ...]:
     return tuple(np.minimum(1.0, np.cumsum([epoch.people for epoch in epochs]) / design.people).tolist())
 
 
-def people_needed(design: Design, epochs: Sequence[Planned], rate: float, effect: float, power: float = POWER) -> Array:
+def people_needed(
+    design: Design, epochs: Sequence[Planned], rate: float | Array, effect: float, power: float = POWER
+) -> Array:
     """People (J, K) with whom this effect is found, if all epochs grow alike and randomize as they do.
 
     Sampling falls with people and a curator's noise with their square: n solves sd^2 = s/n + l/n^2.

@@ -4,20 +4,18 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.algorithms.trial.segments import EVERYBODY
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.cell_pairs import CellPairs
-from privateer_core.result import Cell, Table
+from privateer_core.result import Table
 from privateer_core.terms import calibrate
 from privateer_server.algorithms.trial.design import Designs
-from privateer_server.algorithms.trial.detectable import Planned, detectable, deviations, looks_of, people_needed
-from privateer_server.algorithms.trial.power import decision_time, drift_of
+from privateer_server.algorithms.trial.detectable import Planned
+from privateer_server.algorithms.trial.prospect import Prospect
 from privateer_server.algorithms.trial.questions import questions_table
 
-Array = NDArray[np.float64]
 _SIGNIFICANT = 4
 
 
@@ -47,51 +45,46 @@ def check_effect(spec: TrialSpec, plans: Designs) -> None:
     """
     if spec.smallest is None:
         return
-    segments, average = _found(spec, plans, planned_epochs(spec))
-    least = min(float(segments.min()), float(average.min()))
+    found = prospect_of(spec, plans)
+    if spec.experiment.conversion_window:
+        # Shares follow late, and how late nobody knows here: more is found than without a window, up to fixed shares.
+        found = replace(found, rule="fixed")
+    if found.power(spec.smallest)[0].max() >= found.target:
+        return
+    least = float(found.least().min())
     if spec.smallest < least:
         unit = 2 * spec.reward.half_range
-        detail = f"cannot be found with power {spec.algorithm.power:g}: the least effect that can is {unit * least:.3g}"
+        said = f"the least effect that can is {unit * least:.3g}" if least < np.inf else "nor can any other"
+        detail = f"cannot be found with power {spec.algorithm.power:g}: {said}"
         remedy = "raise experiment.horizon or privacy.epsilon, have fewer arms, or set a larger effect"
+        if not found.formulas:
+            remedy += ", or a larger algorithm.floor"
         raise SpecError(detail, field="algorithm.effect", remedy=remedy)
 
 
-def foreseen(spec: TrialSpec, plans: Designs) -> tuple[Table, ...]:
+def foreseen(spec: TrialSpec, plans: Designs, waiting: float = 0.0) -> tuple[Table, ...]:
     """Return what can be found in each segment and on average; for an effect that matters with how many people, when.
 
-    Shares of arms are as planned: allocation that adapts finds less of what it drops.
+    An effect is found if its interval leaves 0 out at some look. Where shares adapt, numbers are those of simulated
+    statistics. Of ``waiting`` people nothing is known yet who have chosen before a look and report after it.
     """
-    epochs, unit, wanted = planned_epochs(spec), 2 * spec.reward.half_range, spec.smallest
-    design, (segments, average) = plans.segments, _found(spec, plans, epochs)
-    least = np.concatenate([segments, average[None]]) if spec.segment_count > 1 else segments
+    found, unit, wanted = prospect_of(spec, plans, waiting), 2 * spec.reward.half_range, spec.smallest
+    least, arms = found.least(), _alike(spec)
     names = [*spec.segment_names, EVERYBODY][: len(least)]
-    arms = _alike(spec)
-    if wanted is None:
-        columns: tuple[str, ...] = ("segment", "arm", "least effect")
-        rows: list[tuple[Cell, ...]] = [
-            (name, arm, _rounded(unit * least[k, a])) for k, name in enumerate(names) for a, arm in arms
-        ]
-    else:
-        power, rate = spec.algorithm.power, spec.algorithm.rate
-        needed = people_needed(design, epochs, rate, wanted, power)
-        overall = spec.experiment.horizon * np.square(average / wanted)
-        everybody = spec.experiment.horizon / design.people * needed
-        people, times = np.concatenate([everybody, overall[None]]), looks_of(design, epochs)
-        drift = drift_of(times, design.alpha, power) * wanted
-        columns = ("segment", "arm", "least effect", "people for the effect wanted", "people until decided, or all")
-
-        def when(k: int, a: int) -> int:
-            return round(spec.experiment.horizon * decision_time(times, design.alpha, drift / float(least[k, a])))
-
-        rows = [
-            (name, arm, _rounded(unit * least[k, a]), round(float(people[k, a])), when(k, a))
-            for k, name in enumerate(names)
-            for a, arm in arms
-        ]
-    looks = tuple((look, people) for look, people in enumerate(spec.looks, 1))
+    columns: tuple[str, ...] = ("segment", "arm", "least effect")
+    cells = [[name, arm, _rounded(unit * least[k, a])] for k, name in enumerate(names) for a, arm in arms]
+    if wanted is not None:
+        columns += ("power for the effect wanted", "people for the effect wanted", "people until decided, or all")
+        power, until = found.power(wanted)
+        people = found.people_for(wanted)
+        for row, (k, a) in zip(cells, ((k, a) for k in range(len(names)) for a, _ in arms), strict=True):
+            horizon = spec.experiment.horizon
+            row += [round(float(power[k, a]), 2), _whole(people[k, a]), round(horizon * float(until[k, a]) + waiting)]
+    rows = tuple(tuple(row) for row in cells)
+    looks = tuple((look, round(people + waiting)) for look, people in enumerate(spec.looks, 1))
     alike = ", if all segments have as many people" if spec.segment_count > 1 and spec.segments.shares is None else ""
     title = f"what can be found with power {spec.algorithm.power:g}{alike}"
-    return Table(title, columns, tuple(rows)), Table("looks", ("look", "people"), looks), *questions_table(spec)
+    return Table(title, columns, rows), Table("looks", ("look", "people"), looks), *questions_table(spec)
 
 
 def _alike(spec: TrialSpec) -> list[tuple[int, str]]:
@@ -100,16 +93,27 @@ def _alike(spec: TrialSpec) -> list[tuple[int, str]]:
     return [(0, "each")] if len(arms) > 1 and len(set(spec.arm_shares[1:])) == 1 else arms
 
 
-def _rounded(effect: float) -> float:
-    return float(f"{effect:.{_SIGNIFICANT}g}")
+def _rounded(effect: float) -> float | None:
+    """Round an effect; None if no rewards differ so much."""
+    return float(f"{effect:.{_SIGNIFICANT}g}") if np.isfinite(effect) else None
 
 
-def _found(spec: TrialSpec, plans: Designs, epochs: list[Planned]) -> tuple[Array, Array]:
-    """Return the least effects in segments (J, K), and on average (K,)."""
-    rate, power, design, whole = spec.algorithm.rate, spec.algorithm.power, plans.segments, plans.everybody
-    segments, drift = detectable(design, epochs, rate, power), drift_of(looks_of(design, epochs), design.alpha, power)
-    precision = 1 / np.square(design.segments[:, None] * deviations(design, epochs, rate)).sum(axis=0)
-    if whole is not None:
-        asked = [replace(epoch, people=epoch.people * whole.people / design.people) for epoch in epochs]
-        precision = precision + 1 / np.square(deviations(whole, asked, rate)[0])
-    return segments, drift / np.sqrt(precision)
+def _whole(people: float) -> int | None:
+    return round(float(people)) if np.isfinite(people) else None
+
+
+def prospect_of(spec: TrialSpec, plans: Designs, waiting: float = 0.0) -> Prospect:
+    """Return what a spec can find, before anybody is asked; ``waiting`` people choose before somebody reports."""
+    section = spec.algorithm
+    return Prospect(
+        plans,
+        tuple(planned_epochs(spec)),
+        section.allocation,
+        spec.floor,
+        section.rate,
+        section.power,
+        spec.experiment.horizon,
+        section.intervals == "strict",
+        tuple(a for a, _ in _alike(spec)),
+        waiting,
+    )

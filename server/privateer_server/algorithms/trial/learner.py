@@ -148,11 +148,11 @@ class TrialLearner:
 
     def _allocated(self, state: TrialState) -> tuple[NDArray[np.bool_], Array]:
         """Return arms dropped and shares of the next epoch: segment by segment, and of everybody as of one segment."""
-        size, spec = self.spec.segment_count, self.spec
-        dropped, shares = allocated(state.evidence, state.dropped[:size], spec)
+        size, rule, floor = self.spec.segment_count, self.spec.algorithm.allocation, self.spec.floor
+        dropped, shares = allocated(state.evidence, state.dropped[:size], rule, floor)
         if not state.everybody:
             return dropped, shares
-        gone, whole = allocated(state.everybody[0], state.dropped[size:], spec)
+        gone, whole = allocated(state.everybody[0], state.dropped[size:], rule, floor)
         return np.concatenate([dropped, gone]), np.concatenate([shares, whole])
 
     def _held(self, evidence: Evidence, found: Findings) -> Held | None:
@@ -190,9 +190,9 @@ class TrialLearner:
         """Return the largest epoch."""
         return [Bulk(self.spec.largest_batch(), 1, first.policy.terms.mechanism.report_size)]
 
-    def foreseen(self) -> tuple[Table, ...]:
+    def foreseen(self, waiting: float = 0.0) -> tuple[Table, ...]:
         """Return what can be found, with how many people, and when."""
-        return foreseen(self.spec, self.plans)
+        return foreseen(self.spec, self.plans, waiting)
 
     def figures(self, state: TrialState) -> dict[str, float]:
         """Return the looks used, the share of effects decided, and whether a rule ended the trial early."""

@@ -49,7 +49,8 @@ class TrialSection(Section):
         The effect that matters, in units of rewards: what is too small is called so, and an experiment that could not
         find it with this power is refused. None: whatever comes.
     rate
-        Expected mean reward, on the scale from 0 for the lowest reward to 1 for the highest: what a plan reckons with.
+        Expected mean reward under the control, from 0 for the lowest reward to 1 for the highest: what a plan reckons
+        with.
     guardrails
         Up to two facts of yes or no that are watched beside the reward: an application reports them with it.
     stop

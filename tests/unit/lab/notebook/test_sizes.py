@@ -22,10 +22,10 @@ def test_every_trust_model_has_a_row() -> None:
 
 def test_one_look_without_privacy_is_the_textbooks() -> None:
     """Two proportions, one look: (z_.975 + z_.8) sqrt(2 p q / (n / 2))."""
-    (row,) = lab.detectable(people=10_000, trust="none", looks=1, rate=0.3).rows()
-    plain = (stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * np.sqrt(2 * 0.3 * 0.7 / 5000)
+    (row,) = lab.detectable(people=10_000, trust="none", looks=1, rate=0.5).rows()
+    plain = (stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * np.sqrt(2 * 0.5 * 0.5 / 5000)
     assert row["least effect"] == pytest.approx(plain, rel=2e-3)
-    (size,) = lab.sample_size(plain, trust="none", looks=1, rate=0.3).rows()
+    (size,) = lab.sample_size(plain, trust="none", looks=1, rate=0.5).rows()
     assert size["people"] == pytest.approx(10_000, rel=5e-3)
 
 

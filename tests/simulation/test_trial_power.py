@@ -1,0 +1,109 @@
+"""A plan says with which probability a trial finds an effect, and simulated trials find it as often.
+
+`pytest -q -s -m nightly tests/simulation/test_trial_power.py` prints a row for each setting.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from privateer_core.algorithms import parse_spec
+from privateer_core.algorithms.trial import TrialSpec
+from privateer_lab.simulation import simulation, to_the_end
+from privateer_server.algorithms.trial.boundaries import critical_values, information
+from privateer_server.algorithms.trial.design import designs
+from privateer_server.algorithms.trial.foresight import prospect_of
+from privateer_server.algorithms.trial.prospect import Prospect
+
+_SHUFFLE: Final = {"model": "shuffle", "epsilon": 1.0, "delta": 1e-6}
+_CENTRAL: Final = {"model": "central", "epsilon": 0.3}
+_LOCAL: Final = {"model": "local", "epsilon": 2.0}
+_ONE_BIT: Final = {"model": "local", "epsilon": 0.8}
+_ALLOCATIONS: Final = ("fixed", "matching", "elimination")
+SETTINGS: Final = [
+    (allocation, privacy, segments, people)
+    for privacy, segments, people in (
+        (_SHUFFLE, 3, 20_000),
+        (_CENTRAL, 4, 10_000),
+        (_LOCAL, 2, 15_000),
+        (_ONE_BIT, 4, 30_000),
+    )
+    for allocation in _ALLOCATIONS
+]
+TRIALS: Final = 2_000
+"""Segments of all runs: a power of .8 has a standard error of .009, and the plan's own is .006."""
+
+
+def spec_of(
+    allocation: str, privacy: Mapping[str, Any], segments: int, people: int, effect: float, wanted: float | None = None
+) -> TrialSpec:
+    """Return a trial of three arms, of which one has an effect in every segment."""
+    cuts = [k / segments for k in range(1, segments)]
+    algorithm = {"name": "trial", "allocation": allocation, "rate": 0.2} | ({"effect": wanted} if wanted else {})
+    spec = parse_spec(
+        {
+            "experiment": {"name": "t", "arms": ["a", "b", "c"], "horizon": people, "round_size": 1000},
+            "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
+            "segments": {"by": ["x"], "cuts": {"x": cuts}, "shares": "equal"},
+            "privacy": dict(privacy),
+            "algorithm": algorithm,
+            "population": {"name": "effects", "base": 0.2, "effects": {"b": effect}},
+        }
+    )
+    assert isinstance(spec, TrialSpec)
+    return spec
+
+
+def found_in(spec: TrialSpec, trials: int) -> tuple[float, float]:
+    """Return the share of simulated segments in which the effect is found at some look, and its standard error."""
+    shares = []
+    for seed in range(-(-trials // spec.segment_count)):
+        evidence = to_the_end(simulation(spec, seed)).step.state.evidence
+        critical = critical_values(information(evidence.people, evidence.design.people), spec.algorithm.level)
+        crossed = np.abs(np.nan_to_num(evidence.scores[:, :, 0])) > critical[:, None]
+        shares.append(crossed.any(axis=0).mean())
+    # Segments of one run share its people: runs are what is independent.
+    return float(np.mean(shares)), float(np.std(shares) / np.sqrt(len(shares)))
+
+
+def planned(allocation: str, privacy: Mapping[str, Any], segments: int, people: int) -> tuple[Prospect, float]:
+    spec = spec_of(allocation, privacy, segments, people, 0.0)
+    prospect = prospect_of(spec, designs(spec))
+    return prospect, float(prospect.least()[0, 0])
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("allocation", "privacy", "segments", "people"), SETTINGS)
+def test_simulated_trials_find_effects_as_often_as_the_plan_says(
+    allocation: str, privacy: Mapping[str, Any], segments: int, people: int
+) -> None:
+    """A difference has a standard error of .011: a right plan fails one of twelve rows with probability .07.
+
+    The effect is the least that the plan says is found with power .8.
+    """
+    prospect, least = planned(allocation, privacy, segments, people)
+    power = float(prospect.power(least)[0][0, 0])
+    share, error = found_in(spec_of(allocation, privacy, segments, people, least), TRIALS)
+    row = f"{allocation:11} {privacy['model']:7} {privacy['epsilon']:<3} {segments} segments, {people:,} people, "
+    print(f"\n{row}effect {least:.4f}: plan {power:.3f}, simulated {share:.3f} +- {error:.3f}, {power - share:+.3f}")
+    assert error <= 0.01
+    assert power == pytest.approx(0.8, abs=0.03)
+    assert share == pytest.approx(power, abs=0.03)
+
+
+def test_a_plan_knows_that_matching_starves_arms() -> None:
+    """By day: 240 segments, four standard errors are .1. The planted defect: formulas of fixed shares."""
+    setting = ("matching", _CENTRAL, 4, 20_000)
+    prospect, least = planned(*setting)
+    wrong = float(replace(prospect, rule="fixed").power(least)[0][0, 0])
+    share, _ = found_in(spec_of(*setting, least), 240)
+    assert share == pytest.approx(0.8, abs=0.1)
+    assert wrong > share + 0.15
+    fixed = float(replace(prospect, rule="fixed").least()[0, 0])
+    claimed = found_in(spec_of(*setting, fixed), 240)[0]
+    assert float(prospect.power(fixed)[0][0, 0]) == pytest.approx(claimed, abs=0.1)
+    assert claimed < 0.6
