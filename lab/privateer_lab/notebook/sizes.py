@@ -100,8 +100,8 @@ def sample_size(
     >>> import privateer_lab as lab
     >>> for row in lab.sample_size(0.02, trust=["none", "local"], epsilon=2).rows():
     ...     print(row["model"], row["people"])
-    none 20601
-    local 35516
+    none 20592
+    local 35508
     """
     found = _over(_planned(spec, None, effect, plan), trust, epsilon, _enough)
     return _compared(f"people for an effect of {effect:g}", found, "people")

@@ -97,7 +97,7 @@ def test_a_server_that_is_busy_when_the_run_begins_is_asked_again(
     spec = msgspec.json.decode(FIRST.schedule.encoded)
     later = httpx.Response(503, content=BUSY, headers={"Retry-After": "3"})
     answers = [later, later, httpx.Response(502, content=b"<html>"), httpx.Response(200, json={"spec": spec})]
-    monkeypatch.setattr("httpx.request", lambda *_, **__: answers.pop(0))
+    monkeypatch.setattr("privateer_lab.rest.bounded_request", lambda *_, **__: answers.pop(0))
     options = command._parser().parse_args(["test"])
     assert command._spec(options).name == "test"
     assert sleeps.seconds == [3, 3, 0.2]
@@ -106,7 +106,7 @@ def test_a_server_that_is_busy_when_the_run_begins_is_asked_again(
 
 def test_a_server_that_stays_busy_is_told_in_its_own_words(monkeypatch: pytest.MonkeyPatch, sleeps: Sleeps) -> None:
     later = httpx.Response(503, content=BUSY, headers={"Retry-After": "1"})
-    monkeypatch.setattr("httpx.request", lambda *_, **__: later)
+    monkeypatch.setattr("privateer_lab.rest.bounded_request", lambda *_, **__: later)
     with pytest.raises(Busy, match="the database does not answer"):
         command._spec(command._parser().parse_args(["test"]))
     assert len(sleeps.seconds) == patience.TRIES - 1
