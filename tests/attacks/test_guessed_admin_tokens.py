@@ -5,19 +5,20 @@ import logging
 import httpx
 import pytest
 
+from privateer_core.serving.logs import Formatter
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
 from tests.support.servers import ADMIN, SMALL, Api
 
+WHY = 'why="the admin token is missing or wrong"'
 GUESS = "0123456789abcdef-a-guess"
 WRONG = {"Authorization": f"Bearer {GUESS}"}
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [
-        one.getMessage() for one in caplog.records if one.name == "privateer.admin" and "refused" in one.getMessage()
-    ]
+    found = [one for one in caplog.records if one.name == "privateer.admin" and "refused" in one.getMessage()]
+    return [Formatter("%(message)s").format(one) for one in found]
 
 
 async def test_a_refused_token_is_in_the_log(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
@@ -28,7 +29,7 @@ async def test_a_refused_token_is_in_the_log(settings: Settings, caplog: pytest.
         for _ in range(50):
             await client.get("/backup", headers=WRONG)
     (line,) = lines(caplog)
-    assert line == ("refused POST /experiments/{name}/pause from this machine: the admin token is missing or wrong")
+    assert line == f'operator refused wanted="POST /experiments/{{name}}/pause" sender="this machine" {WHY}'
     assert caplog.records[-1].levelno <= logging.WARNING
     assert GUESS not in caplog.text
 
@@ -52,7 +53,7 @@ async def test_the_line_has_a_kind_of_address_and_no_address(
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             await client.get("/backup")
     (line,) = lines(caplog)
-    assert line == f"refused GET /backup from {kind}: the admin token is missing or wrong"
+    assert line == f'operator refused wanted="GET /backup" sender="{kind}" {WHY}'
     assert "10.1.2.3" not in caplog.text
     assert "93.184" not in caplog.text
 

@@ -10,6 +10,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from privateer_core.clock import Clock
 from privateer_core.errors import ScopeMissing, Unauthorized
+from privateer_core.serving.logs import tell
 from privateer_core.serving.timing import WHO, known_method
 from privateer_server.admin_tokens import AdminTokens, Scope
 
@@ -61,8 +62,9 @@ class Admins:
             self._untold += 1
             return
         wanted = f"{known_method(request.scope)} {getattr(request.scope.get('route'), 'path', '')}"
-        more = f"; {self._untold} more since the line before" if self._untold else ""
-        _log.warning("refused %s from %s: %s%s", wanted, _kind(request), refused.detail, more)
+        more = {"more_since_the_line_before": self._untold} if self._untold else {}
+        facts = {"wanted": wanted, "sender": _kind(request), "why": refused.detail}
+        tell(_log, "operator refused", level=logging.WARNING, **facts, **more)
         self._told, self._untold = now, 0
 
 

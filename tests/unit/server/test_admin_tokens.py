@@ -108,6 +108,7 @@ async def test_the_file_may_change_while_the_server_runs(desk: Desk, caplog: pyt
     assert_problem(await desk.ask("POST", "/experiments", first), 401, "unauthorized")
     assert (await desk.ask("POST", "/experiments", second)).status_code == 200
     warned = [record.getMessage() for record in caplog.records if record.name == "privateer.admin"]
+    assert warned.pop() == "operator refused"
     assert warned == ["tokens: line 2 needs a time in UTC, such as 2027-01-31T00:00:00Z; it admits nobody"]
     desk.file.unlink()
     assert_problem(await desk.ask("POST", "/experiments", second), 401, "unauthorized")
