@@ -144,7 +144,6 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         options = _checked(_parser().parse_args(arguments))
         people = _people(options, _spec(options))
-        print(f"privateer: {printable(str(people))}", file=sys.stderr)
         result = _load(options, people)
     except PrivateerError as error:
         print(f"privateer: {printable(str(error))}", file=sys.stderr)
@@ -159,8 +158,13 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _load(options: argparse.Namespace, people: People) -> LoadResult:
     how = {name: getattr(options, name) for name in ("users", "concurrency", "batch", "seed", "cohort", "sender_key")}
-    tokens = {"issuer": options.issuer, "attestation_secret": _secret(options.attestation_secrets)}
-    return run_load(options.name, options.url, options.shuffler, population=people.population, **how, **tokens)
+    how |= {"issuer": options.issuer, "attestation_secret": _secret(options.attestation_secrets)}
+
+    def begins() -> None:
+        print(f"privateer: {printable(str(people))}", file=sys.stderr)
+
+    at = options.name, options.url, options.shuffler
+    return run_load(*at, population=people.population, begins=begins, **how)
 
 
 def _secret(path: Path | None) -> bytes | None:

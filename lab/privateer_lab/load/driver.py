@@ -114,11 +114,19 @@ class Driver:
         self._options: tuple[str, ...] = ()
         self.closed = self.ended = False
 
-    async def run(self, users: int | None, concurrency: int, batch: int, progress: Progress) -> LoadResult:
+    async def run(
+        self,
+        users: int | None,
+        concurrency: int,
+        batch: int,
+        progress: Progress,
+        begins: Callable[[], None] = lambda: None,
+    ) -> LoadResult:
         """Have people take part until all have, or the experiment is over, or it waits for people who are not there."""
         try:
             part = await self._next(None)
             people = self._people(part, users)
+            begins()
             while not self.ended:
                 answered = self._answered()
                 await self._answer(part, self._groups(part, people, batch), concurrency, progress)

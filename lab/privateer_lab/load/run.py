@@ -36,6 +36,7 @@ def run_load(
     sender_key: Path | None = None,
     issuer: str | None = None,
     attestation_secret: bytes | None = None,
+    begins: Callable[[], None] = lambda: None,
     each: Callable[[LoadResult], None] = lambda _: None,
 ) -> LoadResult:
     """Drive simulated people through an experiment.
@@ -58,6 +59,8 @@ def run_load(
         File of a private key that the services trust with several people's reports at once.
     issuer, attestation_secret
         The issuer of upload tokens, if reports need some, and what the application's backend shares with it.
+    begins
+        Is called before anybody takes part, once the experiment is known and these people fit it.
     each
         Is called with what is counted so far, whenever people have taken part.
 
@@ -82,7 +85,7 @@ def run_load(
                 each(driver.result)
 
             try:
-                await driver.run(users, concurrency, batch, advance)
+                await driver.run(users, concurrency, batch, advance, begins)
             except asyncio.CancelledError:  # by Ctrl-C
                 whole = False
         driver.result.seconds = time.perf_counter() - started

@@ -31,6 +31,7 @@ def played(monkeypatch: pytest.MonkeyPatch, spec: Spec, *options: str) -> dict[s
 
     def run(*_: object, **how: Any) -> LoadResult:
         asked.update(how)
+        how["begins"]()
         return LoadResult()
 
     monkeypatch.setattr(command, "_spec", lambda _: spec.without_people())
