@@ -47,7 +47,7 @@ def test_levels_and_missing_values_teach_and_devices_pass_what_they_have(tmp_pat
             context = {"country": "Atlantis", "hours": None, "premium": True}
             for wrong in ({"country": None}, {"premium": "sure"}, {"hours": "38"}):
                 with pytest.warns(UnfitValueWarning):
-                    assert session.choose(context | wrong) in SPEC.options
-            assert session.choose(context) in SPEC.options
+                    assert session.choose(context | wrong, fresh=True) in SPEC.options
+            assert session.choose(context, fresh=True) in SPEC.options
             assert session.report(1.0) is Outcome.ACCEPTED
         assert httpx.get(f"{at.server}/experiments/test").json()["status"] == "finished"
