@@ -52,9 +52,11 @@ AS_TYPED = pytest.mark.parametrize("people", [4000, pytest.param(None, marks=pyt
 
 
 def fewer(line: str, people: int | None) -> str:
-    """A command with no more than so many people, in this process."""
+    """A command with no more than so many people, in this process; a plan is for one promise."""
     if people is None:
         return line
+    if " plan " in line and "--users" not in line:
+        line += f" --users {people} --epsilons 1"
     line = re.sub(r"--users (\d+)", lambda users: f"--users {min(int(users[1]), people)}", line)
     return line + " --jobs 1" if re.search(r"privateer (simulate|plan|sweep) ", line) else line
 
