@@ -78,7 +78,7 @@ async def serving_public(app: Server) -> AsyncIterator[httpx.AsyncClient]:
 def pages(app: Server) -> set[tuple[str, str]]:
     """Method and path of every page that the server's routers know, in its description or not."""
     found = set()
-    for one in app._control._app.routes:  # type: ignore[attr-defined]
+    for one in app._control._app._app.routes:  # type: ignore[attr-defined]
         for route in getattr(getattr(one, "original_router", None), "routes", [one]):
             found |= {(method, route.path) for method in route.methods - {"HEAD"}}
     assert len(found) > 30, "the framework keeps its routes elsewhere"
