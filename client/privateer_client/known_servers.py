@@ -8,7 +8,8 @@ from privateer_client.ledger_file import LedgerFile
 from privateer_core.errors import HeadWentBack, LogForked
 
 CONTRADICTIONS: Final = {error.slug: error for error in (LogForked, HeadWentBack)}
-"""What a server's own signatures show of it for good. Anything else may have been somebody in between."""
+"""What stops a device. A fork is proved by the server's own signatures; an old head may also be one that somebody in
+between repeats, and stops it all the same. Anything else is unsigned."""
 
 
 class KnownServer(NamedTuple):

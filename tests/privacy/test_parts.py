@@ -12,6 +12,10 @@ import numpy as np
 import pytest
 
 from privateer_core.mechanisms import MECHANISMS
+from privateer_core.mechanisms.cell_pairs import UNIT, CellPairs
+from privateer_core.mechanisms.laplace_cells import LaplaceCells
+from privateer_core.mechanisms.screened_moments import ScreenedMoments
+from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_lab.audit.case import CHANNELS
 from privateer_lab.audit.law import BinomialLaw, LaplaceLaw, Law, NormalLaw, UniformLaw, noise_surprise, surprise
 from privateer_lab.audit.parts import HIDES_NOTHING, Part, parts
@@ -116,6 +120,43 @@ def test_noise_that_is_drawn_elsewhere_or_once_for_many_has_another_law(
     part = PARTS[name]
     PLANTED[part.mechanism, part.name][1](monkeypatch)
     assert part.examine(ALARM).law < ALARM
+
+
+def _half_of_the_values_block(patch: pytest.MonkeyPatch) -> None:
+    """Half the standard deviation beside the value, and a quarter of its square's."""
+    made = ScreenedMoments._deviations.fget  # type: ignore[attr-defined]
+    less = np.ones(5)
+    less[-1] = 0.5
+    patch.setattr(ScreenedMoments, "_deviations", property(lambda self: made(self) * np.outer(less, less)))
+
+
+def _half_of_pairs(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CellPairs, "_laplace", property(lambda self: DiscreteLaplace.at_least(self.scale * UNIT / 2)))
+
+
+def _half_of_cells(patch: pytest.MonkeyPatch) -> None:
+    made = LaplaceCells.scale.fget  # type: ignore[attr-defined]
+    patch.setattr(LaplaceCells, "scale", property(lambda self: made(self) // 2))
+
+
+OWN_FIGURES = {
+    "ScreenedMoments: block, products with the value": _half_of_the_values_block,
+    "ScreenedMoments: block, the square of the value": _half_of_the_values_block,
+    "CellPairs: sums of values": _half_of_pairs,
+    "CellPairs: sums of the rest": _half_of_pairs,
+    "LaplaceCells: rewards of all cells": _half_of_cells,
+    "LaplaceCells: counts of all cells": _half_of_cells,
+}
+
+
+@pytest.mark.parametrize("name", OWN_FIGURES)
+def test_laws_do_not_follow_what_a_mechanism_computes_of_its_noise(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The law and the claim come from the promise: a mechanism that is wrong about its own noise is caught."""
+    OWN_FIGURES[name](monkeypatch)
+    found = by_day({f"{part.mechanism}: {part.name}": part for part in parts()}[name]).examine(ALARM)
+    assert found.law < ALARM
+    assert found.evidence is not None
+    assert not found.evidence.stands(PARTS[name].epsilon or 0.0)
 
 
 @pytest.mark.nightly

@@ -58,7 +58,7 @@ export async function checkSigned(header, body, known) {
   return key;
 }
 
-/** What a server's own signatures show of it for good; anything else may have been somebody in between. */
+/** What stops a device: a fork, which signatures prove, and an old head, which somebody in between may repeat. All else is unsigned. */
 const CONTRADICTIONS = ["log-forked", "head-went-back"];
 
 /** Whether evidence is of a server that contradicted itself; null: nothing is known. @param {string | null} evidence */

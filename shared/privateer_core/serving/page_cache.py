@@ -62,8 +62,8 @@ class _Page(NamedTuple):
 class PageCache:
     """ASGI middleware that makes a page when it is asked for the first time, and again when it shows something else.
 
-    Every page gets an entity tag. Those who ask for one page at the same time wait for the same answer. Strangers have
-    pages made in turns (`FairQueue`).
+    Every page gets an entity tag. Requests of one sender for one page wait for the same answer. Strangers have pages
+    made in turns (`FairQueue`): nobody waits for the turn of another sender, who may have asked for a lot before.
 
     Parameters
     ----------
@@ -79,16 +79,15 @@ class PageCache:
         self._app, self._version, self._bytes_max = app, version, bytes_max
         self._kept: dict[Hashable, _Page] = {}  # what was asked for last comes last
         self._size = 0
-        self._making: dict[Version, asyncio.Task[_Page]] = {}
+        self._making: dict[tuple[Version, str], asyncio.Task[_Page]] = {}
         self._queue = FairQueue()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request with what is kept, or pass it on."""
-        version = self._version(scope) if scope["type"] == "http" and scope["method"] in _READING else None
+        version = self._shown(scope) if scope["type"] == "http" and scope["method"] in _READING else None
         if version is None:
             await self._app(scope, receive, send)
             return
-        version = version._replace(page=(IS_PUBLIC in scope, version.page))
         try:
             page = self._known(version) or await self._made(version, scope)
         except Unavailable as error:
@@ -96,6 +95,10 @@ class PageCache:
             return
         scope["route"] = page.route
         await _answer(page, scope).send(scope, send)
+
+    def _shown(self, scope: Scope) -> Version | None:
+        version = self._version(scope)
+        return version and version._replace(page=(IS_PUBLIC in scope, version.page))
 
     def _known(self, version: Version) -> _Page | None:
         page = self._kept.pop(version.page, None)
@@ -108,22 +111,27 @@ class PageCache:
         return page
 
     async def _made(self, version: Version, scope: Scope) -> _Page:
-        making = self._making.get(version)
+        key = version, peer(scope)
+        making = self._making.get(key)
         if making is None:
-            making = self._making[version] = asyncio.create_task(self._make(version, scope))
-            making.add_done_callback(lambda _: self._making.pop(version))
+            making = self._making[key] = asyncio.create_task(self._make(scope))
+            making.add_done_callback(lambda _: self._making.pop(key))
         return await asyncio.shield(making)
 
-    async def _make(self, version: Version, scope: Scope) -> _Page:
+    async def _make(self, scope: Scope) -> _Page:
+        async def work() -> _Page:
+            # What is shown may have changed, or somebody else had the page made, while this sender waited.
+            version = self._shown(scope)
+            return (version and self._known(version)) or await self._fresh(version, scope)
+
+        return await (self._queue.run(peer(scope), work) if IS_PUBLIC in scope else work())
+
+    async def _fresh(self, version: Version | None, scope: Scope) -> _Page:
         headers = [(name, value) for name, value in scope["headers"] if name != _ASKED]
         asked = {**scope, "method": "GET", "headers": headers, "extensions": {}}
-
-        async def work() -> Answer:
-            return await _collected(self._app, asked)
-
-        answer = await (self._queue.run(peer(scope), work) if IS_PUBLIC in scope else work())
-        page = _tagged(version.shown, answer, asked.get("route"))
-        if answer.status == _OK:
+        answer = await _collected(self._app, asked)
+        page = _tagged(version and version.shown, answer, asked.get("route"))
+        if answer.status == _OK and version and self._shown(scope) == version:  # nothing has changed meanwhile
             self._keep(version.page, page)
         return page
 

@@ -7,6 +7,7 @@ from privateer_core.contributions import KeyedValues
 from privateer_core.mechanisms.cell_pairs import UNIT, CellPairs
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.sampling.entropy import SecureNoise
+from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_lab.audit.law import LaplaceLaw
 from privateer_lab.audit.parts.keyed import COIN, symbol_part
 from privateer_lab.audit.parts.part import Integers, Noise, Part, noise_part
@@ -39,7 +40,7 @@ def _pair_part(name: str, own: int) -> Part:
         numbers = np.concatenate([release.positive, release.hits - release.positive], axis=1)
         return np.asarray(np.rint(UNIT * numbers), np.int64)
 
-    law = LaplaceLaw(mechanism._laplace.scale)
+    law = LaplaceLaw(DiscreteLaplace.at_least(mechanism.scale * UNIT).scale)
     noise = Noise((law, law), (own,), UNIT * np.array([[1, 0], [0, 1]]))
     return noise_part(name, mechanism, model_of(releases), "DiscreteLaplace.draw", observe, noise, _COUNT)
 

@@ -1,5 +1,6 @@
 """Parts of the mechanisms of keyed means: symbols, noise of sums, and noise of how many people have a key."""
 
+import math
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +23,8 @@ Person = tuple[int, float]
 COIN: Final = 12_345
 """The public coins of everybody: what they decide is known."""
 _SYMBOLS, _SUMS = 6_000, 4_000
+_L1: Final = 4
+"""Distance of two people in all cells' rewards and counts."""
 _OPPOSITE: Final = ((0, 1.0), (0, 0.0))
 _ELSEWHERE: Final = ((0, 1.0), (1, 1.0))
 _NOTHING: Final = ((0, 1.0), (-1, 0.0))
@@ -79,7 +82,7 @@ def _cell_parts() -> list[Part]:
         told = mechanism.randomize(people(mechanism.layout, _ELSEWHERE[who], count), SecureNoise())
         return mechanism.parse(told.tobytes()).astype(np.int64)
 
-    laws: tuple[Law, ...] = (LaplaceLaw(mechanism.scale),) * 4
+    laws: tuple[Law, ...] = (LaplaceLaw(math.ceil(_L1 * CELL_UNIT / mechanism.epsilon)),) * 4
     sampler, model = "DiscreteLaplace.draw", model_of(reports)
     return [
         noise_part(name, mechanism, model, sampler, observe, Noise(laws, own, exact), _SUMS, calibration="published")

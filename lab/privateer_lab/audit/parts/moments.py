@@ -156,8 +156,15 @@ def _block_totals(mechanism: ScreenedMoments) -> list[Moments]:
 
 def _noise(mechanism: ScreenedMoments, own: tuple[int, ...]) -> Noise:
     exact = np.array([mechanism.block(total, [2])[_UPPER] for total in _block_totals(mechanism)])
-    laws: tuple[Law, ...] = tuple(NormalLaw(float(one)) for one in mechanism._deviations[_UPPER])
+    laws: tuple[Law, ...] = tuple(NormalLaw(float(one)) for one in _certified(mechanism)[_UPPER])
     return Noise(laws, own, exact)
+
+
+def _certified(mechanism: ScreenedMoments) -> Scores:
+    """Standard deviations that the proof asks for, computed here: those that the mechanism computes are attacked."""
+    lengths = np.append(np.full(_WIDTH - 1, math.sqrt(1 + len(mechanism.kept) + mechanism.screened)), 1.0)
+    twice = np.where(np.eye(_WIDTH, dtype=bool), math.sqrt(2), 1.0)
+    return np.asarray(mechanism.standard_deviation * GRID**2 * np.outer(lengths, lengths) * twice)
 
 
 def _block_part(name: str, mechanism: ScreenedMoments, own: tuple[int, ...]) -> Part:
