@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from privateer_lab.bin_map import within
 
 Shares = dict[str, float]
-_TIED: Final = 1e-6
 
 
 class Box(NamedTuple):
@@ -110,13 +109,6 @@ def corner(row: Mapping[str, Any], name: str = "lower") -> list[float]:
     """Return a corner of a box; empty if what a server told is none."""
     told = row.get(name)
     return told if isinstance(told, list) and all(map(_is_number, told)) else []
-
-
-def leading(arms: Shares) -> str | None:
-    """Return the arm with the largest share; None where several have it."""
-    most = max(arms.values())
-    first = [name for name, share in arms.items() if share > most - _TIED]
-    return first[0] if len(first) == 1 else None
 
 
 def is_shares(value: Any) -> bool:

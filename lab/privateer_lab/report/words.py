@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from privateer_core.result import Effect, Estimate, Result, Table
+from privateer_lab.bin_map import leading
 from privateer_lab.commands.experiments import contradicted
 from privateer_lab.output import readable, whole_percent
 from privateer_lab.report.findings import Findings, contradiction
-from privateer_lab.report.shapes import boxes, groups, leading
+from privateer_lab.report.shapes import boxes, groups
 from privateer_lab.result_tables import GUARDRAIL, INTERVAL, RATIO
 from privateer_lab.result_words import name_of, ranked, sentences
 
