@@ -88,9 +88,10 @@ def _corners(one: Box) -> Any:
 
 
 def _of_volumes(boxes: Sequence[Box], arms: Sequence[str]) -> Picture:
+    """Draw the shares of all bins together: places where nobody can be are in none of them."""
     shares = dict.fromkeys(arms, 0.0)
-    for one in boxes:
-        volume = float(np.prod(np.subtract(one.upper, one.lower)))
+    volumes = np.array([np.prod(np.subtract(one.upper, one.lower)) for one in boxes])
+    for one, volume in zip(boxes, (volumes / volumes.sum()).tolist(), strict=True):
         for arm, share in one.arms.items():
             shares[arm] = shares.get(arm, 0.0) + volume * share
     caption = "How much of the space of features each arm has; people are not spread evenly over it."

@@ -4,7 +4,11 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from privateer_lab.bin_map import within
+import numpy as np
+
+from privateer_core.context import columns_of, shown_box
+from privateer_core.features import Feature
+from privateer_lab.bin_map import people_in
 
 Shares = dict[str, float]
 
@@ -78,10 +82,13 @@ def estimates(state: Mapping[str, Any]) -> list[Estimated]:
     ]
 
 
-def box_estimates(state: Mapping[str, Any], columns: list[str], bounds: tuple[float, float]) -> list[dict[str, str]]:
+def box_estimates(
+    state: Mapping[str, Any], features: Mapping[str, Feature], bounds: tuple[float, float]
+) -> list[dict[str, str]]:
     """Return the means of a state's boxes with intervals of about 95 %, a row for each box; empty if it has none.
 
     Rows are in the order of the first feature, then of the second, as a picture of them is read from left to right.
+    A box with corners that are none of these features' is left out: nobody can say which people it holds.
     What came out beyond the bounds of rewards is at the bound, and says so: no mean can be there.
     """
     rows = state.get("bins")
@@ -91,11 +98,10 @@ def box_estimates(state: Mapping[str, Any], columns: list[str], bounds: tuple[fl
         return []
     found = []
     for row in sorted(rows, key=corner):
-        corners = zip(columns, corner(row), corner(row, "upper"), strict=False)
-        place = "; ".join(within(name, low, high) for name, low, high in corners) or "everybody"
+        low, high = corner(row), corner(row, "upper")
         told = {one.name: _within(one, *bounds) for one in estimates(row)}
-        if told:
-            found.append({"bin": place, **told})
+        if told and len(low) == len(high) == len(columns_of(features)):
+            found.append({"people": people_in(shown_box(features, np.array(low), np.array(high))), **told})
     return found
 
 
