@@ -229,6 +229,9 @@ def test_what_a_result_means(result: Result, says: str) -> None:
 def test_nothing_learned_is_said() -> None:
     found = found_of(make_spec(), rounds=0, result=None)
     assert "No round is complete yet, so nothing has been learned" in meaning(found)
+    ended = meaning(found._replace(standing=Standing("stopped", 2, 0, 20_000, {})))
+    assert "no report supports what the policy gives" in ended
+    assert "yet" not in ended
 
 
 def test_what_to_look_at_first() -> None:
