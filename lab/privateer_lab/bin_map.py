@@ -9,11 +9,15 @@ from rich.text import Text
 from privateer_lab.output import whole_percent
 
 _LETTERS: Final = "ABCDEFGHIJKLMNOP"
+_NONE: Final = "."
+_TIED: Final = 1e-6
 _COLOURS: Final = ("#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#d55e00", "#9a9a9a", "#3b95cf")
 
 
 def draw(bins: list[dict[str, Any]], arms: list[str], width: int = 48, height: int = 16) -> str:
-    """Draw a map of letters, the first feature to the right, the second up; lower case where several arms are tried.
+    """Draw a map of letters, the first feature to the right, the second up.
+
+    A letter is that of the arm that is played most: lower case where others are tried, too. A dot: none is ahead.
 
     Parameters
     ----------
@@ -36,13 +40,25 @@ def draw(bins: list[dict[str, Any]], arms: list[str], width: int = 48, height: i
         inside = ((places[:, None] >= lower) & (places[:, None] < upper)).all(axis=2).argmax(axis=1)
         lines.append("".join(letters[b] for b in inside))
     legend = ", ".join(f"{_LETTERS[k]} = {name}" for k, name in enumerate(arms))
-    return "\n".join([*lines, f"{legend}; lower case: several arms are still tried"])
+    marks = set("".join(lines))
+    told = ["lower case: several arms are still tried"] if any(mark.islower() for mark in marks) else []
+    told += [f"{_NONE}: several have the same share, and none is ahead"] if _NONE in marks else []
+    return "\n".join([*lines, "; ".join([legend, *told])])
 
 
 def _letter(shares: dict[str, float], arms: list[str]) -> str:
-    favourite = max(shares, key=lambda name: shares[name])
+    favourite = leading(shares)
+    if favourite is None:
+        return _NONE
     letter = _LETTERS[arms.index(favourite)]
-    return letter if len(shares) == 1 else letter.lower()
+    return letter if sum(share > 0 for share in shares.values()) == 1 else letter.lower()
+
+
+def leading(arms: Mapping[str, float]) -> str | None:
+    """Return the arm with the largest share; None where several have it."""
+    most = max(arms.values())
+    first = [name for name, share in arms.items() if share > most - _TIED]
+    return first[0] if len(first) == 1 else None
 
 
 def people_in(where: Mapping[str, Any]) -> str:
@@ -87,5 +103,7 @@ def coloured(drawn: str) -> Text:
 
 
 def _style(letter: str) -> str:
+    if letter == _NONE:
+        return ""
     background = _COLOURS[_LETTERS.index(letter.upper()) % len(_COLOURS)]
     return f"black on {background}" if letter.isupper() else f"{background}"

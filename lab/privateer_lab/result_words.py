@@ -9,7 +9,7 @@ import msgspec
 
 from privateer_core.result import Effect, Reason, Result
 
-_OVER: Final = ("stopped", "finished", "failed")
+OVER: Final = ("stopped", "finished", "failed")
 _ENDED: Final = {
     "its rule": "The rule that it declared ended it, and nobody is asked any more.",
     "its horizon": "Its horizon ended it: the planned people were asked, and nobody is asked any more.",
@@ -35,7 +35,7 @@ def sentences(result: Result, status: str = "") -> Iterator[str]:
 
 def headline(result: Result, status: str = "") -> str:
     """Say which single option a result recommends, and what that rests on."""
-    option, ground, over = result.recommended, result.ground, result.stopped or status in _OVER
+    option, ground, over = result.recommended, result.ground, result.stopped or status in OVER
     if option is None:
         return f"It recommends no single option{'' if over else ' so far'}."
     if ground is None:

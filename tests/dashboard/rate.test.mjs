@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { expected, remembered } from "../../server/privateer_server/dashboard/rate.mjs";
-import { endInWords, roundInWords } from "../../server/privateer_server/dashboard/status.mjs";
+import { countInWords, endInWords, roundInWords } from "../../server/privateer_server/dashboard/status.mjs";
 
 const MINUTE = 60_000;
 
@@ -43,4 +43,12 @@ test("the end is said in words, and not where there is none", () => {
 test("a round says how far it is", () => {
   assert.equal(roundInWords({ batch: 1000, received: 312, version: 5 }), "Round 5: 312 of 1,000 reports have come.");
   assert.equal(roundInWords({ batch: 0, received: 0, version: 6 }), "Version 6 asks nobody.");
+});
+
+test("no report may come to an experiment that asks nobody any more", () => {
+  const facts = { status: "open", accepted: 1200, planned: 5000 };
+  assert.equal(countInWords(facts), "1,200 of 5,000 reports that may come at most.");
+  for (const status of ["stopped", "finished", "failed"]) {
+    assert.equal(countInWords({ ...facts, status }), "1,200 of 5,000 reports that were planned at most; no more come.");
+  }
 });

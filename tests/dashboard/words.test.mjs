@@ -29,6 +29,8 @@ test("bins say which people they hold", () => {
   assert.equal(people({ hours: [0, 20], country: ["NL", null], premium: [false] }), "hours: 0 to 20; country: NL, missing; premium: no");
   assert.equal(values(null), "missing");
   assert.equal(values([20, 40, null]), "20 to 40, or missing");
+  const features = { rooms: { levels: [1, 5, 9], ordered: true }, hours: { low: 0, high: 80 } };
+  assert.equal(people({ rooms: [1, 5], hours: [0, 20] }, features), "rooms: 1, 5; hours: 0 to 20");
 });
 
 test("cells show any value", () => {

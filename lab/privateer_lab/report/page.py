@@ -79,7 +79,7 @@ def _pictures(found: Findings) -> Iterator[tuple[str, Picture]]:
         yield "policy", pictures.of_counts(counted)
     if found.result is not None:
         yield from _of_the_result(found)
-    elif estimated := shapes.estimates(found.state):
+    elif found.rounds and (estimated := shapes.estimates(found.state)):
         yield "estimates", pictures.of_estimates([Drawn(*one) for one in estimated], "about 95 %")
 
 
@@ -116,8 +116,9 @@ def _all(arms: list[str], rows: Sequence[dict[str, float]]) -> list[str]:
 
 
 def _tables(found: Findings) -> Iterator[Shown]:
-    columns = [str(name) for name in found.policy.get("columns", [])]
-    rows = shapes.box_estimates(found.state, columns, (found.spec.reward.low, found.spec.reward.high))
+    bounds = (found.spec.reward.low, found.spec.reward.high)
+    # Before the first round a state holds what was assumed, which is no finding.
+    rows = shapes.box_estimates(found.state, found.spec.features, bounds) if found.rounds else []
     yield _shown(_of_boxes(len(rows), len(shapes.boxes(found.policy))), rows)
     for table in msgspec.to_builtins(found.result.tables) if found.result else ():
         if not is_over_time(table):
@@ -132,7 +133,7 @@ def _is_undecided(row: dict[str, Any]) -> bool:
 
 def _of_boxes(rows: int, bins: int) -> str:
     """Return the title of the estimates by bin; those of a bin may be about several of the policy's."""
-    title = "Estimates by bin, with intervals of about 95 %; features run from 0 to 1"
+    title = "Estimates by bin, with intervals of about 95 %"
     shared = f". Reports are about {rows:,} bins; the policy divides them further, into {bins:,}"
     return title + (shared if 0 < rows < bins else "")
 

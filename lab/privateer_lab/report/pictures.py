@@ -12,10 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from privateer_core.text import printable
+from privateer_lab.bin_map import leading
 from privateer_lab.effect_report import draw_rows
 from privateer_lab.output import whole_percent
 from privateer_lab.plots import COLOURS, panels
-from privateer_lab.report.shapes import Box, Shares, leading
+from privateer_lab.report.shapes import Box, Shares
 from privateer_lab.result_words import Drawn, left_out, most_drawn
 
 _ARMS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#6b6b6b")
@@ -87,9 +88,10 @@ def _corners(one: Box) -> Any:
 
 
 def _of_volumes(boxes: Sequence[Box], arms: Sequence[str]) -> Picture:
+    """Draw the shares of all bins together: places where nobody can be are in none of them."""
     shares = dict.fromkeys(arms, 0.0)
-    for one in boxes:
-        volume = float(np.prod(np.subtract(one.upper, one.lower)))
+    volumes = np.array([np.prod(np.subtract(one.upper, one.lower)) for one in boxes])
+    for one, volume in zip(boxes, (volumes / volumes.sum()).tolist(), strict=True):
         for arm, share in one.arms.items():
             shares[arm] = shares.get(arm, 0.0) + volume * share
     caption = "How much of the space of features each arm has; people are not spread evenly over it."

@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from privateer_lab.bin_map import within
+import numpy as np
+
+from privateer_core.context import columns_of, shown_box
+from privateer_core.features import Feature
+from privateer_lab.bin_map import people_in
 
 Shares = dict[str, float]
-_TIED: Final = 1e-6
 
 
 class Box(NamedTuple):
@@ -79,10 +82,13 @@ def estimates(state: Mapping[str, Any]) -> list[Estimated]:
     ]
 
 
-def box_estimates(state: Mapping[str, Any], columns: list[str], bounds: tuple[float, float]) -> list[dict[str, str]]:
+def box_estimates(
+    state: Mapping[str, Any], features: Mapping[str, Feature], bounds: tuple[float, float]
+) -> list[dict[str, str]]:
     """Return the means of a state's boxes with intervals of about 95 %, a row for each box; empty if it has none.
 
     Rows are in the order of the first feature, then of the second, as a picture of them is read from left to right.
+    A box with corners that are none of these features' is left out: nobody can say which people it holds.
     What came out beyond the bounds of rewards is at the bound, and says so: no mean can be there.
     """
     rows = state.get("bins")
@@ -92,11 +98,10 @@ def box_estimates(state: Mapping[str, Any], columns: list[str], bounds: tuple[fl
         return []
     found = []
     for row in sorted(rows, key=corner):
-        corners = zip(columns, corner(row), corner(row, "upper"), strict=False)
-        place = "; ".join(within(name, low, high) for name, low, high in corners) or "everybody"
+        low, high = corner(row), corner(row, "upper")
         told = {one.name: _within(one, *bounds) for one in estimates(row)}
-        if told:
-            found.append({"bin": place, **told})
+        if told and len(low) == len(high) == len(columns_of(features)):
+            found.append({"people": people_in(shown_box(features, np.array(low), np.array(high))), **told})
     return found
 
 
@@ -110,13 +115,6 @@ def corner(row: Mapping[str, Any], name: str = "lower") -> list[float]:
     """Return a corner of a box; empty if what a server told is none."""
     told = row.get(name)
     return told if isinstance(told, list) and all(map(_is_number, told)) else []
-
-
-def leading(arms: Shares) -> str | None:
-    """Return the arm with the largest share; None where several have it."""
-    most = max(arms.values())
-    first = [name for name, share in arms.items() if share > most - _TIED]
-    return first[0] if len(first) == 1 else None
 
 
 def is_shares(value: Any) -> bool:

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from privateer_core.result import Effect, Estimate, Result, Table
+from privateer_lab.bin_map import leading
 from privateer_lab.commands.experiments import contradicted
 from privateer_lab.output import readable, whole_percent
 from privateer_lab.report.findings import Findings, contradiction
-from privateer_lab.report.shapes import boxes, groups, leading
+from privateer_lab.report.shapes import boxes, groups
 from privateer_lab.result_tables import GUARDRAIL, INTERVAL, RATIO
-from privateer_lab.result_words import name_of, ranked, sentences
+from privateer_lab.result_words import OVER, name_of, ranked, sentences
 
 _REFUSED: Final = 0.05
 """Share of refused reports that is worth a warning."""
@@ -23,6 +24,9 @@ _STATUS: Final = {
     "finished": "The experiment is finished.",
     "failed": "The experiment failed: a round came to no end.",
 }
+
+_NOTHING_YET: Final = "No round is complete yet, so nothing has been learned: the policy is the one it began with."
+_NOTHING_CAME: Final = "No round was completed, so nothing was learned: no report supports what the policy gives."
 
 
 def meaning(found: Findings) -> str:
@@ -38,7 +42,7 @@ def _meaning(found: Findings) -> Iterator[str]:
     if not (found.result and found.result.ended):
         yield _STATUS[standing.status]
     if not found.rounds:
-        yield "No round is complete yet, so nothing has been learned: the policy is the one it began with."
+        yield _NOTHING_CAME if standing.status in OVER else _NOTHING_YET
         return
     yield from _of_the_result(found.result, standing.status) if found.result else _of_the_policy(found.policy)
 

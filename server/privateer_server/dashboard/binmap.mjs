@@ -171,7 +171,7 @@ export class BinMap {
     }
     for (const [name, value] of Object.entries(rectangle(bin, this.axes, ...this.size))) this.cursor.setAttribute(name, value);
     this.chosen(bin);
-    if (aloud) announce(`${people(bin.where)}: ${inWords(bin.arms)}`);
+    if (aloud) announce(`${people(bin.where, this.features)}: ${inWords(bin.arms)}`);
   }
 }
 
@@ -182,8 +182,8 @@ export const NOBODY = "Nobody can be at this place.";
 export const inWords = (arms) => Object.entries(arms).map(([arm, share]) => `${arm} ${percent(share)}`).join(", ");
 
 /** The bins as a table. */
-export const binTable = (bins) => table("bins", "The arms of each bin of people, and how often they get them",
-  ["people", "arms"], bins.map(({ where, arms }) => [people(where), inWords(arms)]));
+export const binTable = (bins, features) => table("bins", "The arms of each bin of people, and how often they get them",
+  ["people", "arms"], bins.map(({ where, arms }) => [people(where, features), inWords(arms)]));
 
 /** A sample of an arm's colour; place -1 stands for stripes. */
 export function swatch(place) {

@@ -12,8 +12,8 @@ import { expected, remembered } from "./rate.mjs";
 import { Refused } from "./errors.mjs";
 import { operator } from "./operator.mjs";
 import { ask, askIfThere, follow, page } from "./service.mjs";
-import { badge, endInWords, meaning, roundInWords } from "./status.mjs";
-import { count, many } from "./words.mjs";
+import { badge, countInWords, endInWords, meaning, roundInWords } from "./status.mjs";
+import { count } from "./words.mjs";
 
 const PARTS = [["progress", "Progress"], ["findings", "Findings"], ["policy", "Policy"], ["reports", "Reports"],
   ["privacy", "Privacy"], ["history", "History"], ["commands", "Change it"]];
@@ -132,11 +132,11 @@ class View {
         .map(([key, value]) => el("span", { class: "chip" }, el("span", { class: "muted" }, `${key} `), value))));
     replace(this.parts.progress, el("p", {}, meaning(facts.status)),
       progress("Reports of all that are planned", facts.accepted, facts.planned),
-      el("p", {}, `${count(facts.accepted)} of ${many(facts.planned, "report")} that may come at most.`),
+      el("p", {}, countInWords(facts)),
       facts.batch ? progress("Reports of the open round", facts.received, facts.batch) : null,
       el("p", {}, roundInWords(facts, known?.policy.deadline)),
       end ? el("p", {}, end) : null,
-      facts.shuffler ? el("p", { class: "muted" }, "A shuffler collects the reports of the open round, and tells of them once the round is whole.") : null);
+      facts.shuffler && facts.batch ? el("p", { class: "muted" }, "A shuffler collects the reports of the open round, and tells of them once the round is whole.") : null);
   }
 
   draw() {

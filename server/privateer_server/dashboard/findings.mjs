@@ -60,7 +60,7 @@ function estimateParts(id, title, rows, differences, width) {
 
 const end = (value) => (Number.isFinite(value) ? value : null);
 
-const MARKS = { square: "Squares are decided.", ring: "Rings are not: their intervals hold 0.", diamond: "Diamonds are not, for another reason." };
+const MARKS = { square: "Squares are decided.", ring: "Rings are not decided: their intervals hold 0.", diamond: "Diamonds are not decided, for another reason." };
 
 /** What the marks mean, and how many rows there are of each reason. */
 function marks(rows) {

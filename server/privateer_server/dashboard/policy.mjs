@@ -86,7 +86,7 @@ export class PolicyPanel {
     if (!this.drawing.contains(this.map.place)) replace(this.drawing, el("div", { class: "beside" }, this.map.place, this.chosen), el("div"));
     this.arms = arms;
     this.map.show(policy, arms, this.facts.spec?.context?.features, wide ? Math.min(640, this.width * 0.62) : this.width);
-    replace(this.drawing.lastChild, more("bins-more", `${many(policy.bins.length, "bin")} as a table`, () => binTable(policy.bins)));
+    replace(this.drawing.lastChild, more("bins-more", `${many(policy.bins.length, "bin")} as a table`, () => binTable(policy.bins, this.facts.spec?.context?.features)));
   }
 
   /** Draw what was left in every version, once all are there. */
@@ -106,7 +106,7 @@ export class PolicyPanel {
     const arms = Object.entries(bin.arms).sort((one, other) => other[1] - one[1]);
     const own = this.facts.accepted ? stateBin(this.known.state.state, bin) : null, estimates = own && inBounds(stateEstimates(own.arms), this.facts.spec?.reward);
     const width = this.width >= 760 ? Math.max(220, this.width * 0.34) : this.width;
-    replace(this.chosen, el("h3", {}, "The bin that you chose"), el("p", {}, people(bin.where)),
+    replace(this.chosen, el("h3", {}, "The bin that you chose"), el("p", {}, people(bin.where, this.facts.spec?.context?.features)),
       el("ul", { class: "plain" }, arms.map(([arm, share]) => el("li", {}, swatch(this.arms.indexOf(arm)), ` ${letter(this.arms.indexOf(arm))} = ${arm}: `, percent(share), " of its people"))),
       estimates ? [el("h4", {}, "Mean rewards there, each with an interval of about 95 %"), intervals(`Mean rewards: ${estimates.map((row) => `${row.label} ${figure(row.value)}, from ${figure(row.low)} to ${figure(row.high)}`).join("; ")}`, estimates, false, width),
         table("bin-estimates", "Estimates of the bin", ["arm", "mean", "low", "high"], estimates.map(({ label, value, low, high }) => [label, value, low, high])),

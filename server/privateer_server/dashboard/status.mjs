@@ -20,6 +20,12 @@ export const badge = (status) => el("span", { class: `badge ${status in SIGNS ? 
 /** What a status means. */
 export const meaning = (status) => MEANINGS[status] ?? "";
 
+/** How many reports were counted, of those that may come or that were planned. */
+export function countInWords({ status, accepted, planned }) {
+  const of = `${count(accepted)} of ${many(planned, "report")}`;
+  return ["stopped", "finished", "failed"].includes(status) ? `${of} that were planned at most; no more come.` : `${of} that may come at most.`;
+}
+
 /** How far the open round is. */
 export function roundInWords({ batch, received, version }, deadline) {
   if (!batch) return `Version ${count(version)} asks nobody.`;

@@ -64,19 +64,19 @@ export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 /** The letter of an arm by its place, as the command line draws maps. */
 export const letter = (place) => String.fromCharCode(65 + (place % 26)) + (place >= 26 ? Math.floor(place / 26) : "");
 
-/** Values of a feature within a bin: the ends of an interval, levels, or none. */
-export function values(found) {
+/** Values of a feature within a bin: the ends of an interval, levels, or none. Levels may be numbers: the spec's feature says so. */
+export function values(found, feature = undefined) {
   const ends = Array.isArray(found) ? found.filter((one) => one !== null) : [];
-  if (ends.length === 2 && ends.every((one) => typeof one === "number")) {
+  if (ends.length === 2 && ends.every((one) => typeof one === "number") && !feature?.levels) {
     return `${figure(ends[0])} to ${figure(ends[1])}${ends.length < found.length ? ", or missing" : ""}`;
   }
   return (Array.isArray(found) ? found : [found])
     .map((one) => (one === null ? "missing" : one === true ? "yes" : one === false ? "no" : String(one))).join(", ");
 }
 
-/** Which people a bin holds. */
-export function people(where) {
-  return Object.entries(where ?? {}).map(([name, found]) => `${name}: ${values(found)}`).join("; ") || "everybody";
+/** Which people a bin holds, by the spec's features. */
+export function people(where, features = undefined) {
+  return Object.entries(where ?? {}).map(([name, found]) => `${name}: ${values(found, features?.[name])}`).join("; ") || "everybody";
 }
 
 /** One cell of a table. */

@@ -100,9 +100,11 @@ def test_estimates_about_larger_bins_say_that_the_map_has_more() -> None:
     state = {"bins": [{"lower": [low], "upper": [low + 0.5], "arms": arm} for low in (0.5, 0.0)]}
     bins = [{"lower": [i / 4], "upper": [(i + 1) / 4], "arms": {"a": 1.0}} for i in range(4)]
     policy = {"columns": ["x1"], "bins": bins}
-    text = check(html(found_of(make_spec())._replace(policy=policy, state=state, result=None), "")).text
+    found = found_of(make_spec(dimension=1))._replace(policy=policy, state=state, result=None)
+    text = check(html(found, "")).text
     assert "Reports are about 2 bins; the policy divides them further, into 4" in text
     assert "x1 from 0 to 0.5 0.000 (0.000 to 0.000, at the bound) x1 from 0.5 to 1 0.000" in " ".join(text.split())
+    assert "Estimates by bin" not in check(html(found._replace(rounds=0), "")).text
     many = [{"lower": [i / 90], "upper": [(i + 1) / 90], "where": {}, "arms": {"a": 1.0}} for i in range(90)]
     text = check(html(found_of(make_spec())._replace(policy={"bins": many}, state={}, result=None), "")).text
     assert "These are the first 60 rows; the raw data have 30 more." in text
@@ -111,12 +113,32 @@ def test_estimates_about_larger_bins_say_that_the_map_has_more() -> None:
 @pytest.mark.parametrize("lower", ["high", None, ["a"], [None], 3])
 def test_corners_that_are_none_are_no_reason_to_fail(lower: Any) -> None:
     rows = [{"lower": lower, "upper": lower, "arms": {"a": {"mean": 1.0, "standard_error": 0.1}}}, {"arms": {}}]
-    assert shapes.box_estimates({"bins": rows}, ["x1"], (0.0, 2.0))[0]["bin"] == "everybody"
+    assert shapes.box_estimates({"bins": rows}, make_spec().features, (0.0, 2.0)) == []
+
+
+def test_estimates_name_people_by_the_values_that_they_have() -> None:
+    features = make_spec({"context.features": {"x": {"low": 10.0, "high": 30.0, "missing": True}}}).features
+    arms = {"a": {"mean": 0.5, "standard_error": 0.1}}
+    rows = [{"lower": [0.0, 0.0], "upper": [0.5, 0.5]}, {"lower": [0.5, 0.5], "upper": [1.0, 1.0]}]
+    told = shapes.box_estimates({"bins": [{**row, "arms": arms} for row in rows]}, features, (0.0, 1.0))
+    assert [row["people"] for row in told] == ["x from 10 to 20", "x: missing"]
+
+
+def test_shares_of_the_space_leave_out_where_nobody_can_be() -> None:
+    bins = [
+        shapes.Box([0.0, 0.0, 0.0], [1.0, 0.5, 1.0], {}, {"a": 1.0}),
+        shapes.Box([0.5, 0.5, 0.0], [1.0, 1.0, 1.0], {}, {"b": 1.0}),
+    ]
+    picture = pictures.of_boxes(bins, ["x1", "x1 is missing", "x2"], ["a", "b"])
+    assert "a 67%, b 33%" in picture.alt
 
 
 def test_no_mean_is_beyond_the_bounds_of_rewards() -> None:
     rows = [{"lower": [0.0], "upper": [1.0], "arms": {"a": {"mean": 1.03, "standard_error": 0.1}}}]
-    assert shapes.box_estimates({"bins": rows}, ["x1"], (0.0, 1.0))[0]["a"] == "1.000 (0.834 to 1.000, at the bound)"
+    assert (
+        shapes.box_estimates({"bins": rows}, make_spec(dimension=1).features, (0.0, 1.0))[0]["a"]
+        == "1.000 (0.834 to 1.000, at the bound)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -207,6 +229,9 @@ def test_what_a_result_means(result: Result, says: str) -> None:
 def test_nothing_learned_is_said() -> None:
     found = found_of(make_spec(), rounds=0, result=None)
     assert "No round is complete yet, so nothing has been learned" in meaning(found)
+    ended = meaning(found._replace(standing=Standing("stopped", 2, 0, 20_000, {})))
+    assert "no report supports what the policy gives" in ended
+    assert "yet" not in ended
 
 
 def test_what_to_look_at_first() -> None:
