@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -20,6 +20,8 @@ from privateer_core.wire.keys import own_key, publish_key
 
 _START_SECONDS = 90.0
 _HERE = {"PRIVATEER_HOST": "127.0.0.1", "PRIVATEER_ADMIN_HOST": "127.0.0.1"}
+_FREE = range(20_000, 32_000)
+"""Ports that no system gives to connections by itself."""
 _PORTS = ("--server-port", "--shuffler-port", "--admin-port", "--shuffler-admin-port")
 
 
@@ -163,10 +165,15 @@ class Issuing(NamedTuple):
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface on which nobody listens now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port of the loopback interface on which nobody listens now.
+
+    It is below those that systems give to connections: one of these may be taken before the service listens.
+    """
+    while True:
+        port = secrets.choice(_FREE)
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def check_ports(ports: Mapping[str, int]) -> None:

@@ -1,7 +1,6 @@
 """A learning server that learns nothing: it publishes what tests tell it and keeps the batches it gets."""
 
 import asyncio
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from privateer_core.wire.identity import SIGNED_HEADER
 from privateer_core.wire.problem import MEDIA_TYPE as PROBLEM
 from privateer_core.wire.problem import problem_body
 from privateer_core.wire.publication import Publication, Round, decode_publication, digest, encode_publication
+from privateer_lab.services import free_port
 from tests.support.notary import Notary
 
 SIZE = 96
@@ -147,13 +147,6 @@ class FakeServer:
 def body_of(header: Header, sealed: list[bytes]) -> bytes:
     """A request body with these sealed reports."""
     return encode_envelope(Envelope(header, b"".join(sealed)))
-
-
-def free_port() -> int:
-    """A port of the loopback interface that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

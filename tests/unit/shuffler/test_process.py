@@ -14,10 +14,11 @@ import pytest
 
 from privateer_core.wire.problem import slug_of
 from privateer_core.wire.token_keys import Directory
+from privateer_lab.services import free_port
 from privateer_shuffler.app import main
 from tests.support.mint import key
 from tests.support.senders import TRUSTED, Signing
-from tests.unit.shuffler.fake_server import body_of, free_port, listening
+from tests.unit.shuffler.fake_server import body_of, listening
 from tests.unit.shuffler.helpers import sealed_reports, until
 
 
