@@ -43,8 +43,6 @@ _GAIN: Final = (
     '"{what} to 50%" says after how many {what} the policy earns half of that; "more" means not within this run.'
 )
 
-_SOON: Final = 3.0
-"""Seconds after which a plan has a first look, even where all runs came to their ends."""
 _MANY: Final = 10
 """Seeds from which Student's interval is at most a sixth wider than a normal one."""
 
@@ -81,7 +79,7 @@ def plan(
     if not as_json:
         people = f"{parsed.experiment.horizon:,} {report.what}"
         typer.echo(f"privateer: simulating {people} under {len(wanted)} promises ...", err=True)
-        report.look(jobs, backend, started)
+        report.look(jobs, backend)
     report.foresee(jobs, backend)
     with closing(runs_of(wanted, seeds, jobs, backend, report.done)) as runs:
         report.follow(runs, started)
@@ -104,8 +102,8 @@ class _Report:
         self.found, self.batches = Found(wanted, refused), batches(wanted)
         self.foreseen: list[dict[str, Any]] = []
 
-    def look(self, jobs: int | None, backend: Backend, started: float) -> None:
-        """Run each promise once, for a few seconds; say what came of it unless all of it came at once."""
+    def look(self, jobs: int | None, backend: Backend) -> None:
+        """Run each promise once, for a few seconds; say what came of it unless the table to come says the same."""
         with closing(begun(self.wanted, jobs, backend, first_look.SECONDS)) as coming:
             runs = progress(coming, len(self.wanted), "first runs")
         for one in runs:
@@ -117,7 +115,7 @@ class _Report:
             self.done = 1
             for one in runs:
                 self.found.take(*one.came)
-        if not self.done or (self.seeds > 1 and time.perf_counter() - started > _SOON):
+        if not self.done or self.seeds > 1:
             _print_first_look(so_far(self.wanted, runs), self.spec, self.what, whole=bool(self.done))
 
     def foresee(self, jobs: int | None, backend: Backend) -> None:
@@ -225,7 +223,7 @@ def _print_first_look(rows: list[dict[str, Any]], spec: Spec, what: str, *, whol
     screen.print(
         f"This is one run of each promise, over {people} {what}. One run has no interval: small differences may be "
         f"chance.\nChance, the random policy, has lost {readable(rows[0]['uniform_regret'])} by then. "
-        f"Tables of {'more' if whole else 'whole'} runs come next."
+        f"Tables of {'several' if whole else 'whole'} runs come next."
     )
 
 
