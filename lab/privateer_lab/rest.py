@@ -21,7 +21,7 @@ _CREATED: Final = 201
 _BUSY: Final = {502, 503, 504}
 """Statuses of a service that cannot answer now, and of a balancer that finds none."""
 BYTES_MAX: Final = 64 << 20
-"""Of an answer: the exports of experiments with thousands of actions."""
+"""The largest answer that is read, in bytes: exports of experiments with thousands of actions need that."""
 _SECONDS: Final = 30.0
 _BYTES_PER_SECOND: Final = 64 << 10
 """An answer may take longer if it advances at this rate."""

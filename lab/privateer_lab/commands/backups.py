@@ -12,7 +12,7 @@ from privateer_lab.output import screen
 from privateer_lab.rest import bearer, fetch
 
 _BYTES_MAX: Final = 8 << 30
-"""Of a database, which comes as a whole from a server that has the operator's token."""
+"""The largest backup that is read, in bytes: it is a whole database, from a server that has the operator's token."""
 
 
 def register(app: typer.Typer) -> None:

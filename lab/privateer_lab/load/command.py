@@ -82,7 +82,7 @@ def _sender_key() -> Path | None:
 
 
 class People(NamedTuple):
-    """Who is played, and who says so."""
+    """The population that a load run plays, and where it was found."""
 
     population: dict[str, Any]
     origin: str

@@ -1,4 +1,4 @@
-"""Who plays an experiment over HTTP: the population of its spec, which ``create`` keeps beside the device's ledger.
+"""The populations that ``create`` keeps beside the device's ledger, and load runs play.
 
 A server never gets the ``[population]`` of a spec. Without a copy here a load run would play other people than those
 that ``plan`` and ``simulate`` are about.

@@ -18,7 +18,7 @@ from privateer_lab.audit.parts.part import Integers, Noise, Outcomes, Part, nois
 from privateer_lab.audit.views import model_of, releases
 
 _EPSILON: Final = 3.0
-"""Of a choice that is attacked: one of which half the noise can be proved."""
+"""The epsilon of a choice that is attacked: large enough to prove that half the noise breaks it."""
 _CHOICES, _BOTH, _BLOCKS = 3_000, 2_000, 1_000
 _FEATURES: Final = 5
 _FAR: Final = 60
