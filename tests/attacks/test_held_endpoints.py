@@ -45,6 +45,7 @@ def endless(at: Endpoint, piece: bytes) -> int:
     return sent
 
 
+@pytest.mark.battery
 @BOTH
 @pytest.mark.parametrize("piece", [b"a" * 32, b"\r\nx: " + b"a" * 27], ids=["one line", "many lines"])
 def test_a_header_that_never_ends(tmp_path: Path, name: str, piece: bytes) -> None:

@@ -91,7 +91,7 @@ def others(at: Services, spec: Spec, people: int) -> None:
     )
 
 
-@pytest.mark.parametrize("changes", [LOCAL, SHUFFLE])
+@pytest.mark.parametrize("changes", [pytest.param(LOCAL, marks=pytest.mark.nightly), SHUFFLE])
 def test_a_choice_outlives_the_device_and_the_services(tmp_path: Path, changes: dict[str, Any]) -> None:
     spec, ledger = make_spec(changes), tmp_path / "device.db"
     first = spec.experiment.round_size

@@ -75,6 +75,7 @@ def test_the_audit_has_these_attacks_and_true_claims_stand(name: str, monkeypatc
     assert total >= len(cases_of(name, 1000))
 
 
+@pytest.mark.nightly
 def test_proofs_come_close_to_the_claims() -> None:
     found = attacked("phased", DRAWN, 200_000)
     assert all(stands for _, stands in found.values())
@@ -115,8 +116,8 @@ def bits_that_everybody_can_subtract(patch: pytest.MonkeyPatch) -> None:
         pytest.param(the_same_people_in_every_round, DRAWN, marks=pytest.mark.nightly),
         (sampling_with_replacement, DRAWN),
         # A symbol is as private whatever it is made of.
-        (unclipped_rewards, ("local-normal", "central", "shuffle")),
-        (bits_that_everybody_can_subtract, ("shuffle",)),
+        pytest.param(unclipped_rewards, ("local-normal", "central", "shuffle"), marks=pytest.mark.nightly),
+        pytest.param(bits_that_everybody_can_subtract, ("shuffle",), marks=pytest.mark.nightly),
     ],
 )
 def test_planted_faults_are_caught(fault: Patch, breaks: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
