@@ -146,7 +146,8 @@ def test_four_lines_through_the_shuffler(tmp_path: Path) -> None:
         assert held(tmp_path / "shuffler") == 1
 
 
-@pytest.mark.parametrize("victim", ["server", pytest.param("shuffler", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("victim", ["server", "shuffler"])
 def test_kill_minus_nine_in_mid_load_loses_and_doubles_nothing(tmp_path: Path, victim: str) -> None:
     """People retry the same bytes until they are answered: as many count as were acknowledged."""
     with services(tmp_path) as at:

@@ -22,6 +22,8 @@ from privateer_server.schedule import Schedule
 Patch = Callable[[pytest.MonkeyPatch], None]
 DRAWN = ("local", "local-normal", "central", "shuffle")
 """Instances of an algorithm that draws people, in their tight calibrations."""
+LONG = ("trial", "partition", "linear")
+"""Algorithms with so many attacks that all of them are made by night."""
 ALARM = 1e-6
 """Chance that one true claim is called broken."""
 
@@ -64,7 +66,9 @@ def test_every_claim_of_an_algorithm_is_attacked(name: str) -> None:
     assert names == {key for key, spec in algorithm(name).spec.instances().items() if claims(spec)}
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.nightly if name in LONG else ()) for name in ALGORITHMS]
+)
 def test_the_audit_has_these_attacks_and_true_claims_stand(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiments, "ALGORITHMS", (name,))
     total, findings = audit(1000, {name})
