@@ -138,6 +138,7 @@ def test_sums_are_of_the_classes_that_earlier_coins_had():
     assert not centred([released(now, made, own, rng) - exact for made, exact in drawn], 0.0)
 
 
+@pytest.mark.nightly
 def test_simulated_releases_have_the_law_of_real_ones():
     """Planted: releases of the round's own classes."""
     earlier, now = policies("local", epsilon=4.0)
