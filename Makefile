@@ -71,7 +71,8 @@ pictures: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/browser.txt
 	$(BIN)/python -m tests.documents.pictures
 
-# Writes what is made from the code under docs/: OpenAPI documents, and vectors of the wire format.
+# Writes what is made from the code: the vectors of the wire format and the notebook's outputs, which are in git, and, where
+# git ignores them, all vectors, OpenAPI documents, the schema of a review and the pages of commands and endpoints.
 documents: $(STAMP)
 	$(BIN)/python -m tests.documents
 
@@ -87,10 +88,11 @@ packages: $(STAMP)
 # The documentation as a site, in site/. A dead link, a missing anchor or a page that is nowhere listed fails.
 site: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	$(BIN)/python -m tests.documents commands endpoints openapi schemas
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-# The SDK for JavaScript: its tests on the vectors of docs/wire, and what it reports to real services; and the modules
-# of the dashboard that need no browser. Needs Node.
+# The SDK for JavaScript: its tests on the vectors of docs/wire, then on all vectors, and what it reports to real services;
+# and the modules of the dashboard that need no browser. Needs Node.
 sdk: $(STAMP)
 	@node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' || { echo "the SDK for JavaScript needs Node 20 or newer as node"; exit 1; }
 	cd sdk/js && node --test test/

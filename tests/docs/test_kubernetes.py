@@ -1,6 +1,5 @@
 """The manifests under deploy/ name settings, ports, routes and images that are there, and give no needless rights."""
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from privateer_core.errors import SpecError
 from privateer_issuer.settings import read_settings as read_issuer
 from privateer_server.settings import read_settings as read_server
 from privateer_shuffler.settings import read_settings as read_shuffler
+from tests.documents.openapi import described
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "deploy" / "kubernetes"
@@ -130,7 +130,7 @@ def test_ports_are_those_of_the_image(service: str) -> None:
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_probes_ask_routes_of_the_public_listener(service: str) -> None:
-    routes = json.loads((ROOT / "docs" / "openapi" / f"{service}.json").read_text())["paths"]
+    routes = described()[service]["paths"]
     for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
         asked = container(service)[probe]["httpGet"]
         assert asked == {"path": path, "port": "public"}

@@ -1,6 +1,5 @@
 """The page of reviews: its commands, its file of facts, its table of keys and its snippet work."""
 
-import json
 import os
 import re
 import subprocess
@@ -13,7 +12,7 @@ import msgspec
 from privateer_core.export import FORMAT, Export
 from privateer_lab.review.facts import SECTORS, Facts, read_facts
 from tests.docs.test_readme import blocks, execute
-from tests.documents import exports, vectors
+from tests.documents import exports, schemas, vectors
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "review.md").read_text()
@@ -62,6 +61,5 @@ def test_the_snippet_decides(tmp_path: Path) -> None:
 
 
 def test_the_schema_names_what_the_page_shows() -> None:
-    schema = json.loads((ROOT / "docs" / "review.schema.json").read_text())
-    shown = schema["$defs"]["Review"]["properties"]
+    shown = schemas.review()["$defs"]["Review"]["properties"]
     assert set(shown) >= {"parties", "claims", "evidence", "kept", "points", "registry", "unknown", "record"}

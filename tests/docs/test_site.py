@@ -10,7 +10,7 @@ import yaml
 
 from privateer_lab.services import free_port, running
 from tests.docs.test_readme import AS_TYPED, blocks, execute, fewer
-from tests.documents import commands, endpoints
+from tests.documents import commands, endpoints, openapi
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted(page.name for page in (ROOT / "docs" / "tutorials").glob("*.md"))
@@ -18,17 +18,53 @@ AS_TYPED_BY_NIGHT = [pytest.param(page, None, marks=pytest.mark.nightly) for pag
 TOKEN = "change-me-to-something-random"
 
 
-@pytest.mark.parametrize("page", [commands, endpoints])
-def test_the_reference_is_that_of_the_code(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    for path, text in page.documents().items():
-        assert path.read_text() == text, "run make documents"
+MADE = {str(path.relative_to("docs")): text for path, text in (commands.documents() | endpoints.documents()).items()}
+"""The pages that `make site` makes from the code."""
+IN_GIT = [page for page in sorted((ROOT / "docs").rglob("*.md")) if str(page.relative_to(ROOT / "docs")) not in MADE]
+
+
+def test_the_reference_has_every_command_and_every_route() -> None:
+    page = MADE["reference/commands.md"]
+    for path, command in commands.leaves():
+        section = re.split(rf"\n## `{path}[` ]", page)[1].partition("\n## ")[0]
+        assert all(f"`{name}`" in section for one in command.params for name in one.opts if name[0] == "-" != name), (
+            path
+        )
+    routes = {
+        f"| `{method.upper()} {path}` |"
+        for document in openapi.described().values()
+        for path, methods in document["paths"].items()
+        for method in methods
+    }
+    assert len(routes) > 30
+    assert not {route for route in routes if route not in MADE["reference/endpoints.md"]}
 
 
 def test_every_page_is_listed_once() -> None:
     listed = list(_leaves(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
-    there = [str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")]
-    assert sorted(listed) == sorted(there)
+    assert sorted(listed) == sorted([*MADE, *(str(page.relative_to(ROOT / "docs")) for page in IN_GIT)])
+
+
+@pytest.mark.parametrize("page", IN_GIT, ids=lambda page: page.stem)
+def test_the_pages_name_commands_and_options_that_there_are(page: Path) -> None:
+    """`load` alone reads its options itself."""
+    known = {path: {name for one in command.params for name in one.opts} for path, command in commands.leaves()}
+    for line in re.findall(r"(?:^|`|\$ )((?:\.venv/bin/)?privateer [a-z][^`\n#|]*)", page.read_text(), re.MULTILINE):
+        words = line.removeprefix(".venv/bin/").split()
+        path = next((" ".join(words[:count]) for count in (3, 2) if " ".join(words[:count]) in known), None)
+        is_group = path is None and any(name.startswith(f"{' '.join(words[:2])} ") for name in known)
+        assert path or is_group, line
+        options = {word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)}
+        assert options <= known[path] | {"--help"} if path and known[path] else not options or path, line
+
+
+def test_who_reads_the_repository_is_told_how_to_make_the_missing_pages() -> None:
+    """What is made from the code is not in git, so that links to it lead nowhere there until it is made."""
+    ignored = (ROOT / ".gitignore").read_text().split()
+    assert {f"docs/{page}" for page in MADE} <= set(ignored)
+    for page in IN_GIT:
+        made = re.findall(r"\]\([^)]*((?:reference/(?:commands|endpoints)\.md)|review\.schema\.json)", page.read_text())
+        assert not made or "make documents" in page.read_text(), page
 
 
 def _leaves(nav: Any) -> Any:

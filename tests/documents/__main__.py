@@ -1,37 +1,21 @@
-"""Write the documents that are made from the code; tests fail where the files differ."""
+"""Write what is made from the code: everything, or the documents that the command names, as ``commands openapi``."""
 
-from tests.documents import (
-    addresses,
-    commands,
-    endpoints,
-    exports,
-    families,
-    logs,
-    notebook,
-    offline,
-    openapi,
-    schemas,
-    tokens,
-    uploads,
-    vectors,
-)
+import sys
+from types import ModuleType
 
-MADE = (
-    addresses,
-    openapi,
-    vectors,
-    uploads,
-    tokens,
-    exports,
-    offline,
-    schemas,
-    logs,
-    commands,
-    endpoints,
-    families,
-    notebook,
-)
+from tests.documents import addresses, commands, endpoints, notebook, openapi, schemas, wire
 
-for path, text in (page for one in MADE for page in one.documents().items()):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+MADE: dict[str, ModuleType] = {
+    "addresses": addresses,
+    "openapi": openapi,
+    "wire": wire,
+    "schemas": schemas,
+    "commands": commands,
+    "endpoints": endpoints,
+    "notebook": notebook,
+}
+
+for name in sys.argv[1:] or MADE:
+    for path, text in MADE[name].documents().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)

@@ -1,5 +1,6 @@
 """The page of all commands, from the command line itself."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +17,21 @@ Every command of `privateer`, as `privateer COMMAND --help` says it. Errors are 
 
 def documents() -> dict[Path, str]:
     """The text of the file."""
+    return {PAGE: "\n".join([_HEAD, *(_section(path, command) for path, command in leaves())])}
+
+
+def leaves() -> list[tuple[str, Any]]:
+    """Every command with its full name, subcommands included."""
     group: Any = typer.main.get_command(app)
-    return {PAGE: "\n".join([_HEAD, *_pages(group, "privateer")])}
+    return list(_leaves("privateer", group))
 
 
-def _pages(group: Any, path: str) -> list[str]:
-    """The sections of a group's commands, subcommands included."""
-    made = []
+def _leaves(path: str, group: Any) -> Iterator[tuple[str, Any]]:
     for name, command in group.commands.items():
         if getattr(command, "commands", None):
-            made += _pages(command, f"{path} {name}")
+            yield from _leaves(f"{path} {name}", command)
         else:
-            made.append(_section(f"{path} {name}", command))
-    return made
+            yield f"{path} {name}", command
 
 
 def _section(path: str, command: Any) -> str:

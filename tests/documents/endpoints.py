@@ -1,6 +1,5 @@
 """The page of all routes, from the OpenAPI documents."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ Every route of the services. Their OpenAPI documents have the fields of requests
 
 def documents() -> dict[Path, str]:
     """The text of the file."""
-    sections = [_section(path.stem, json.loads(text)) for path, text in openapi.documents().items()]
+    sections = [_section(name, document) for name, document in openapi.described().items()]
     return {PAGE: "\n".join([_HEAD, *sections])}
 
 

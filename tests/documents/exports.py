@@ -2,8 +2,6 @@
 
 import base64
 import hashlib
-import json
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,19 +18,18 @@ from privateer_core.spec import Spec
 from privateer_server.schedule import Schedule
 from tests.documents import vectors
 
-FILE = vectors.FOLDER / "exports.json"
 PEOPLE = 40
 
 
-def documents() -> dict[Path, str]:
-    """The text of the file."""
+def files() -> dict[str, Any]:
+    """What the file has, by its name."""
     made = [(name, spec, exported(spec, body)) for name, spec, body in vectors.cases()]
     found = {
         "canonical": [{"json": value, "canonical": canonical(value).decode()} for value in _PLAIN],
         "exports": [_told(name, spec, export) for name, spec, export in made],
         "refused": _refused(plain(made[0][2])),
     }
-    return {FILE: json.dumps(found, indent=1) + "\n"}
+    return {"exports": found}
 
 
 _PLAIN: list[Any] = [

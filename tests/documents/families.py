@@ -11,7 +11,6 @@ import math
 import struct
 import warnings
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -34,7 +33,6 @@ from privateer_core.spec import Spec
 from privateer_core.verification import Limits
 from tests.documents import vectors
 
-FOLDER = Path("docs/wire")
 PEOPLE = 500
 _LIMITS: dict[str, Any] = {"epsilon": None, "delta": 0.2, "arms": "hidden", "local_epsilon": 20.0, "curator": True}
 """Of a device that allows all; no number stands for infinity."""
@@ -50,14 +48,10 @@ _SLOT, _OWN, _REWARD, _FACT, _NOISE = 100, 101, 102, 110, 120
 """Streams of a person's numbers; those below are of features."""
 
 
-def documents() -> dict[Path, str]:
-    """The text of each file."""
-    made = {
-        "decisions": [_told(number, *case) for number, case in enumerate(cases())],
-        "records": records(),
-        "curves": curves(),
-    }
-    return {FOLDER / f"{name}.json": json.dumps(found, indent=1) + "\n" for name, found in made.items()}
+def files() -> dict[str, Any]:
+    """What each file has, by its name."""
+    decisions = [_told(number, *case) for number, case in enumerate(cases())]
+    return {"decisions": decisions, "records": records(), "curves": curves()}
 
 
 def cases() -> list[tuple[str, Spec, bytes]]:

@@ -1,9 +1,7 @@
 """Vectors of signatures, of the public log and of its proofs: what a device accepts, and what it calls each lie."""
 
 import hashlib
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,15 +13,14 @@ from privateer_core.wire.merkle import Tree, consistent, included
 from privateer_core.wire.publication import digest
 from tests.support.notary import ORIGIN, Notary
 
-FOLDER = Path("docs/wire")
 _SIZE = 70
 _SEED, _OTHER = bytes(range(32)), bytes(range(32, 64))
 
 
-def documents() -> dict[Path, str]:
-    """The text of the file."""
+def files() -> dict[str, Any]:
+    """What the file has, by its name."""
     notary = _grown(_SIZE)
-    found = {
+    log = {
         "key": notary.key,
         "log": ORIGIN,
         "signatures": _signatures(notary),
@@ -32,7 +29,7 @@ def documents() -> dict[Path, str]:
         "consistency": _consistency(notary),
         "proofs": [_case(*case) for case in _proofs(notary)],
     }
-    return {FOLDER / "log.json": json.dumps(found, indent=1) + "\n"}
+    return {"log": log}
 
 
 def _entry(place: int, name: str = "test") -> Entry:

@@ -6,11 +6,9 @@ SHA-256 of its canonical JSON, so that arms, plays and points are compared alike
 
 import base64
 import hashlib
-import json
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -28,7 +26,6 @@ from privateer_core.wire.publication import Drain, Publication, Round, encode_pu
 from privateer_server.schedule import Schedule
 from tests.documents import exports, families, vectors
 
-FILE = vectors.FOLDER / "offline.json"
 PEOPLE = 500
 VERSION = 4
 _KEY = X25519PrivateKey.from_private_bytes(bytes(range(32))).public_key().public_bytes_raw()
@@ -40,10 +37,9 @@ _TABLE = {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000, "round_siz
 Grown = Callable[[Any, Spec], Any]
 
 
-def documents() -> dict[Path, str]:
-    """The text of the file."""
-    found = [_told(seed, *case) for seed, case in enumerate(cases())]
-    return {FILE: json.dumps(found, indent=1) + "\n"}
+def files() -> dict[str, Any]:
+    """What the file has, by its name."""
+    return {"offline": [_told(seed, *case) for seed, case in enumerate(cases())]}
 
 
 def cases() -> list[tuple[str, Spec, bytes]]:

@@ -3,7 +3,9 @@
 import asyncio
 import json
 import tempfile
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import httpx
 from starlette.types import ASGIApp
@@ -21,16 +23,25 @@ FOLDER = Path("docs/openapi")
 
 def documents() -> dict[Path, str]:
     """The text of each file."""
+    return {
+        FOLDER / f"{name}.json": json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+        for name, document in described().items()
+    }
+
+
+@cache
+def described() -> dict[str, dict[str, Any]]:
+    """What each service says of itself."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder)
         server = create_server(ServerSettings(data / "server", TOKEN, ()))
         settings = ShufflerSettings("http://server", data / "shuffler", data / "shuffler.pub", min_batch=2)
         issuing = IssuerSettings(data / "issuer", ("test",), "issuer", "open", public_keys_file=data / "issuer.json")
         apps = {"server": server, "shuffler": create_shuffler(settings), "issuer": create_issuer(issuing)}
-        return {FOLDER / f"{name}.json": asyncio.run(_document(app)) for name, app in apps.items()}
+        return {name: asyncio.run(_document(app)) for name, app in apps.items()}
 
 
-async def _document(app: ASGIApp) -> str:
+async def _document(app: ASGIApp) -> dict[str, Any]:
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service") as client:
         answer = await client.get("/openapi.json")
-    return json.dumps(answer.json(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    return dict(answer.json())

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -12,6 +13,11 @@ FILE = Path("docs/review.schema.json")
 
 def documents() -> dict[Path, str]:
     """The text of the file."""
+    return {FILE: json.dumps(review(), indent=1) + "\n"}
+
+
+def review() -> dict[str, Any]:
+    """The schema of `Review`."""
     made = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Review)}
     # Python's end of a text is $ in the regular expressions of JSON schemas.
-    return {FILE: json.dumps(made, indent=1).replace(r"\\Z", "$") + "\n"}
+    return dict(json.loads(json.dumps(made).replace(r"\\Z", "$")))

@@ -15,7 +15,6 @@ from privateer_core.wire import blind_rsa
 from privateer_core.wire.token import TYPE, Challenge, PendingToken, authorization, server_name
 from privateer_core.wire.token_keys import Directory, TokenKey
 from privateer_issuer.signing import Signer
-from tests.documents.vectors import FOLDER
 
 _RFC = json.loads(Path("tests/unit/wire/rfc9578.json").read_text())
 _KEY = TokenKey(bytes.fromhex(_RFC["pkS"]), 1000, 2000)
@@ -43,9 +42,9 @@ _SEEDS = {
 }
 
 
-def documents() -> dict[Path, str]:
-    """The text of the file."""
-    found = {
+def files() -> dict[str, Any]:
+    """What the file has, by its name."""
+    tokens = {
         "names": [{"url": url, "name": server_name(url)} for url in _URLS],
         "challenges": [_challenge(*names) for names in _NAMES],
         "tokens": [_of_the_rfc(), *_tokens()],
@@ -53,7 +52,7 @@ def documents() -> dict[Path, str]:
         "keys": [_key(*case) for case in _keys()],
         "directories": [_directory(*case) for case in _directories()],
     }
-    return {FOLDER / "tokens.json": json.dumps(found, indent=1) + "\n"}
+    return {"tokens": tokens}
 
 
 def _challenge(issuer: str, origin: str, experiment: str) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """What services answer to good and bad uploads: recorded from both services, with keys and seeds that are known."""
 
 import asyncio
-import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +16,6 @@ from privateer_core.wire.envelope import Envelope, Header, binding, encode_envel
 from privateer_core.wire.publication import decode_publication, digest
 from privateer_server import round_keys, rounds
 from tests.documents.hpke import seal
-from tests.documents.vectors import FOLDER
 from tests.support.pair import Pair, pair
 from tests.support.servers import ADMIN, SHUFFLED, SMALL
 from tests.support.specs import tables
@@ -30,10 +28,10 @@ _EXPERIMENTS: dict[str, dict[str, Any]] = {
 }
 
 
-def documents() -> dict[Path, str]:
-    """The text of the file."""
+def files() -> dict[str, Any]:
+    """What the file has, by its name."""
     with tempfile.TemporaryDirectory() as folder, _known_randomness():
-        return {FOLDER / "uploads.json": json.dumps(asyncio.run(_recorded(Path(folder))), indent=1) + "\n"}
+        return {"uploads": asyncio.run(_recorded(Path(folder)))}
 
 
 @contextmanager

@@ -1,9 +1,7 @@
 """Vectors of the wire format: publications, decisions, reports, sealed bytes, and what services answer to uploads."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -28,7 +26,6 @@ from privateer_core.wire.publication import Publication, Round, encode_publicati
 from privateer_server.schedule import Schedule
 from tests.documents.hpke import seal
 
-FOLDER = Path("docs/wire")
 KEY = X25519PrivateKey.from_private_bytes(bytes(range(32)))
 """The private half of all rounds' keys here; a server has another for each round, and tells nobody."""
 PEOPLE = 40
@@ -62,11 +59,11 @@ VALUES: dict[str, list[Any]] = {
 }
 
 
-def documents() -> dict[Path, str]:
-    """The text of each file."""
-    made = {"coins": coins(), "response": response(), "amplification": amplification()}
+def files() -> dict[str, Any]:
+    """What each file has, by its name."""
+    made: dict[str, Any] = {"coins": coins(), "response": response(), "amplification": amplification()}
     made |= {"publications": [told(*case) for case in cases()], "terms": terms()}
-    return {FOLDER / f"{name}.json": json.dumps(found, indent=1) + "\n" for name, found in made.items()}
+    return made
 
 
 def coins() -> list[dict[str, Any]]:

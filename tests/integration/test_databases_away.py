@@ -1,6 +1,5 @@
 """Every page of every replica while PostgreSQL is away: what needs it answers 503, and says when to come again."""
 
-import json
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -12,6 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, sign_claim
+from tests.documents.openapi import described
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
 from tests.support.sealing import body_of, sealed_reports
@@ -22,7 +22,6 @@ from tests.unit.shuffler.helpers import Shuffler
 from tests.unit.shuffler.helpers import sealed_reports as any_reports
 
 pytestmark = pytest.mark.postgres
-PAGES = Path(__file__).parents[2] / "docs" / "openapi"
 KNOWN, UNKNOWN, MIXED = "test", "elsewhere", "mixed"
 _BODIES: dict[str, Any] = {
     "/experiments": tables({"experiment.name": "another", **SMALL}),
@@ -37,7 +36,7 @@ _ENDLESS = ("/events", "/experiments/{name}/events")
 
 def pages(service: str) -> Iterator[tuple[str, str]]:
     """Every method and page that a service describes, but for streams."""
-    for page, methods in json.loads((PAGES / f"{service}.json").read_text())["paths"].items():
+    for page, methods in described()[service]["paths"].items():
         for method in methods.keys() & {"get", "post", "delete"}:
             if page not in _ENDLESS:
                 yield method, page

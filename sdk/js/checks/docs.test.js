@@ -9,9 +9,10 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { test } from "node:test";
 
 import { changed, serving } from "../test/support/served.js";
+import { vectors } from "../test/support/vectors.js";
 
 const root = fileURLToPath(new URL("../../..", import.meta.url));
-const { publication } = JSON.parse(readFileSync(join(root, "docs/wire/publications.json"), "utf8"))[0];
+const [{ publication }] = vectors("publications");
 const LOCAL = Buffer.from(publication, "hex");
 
 /** @param {string} page @returns {string[]} */
@@ -60,7 +61,7 @@ for (const [page, number, indirect] of /** @type {const} */ ([
     }));
 }
 
-const [exported] = JSON.parse(readFileSync(join(root, "docs/wire/exports.json"), "utf8")).exports;
+const [exported] = vectors("exports").exports;
 
 for (const [page, number, file] of /** @type {const} */ ([["docs/review.md", 0, "peaks-shuffle.json"], ["sdk/js/README.md", 1, "offers.json"]])) {
   test(`${page}, an exported policy`, async () => {

@@ -2,7 +2,6 @@
 /** The providers in the real packages of OpenFeature, of the web and of servers. */
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,11 +13,11 @@ import { OpenFeature as Web } from "@openfeature/web-sdk";
 import { PrivateerServerProvider, PrivateerWebProvider } from "../src/openfeature.js";
 import { Client, FileLedger, MemoryLedger } from "../src/node.js";
 import { changed, clockAt, serving } from "../test/support/served.js";
+import { vectors } from "../test/support/vectors.js";
 
-const told = JSON.parse(readFileSync(new URL("../../../docs/wire/publications.json", import.meta.url), "utf8"));
-const LOCAL = Buffer.from(told[0].publication, "hex");
+const LOCAL = Buffer.from(vectors("publications")[0].publication, "hex");
 /** @type {any[]} */
-const FAMILIES = JSON.parse(readFileSync(new URL("../../../docs/wire/decisions.json", import.meta.url), "utf8"));
+const FAMILIES = vectors("decisions");
 const TRIAL = FAMILIES.find(({ name }) => name === "trial under local, questions");
 const CONTEXT = { x1: 0.3, x2: 0.9, unrelated: "yes" };
 const VALUES = { test: { a: 1, b: 2, c: 3 } };

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdtempSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -12,11 +12,17 @@ import { before, test } from "node:test";
 const here = fileURLToPath(new URL("..", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "package-"));
 const within = join(folder, "node_modules", "@privateer", "client");
+/** What git has, but for tests: the declarations are made while the tarball is. */
+const NEEDED = ["src", "LICENSE", "README.md", "package.json", "jsconfig.json", "tsconfig.types.json"];
 /** @type {string[]} */
 let files = [];
 
 before(() => {
-  const said = execFileSync("npm", ["pack", "--json", "--ignore-scripts", "--pack-destination", folder], { cwd: here, stdio: "pipe" });
+  const clone = join(folder, "clone");
+  for (const name of NEEDED) cpSync(join(here, name), join(clone, name), { recursive: true });
+  symlinkSync(join(here, "node_modules"), join(clone, "node_modules"));
+  execFileSync("npm", ["pack", "--pack-destination", folder], { cwd: clone, stdio: "pipe" });
+  const said = execFileSync("npm", ["pack", "--json", "--dry-run", "--ignore-scripts"], { cwd: clone, stdio: "pipe" });
   const [packed] = JSON.parse(String(said));
   files = packed.files.map((/** @type {{ path: string }} */ one) => one.path);
   const tarball = join(folder, packed.filename);

@@ -2,15 +2,16 @@
 /** A server that has contradicted itself: the device that knows goes on with nothing there. */
 
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync } from "node:fs";
+import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 
 import { Client, FileLedger } from "../src/node.js";
 import { changed, clockAt, rejects, serving } from "./support/served.js";
+import { vectors } from "./support/vectors.js";
 
-const told = JSON.parse(readFileSync(new URL("../../../docs/wire/publications.json", import.meta.url), "utf8"));
+const told = vectors("publications");
 const LOCAL = Buffer.from(told[0].publication, "hex");
 const CONTEXT = { x1: 0.3, x2: 0.9 };
 

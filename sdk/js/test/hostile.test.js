@@ -2,16 +2,16 @@
 /** Whatever a server publishes, a device refuses it in words or follows it. */
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { PrivateerError } from "../src/errors.js";
 import { Participation } from "../src/participation.js";
 import { LIMITS } from "../src/verification.js";
+import { vectors } from "./support/vectors.js";
 
-const told = JSON.parse(readFileSync(new URL("../../../docs/wire/publications.json", import.meta.url), "utf8"));
+const told = vectors("publications");
 /** Publications of all families and trust models. */
-const more = JSON.parse(readFileSync(new URL("../../../docs/wire/decisions.json", import.meta.url), "utf8")).slice(told.length);
+const more = vectors("decisions").filter((/** @type {any} */ { name }) => !told.some((/** @type {any} */ one) => one.name === name));
 const TRIES = 400;
 const ALL = { ...LIMITS, arms: /** @type {const} */ ("hidden"), epsilon: Infinity, local_epsilon: 20, delta: 0.5, curator: true };
 

@@ -9,8 +9,9 @@ import { test } from "node:test";
 
 import { Client, FileLedger, MemoryLedger } from "../src/node.js";
 import { changed, clockAt, rejects, serving } from "./support/served.js";
+import { vectors } from "./support/vectors.js";
 
-const told = JSON.parse(readFileSync(new URL("../../../docs/wire/publications.json", import.meta.url), "utf8"));
+const told = vectors("publications");
 const LOCAL = Buffer.from(told[0].publication, "hex");
 const MARKED = { x1: 0.377190542, x2: 0.918273645 };
 const OTHER = { x1: 0.9, x2: 0.1 };

@@ -2,7 +2,6 @@
 /** A report of several messages: each is sealed by itself, and all of them are paid for and sent as one. */
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { Client, MemoryLedger } from "../src/index.js";
@@ -13,8 +12,9 @@ import { random } from "../src/platform.js";
 import { seal } from "../src/sealing.js";
 import { LIMITS } from "../src/verification.js";
 import { rejects, serving } from "./support/served.js";
+import { vectors } from "./support/vectors.js";
 
-const told = JSON.parse(readFileSync(new URL("../../../docs/wire/decisions.json", import.meta.url), "utf8"));
+const told = vectors("decisions");
 const SEVERAL = new Uint8Array(Buffer.from(told.find((/** @type {any} */ one) => one.name.includes("several messages")).publication, "base64"));
 const ALLOWED = { local_epsilon: 16 };
 const CONTEXT = { x1: 0.3, x2: 0.9 };

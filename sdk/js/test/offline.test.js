@@ -3,17 +3,15 @@
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 
 import { OfflinePolicy, PrivateerError } from "../src/index.js";
 import { canonical } from "../src/offline/canonical.js";
 import { value, word } from "./support/people.js";
+import { vectors } from "./support/vectors.js";
 
 const SLOT = 100;
 
-/** @param {string} name @returns {any} */
-const vectors = (name) => JSON.parse(readFileSync(new URL(`../../../docs/wire/${name}.json`, import.meta.url), "utf8"));
 /** @param {any} found */
 const digest = (found) => createHash("sha256").update(canonical(found)).digest();
 /** @param {any} document */
@@ -54,14 +52,15 @@ for (const one of told) {
 /** The features of a document's spec, by which people are made. @param {any} context @param {string[]} names */
 const tables = (context, names) => names.map((name) => [name, context.low === undefined && context.features?.[name] || { low: -1, high: 1, ...context }]);
 
-test("10,000 people choose offline as in Python, by every algorithm that exports", async (t) => {
-  let people = 0;
-  for (const one of vectors("offline")) {
+test("people choose offline as in Python, by every algorithm that exports", async (t) => {
+  const told = vectors("offline");
+  assert.ok(told.length >= 10);
+  for (const one of told) {
     await t.test(one.name, async () => {
       const policy = await OfflinePolicy.read(new TextEncoder().encode(written(one.document)), quiet);
       const features = tables(one.document.spec.context ?? {}, policy.features);
       const digests = Buffer.from(one.digests, "base64");
-      for (let person = 0; person < one.people; person++, people++) {
+      for (let person = 0; person < one.people; person++) {
         const context = Object.fromEntries(features.map(([name, table], i) => [name, value(table, word(one.seed, person, i))]));
         const chosen = policy.choose(context, Number(word(one.seed, person, SLOT) >> 32n));
         if (person === 0) assert.deepEqual(chosen, one.first);
@@ -69,7 +68,6 @@ test("10,000 people choose offline as in Python, by every algorithm that exports
       }
     });
   }
-  assert.equal(people, 10_000);
 });
 
 test("another policy decides otherwise: the digests would show it", async () => {

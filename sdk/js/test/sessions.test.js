@@ -10,11 +10,10 @@ import { test } from "node:test";
 
 import { Client, FileLedger, MemoryLedger } from "../src/node.js";
 import { changed, clockAt, rejects, serving } from "./support/served.js";
+import { vectors } from "./support/vectors.js";
 
-/** @param {string} name @returns {any[]} */
-const told = (name) => JSON.parse(readFileSync(new URL(`../../../docs/wire/${name}.json`, import.meta.url), "utf8"));
-const LOCAL = Buffer.from(told("publications")[0].publication, "hex");
-const RECORDS = Buffer.from(told("records").find((one) => one.name === "partition, four reports, under none: as it is").publication, "base64");
+const LOCAL = Buffer.from(vectors("publications")[0].publication, "hex");
+const RECORDS = Buffer.from(vectors("records").find((/** @type {any} */ one) => one.name === "partition, four reports, under none: as it is").publication, "base64");
 const CONTEXT = { x1: 0.3, x2: 0.9 };
 const HOUR = 3600;
 const folder = () => mkdtempSync(join(tmpdir(), "ledger-"));

@@ -2,7 +2,6 @@
 /** Upload tokens, byte by byte: drawn, blinded and finished as the vectors of docs/wire say. */
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { hex, unhex } from "../src/bytes.js";
@@ -11,9 +10,10 @@ import { sha256 } from "../src/sealing.js";
 import { inverseOf } from "../src/tokens/blind-rsa.js";
 import { readDirectory, tokenKey } from "../src/tokens/keys.js";
 import { authorization, challenge, draw, finished, serverName } from "../src/tokens/token.js";
+import { vectors } from "./support/vectors.js";
 
 /** @type {any} */
-const VECTORS = JSON.parse(readFileSync(new URL("../../../docs/wire/tokens.json", import.meta.url), "utf8"));
+const VECTORS = vectors("tokens");
 
 const key = () => tokenKey(unhex(VECTORS.keys[0].key), 1000, 2000);
 const known = (/** @type {any} */ one) => ({ nonce: unhex(one.nonce), salt: unhex(one.salt), inverse: unhex(one.inverse) });

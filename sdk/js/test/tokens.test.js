@@ -12,11 +12,10 @@ import { Client, FileLedger, MemoryLedger } from "../src/node.js";
 import { serverName } from "../src/tokens/token.js";
 import { Mint, directory } from "./support/issuing.js";
 import { changed, clockAt, rejects, serving } from "./support/served.js";
+import { vectors } from "./support/vectors.js";
 
-/** @param {string} name @returns {any} */
-const told = (name) => JSON.parse(readFileSync(new URL(`../../../docs/wire/${name}.json`, import.meta.url), "utf8"));
-const LOCAL = Buffer.from(told("publications")[0].publication, "hex");
-const SHUFFLED = Buffer.from(told("publications")[1].publication, "hex");
+const LOCAL = Buffer.from(vectors("publications")[0].publication, "hex");
+const SHUFFLED = Buffer.from(vectors("publications")[1].publication, "hex");
 const CONTEXT = { x1: 0.3, x2: 0.9 };
 const MINTS = [new Mint(), new Mint(), new Mint()];
 const SPENT = /** @type {[number, string]} */ ([401, "token-spent"]);

@@ -2,7 +2,6 @@
 /** The client does byte by byte what docs/wire says. */
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { judged } from "../src/delivery.js";
@@ -16,9 +15,8 @@ import { decode } from "../src/msgpack.js";
 import { Participation } from "../src/participation.js";
 import { RandomizedResponse } from "../src/response.js";
 import { LIMITS } from "../src/verification.js";
+import { vectors } from "./support/vectors.js";
 
-/** @param {string} name @returns {any} */
-const vectors = (name) => JSON.parse(readFileSync(new URL(`../../../docs/wire/${name}.json`, import.meta.url), "utf8"));
 /** @param {string} text */
 const bytes = (text) => new Uint8Array(Buffer.from(text, "hex"));
 /** @param {Uint8Array<ArrayBuffer>} some */

@@ -12,10 +12,10 @@ from privateer_client import OfflinePolicy, UnfitValueWarning
 from privateer_core.algorithms import ALGORITHMS, algorithm
 from privateer_core.errors import InputError, SpecError
 from privateer_core.export import read_export
-from tests.documents import exports, vectors
+from tests.documents import exports, vectors, wire
 from tests.support.publications import published
 
-EXPORTS = json.loads(exports.FILE.read_text())["exports"]
+EXPORTS = json.loads((wire.FEW / "exports.json").read_text())["exports"]
 PLAIN = EXPORTS[0]["document"]
 
 

@@ -26,11 +26,12 @@ from privateer_lab.review.page import html, write
 from privateer_lab.review.registry import as_yaml
 from privateer_lab.review.retention import retention
 from privateer_lab.review.subject import Standing, Subject, plain
+from tests.documents import schemas
 from tests.support.pages import check
 from tests.support.records import SPECS, rounds_of
 
 ROOT = Path(__file__).parents[3]
-SCHEMA = jsonschema_rs.validator_for(json.loads((ROOT / "docs/review.schema.json").read_text()))
+SCHEMA = jsonschema_rs.validator_for(schemas.review())
 STANDING = Standing("open", 3, 2000, 20_000, {"round-closed": 2})
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>\u202e{{ 7*7 }}'
 
