@@ -105,7 +105,7 @@ def test_each_service_has_a_document() -> None:
     assert made == {FOLDER / f"{name}.json": document for name, document in _DOCUMENTS.items()}
     for name, document in _DOCUMENTS.items():
         assert document["openapi"].startswith("3."), name
-        assert len(document["paths"]) > 5, name
+        assert len(document["paths"]) >= 5, name
 
 
 @pytest.mark.parametrize("document", _DOCUMENTS.values(), ids=_DOCUMENTS)
