@@ -88,17 +88,6 @@ def inhabited(features: Mapping[str, Feature], lower: Array, upper: Array) -> ND
     return found
 
 
-def shown_box(features: Mapping[str, Feature], lower: Array, upper: Array) -> dict[str, Any]:
-    """Describe a box by its corners, (columns,) each: the values that it has of the features that it restricts."""
-    found, start = {}, 0
-    for name, feature in features.items():
-        part = slice(start, start + feature.columns)
-        if (lower[part] > 0).any() or (upper[part] < 1).any():
-            found[name] = feature.shown(lower[part], upper[part])
-        start = part.stop
-    return found
-
-
 def conditions_of(features: Mapping[str, Feature], lower: Array, upper: Array) -> tuple[Condition, ...]:
     """Return whom a box holds, by its corners, (columns,) each: a condition on each feature that it restricts."""
     found, start = [], 0

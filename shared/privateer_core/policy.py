@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.answer.policy_view import PolicyView
 from privateer_core.contributions import BoundedVectors, KeyedValues
 from privateer_core.decisions import Decisions
 from privateer_core.draw import Draw
@@ -114,8 +115,8 @@ class Policy(Protocol):
         """
         ...
 
-    def describe(self, spec: Any) -> dict[str, Any]:
-        """Describe the policy as JSON, for people and other languages."""
+    def view(self, spec: Any) -> PolicyView:
+        """Return what the policy is, for people and other languages."""
         ...
 
 

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
+from privateer_core.answer import Answer
+from privateer_core.answer.tables import Table
 from privateer_core.errors import SpecError
 from privateer_core.policy import Policy
-from privateer_core.result import Result, Table
 from privateer_core.spec import Spec
 
 
@@ -67,7 +68,7 @@ class Learner(Protocol):
 
     @property
     def publishes_result(self) -> bool:
-        """Whether it ever publishes a result; else its policies are all that it finds."""
+        """Whether publications carry its answer; else their policies are the answer, and devices need no more."""
         ...
 
     @property
@@ -127,12 +128,8 @@ class Learner(Protocol):
         """Whether a round came to no end, so that the experiment is over."""
         ...
 
-    def result(self, state: Any) -> Result | None:
-        """Return what the experiment has found so far; None if the algorithm publishes a policy alone."""
-        ...
-
-    def describe(self, state: Any) -> dict[str, Any]:
-        """Describe a state as JSON, for people."""
+    def answer(self, state: Any) -> Answer:
+        """Return what has been found so far."""
         ...
 
     def bulk(self, first: Step) -> list[Bulk]:

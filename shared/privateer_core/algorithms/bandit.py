@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from privateer_core.ages import age_of
 from privateer_core.algorithms import Algorithm
+from privateer_core.answer.policy_view import EVERYBODY, ArmsOfGroup, GroupShares, PolicyView
 from privateer_core.arms_spec import ARMS_MIN, ArmsSpec, ArmsTable
 from privateer_core.coins import UNIT, EarlierChoices, Layout
 from privateer_core.contributions import BoundedVectors, KeyedValues
@@ -317,11 +318,11 @@ class BanditPolicy:
         value, clipped = spec.reward.scaled(reward)
         return np.array([value]), clipped
 
-    def describe(self, spec: BanditSpec) -> dict[str, Any]:
-        """Describe the policy: the share of every arm that anybody gets."""
+    def view(self, spec: BanditSpec) -> PolicyView:
+        """Return the share of every arm that anybody gets."""
         shares = zip(spec.options, self.layout.shares[0].tolist(), strict=True)
-        arms = {name: round(share, 5) for name, share in shares if share}
-        return {"algorithm": "bandit", "version": self.version, "arms": arms}
+        everybody = ArmsOfGroup(EVERYBODY, {name: round(share, 5) for name, share in shares if share})
+        return PolicyView("bandit", self.version, GroupShares((everybody,)))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from privateer_core.actions import Actions
 from privateer_core.algorithms import Algorithm
+from privateer_core.answer.policy_view import PlayCounts, PolicyView, PublicDraw
 from privateer_core.contributions import BoundedVectors
 from privateer_core.decisions import Plays
 from privateer_core.draw import Draw
@@ -388,16 +389,12 @@ class PhasedPolicy(OfItsRound):
         averages = np.array([[reward[action] for action in actions]], np.float64)
         return averages, bool(((averages < spec.reward.low) | (averages > spec.reward.high)).any())
 
-    def describe(self, _spec: PhasedSpec) -> dict[str, Any]:
-        """Describe the phase; actions by their rows, from 0."""
-        return {
-            "algorithm": "phased",
-            "version": self.version,
-            "active": self.active.tolist(),
-            "plays": dict(zip(map(str, self.support.tolist()), self.plays.tolist(), strict=True)),
-            "clients": self.terms.batch,
-            "draw": {"seed": self.draw.seed, "start": self.draw.start, "places": self.draw.places},
-        }
+    def view(self, _spec: PhasedSpec) -> PolicyView:
+        """Return the phase; actions are named by their rows, from 0."""
+        plays = dict(zip(map(str, self.support.tolist()), self.plays.tolist(), strict=True))
+        draw = PublicDraw(self.draw.seed, self.draw.start, self.draw.places)
+        active = tuple(map(str, self.active.tolist()))
+        return PolicyView("phased", self.version, PlayCounts(plays, active, self.terms.batch, draw))
 
 
 ALGORITHM: Final = Algorithm(PhasedSpec, PhasedPolicy)

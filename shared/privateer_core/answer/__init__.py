@@ -26,7 +26,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     people, rounds
         How many people reported, and in how many rounds: what all figures rest on; None where that is not known.
     confidence
-        The probability, 0 to 1, with which the intervals hold.
+        The probability, 0 to 1, with which the intervals hold; None where there are none.
     recommended, ground
         The option that it recommends and what that rests on; None as long as it recommends nothing.
     ended
@@ -46,7 +46,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     status: Stage
     people: int | None
     rounds: int | None
-    confidence: float
+    confidence: float | None
     recommended: str | None = None
     ground: Ground | None = None
     ended: Ending | None = None
@@ -59,7 +59,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if len({estimate.name for estimate in self.estimates}) < len(self.estimates):
             raise ValueError("two estimates must not have the same name")
-        if len(self.estimates) > ESTIMATES_MAX or not 0 <= self.confidence <= 1:
+        if len(self.estimates) > ESTIMATES_MAX or not 0 <= (self.confidence or 0) <= 1:
             raise ValueError(f"an answer has at most {ESTIMATES_MAX} estimates and a confidence of 0 to 1")
         check_names(*filter(None, (self.recommended,)), *self.warnings)
 

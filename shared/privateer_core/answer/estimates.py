@@ -19,6 +19,8 @@ class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         The estimate, in the units of rewards, and the ends of the interval around it.
     at_bound
         Whether the estimate came out beyond what is possible, and stands at the bound.
+    people
+        How many people it is about, in expectation where coins decide that; None where that is not said.
     """
 
     name: str
@@ -26,17 +28,21 @@ class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     low: float
     high: float
     at_bound: bool = False
+    people: float | None = None
 
     def __post_init__(self) -> None:
         check_names(self.name)
+        check_finite((self.people,), "an estimate")
         if not (all(map(math.isfinite, (self.low, self.value, self.high))) and self.low <= self.value <= self.high):
             raise ValueError("an estimate must lie in its interval, and all three numbers must be finite")
 
     @classmethod
-    def within(cls, name: str, value: float, radius: float, bounds: tuple[float, float]) -> "Estimate":
+    def within(
+        cls, name: str, value: float, radius: float, bounds: tuple[float, float], people: float | None = None
+    ) -> "Estimate":
         """Return an estimate of something that cannot be beyond some bounds, with the same radius to both sides."""
         inside, low, high = (min(max(one, bounds[0]), bounds[1]) for one in (value, value - radius, value + radius))
-        return cls(name, inside, low, high, at_bound=inside != value)
+        return cls(name, inside, low, high, at_bound=inside != value, people=people)
 
 
 Reason: TypeAlias = Literal[

@@ -1,6 +1,6 @@
 """What a policy is, for people and other languages: whom it gives what."""
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -10,6 +10,12 @@ from privateer_core.answer.tables import Fact
 
 Shares: TypeAlias = dict[str, Annotated[float, msgspec.Meta(ge=0, le=1)]]
 """The share of people who get each option, by its name; those that nobody gets may be left out."""
+
+
+EVERYBODY: Final = "everybody"
+"""What the group is called that has all people."""
+INTERCEPT: Final = "intercept"
+"""What the term is called that everybody has."""
 
 
 def leading(arms: Shares) -> str | None:

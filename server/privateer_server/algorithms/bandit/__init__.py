@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.bandit import HALF, BanditPolicy, BanditSpec, layout
+from privateer_core.answer import Answer
+from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.parts import Ground
 from privateer_core.coins import UNIT
 from privateer_core.contributions import CellHits, KeyedSums, VectorSums
 from privateer_core.errors import SpecError
-from privateer_core.result import Estimate, Ground, Result
 from privateer_core.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Learner, Step, must_agree
 from privateer_server.algorithms.bandit.rules import (
@@ -154,40 +156,39 @@ class BanditLearner:
         must_agree(before, self.spec, _THE_SAME)
         return replace(state, rounds=0, heard=0)
 
-    def result(self, state: BanditState) -> Result | None:
+    def answer(self, state: BanditState) -> Answer:
         """Return every arm's mean reward with an interval that holds at all times, and the best one once it is known.
 
         Where regret counts the leader is recommended when the experiment is over.
         """
-        if not state.heard:
-            return None
-        low, width = self.spec.reward.low, 2 * self.spec.reward.half_range
-        means, radii = state.evidence.means, state.evidence.radii(self.spec.algorithm.failure)
-        ends = [low + width * np.clip(value, 0.0, 1.0) for value in (means, means - radii, means + radii)]
-        rows = zip(self.spec.options, *(values.tolist() for values in ends), strict=True)
         over = state.stopped or not self.spec.turn("", state.heard).batch
-        best = self.leader(state) if state.stopped or (over and not self.finds_best) else None
-        return Result(
-            tuple(Estimate(*row) for row in rows),
-            1 - self.spec.algorithm.failure,
-            None if best is None else self.spec.options[best],
-            over,
-            ground=None if best is None else self._ground(best, means - radii, means + radii, known=state.stopped),
+        best = self.leader(state) if state.heard and (state.stopped or (over and not self.finds_best)) else None
+        return Answer(
+            status="ended" if over else "learning",
+            people=state.heard,
+            rounds=state.rounds,
+            confidence=1 - self.spec.algorithm.failure,
+            recommended=None if best is None else self.spec.options[best],
+            ground=None if best is None else self._ground(best, state),
             ended=("its rule" if state.stopped else "its horizon") if over else None,
+            estimates=self._estimates(state) if state.evidence.people.any() else (),
         )
 
-    def _ground(self, best: int, low: Array, high: Array, *, known: bool) -> Ground:
-        """Return what it rests on that an arm is best; intervals hold together, so one above all others is decided."""
-        others = self.playable & (np.arange(len(low)) != best)
-        apart = known or bool(low[best] > high[others].max(initial=-np.inf))
-        return "decided against all other options" if apart else "ahead, and not decided"
+    def _estimates(self, state: BanditState) -> tuple[Estimate, ...]:
+        low, width, evidence = self.spec.reward.low, 2 * self.spec.reward.half_range, state.evidence
+        means, radii = low + width * evidence.means, width * evidence.radii(self.spec.algorithm.failure)
+        rows = zip(self.spec.options, means.tolist(), radii.tolist(), evidence.people.tolist(), strict=True)
+        bounds = (low, self.spec.reward.high)
+        return tuple(
+            Estimate.within(name, mean, radius, bounds, round(people, 1)) for name, mean, radius, people in rows
+        )
 
-    def describe(self, state: BanditState) -> dict[str, Any]:
-        """Describe a state as JSON: the mean reward of every arm, from 0 to 1, and the people who told of it."""
-        evidence = state.evidence
-        rows = zip(self.spec.options, evidence.means.tolist(), evidence.people.tolist(), strict=True)
-        arms = {name: {"mean": round(mean, 4), "people": round(people, 1)} for name, mean, people in rows}
-        return {"rounds": state.rounds, "heard": state.heard, "stopped": state.stopped, "arms": arms}
+    def _ground(self, best: int, state: BanditState) -> Ground:
+        """Return what it rests on that an arm is best; intervals hold together, so one above all others is decided."""
+        means, radii = state.evidence.means, state.evidence.radii(self.spec.algorithm.failure)
+        others = self.playable & (np.arange(len(means)) != best)
+        above = bool((means - radii)[best] > (means + radii)[others].max(initial=-np.inf))
+        return "decided against all other options" if state.stopped or above else "ahead, and not decided"
 
     def figures(self, state: BanditState) -> dict[str, float]:
         """Return the people who reported, and whether the best arm is known."""

@@ -7,7 +7,7 @@ estimated gradient, L the standard deviation of one person's released reward.
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from privateer_core.algorithms.convex.domain import Domain
 from privateer_core.algorithms.convex.policy import ConvexPolicy
 from privateer_core.algorithms.convex.spec import ConvexSpec
+from privateer_core.answer import Answer
+from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.policy_view import Point
 from privateer_core.contributions import KeyedSums, KeyedValues, VectorSums
 from privateer_core.mechanisms import AnyMechanism, ScreenedMoments, VectorMechanism
-from privateer_core.result import Estimate, Result, Table
 from privateer_core.terms import Terms, calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Learner, Step, must_agree
 from privateer_server.algorithms.convex.shortfall import CONFIDENCE, Course
@@ -263,30 +265,32 @@ class ConvexLearner:
         must_agree(before, self.spec, ("domain", "reward", "algorithm"))
         return replace(state, heard=0)
 
-    def result(self, state: ConvexState) -> Result | None:
+    def answer(self, state: ConvexState) -> Answer:
         """Return how much reward the mean of all centres loses at most, and both it and the centre of the next round.
 
         The centre is recommended when the experiment is over, since everybody gets it then.
         """
-        if state.course.rounds < 2:
-            return None
-        value, high = state.course.shortfall(self.domain, self.rule.strong_convexity, state.learned)
-        average = state.course.centres / state.learned
-        rows = zip(self.spec.options, state.point.tolist(), average.tolist(), strict=True)
-        over = not self.spec.batch(state.heard)
-        return Result(
-            (Estimate("reward lost at the average point", value, 0.0, high),),
-            CONFIDENCE,
-            "centre" if over else None,
-            over,
-            (Table("points", ("coordinate", "centre", "average"), tuple(rows)),),
-            ground="everybody gets it from now on" if over else None,
+        over, is_known = not self.spec.batch(state.heard), state.course.rounds > 1
+        return Answer(
+            status="ended" if over else "learning",
+            people=state.heard,
+            rounds=state.course.rounds,
+            confidence=CONFIDENCE,
+            recommended="centre" if over and is_known else None,
+            ground="everybody gets it from now on" if over and is_known else None,
             ended="its horizon" if over else None,
+            estimates=(self._shortfall(state),) if is_known else (),
+            parts=(self._centres(state),) if is_known else (),
         )
 
-    def describe(self, state: ConvexState) -> dict[str, Any]:
-        """Describe a state as JSON."""
-        return {"heard": state.heard, "learned": state.learned, "point": state.point.tolist()}
+    def _shortfall(self, state: ConvexState) -> Estimate:
+        value, high = state.course.shortfall(self.domain, self.rule.strong_convexity, state.learned)
+        return Estimate("reward lost at the average point", value, 0.0, high)
+
+    def _centres(self, state: ConvexState) -> Point:
+        centres = state.point, state.course.centres / state.learned
+        centre, average = (dict(zip(self.spec.options, one.tolist(), strict=True)) for one in centres)
+        return Point(centre, average)
 
     def bulk(self, first: Step) -> list[Bulk]:
         """Return what the largest round carries at most."""

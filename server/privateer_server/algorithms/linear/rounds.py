@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from privateer_core.algorithms.linear.links import LINKS
 from privateer_core.algorithms.linear.policy import LinearPolicy
 from privateer_core.algorithms.linear.spec import LinearSpec
+from privateer_core.answer import Answer
+from privateer_core.answer.parts import Figures
+from privateer_core.answer.tables import Fact
 from privateer_core.contributions import VectorSums
-from privateer_core.result import Result
 from privateer_core.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step, must_agree
 from privateer_server.algorithms.linear.again import Recent
@@ -136,10 +138,6 @@ class Rounds(ABC):
         """Whether a round came to no end: rounds wait for their people."""
         return False
 
-    def result(self, _state: LinearState) -> Result | None:
-        """Publish nothing beside the policy."""
-        return None
-
     def bulk(self, first: Step) -> list[Bulk]:
         """Return what the largest round carries at most."""
         mechanism: Any = first.policy.terms.mechanism
@@ -150,10 +148,18 @@ class Rounds(ABC):
         spread = np.einsum("kij,ij->k", self.known(state)[1], self.contexts.assumed)
         return {"uncertainty": float(np.sqrt(spread).mean()) / self.link.scale}
 
-    def describe(self, state: LinearState) -> dict[str, Any]:
-        """Describe a state as JSON."""
-        uncertainty = round(self.figures(state)["uncertainty"], 4)
-        return {"heard": state.heard, "uncertainty": uncertainty}
+    def answer(self, state: LinearState) -> Answer:
+        """Return how well the parameters are known: the policy is all else that is found."""
+        over = not self.spec.turn("", state.heard).batch
+        off = Fact("typical error of a mean reward", round(self.figures(state)["uncertainty"], 4), "number")
+        return Answer(
+            status="ended" if over else "learning",
+            people=state.heard,
+            rounds=None,
+            confidence=None,
+            ended="its horizon" if over else None,
+            parts=(Figures("what is known", (off,)),) if state.heard else (),
+        )
 
     def centre(self) -> Array:
         """Return the prior's mean of any arm's parameter, (d,)."""

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, corners
+from privateer_core.answer.parts import AnswerPart, BinMeans
 from privateer_core.contributions import KeyedSums
-from privateer_server.algorithms.partition.description import describe
+from privateer_server.algorithms.partition.description import CONFIDENCE, DEVIATIONS, bin_means
 from privateer_server.algorithms.partition.growing import Growing
 from privateer_server.algorithms.partition.parts import wholes_of
-from privateer_server.algorithms.partition.screening import Screening, decided, new_screening, rows_of, told_of
+from privateer_server.algorithms.partition.screening import Screening, decided, new_screening, rows_of, selected
 from privateer_server.algorithms.partition.shares import best_probabilities, thompson_draw
 from privateer_server.algorithms.partition.smoothness import SPREADS, usual_lengths
 from privateer_server.algorithms.partition.state import PartitionState
@@ -198,13 +199,16 @@ class PartitionLearner(Growing):
         """Return the corners of the bins."""
         return corners(state.depths, state.paths, state.axes, self.spec.dimension)
 
-    def describe(self, state: PartitionState) -> dict[str, Any]:
-        """The state for people: estimates of each active arm's mean reward with standard errors, bin by bin."""
+    def bin_means(self, state: PartitionState) -> BinMeans:
+        """Return mean rewards by bin, with the intervals of their posteriors."""
         low, high = self.spec.reward.low, self.spec.reward.high
         means = low + (high - low) * (state.mean + 1) / 2
-        errors = (high - low) * np.sqrt(state.variance) / 2
-        screening = {"screening": told_of(state.screening, self._slabs)} if state.screening else {}
-        return {**describe(state, self.edges(state), means, errors, self.spec), **self._moving(state), **screening}
+        radii = DEVIATIONS * (high - low) * np.sqrt(state.variance) / 2
+        return bin_means(state, self.edges(state), means, radii, self.spec, CONFIDENCE)
+
+    def findings(self, state: PartitionState) -> tuple[AnswerPart, ...]:
+        """Return whether rounds contradict each other, how fast evidence is forgotten, and which features matter."""
+        return (*self.moving(state), *((selected(state.screening, self._slabs),) if state.screening else ()))
 
 
 def _news(state: PartitionState, before: int, times: float) -> bool:

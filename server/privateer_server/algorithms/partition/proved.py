@@ -7,11 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, corners
+from privateer_core.answer.parts import BinMeans
 from privateer_core.contributions import KeyedSums
 from privateer_core.errors import SpecError
 from privateer_server.algorithms.partition.cells import cells
 from privateer_server.algorithms.partition.confidence import upper_bound
-from privateer_server.algorithms.partition.description import describe
+from privateer_server.algorithms.partition.description import CONFIDENCE, DEVIATIONS, bin_means
 from privateer_server.algorithms.partition.halving import halved
 from privateer_server.algorithms.partition.space import Space
 from privateer_server.algorithms.partition.turns import Turns, heard, sharing_policy
@@ -200,8 +201,8 @@ class ProvedPartitionLearner(Turns):
         """Return the corners of the bins."""
         return corners(state.depths, state.paths, self._axes, self.spec.dimension)
 
-    def describe(self, state: ProvedState) -> dict[str, Any]:
-        """The state for people: estimates of each active arm's mean reward with standard errors, bin by bin.
+    def bin_means(self, state: ProvedState) -> BinMeans:
+        """Return mean rewards by bin, with nearly normal intervals.
 
         The scale takes contexts for uniform; where they are not, read the order of the arms and not the distance.
         """
@@ -209,7 +210,7 @@ class ProvedPartitionLearner(Turns):
         low, high = self.spec.reward.low, self.spec.reward.high
         means = low + (high - low) * (_means(state) / mass + 1) / 2
         errors = (high - low) / np.sqrt(np.where(state.precision > 0, state.precision, np.nan)) / mass / 2
-        return describe(state, self.edges(state), means, errors, self.spec)
+        return bin_means(state, self.edges(state), means, DEVIATIONS * errors, self.spec, CONFIDENCE)
 
 
 def _each(values: NDArray[Any], combine: np.ufunc) -> NDArray[Any]:

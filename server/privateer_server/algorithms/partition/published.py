@@ -2,16 +2,17 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, corners
+from privateer_core.answer.parts import BinMeans
 from privateer_core.coins import UNIT, Layout
 from privateer_core.contributions import CellSums
 from privateer_core.errors import SpecError
-from privateer_server.algorithms.partition.description import describe
+from privateer_server.algorithms.partition.description import bin_means
 from privateer_server.algorithms.partition.halving import halved
 from privateer_server.algorithms.partition.space import Space
 from privateer_server.algorithms.partition.turns import Turns, heard, make_policy
@@ -168,6 +169,10 @@ class PublishedPartitionLearner(Turns):
         """Return the corners of the bins."""
         return corners(state.depths, state.paths, self._space.in_turn(), self.spec.dimension)
 
-    def describe(self, state: PublishedState) -> dict[str, Any]:
-        """Describe a state for people: estimate and radius of each active arm, bin by bin."""
-        return describe(state, self.edges(state), *self._estimates(state), self.spec, "radius")
+    def bin_means(self, state: PublishedState) -> BinMeans:
+        """Return mean rewards by bin, with the paper's radii, which hold at all times."""
+        (means, radii), (low, high) = self._estimates(state), (self.spec.reward.low, self.spec.reward.high)
+        confidence = 1 - 1 / self.spec.experiment.horizon
+        return bin_means(
+            state, self.edges(state), low + (high - low) * means, (high - low) * radii, self.spec, confidence
+        )

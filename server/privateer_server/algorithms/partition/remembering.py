@@ -2,15 +2,15 @@
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import PartitionSpec
-from privateer_core.result import Contradiction
+from privateer_core.answer.parts import Contradiction, HalfLives
 from privateer_server.algorithms.partition.contradiction import FIRST, Earlier, evidence, verdict
 from privateer_server.algorithms.partition.field import Evidence
 from privateer_server.algorithms.partition.memory import Bank, new_bank
@@ -142,15 +142,14 @@ class Remembering(Turns):
         windows = np.append(before.closed, self._doubt(endless(state), before))
         return verdict(windows, np.append(before.opened, before.own))
 
-    def _moving(self, state: Any) -> dict[str, Any]:
-        """Say whether rounds contradict each other, and which half-life is used, with the probability of each."""
-        found = self.contradiction(state)
-        said: dict[str, Any] = {"contradiction": msgspec.to_builtins(found) if found else None}
-        if state.bank is None:
-            return said
-        names = [None if math.isinf(one) else one for one in self._half_lives]
-        shares = [round(float(one), 4) for one in state.bank.probabilities] if self._chooses else None
-        return said | {"memory": {"used": names[state.bank.used], "half_lives": names, "probabilities": shares}}
+    def moving(self, state: Any) -> Iterator[Contradiction | HalfLives]:
+        """Yield whether rounds contradict each other, and which half-life is used, with the probability of each."""
+        if found := self.contradiction(state):
+            yield found
+        if state.bank is not None:
+            names = tuple(None if math.isinf(one) else one for one in self._half_lives)
+            shares = tuple(round(float(one), 4) for one in state.bank.probabilities) if self._chooses else None
+            yield HalfLives(names[state.bank.used], names, shares)
 
 
 def knowing(state: S, bank: Bank, member: int) -> S:

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import PartitionSpec
+from privateer_core.answer.parts import FeatureSelection
 from privateer_server.algorithms.partition.field import Evidence, observed
 from privateer_server.algorithms.partition.slabs import Slabs
 from privateer_server.algorithms.partition.smoothness import Smoothness, usual_lengths
@@ -165,13 +166,11 @@ def _evidence(
     return own.beside(whole)
 
 
-def told_of(screening: Screening, slabs: Sequence[Slabs]) -> dict[str, Any]:
-    """Say which features were found to matter, in words, and what each of them gains."""
+def selected(screening: Screening, slabs: Sequence[Slabs]) -> FeatureSelection:
+    """Return which features were found to matter, and what each of them gains."""
     asked = int(screening.asked.sum())
     if screening.open:
-        words = f"features are being screened: {asked:,} people so far were asked about one feature at a time"
-        return {"words": words, "kept": None, "gains": None}
-    kept = [one.name for one, keeps in zip(slabs, screening.kept, strict=True) if keeps]
+        return FeatureSelection(asked, len(slabs))
+    kept = tuple(one.name for one, keeps in zip(slabs, screening.kept, strict=True) if keeps)
     gains = {one.name: round(float(gain), 2) for one, gain in zip(slabs, screening.gains, strict=True)}
-    words = f"{asked:,} people were asked about one feature at a time; kept of {len(slabs)}: {', '.join(kept)}"
-    return {"words": words, "kept": kept, "gains": gains}
+    return FeatureSelection(asked, len(slabs), kept, gains)

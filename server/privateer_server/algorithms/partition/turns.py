@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, by_whole
+from privateer_core.answer import Answer
+from privateer_core.answer.parts import AnswerPart, BinMeans
 from privateer_core.coins import Layout
 from privateer_core.context import inhabited
 from privateer_core.errors import SpecError
 from privateer_core.questions import KeyedMeans
-from privateer_core.result import Result
 from privateer_core.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step, must_agree
 from privateer_server.algorithms.partition.cells import key_shares
@@ -104,9 +105,26 @@ class Turns(ABC):
         """Whether a round came to no end: rounds wait for their people."""
         return False
 
-    def result(self, _state: Any) -> Result | None:
-        """Publish nothing beside the policy."""
-        return None
+    def answer(self, state: Any) -> Answer:
+        """Return what is known of mean rewards in the bins, and what else the learner has found out."""
+        over = not self.spec.turn(state.turn, state.heard).batch
+        means = (self.bin_means(state),) if state.seen else ()
+        return Answer(
+            status="ended" if over else "learning",
+            people=state.seen,
+            rounds=state.rounds,
+            confidence=None,
+            ended="its horizon" if over else None,
+            parts=(*means, *self.findings(state)),
+        )
+
+    @abstractmethod
+    def bin_means(self, state: Any) -> BinMeans:
+        """Return mean rewards by bin, with intervals."""
+
+    def findings(self, _state: Any) -> tuple[AnswerPart, ...]:
+        """Return what else was found: nothing, unless a learner finds more."""
+        return ()
 
     def bulk(self, first: Step) -> list[Bulk]:
         """Return the largest round of any cohort."""

@@ -9,12 +9,14 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from privateer_core.algorithms.phased import PhasedPolicy, PhasedSpec
+from privateer_core.answer import Answer, Ending
+from privateer_core.answer.estimates import Estimate as Found
+from privateer_core.answer.parts import Figures, Ground
+from privateer_core.answer.tables import Fact
 from privateer_core.contributions import VectorSums
 from privateer_core.draw import Draw
 from privateer_core.errors import SpecError
 from privateer_core.questions import VectorSum
-from privateer_core.result import Ending, Ground, Result
-from privateer_core.result import Estimate as Found
 from privateer_core.terms import calibrate, nobody_asked
 from privateer_core.vectors import Ball
 from privateer_server.algorithms import Bulk, Learner, Step, must_agree
@@ -319,34 +321,50 @@ class PhasedLearner:
         place = np.interp(np.maximum(below, 0.0) / np.maximum(standard_deviation, 1e-12), _SHORTFALL, _PLACES)
         return float(np.mean(ndtr(-place)))
 
-    def result(self, state: PhasedState) -> Result | None:
-        """Return the estimates of the actions that are left; None before the first phase.
+    def answer(self, state: PhasedState) -> Answer:
+        """Return the estimates of the actions that are left, and how far the experiment is.
 
         Each interval misses with probability 2 beta at most (`Estimate.width`), so together they hold with the
         confidence that is stated.
         """
-        if not state.phase:
-            return None
-        values, reward = state.estimates + self.spec.reward.middle, self.spec.reward
-        figures = (values, values - state.radii, values + state.radii)
-        # No mean reward is beyond the bounds of rewards.
-        shown = zip(*(np.clip(one, reward.low, reward.high).tolist() for one in figures), strict=True)
-        found = tuple(Found(str(row), *ends) for row, ends in zip(state.active.tolist(), shown, strict=True))
-        confidence = max(0.0, 1 - 2 * len(found) * self.spec.beta)
-        best, over = int(np.argmax(state.estimates)), self.batch(state) == 0
-        # The only action left has no rival.
-        highest = np.delete(figures[2], best).max(initial=-np.inf)
-        apart = bool(highest < figures[1][best])
-        ground: Ground = "decided against all other options" if apart else "ahead, and not decided"
+        over = self.batch(state) == 0
+        found = self._means(state) if state.phase else ()
+        best = int(np.argmax(state.estimates)) if found else None
         ending: Ending = "its rule" if len(state.active) == 1 else "its horizon"
-        return Result(
-            found,
-            confidence,
-            str(state.active[best]),
-            over,
-            ground=ground,
+        return Answer(
+            status="failed" if state.failed else "ended" if over else "learning",
+            people=None if state.asked else 0,
+            rounds=state.phase,
+            confidence=max(0.0, 1 - 2 * len(found) * self.spec.beta),
+            recommended=None if best is None else str(state.active[best]),
+            ground=None if best is None else self._ground(best, state),
             ended=ending if over and not state.failed else None,
+            estimates=found,
+            parts=(self._progress(state),) if found else (),
         )
+
+    def _means(self, state: PhasedState) -> tuple[Found, ...]:
+        bounds = (self.spec.reward.low, self.spec.reward.high)
+        values = (state.estimates + self.spec.reward.middle).tolist()
+        rows = zip(state.active.tolist(), values, state.radii.tolist(), strict=True)
+        return tuple(Found.within(str(row), value, radius, bounds) for row, value, radius in rows)
+
+    def _ground(self, best: int, state: PhasedState) -> Ground:
+        """Return what it rests on that an action is the best; the only one left has no rival."""
+        highest = np.delete(state.estimates + state.radii, best).max(initial=-np.inf)
+        apart = bool(highest < (state.estimates - state.radii)[best])
+        return "decided against all other options" if apart else "ahead, and not decided"
+
+    def _progress(self, state: PhasedState) -> Figures:
+        facts = (
+            Fact("phases", state.phase, "count"),
+            Fact("phases planned", self.spec.phases, "count"),
+            Fact("rounds played", state.played, "count"),
+            Fact("people asked", state.asked, "count"),
+            Fact("least share of averages that were clipped", round(state.clipped, 4), "share"),
+            Fact("actions left", len(state.active), "count"),
+        )
+        return Figures("how far it is", facts)
 
     def bulk(self, first: Step) -> list[Bulk]:
         """Return all phases, as if each but the first played `_MORE` times its actions."""
@@ -365,26 +383,6 @@ class PhasedLearner:
         """Return the actions left, the share of averages that were clipped at least, and the widest interval."""
         widest = {"widest_interval": 2 * float(state.radii.max())} if state.phase else {}
         return {"active": len(state.active), "clipped_share": state.clipped, **widest}
-
-    def describe(self, state: PhasedState) -> dict[str, Any]:
-        """The state for people: actions left with estimates and widths, and how far the experiment is."""
-        rows = [
-            {"action": int(row), "estimate": round(float(value) + self.spec.reward.middle, 6), "width": _rounded(width)}
-            for row, value, width in zip(state.active, state.estimates, state.widths, strict=True)
-        ]
-        return {
-            "phase": state.phase,
-            "phases": self.spec.phases,
-            "played": state.played,
-            "asked": state.asked,
-            "clipped_share": round(state.clipped, 4),
-            "failed": state.failed,
-            "active": rows,
-        }
-
-
-def _rounded(value: float) -> float | None:
-    return round(float(value), 6) if math.isfinite(value) else None
 
 
 def learner(spec: PhasedSpec) -> Learner:

@@ -3,15 +3,17 @@
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.sparse.policy import SparsePolicy
+from privateer_core.answer import Answer
+from privateer_core.answer.tables import Fact
 from privateer_core.contributions import ScreenedSums
 from privateer_core.questions import ScreenedSum
-from privateer_core.result import Result
 from privateer_server.algorithms.sparse.estimates import UNIFORM, Estimates, estimates, threshold
-from privateer_server.algorithms.sparse.findings import Played, findings
+from privateer_server.algorithms.sparse.findings import Played, answered, coefficients, gain
 from privateer_server.algorithms.sparse.rounds import Rounds, in_ball
 
 Array = NDArray[np.float64]
@@ -187,19 +189,19 @@ class EpochLearner(Rounds):
         """Return the state with nobody heard."""
         return replace(state, heard=0)
 
-    def result(self, state: EpochState) -> Result | None:
+    def answer(self, state: EpochState) -> Answer:
         """Return which features were found, their coefficients, and what the policy gains."""
-        found = self.estimates(state)
+        found, arms = self.estimates(state), self.spec.arm_count
         if found is None:
-            return None
-        arms = self.spec.arm_count
+            return answered(self.spec, state.heard)
         features = Estimates(found.values[arms:], found.deviations[arms:])
-        return findings(self.spec, state.places, features, state.explored, state.followed)
+        facts = (
+            Fact("features kept", len(self.kept(state)), "count"),
+            Fact("features correlate", state.correlated, "yes or no"),
+        )
+        told = answered(self.spec, state.heard, coefficients(self.spec, state.places, features), facts)
+        return msgspec.structs.replace(told, gain=gain(self.spec, state.explored, state.followed))
 
     def figures(self, state: EpochState) -> dict[str, float]:
         """Return how many features are kept."""
         return {"kept": float(len(self.kept(state)))}
-
-    def describe(self, state: EpochState) -> dict[str, Any]:
-        """Describe a state as JSON."""
-        return {"heard": state.heard, "kept": len(self.kept(state)), "correlated": state.correlated}

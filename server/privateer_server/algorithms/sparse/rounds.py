@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from privateer_core.algorithms.sparse.policy import SparsePolicy
 from privateer_core.algorithms.sparse.spec import SparseSpec
+from privateer_core.answer.tables import Table
 from privateer_core.errors import SpecError
 from privateer_core.questions import ScreenedSum
-from privateer_core.result import Table
 from privateer_core.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step, must_agree
 from privateer_server.algorithms.sparse.foresight import check_first_round, foreseen

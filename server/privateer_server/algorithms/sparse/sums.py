@@ -7,11 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.sparse.policy import SparsePolicy
+from privateer_core.answer import Answer
+from privateer_core.answer.tables import Fact
 from privateer_core.contributions import VectorSums
 from privateer_core.questions import ScreenedSum
-from privateer_core.result import Result
 from privateer_server.algorithms.sparse.estimates import UNIFORM, Estimates, threshold
-from privateer_server.algorithms.sparse.findings import findings
+from privateer_server.algorithms.sparse.findings import answered, coefficients
 from privateer_server.algorithms.sparse.rounds import Rounds, in_ball
 
 Array = NDArray[np.float64]
@@ -115,21 +116,18 @@ class SumLearner(Rounds):
         """Return the state with nobody heard."""
         return replace(state, heard=0)
 
-    def result(self, state: SumState) -> Result | None:
+    def answer(self, state: SumState) -> Answer:
         """Return which features were found, and their coefficients."""
         if not state.heard:
-            return None
+            return answered(self.spec, 0)
         found, places = self.estimates(state), self.kept(state)
         of_places = Estimates(found.values[places], found.deviations[places])
-        return findings(self.spec, places, of_places)
+        facts = (Fact("features kept", len(places), "count"),)
+        return answered(self.spec, state.heard, coefficients(self.spec, places, of_places), facts)
 
     def figures(self, state: SumState) -> dict[str, float]:
         """Return how many features decide."""
         return {"kept": float(len(self.kept(state)))}
-
-    def describe(self, state: SumState) -> dict[str, Any]:
-        """Describe a state as JSON."""
-        return {"heard": state.heard, "kept": len(self.kept(state))}
 
 
 def _moments(policy: SparsePolicy, places: Places) -> Array:

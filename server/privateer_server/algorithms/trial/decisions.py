@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.trial import TrialSpec
-from privateer_core.result import Effect, Ground, reason_of
-from privateer_core.result import Reason as Why
+from privateer_core.answer.estimates import Effect, reason_of
+from privateer_core.answer.estimates import Reason as Why
+from privateer_core.answer.parts import Ground
 from privateer_server.algorithms.trial.effects import Reason
 from privateer_server.algorithms.trial.findings import Called, Findings
 

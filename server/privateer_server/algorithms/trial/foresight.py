@@ -7,9 +7,9 @@ import numpy as np
 
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.algorithms.trial.segments import EVERYBODY
+from privateer_core.answer.tables import Kind, Table
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.cell_pairs import CellPairs
-from privateer_core.result import Table
 from privateer_core.terms import calibrate
 from privateer_server.algorithms.trial.design import Designs
 from privateer_server.algorithms.trial.detectable import Planned
@@ -71,10 +71,14 @@ def foreseen(spec: TrialSpec, plans: Designs, waiting: float = 0.0) -> tuple[Tab
     found, unit, wanted = prospect_of(spec, plans, waiting), 2 * spec.reward.half_range, spec.smallest
     least, arms = found.least(), _alike(spec)
     names = [*spec.segment_names, EVERYBODY][: len(least)]
-    columns: tuple[str, ...] = ("segment", "arm", "least effect")
+    columns: dict[str, Kind] = {"segment": "words", "arm": "words", "least effect": "difference"}
     cells = [[name, arm, _rounded(unit * least[k, a])] for k, name in enumerate(names) for a, arm in arms]
     if wanted is not None:
-        columns += ("power for the effect wanted", "people for the effect wanted", "people until decided, or all")
+        columns |= {
+            "power for the effect wanted": "probability",
+            "people for the effect wanted": "count",
+            "people until decided, or all": "count",
+        }
         power, until = found.power(wanted)
         people = found.people_for(wanted)
         for row, (k, a) in zip(cells, ((k, a) for k in range(len(names)) for a, _ in arms), strict=True):
@@ -84,7 +88,8 @@ def foreseen(spec: TrialSpec, plans: Designs, waiting: float = 0.0) -> tuple[Tab
     looks = tuple((look, round(people + waiting)) for look, people in enumerate(spec.looks, 1))
     alike = ", if all segments have as many people" if spec.segment_count > 1 and spec.segments.shares is None else ""
     title = f"what can be found with power {spec.algorithm.power:g}{alike}"
-    return Table(title, columns, rows), Table("looks", ("look", "people"), looks), *questions_table(spec)
+    table_of_looks = Table.of("looks", {"look": "count", "people": "count"}, looks)
+    return Table.of(title, columns, rows), table_of_looks, *questions_table(spec)
 
 
 def _alike(spec: TrialSpec) -> list[tuple[int, str]]:

@@ -1,16 +1,17 @@
 """What learns in a trial: epochs are rounds, and every round ends with a look."""
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
 from privateer_core.algorithms.trial.questions import dealt
+from privateer_core.answer import Answer
+from privateer_core.answer.tables import Table
 from privateer_core.contributions import CellHits
 from privateer_core.errors import SpecError
-from privateer_core.result import Result, Table
 from privateer_core.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step
 from privateer_server.algorithms.trial.allocation import allocated
@@ -22,7 +23,7 @@ from privateer_server.algorithms.trial.gain import CHOSEN_AFTER, Held, hold
 from privateer_server.algorithms.trial.line import draw_line
 from privateer_server.algorithms.trial.ratio import count
 from privateer_server.algorithms.trial.release import epoch_of, everybody_of, excess_of, members_of
-from privateer_server.algorithms.trial.report import described, reported
+from privateer_server.algorithms.trial.report import answered
 from privateer_server.algorithms.trial.state import TrialState
 from privateer_server.algorithms.trial.stopping import stops
 
@@ -173,18 +174,12 @@ class TrialLearner:
         """Whether a round came to no end: rounds wait for their people."""
         return False
 
-    def result(self, state: TrialState) -> Result | None:
-        """Return the effects at the last look; None before the first."""
-        if not state.evidence.looks:
-            return None
-        return reported(state, self._found(state), self.spec, over=self._over(state))
+    def answer(self, state: TrialState) -> Answer:
+        """Return the effects at the last look, and what follows from them."""
+        return answered(state, self._found(state), self.spec, over=self._over(state))
 
     def _over(self, state: TrialState) -> bool:
         return bool(state.stopped) or not self.spec.turn("", state.heard).batch
-
-    def describe(self, state: TrialState) -> dict[str, Any]:
-        """Describe a state as JSON, for people."""
-        return described(state, self._found(state), self.spec)
 
     def bulk(self, first: Step) -> list[Bulk]:
         """Return the largest epoch."""

@@ -4,7 +4,9 @@ import numpy as np
 
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.algorithms.trial.segments import EVERYBODY
-from privateer_core.result import Table
+from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.parts import Intervals
+from privateer_core.answer.tables import Kind, Table
 from privateer_server.algorithms.trial.boundaries import critical_values, information
 from privateer_server.algorithms.trial.state import TrialState
 
@@ -22,16 +24,18 @@ def questions_table(spec: TrialSpec) -> list[Table]:
         )
         for one in spec.questions
     )
-    return [Table("what coins ask", ("question", "about", "share of people"), rows)] if rows else []
+    columns: dict[str, Kind] = {"question": "words", "about": "words", "share of people": "share"}
+    return [Table.of("what coins ask", columns, rows)] if rows else []
 
 
-def shares_table(state: TrialState, spec: TrialSpec) -> list[Table]:
+def shares_of_people(state: TrialState, spec: TrialSpec) -> list[Intervals]:
     """Return the segments' shares of the people with intervals, if they were asked; nothing between looks."""
     asked, design = state.asked, state.evidence.design
     critical = critical_values(information(state.evidence.people, design.people), design.alpha)[-1]
     if asked is None or not np.isfinite(critical):
         return []
-    half = critical * np.sqrt(asked.variance)
-    ends = np.stack([asked.estimate, asked.estimate - half, asked.estimate + half], axis=1).clip(0, 1).round(_DIGITS)
-    rows = tuple((name, *row) for name, row in zip(spec.segment_names, ends.tolist(), strict=True))
-    return [Table("shares of people", ("segment", "share", "low", "high"), rows)]
+    rows = zip(spec.segment_names, asked.estimate.tolist(), (critical * np.sqrt(asked.variance)).tolist(), strict=True)
+    shares = (
+        Estimate.within(name, round(value, _DIGITS), round(half, _DIGITS), (0.0, 1.0)) for name, value, half in rows
+    )
+    return [Intervals("shares of people", "share", tuple(shares))]

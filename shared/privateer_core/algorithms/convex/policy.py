@@ -12,6 +12,7 @@ from privateer_core.ages import age_of
 from privateer_core.algorithms.convex.domain import even
 from privateer_core.algorithms.convex.earlier import ByDirections
 from privateer_core.algorithms.convex.spec import ConvexSpec
+from privateer_core.answer.policy_view import Point, PolicyView
 from privateer_core.coins import EarlierChoices, Layout
 from privateer_core.contributions import BoundedVectors, KeyedValues
 from privateer_core.decisions import Arms, Points
@@ -223,16 +224,12 @@ class ConvexPolicy:
         values, clipped = zip(*(spec.reward.scaled(one) for one in told), strict=True)
         return np.array([values] if self.points == 2 else values), any(clipped)
 
-    def describe(self, _spec: ConvexSpec) -> dict[str, Any]:
-        """Describe the policy: the centre, and how far from it people's points are."""
+    def view(self, spec: ConvexSpec) -> PolicyView:
+        """Return the centre, and how far from it people's points are."""
         lengths = np.linalg.norm(self.axes, axis=1)
-        return {
-            "algorithm": "convex",
-            "version": self.version,
-            "centre": self.centre.tolist(),
-            "nearest": float(lengths.min()),
-            "farthest": float(lengths.max()),
-        }
+        centre = dict(zip(spec.options, self.centre.tolist(), strict=True))
+        point = Point(centre, nearest=float(lengths.min()), farthest=float(lengths.max()))
+        return PolicyView("convex", self.version, point)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from privateer_core.algorithms.linear.earlier import ByClasses
 from privateer_core.algorithms.linear.links import LINKS, Link
 from privateer_core.algorithms.linear.reports import beside, in_blocks, joint, moments, residuals
 from privateer_core.algorithms.linear.spec import LinearSpec
+from privateer_core.answer.policy_view import Coefficients, PolicyView
 from privateer_core.coins import classes_of, mix, normals_of
 from privateer_core.contributions import BoundedVectors
 from privateer_core.decisions import Arms
@@ -277,18 +278,14 @@ class LinearPolicy:
         value, clipped = spec.reward.scaled(reward)
         return np.array([value]), clipped
 
-    def describe(self, spec: LinearSpec) -> dict[str, Any]:
-        """Describe the policy: the mean of every arm's parameter, by the names of coordinates."""
+    def view(self, spec: LinearSpec) -> PolicyView:
+        """Return the mean of every arm's parameter, by the names of coordinates."""
         names = self.design.names(spec.features)
-        return {
-            "algorithm": "linear",
-            "version": self.version,
-            "link": self.link,
-            "arms": {
-                arm: {name: round(float(value), 4) for name, value in zip(names, mean, strict=True)}
-                for arm, mean in zip(spec.options, self.means, strict=True)
-            },
+        arms = {
+            arm: {name: round(float(value), 4) for name, value in zip(names, mean, strict=True)}
+            for arm, mean in zip(spec.options, self.means, strict=True)
         }
+        return PolicyView("linear", self.version, Coefficients(self.link, LINKS[self.link].unit, {}, arms))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from privateer_core.algorithms.partition.asked import AskedBins
 from privateer_core.algorithms.partition.checks import learners_make
 from privateer_core.algorithms.partition.earlier import ByChoices, choices_of, choices_of_all
 from privateer_core.algorithms.partition.spec import PartitionSpec
-from privateer_core.context import columns_of, inhabited, shown_box
+from privateer_core.answer.policy_view import ArmsOfBin, BinShares, PolicyView
+from privateer_core.context import columns_of, conditions_of, inhabited
 from privateer_core.contributions import KeyedValues
 from privateer_core.decisions import Arms
 from privateer_core.draw import Draw
@@ -158,18 +159,18 @@ class PartitionPolicy(AskedBins):
             return asked, without
         return self.by_whole(asked)[self.cells[:, 0], self.cells[:, 1]][:, None], without
 
-    def describe(self, spec: PartitionSpec) -> dict[str, Any]:
-        """Describe the policy: bins with corners, the values of features there, active arms and the share of each.
-
-        ``columns`` says what each number of a corner is about. Bins in which nobody can be are left out.
-        """
+    def view(self, spec: PartitionSpec) -> PolicyView:
+        """Return the bins in which anybody can be, with the share of each active arm."""
         lower, upper = self.edges()
-        arm_names, kept = spec.experiment.arms, inhabited(spec.features, lower, upper)
-        rows = []
+        names, kept = spec.experiment.arms, inhabited(spec.features, lower, upper)
         parts = (lower[kept], upper[kept], self.active[kept], self.shares[kept])
-        for low, high, active, share in zip(*parts, strict=True):
-            arms = {arm_names[k]: round(float(share[k]), 4) for k in np.flatnonzero(active)}
-            where = shown_box(spec.features, low, high)
-            rows.append({"lower": low.tolist(), "upper": high.tolist(), "where": where, "arms": arms})
-        columns = columns_of(spec.features)
-        return {"algorithm": "partition", "version": self.version, "columns": columns, "bins": rows}
+        bins = tuple(
+            ArmsOfBin(
+                lower=tuple(low.tolist()),
+                upper=tuple(high.tolist()),
+                where=conditions_of(spec.features, low, high),
+                arms={names[k]: round(float(share[k]), 4) for k in np.flatnonzero(active)},
+            )
+            for low, high, active, share in zip(*parts, strict=True)
+        )
+        return PolicyView("partition", self.version, BinShares(tuple(columns_of(spec.features)), bins))

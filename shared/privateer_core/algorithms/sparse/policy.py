@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.sparse.spec import SparseSpec
+from privateer_core.answer.policy_view import INTERCEPT, Coefficients, PolicyView
+from privateer_core.answer.tables import Fact
 from privateer_core.coins import classes_of
 from privateer_core.contributions import BoundedVectors
 from privateer_core.decisions import Arms
@@ -20,6 +22,7 @@ from privateer_core.terms import Terms
 Array = NDArray[np.float64]
 Coins = NDArray[np.uint32]
 Places = NDArray[np.int64]
+_UNIT: Final = "what half a range of a feature adds to the mean reward, in its units"
 _BALL: Final = 1 + 1e-9
 """What is expected of an arm is within the range of rewards, but for last digits."""
 
@@ -167,21 +170,17 @@ class SparsePolicy(OfAnyRound):
         value, clipped = spec.reward.scaled(reward)
         return np.array([value]), clipped
 
-    def describe(self, spec: SparseSpec) -> dict[str, Any]:
-        """Describe the policy: what half a range of a feature adds to the reward, in its units, by name."""
+    def view(self, spec: SparseSpec) -> PolicyView:
+        """Return what half a range of a feature adds to the reward, and the mean rewards of arms in the middle."""
         names, unit = spec.context.names, spec.reward.half_range
         pairs = zip(self.places.tolist(), self.coefficients.tolist(), strict=True)
-        return {
-            "algorithm": "sparse",
-            "version": self.version,
-            "explores": self.explores,
-            "asks_about": len(self.asked),
-            "features": {names[place]: round(unit * value, 4) for place, value in pairs},
-            "arms": {
-                arm: round(spec.reward.middle + unit * float(value), 4)
-                for arm, value in zip(spec.options, self.intercepts, strict=True)
-            },
+        shared = {names[place]: round(unit * value, 4) for place, value in pairs}
+        arms = {
+            arm: {INTERCEPT: round(spec.reward.middle + unit * float(value), 4)}
+            for arm, value in zip(spec.options, self.intercepts, strict=True)
         }
+        facts = Fact("explores", self.explores, "yes or no"), Fact("features asked about", len(self.asked), "count")
+        return PolicyView("sparse", self.version, Coefficients("identity", _UNIT, shared, arms), facts)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from privateer_core.algorithms.trial.questions import CoinQuestion, dealt
 from privateer_core.algorithms.trial.sections import REWARD
 from privateer_core.algorithms.trial.segments import Segmentation
 from privateer_core.algorithms.trial.spec import TrialSpec
+from privateer_core.answer.policy_view import ArmsOfGroup, GroupShares, PolicyView
 from privateer_core.coins import UNIT, SlotLayout
 from privateer_core.contributions import CellHits, KeyedValues
 from privateer_core.decisions import Arms
@@ -296,16 +297,13 @@ class TrialPolicy:
             raise InputError("guardrails must be yes or no", field="reward", remedy="report True or False")
         return np.array([[value, *(float(told[name] >= _YES) for name in names)]]), clipped
 
-    def describe(self, spec: TrialSpec) -> dict[str, Any]:
-        """Describe the policy: the share of every arm in every segment."""
-        rows = [
-            {
-                "segment": name,
-                "arms": {arm: round(float(share), 4) for arm, share in zip(spec.options, row, strict=True)},
-            }
+    def view(self, spec: TrialSpec) -> PolicyView:
+        """Return the share of every arm in every segment."""
+        groups = tuple(
+            ArmsOfGroup(name, {arm: round(float(share), 4) for arm, share in zip(spec.options, row, strict=True)})
             for name, row in zip(spec.segment_names, self.arm_shares, strict=True)
-        ]
-        return {"algorithm": "trial", "version": self.version, "segments": rows}
+        )
+        return PolicyView("trial", self.version, GroupShares(groups))
 
 
 @dataclass(frozen=True)
