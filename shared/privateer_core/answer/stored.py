@@ -75,7 +75,7 @@ def decode_answer(body: bytes) -> Answer:
         if "stopped" in keys or "status" not in keys:
             return from_stored(msgspec.msgpack.decode(body, type=StoredResult))
         return msgspec.msgpack.decode(body, type=Answer)
-    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+    except (msgspec.DecodeError, RecursionError, ValueError, TypeError, KeyError) as error:
         raise Malformed("not a serialized answer", field="result", remedy="fetch the policy again") from error
 
 
@@ -90,7 +90,7 @@ def read_answer(document: Any) -> Answer:
     if isinstance(document, dict) and "status" not in document:
         try:
             return from_stored(msgspec.convert(document, StoredResult))
-        except ValueError as error:
+        except (ValueError, TypeError, KeyError) as error:
             raise msgspec.ValidationError(str(error)) from None
     return msgspec.convert(document, Answer)
 
@@ -118,7 +118,7 @@ def from_stored(result: StoredResult) -> Answer:
             warnings += [f"{name}: {said}" for name, said in table.rows if name == _RATIO[0] and said != _RATIO[1]]
         else:
             parts.append(Table.of(table.title, {name: _kind(table, name) for name in table.columns}, table.rows))
-    return Answer(
+    answer = Answer(
         status="ended" if result.stopped else "learning",
         people=None,
         rounds=None,
@@ -131,6 +131,8 @@ def from_stored(result: StoredResult) -> Answer:
         warnings=tuple(warnings),
         parts=tuple(parts),
     )
+    # Cells of a table had no types.
+    return msgspec.convert(msgspec.to_builtins(answer), Answer)
 
 
 def _whom(cells: dict[str, Any]) -> tuple[str | None, str]:
