@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 import pytest
+from privateer_lab.bin_map import chosen_by
 
 from privateer_lab import rest
-from privateer_lab.bin_map import chosen_by
 from privateer_lab.cli import main
 from privateer_lab.output import print_tables, whole_percent
 from privateer_server.schedule import Schedule

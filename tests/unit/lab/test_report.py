@@ -13,10 +13,10 @@ import httpx
 import msgspec
 import numpy as np
 import pytest
+from privateer_core.result import Effect, Estimate, Result, Table
 
 from privateer_core.algorithms import ALGORITHMS, algorithm
 from privateer_core.codec import encode
-from privateer_core.result import Effect, Estimate, Result, Table
 from privateer_core.spec import Spec
 from privateer_lab.audit.experiments import contribution
 from privateer_lab.cli import main

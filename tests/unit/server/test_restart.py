@@ -172,7 +172,7 @@ async def test_a_round_whose_key_is_lost_is_given_up_and_another_one_opens(setti
 
 async def test_a_phase_whose_key_is_lost_asks_other_people(settings: Settings) -> None:
     async def asked(api: Api) -> tuple[int, range]:
-        draw = (await api.client.get("/experiments/test/policy")).json()["policy"]["draw"]
+        draw = (await api.client.get("/experiments/test/policy")).json()["policy"]["shows"]["draw"]
         return draw["seed"], range(draw["start"], draw["start"] + draw["places"])
 
     async with serving(create_app(settings)) as client:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from privateer_core.answer.parts import Contradiction
 from privateer_lab.environments import environment_for
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.partition.contradiction import (
@@ -127,7 +128,7 @@ def test_windows_open_when_people_have_doubled_and_a_planted_drift_is_found(memo
     assert not any(learner.contradiction(played.state).found for played in still[4:])
     before = [played for played in moved if played.state.own <= 5000][4:]
     assert not any(learner.contradiction(played.state).found for played in before)
-    said = learner.describe(moved[-1].state)["contradiction"]
-    assert said["found"]
-    assert said["since"] in (4000, 8000)
-    assert said["false_alarm_rate"] == FALSE_ALARM_RATE
+    said = learner.answer(moved[-1].state).first_of(Contradiction)
+    assert said.found
+    assert said.since in (4000, 8000)
+    assert said.false_alarm_rate == FALSE_ALARM_RATE

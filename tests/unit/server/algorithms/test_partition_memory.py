@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from privateer_core.answer.parts import HalfLives
 from privateer_core.errors import SpecError
 from privateer_lab.environments import environment_for
 from privateer_server.algorithms import learner_for
@@ -193,9 +194,10 @@ def test_less_is_explored_where_what_is_found_fades():
 
 def test_a_state_says_which_memory_is_used():
     *_, last = rounds(make_spec({**QUICK, **AUTO}), PEAKS)
-    said = learner_for(make_spec({**QUICK, **AUTO})).describe(last.state)["memory"]
-    assert said["half_lives"] == [None, 30_000, 10_000, 3_000]
-    assert sum(said["probabilities"]) == pytest.approx(1, abs=1e-3)
+    said = learner_for(make_spec({**QUICK, **AUTO})).answer(last.state).first_of(HalfLives)
+    assert said.candidates == (None, 30_000, 10_000, 3_000)
+    assert said.used in said.candidates
+    assert sum(said.probabilities) == pytest.approx(1, abs=1e-3)
 
 
 def test_an_algorithm_without_memory_refuses_it():

@@ -178,10 +178,10 @@ def test_halves_start_with_nothing_known():
     assert learner._halved(unknown, learner.leads(unknown)[1]).depths.tolist() == [0]
 
 
-def test_no_reports_describe_as_unknown():
+def test_of_no_reports_nothing_is_said():
     learner = learner_for(make_spec(PROVED))
-    described = learner.describe(learner.start(0))
-    assert described["bins"][0]["arms"]["arm-0"]["standard_error"] is None
+    assert not learner.answer(learner.start(0)).says_something
+    assert learner.bin_means(learner.start(0)).bins[0].means == ()
 
 
 def test_estimates_begin_anew_with_each_cohort():

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from privateer_core.answer.parts import FeatureSelection
 from privateer_core.codec import decode, encode
+from privateer_lab.answer_words import selected
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.partition.practical import PartitionLearner
 from privateer_server.algorithms.partition.screening import decided, people_asked, said
@@ -238,12 +240,13 @@ def test_the_state_says_in_words_which_features_were_kept():
     spec = six()
     played = screened(spec)
     learner = learner_for(spec)
-    assert "800 people so far" in learner.describe(played[3].state)["screening"]["words"]
-    found = learner.describe(played[-1].state)["screening"]
-    assert {"x2", "x5"} <= set(found["kept"])
-    assert found["words"].startswith("2,000 people were asked about one feature at a time; kept of 6: ")
-    assert set(found["gains"]) == {f"x{place}" for place in range(1, 7)}
-    assert "screening" not in learner_for(make_spec()).describe(learner_for(make_spec()).start(0))
+    still = learner.answer(played[3].state).first_of(FeatureSelection)
+    assert "800 people so far" in selected(still)
+    found = learner.answer(played[-1].state).first_of(FeatureSelection)
+    assert {"x2", "x5"} <= set(found.kept)
+    assert selected(found).startswith("2,000 people were asked about one feature at a time; kept of 6: ")
+    assert set(found.gains) == {f"x{place}" for place in range(1, 7)}
+    assert learner_for(make_spec()).answer(learner_for(make_spec()).start(0)).first_of(FeatureSelection) is None
 
 
 def test_where_no_feature_is_clear_all_are_kept():

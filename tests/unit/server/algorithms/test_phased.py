@@ -247,25 +247,28 @@ def test_the_clipped_share_is_not_above_the_truth():
 def test_descriptions_name_what_is_left():
     spec = phased_spec({"reward.low": 0.0})
     learner, state, policy = opened(spec)
-    first = learner.describe(state)
-    assert first["active"][3] == {"action": 3, "estimate": 0.5, "width": None}
-    after = learner.describe(learner.learn(state, policy, exact(spec, policy, np.array([0.25, 0, 0, 0]))))
-    assert (after["phase"], after["asked"], after["played"]) == (1, 2, policy.rounds)
-    assert min(row["width"] for row in after["active"]) == 0.0
+    first = learner.answer(state)
+    assert (first.status, first.people, first.says_something) == ("learning", 0, False)
+    after = learner.learn(state, policy, exact(spec, policy, np.array([0.25, 0, 0, 0])))
+    found = learner.answer(after)
+    facts = {fact.name: fact.value for fact in found.parts[0].facts}
+    assert (facts["phases"], facts["people asked"], facts["rounds played"]) == (1, 2, policy.rounds)
+    assert facts["actions left"] == len(found.estimates) == len(after.active)
+    assert min(after.widths) == 0.0
 
 
 def test_the_result_has_an_interval_for_every_action_left():
     """Planted: intervals of a third of their width miss."""
     spec = phased_spec({"algorithm.clients": 50.0, "experiment.people": 50_000}, "central")
     learner, state, policy = opened(spec)
-    assert learner.result(state) is None
+    assert not learner.answer(state).says_something
     theta = np.array([0.3, -0.1, 0.2, 0.1])
     after = learner.learn(state, policy, exact(spec, policy, theta))
-    found = learner.result(after)
+    found = learner.answer(after)
     truth = spec.actions.matrix @ theta
     assert [one.name for one in found.estimates] == [str(row) for row in after.active]
     assert all(one.low < truth[int(one.name)] < one.high for one in found.estimates)
     assert found.recommended == str(int(np.argmax(truth)))
     assert 0.99 < found.confidence < 1
-    assert not found.stopped
-    assert learner.result(replace(after, failed=True)).stopped
+    assert not found.is_over
+    assert learner.answer(replace(after, failed=True)).status == "failed"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms.trial import TrialSpec
-from privateer_core.result import Reason
+from privateer_core.answer.estimates import Reason
 from privateer_lab.audit.experiments import contribution
 from privateer_server.algorithms.trial.decisions import decisions, ground, ground_in
 from privateer_server.algorithms.trial.findings import Called, Findings

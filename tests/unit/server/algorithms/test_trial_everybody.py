@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
+from privateer_core.answer.parts import GuardrailEffects, Intervals
+from privateer_core.answer.tables import Table
 from privateer_core.contributions import CellHits
 from privateer_lab.simulation import Simulation
 from privateer_server.algorithms.trial.boundaries import critical_values
@@ -183,12 +185,11 @@ def test_guardrails_are_asked_about_everybody_too() -> None:
         assert segments.people[-1] == pytest.approx(36_000, rel=0.05)
         for one in (everybody.average, combined(segments, everybody)):
             assert np.abs((one.estimate - truth) / np.sqrt(one.variance)).max() < 4.5
-    result = run.schedule.result(run.step)
-    assert result is not None
-    watched = next(table for table in result.tables if table.title == "guardrail: refund")
-    b = next(row for row in watched.rows if row[:2] == ("everybody", "b"))
+    (watched,) = run.schedule.answer(run.step).all_of(GuardrailEffects)
+    assert watched.name == "refund"
+    b = next(one for one in watched.effects if (one.group, one.option) == (None, "b"))
     both = combined(state.guardrails[0], state.everybody[1])
-    assert b[2] == pytest.approx(both.estimate[0], abs=1e-5)
+    assert b.value == pytest.approx(both.estimate[0], abs=1e-5)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -240,17 +241,17 @@ def test_a_share_that_is_not_told_from_0_leaves_the_contribution_alone() -> None
     assert np.isfinite(found.effects.contribution_low[unknown]).all()
     share = np.asarray(state.asked.estimate)[:3]  # type: ignore[attr-defined]
     assert share == pytest.approx(np.full(3, 1 / 3), abs=0.25)
-    result = learner.result(state)  # type: ignore[arg-type]
-    assert result is not None
-    notes = {row[0]: row[-1] for row in result.tables[0].rows}
-    assert "not told from 0" in notes["x1>=0.85"]
-    tables = {table.title: table for table in result.tables}
-    assert [row[:2] for row in tables["what coins ask"].rows] == [
+    answer = learner.answer(state)  # type: ignore[arg-type]
+    reasons = {one.group: one.reason for one in answer.effects}
+    assert "not told from 0" in reasons["x1>=0.85"]
+    (asked,), (shares,) = answer.all_of(Table), answer.all_of(Intervals)
+    assert (asked.title, shares.title, shares.of) == ("what coins ask", "shares of people", "share")
+    assert [row[:2] for row in asked.rows] == [
         ("the reward", "a segment"),
         ("the reward", "everybody"),
         ("being in the segment", "a segment"),
     ]
-    low, high = np.array([row[2:] for row in tables["shares of people"].rows]).T
+    low, high = np.array([(one.low, one.high) for one in shares.estimates]).T
     truth = np.array([1 / 3, 1 / 3, 1 / 3, 0, 0, 0])
     assert ((low <= truth) & (truth <= high)).all()
 

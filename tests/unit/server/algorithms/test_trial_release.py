@@ -83,9 +83,8 @@ def test_evidence_of_a_round_stands_in_the_result() -> None:
     rewards = (rng.random(step.batch) < MEANS[step.policy.groups(contexts), decided.arms]).astype(float)
     release = step.policy.mechanism.simulate(step.policy.contribute(contexts, coins, decided, rewards), rng)
     step = schedule.close(step, release, 6)
-    result = schedule.result(step)
-    assert result is not None
-    assert (result.recommended, result.stopped) == (None, False)
+    result = schedule.answer(step)
+    assert (result.recommended, result.status) == (None, "learning")
     truth = {name: MEANS[k, a] - MEANS[k, 0] for k, a, name in spec.effects()}
     truth |= {name: (MEANS[:, a] - MEANS[:, 0]).mean() for a, name in spec.average_effects()}
     assert len(result.estimates) == len(truth) == 10
@@ -105,12 +104,9 @@ def test_a_segment_that_nobody_has_is_said_to_be_too_small(name: str) -> None:
     rewards = (rng.random(step.batch) < MEANS[0, decided.arms]).astype(float)
     release = step.policy.mechanism.simulate(step.policy.contribute(contexts, coins, decided, rewards), rng)
     step = schedule.close(step, release, 6)
-    result = schedule.result(step)
-    assert result is not None
-    table = next(table for table in result.tables if table.title.startswith("effects"))
-    notes = {(row[0], row[1]): row[-1] for row in table.rows}
+    effects = schedule.answer(step).effects
     if TrialLearner(spec).design.counted:
-        assert all("too" in str(note) for (segment, _), note in notes.items() if segment == "x1>=0.75")
+        assert all("too" in one.reason for one in effects if one.group == "x1>=0.75")
     assert schedule.follow(step.state, 9, 9, asks=False).batch == 0
 
 
@@ -122,7 +118,5 @@ def test_a_p_value_is_never_0() -> None:
     decided = step.policy.decide(contexts, coins)
     rewards = (rng.random(step.batch) < np.where(decided.arms == 1, 0.9, 0.1)).astype(float)
     release = step.policy.mechanism.simulate(step.policy.contribute(contexts, coins, decided, rewards), rng)
-    result = schedule.result(schedule.close(step, release, 6))
-    assert result is not None
-    found = [row[table.columns.index("p")] for table in result.tables if "p" in table.columns for row in table.rows]
-    assert min(found) == 1e-6
+    answer = schedule.answer(schedule.close(step, release, 6))
+    assert min(one.p_value for one in answer.effects if one.p_value is not None) == 1e-6
