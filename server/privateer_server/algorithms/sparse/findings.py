@@ -82,9 +82,8 @@ def coefficients(spec: SparseSpec, places: NDArray[np.int64], found: Estimates) 
     ]
 
 
-def answered(spec: SparseSpec, heard: int, found: list[Found] | None = None, facts: tuple[Fact, ...] = ()) -> Answer:
+def answered(heard: int, *, over: bool, found: list[Found] | None = None, facts: tuple[Fact, ...] = ()) -> Answer:
     """Return the answer of so many people; as long as ``found`` is None it says nothing of features."""
-    over = not spec.turn("", heard).batch
     return Answer(
         status="ended" if over else "learning",
         people=heard,
