@@ -76,7 +76,7 @@ class EpochLearner(SparseLearner[EpochState]):
 
     @override
     def decided(self, state: EpochState) -> dict[str, Any]:
-        known, arms = self.estimates(state), self.spec.arm_count
+        found, arms = self.estimates(state), self.spec.arm_count
         shrunk = np.zeros(arms) if found is None else found.shrunk
         values, intercepts = in_ball(shrunk[arms:], shrunk[:arms])
         used = values != 0
@@ -107,7 +107,7 @@ class EpochLearner(SparseLearner[EpochState]):
 
     def _predicted(self, state: EpochState, kept: Places) -> tuple[float, ...]:
         """Return what is predicted of rewards by arms and by kept features."""
-        known, arms = self.estimates(state), self.spec.arm_count
+        found, arms = self.estimates(state), self.spec.arm_count
         assert found is not None, "correlation has been seen"
         values = found.shrunk[arms:][np.searchsorted(state.places, kept)]
         values, intercepts = in_ball(values, found.shrunk[:arms])
