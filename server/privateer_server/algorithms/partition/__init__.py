@@ -2,7 +2,7 @@
 
 from privateer_core.algorithms.partition import PartitionSpec
 from privateer_server.algorithms import Learner
-from privateer_server.algorithms.partition.practical import PartitionLearner
+from privateer_server.algorithms.partition.learner import PartitionLearner
 from privateer_server.algorithms.partition.proved import ProvedPartitionLearner
 from privateer_server.algorithms.partition.published import PublishedPartitionLearner
 

@@ -1,7 +1,7 @@
 """A learner's state for people."""
 
 import math
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,28 +10,14 @@ from privateer_core.algorithms.partition.spec import PartitionSpec
 from privateer_core.context import inhabited
 
 
-class Bins(Protocol):
-    """What every partition learner's state has."""
-
-    @property
-    def rounds(self) -> int: ...  # noqa: D102
-    @property
-    def seen(self) -> int: ...  # noqa: D102
-    @property
-    def depths(self) -> NDArray[np.int64]: ...  # noqa: D102
-    @property
-    def paths(self) -> NDArray[np.int64]: ...  # noqa: D102
-    @property
-    def active(self) -> NDArray[np.bool_]: ...  # noqa: D102
-
-
 def describe(
-    state: Bins,
+    state: Any,
     edges: tuple[NDArray[np.float64], NDArray[np.float64]],
     means: NDArray[np.float64],
     errors: NDArray[np.float64],
     spec: PartitionSpec,
     error: str = "standard_error",
+    tree: Any = None,
 ) -> dict[str, Any]:
     """Describe each active arm's mean reward with its error, for every bin in which anybody can be.
 
@@ -45,13 +31,16 @@ def describe(
         That of the experiment: it names the arms, and says which bins nobody can be in.
     error
         What the errors are.
+    tree
+        What has ``depths`` and ``paths``, if the state itself has not.
     """
+    tree = state if tree is None else tree
     names, kept = spec.experiment.arms, inhabited(spec.features, *edges)
     lower, upper = (corners.tolist() for corners in edges)
     rows = [
         {
-            "depth": int(state.depths[b]),
-            "path": int(state.paths[b]),
+            "depth": int(tree.depths[b]),
+            "path": int(tree.paths[b]),
             "lower": lower[b],
             "upper": upper[b],
             "arms": {

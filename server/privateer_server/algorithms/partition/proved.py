@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, corners
 from privateer_core.contributions import KeyedSums
 from privateer_core.errors import SpecError
-from privateer_server.algorithms.partition.cells import cells
+from privateer_server.algorithms.partition.cohorts import CohortLearner, counted, sharing_policy
 from privateer_server.algorithms.partition.confidence import upper_bound
 from privateer_server.algorithms.partition.description import describe
-from privateer_server.algorithms.partition.halving import halved
+from privateer_server.algorithms.partition.estimates import bin_sums
 from privateer_server.algorithms.partition.space import Space
-from privateer_server.algorithms.partition.turns import Turns, heard, sharing_policy
+from privateer_server.algorithms.partition.splitting import halved
 
 Array = NDArray[np.float64]
 
@@ -60,7 +60,7 @@ class ProvedState:
     expected: float = 0.0
 
 
-class ProvedPartitionLearner(Turns):
+class ProvedPartitionLearner(CohortLearner):
     """Algorithm 2 of paper 1 with public arms, one signed symbol, and bounds that hold for all rounds, bins and arms.
 
     With probability 1 - ``failure`` no arm is ever dropped in a bin that has a place where it is best, if mean rewards
@@ -115,7 +115,7 @@ class ProvedPartitionLearner(Turns):
         bins = policy.bins
         precision, moment, heaviest = state.precision.copy(), state.moment.copy(), state.heaviest.copy()
         mass = self._mass(state.depths[bins])[:, None]
-        found = cells(self.spec, policy, release)
+        found = bin_sums(self.spec, policy, release)
         variance = _variance(release, mass * found.telling if policy.fresh_coins else mass)
         # A curator's noise is added once to a sum: a report bears its share of it.
         weight = found.gain / (variance + release.noise / np.maximum(1, found.reports))
@@ -125,13 +125,11 @@ class ProvedPartitionLearner(Turns):
             heaviest[bins] = np.maximum(heaviest[bins], np.max(weight, axis=1, initial=0.0))
         state = replace(
             state,
-            rounds=state.rounds + 1,
-            seen=state.seen + release.reports,
             precision=precision,
             moment=moment,
             heaviest=heaviest,
         )
-        state = heard(state, policy, release.reports)
+        state = counted(state, policy, release.reports)
         lower, width = self.leads(state)
         return self._halved(replace(state, active=self._surviving(state, lower)), width)
 

@@ -11,10 +11,10 @@ from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, 
 from privateer_core.coins import UNIT, Layout
 from privateer_core.contributions import CellSums
 from privateer_core.errors import SpecError
+from privateer_server.algorithms.partition.cohorts import CohortLearner, counted, make_policy
 from privateer_server.algorithms.partition.description import describe
-from privateer_server.algorithms.partition.halving import halved
 from privateer_server.algorithms.partition.space import Space
-from privateer_server.algorithms.partition.turns import Turns, heard, make_policy
+from privateer_server.algorithms.partition.splitting import halved
 
 _CONFIDENCE: Final = 2.0
 """C_n of eq. (14) is 2 log2(n), as in the authors' code."""
@@ -41,7 +41,7 @@ class PublishedState:
     heard: int = 0
 
 
-class PublishedPartitionLearner(Turns):
+class PublishedPartitionLearner(CohortLearner):
     """Algorithms 2 and 3 with the authors' constants, which learn where the paper's own do not.
 
     C_n = 2 log2(n); a bin may drop arms after log2(n)^2 people; tau_s = 2^(-s/d), where eq. (17) has 2 sqrt(d) times
@@ -52,15 +52,14 @@ class PublishedPartitionLearner(Turns):
 
     def __init__(self, spec: PartitionSpec) -> None:
         super().__init__(spec)
-        self._cohorts = ["", *(source.name for source in spec.sources)]
         self._space = Space(spec.blocks)
-        self._epsilons = np.array([spec.privacy_of(cohort).bound for cohort in self._cohorts])[:, None]
+        self._epsilons = np.array([spec.privacy_of(cohort).bound for cohort in self.cohorts])[:, None]
         others = sum(source.people for source in spec.sources)
         self._log = math.log2(max(2, spec.experiment.horizon, others))
 
     def start(self, _seed: int) -> PublishedState:
         """One bin, all arms."""
-        arms, cohorts = self.spec.arm_count, len(self._cohorts)
+        arms, cohorts = self.spec.arm_count, len(self.cohorts)
         zero = np.zeros(1, np.int64)
         sums = np.zeros((cohorts, 1, arms))
         active, people = self.playable[None, :], np.zeros((cohorts, 1), np.int64)
@@ -102,16 +101,14 @@ class PublishedPartitionLearner(Turns):
 
     def learn(self, state: PublishedState, policy: PartitionPolicy, release: CellSums) -> PublishedState:
         """Add the round's sums, eq. (13), drop arms, eq. (16) and (29), and refine bins."""
-        which = np.arange(len(self._cohorts)) == self._cohorts.index(policy.cohort)
+        which = np.arange(len(self.cohorts)) == self.cohorts.index(policy.cohort)
         state = replace(
             state,
-            rounds=state.rounds + 1,
-            seen=state.seen + release.reports,
             people=state.people + which[:, None] * release.reports,
             rewards=state.rewards + which[:, None, None] * release.rewards,
             counts=state.counts + which[:, None, None] * release.counts,
         )
-        state = heard(state, policy, release.reports)
+        state = counted(state, policy, release.reports)
         mean, radius = self._estimates(state)
         state = replace(state, active=self._surviving(state, mean, radius))
         return self._refined(state, radius)

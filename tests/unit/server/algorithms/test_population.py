@@ -8,7 +8,7 @@ from privateer_core.contributions import KeyedValues
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_lab.noise import SeededNoise
-from privateer_server.algorithms.partition.masses import weighed
+from privateer_server.algorithms.partition.population import weighed
 from tests.support.statistics import centred
 
 MASSES = np.array([0.4, 0.25, 0.1, 0.0])

@@ -1,4 +1,4 @@
-"""What all partition learners share: whose turn it is, and how a policy is put together."""
+"""What all partition learners share: rounds cohort by cohort, and how a policy is put together."""
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
@@ -15,23 +15,26 @@ from privateer_core.questions import KeyedMeans
 from privateer_core.result import Result
 from privateer_core.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step, must_agree
-from privateer_server.algorithms.partition.cells import key_shares
-from privateer_server.algorithms.partition.shares import thresholds
+from privateer_server.algorithms.partition.allocation import thresholds
+from privateer_server.algorithms.partition.estimates import expected_key_shares
 
 Array = NDArray[np.float64]
 S = TypeVar("S")
 
 _THE_SAME: Final = ("algorithm", "experiment.arms", "context.features", "reward")
 """What an experiment has in common with the one that it begins with."""
-_COUNTS: Final = ("rounds", "seen", "own", "computed", "fitted", "turn", "heard")
-"""What a state says of its own experiment's people and rounds."""
 
 
-class Turns(ABC):
-    """The schedule of the partition bandit: the spec fixes the sizes of its rounds, cohort by cohort.
+class CohortLearner(ABC):
+    """A learner whose spec fixes the sizes of its rounds, cohort by cohort.
 
-    Learner states have ``turn`` and ``heard``: the cohort whose round was learned from last, and its people whose
-    reports opened so far.
+    States have ``rounds`` and ``seen``, closed rounds and people who reported, and ``turn`` and ``heard``: the cohort
+    of the last round, and its people whose reports opened so far.
+
+    Attributes
+    ----------
+    cohorts
+        The experiment's own people, whose name is empty, and the sources.
     """
 
     repeats: ClassVar[bool] = False
@@ -40,6 +43,7 @@ class Turns(ABC):
 
     def __init__(self, spec: PartitionSpec) -> None:
         self.spec = spec
+        self.cohorts = ["", *(source.name for source in spec.sources)]
 
     @abstractmethod
     def start(self, _seed: int) -> Any:
@@ -70,20 +74,25 @@ class Turns(ABC):
 
     def begun(self, state: Any, before: PartitionSpec) -> Any:
         """Return the state of a new experiment with the same arms and features: evidence stays, people count anew."""
-        must_agree(before, self.spec, _THE_SAME)
-        fresh: Any = self.start(0)
-        counts = {name: getattr(fresh, name) for name in _COUNTS if hasattr(fresh, name)}
-        rows = [("", *(source.name for source in before.sources)).index(cohort) for cohort in self._known(before)]
-        return self.rearmed(self.of_cohorts(replace(state, **counts), rows), 0)
+        rows = self.rows_of_cohorts(before)
+        fresh = replace(state, rounds=0, seen=0, turn=self.spec.cohorts[0], heard=0)
+        return self.rearmed(self.of_cohorts(fresh, rows), 0)
 
-    def _known(self, before: PartitionSpec) -> list[str]:
-        """Name the learner's cohorts, own people first; refuse a source that the other experiment did not have."""
-        known = {source.name for source in before.sources}
-        for source in self.spec.sources:
-            if source.name not in known:
+    def rows_of_cohorts(self, before: PartitionSpec) -> list[int]:
+        """Return the places of the learner's cohorts in another experiment that it begins with.
+
+        Raises
+        ------
+        SpecError
+            If the other one has other arms or features, or lacks a source.
+        """
+        must_agree(before, self.spec, _THE_SAME)
+        known = ["", *(source.name for source in before.sources)]
+        for cohort in self.cohorts:
+            if cohort not in known:
                 detail = "the experiment to begin with has no such source"
-                raise SpecError(detail, field=f"sources.{source.name}", remedy="remove it, or begin without")
-        return ["", *(source.name for source in self.spec.sources)]
+                raise SpecError(detail, field=f"sources.{cohort}", remedy="remove it, or begin without")
+        return [known.index(cohort) for cohort in self.cohorts]
 
     def of_cohorts(self, state: Any, rows: list[int]) -> Any:
         """Return the state with those cohorts, where it tells cohorts apart."""
@@ -121,11 +130,12 @@ class Turns(ABC):
         """Return the lower and upper corners of a state's bins, (bins, columns) each."""
 
 
-def heard(state: S, policy: PartitionPolicy, reports: int) -> S:
-    """Return the state after so many reports of the policy's cohort."""
+def counted(state: S, policy: PartitionPolicy, reports: int) -> S:
+    """Return the state after a round of the policy's cohort with so many reports."""
     before: Any = state
     so_far = before.heard if before.turn == policy.cohort else 0
-    after: S = replace(before, turn=policy.cohort, heard=so_far + reports)
+    counts = {"rounds": before.rounds + 1, "seen": before.seen + reports, "heard": so_far + reports}
+    after: S = replace(before, turn=policy.cohort, **counts)
     return after
 
 
@@ -187,18 +197,6 @@ def sharing_policy(
         As ``bins`` of `make_policy`.
     """
     layout = Layout(seed, thresholds(shares, tree["active"][tree["bins"]]))
-    masses = by_whole(people[:, None] * key_shares(spec, shares, cohort), tree.get("wholes"))
+    masses = by_whole(people[:, None] * expected_key_shares(spec, shares, cohort), tree.get("wholes"))
     typical = (min(1.0, float(masses.sum())), float(np.max(masses, initial=0.0)))
     return make_policy(spec, version, batch, cohort, layout, typical, **tree)
-
-
-def wider(known: S, added: int, by_arm: tuple[str, ...]) -> S:
-    """Return what is known with so many more arms, which are active: the last axis of these attributes."""
-
-    def more(values: NDArray[Any]) -> NDArray[Any]:
-        fresh = np.full((*values.shape[:-1], added), values.dtype == np.bool_, values.dtype)
-        return np.concatenate([values, fresh], axis=-1)
-
-    before: Any = known
-    after: S = replace(before, **{name: more(getattr(before, name)) for name in by_arm})
-    return after

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from privateer_core.coins import UNIT, Layout
-from privateer_server.algorithms.partition.shares import best_probabilities, thompson_draw, thresholds
+from privateer_server.algorithms.partition.allocation import best_probabilities, thompson_draw, thresholds
 
 
 @given(st.integers(0, 2**32), st.integers(2, 16))

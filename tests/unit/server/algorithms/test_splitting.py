@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privateer_server.algorithms.partition.halving import ancestry, halved
+from privateer_server.algorithms.partition.splitting import ancestry, halved
 from tests.support.partitions import random_bins
 
 
