@@ -7,10 +7,12 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
 from privateer_core.contributions import KeyedSums
 from privateer_core.result import Contradiction
+from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.partition.allocation import (
     Allocation,
     BinKinds,
@@ -19,7 +21,7 @@ from privateer_server.algorithms.partition.allocation import (
     thompson_draw,
 )
 from privateer_server.algorithms.partition.change_detection import contradiction, windowed
-from privateer_server.algorithms.partition.cohorts import CohortLearner, counted, sharing_policy
+from privateer_server.algorithms.partition.cohorts import CohortLearner
 from privateer_server.algorithms.partition.description import describe
 from privateer_server.algorithms.partition.estimates import estimated
 from privateer_server.algorithms.partition.feature_selection import FeatureSelection, Selection
@@ -47,7 +49,7 @@ _FITTED: Final = 1.25
 _FITTED_BINS: Final = 128
 
 
-class PartitionLearner(CohortLearner):
+class PartitionLearner(CohortLearner[PartitionState]):
     """Algorithm 2 of paper 1 with public arms and one signed symbol (docs/learning.md explains the departures).
 
     Attributes
@@ -67,7 +69,8 @@ class PartitionLearner(CohortLearner):
         self._first_columns = [] if self.selection.selects else self.space.columns_of_levels(_FIRST_LEVELS)
         self.allocation = Allocation(spec, by_levels=bool(self._first_columns))
 
-    def start(self, _seed: int) -> PartitionState:
+    @override
+    def start(self, seed: int) -> PartitionState:
         """One bin, or one for each level; all arms."""
         arms = self.spec.arm_count
         state = PartitionState(
@@ -113,8 +116,9 @@ class PartitionLearner(CohortLearner):
             beside=beside,
         )
 
-    def rearmed(self, state: PartitionState, added: int) -> PartitionState:
-        """Return the state with more arms, of which nothing is known, and without retired ones; evidence stays."""
+    @override
+    def rearmed(self, state: PartitionState, before: PartitionSpec) -> PartitionState:
+        added = self.spec.arm_count - before.arm_count
         active = np.pad(state.active, ((0, 0), (0, added)), constant_values=True)
         left = active & self.playable
         # Where only retired arms were left, all others are tried again.
@@ -129,33 +133,26 @@ class PartitionLearner(CohortLearner):
         )
         return self.sifted(self.computed(state))
 
+    @override
     def of_cohorts(self, state: PartitionState, rows: list[int]) -> PartitionState:
-        """Return the state with the people of those cohorts."""
         selection = state.selection.of_cohorts(rows) if state.selection else None
         return replace(state, population=state.population.of_cohorts(rows), selection=selection)
 
-    def begun(self, state: PartitionState, before: PartitionSpec) -> PartitionState:
-        """Return the state of a new experiment: evidence has faded as much as it has, and people count anew.
-
-        Its rounds are compared with each other alone.
-        """
-        rows = self.rows_of_cohorts(before)
+    @override
+    def anew(self, state: PartitionState) -> PartitionState:
+        """Evidence has faded as much as it has, and rounds are compared with each other alone."""
         discounted, selection = state.discounted, state.selection
-        fresh = replace(
-            state,
-            rounds=0,
-            seen=0,
+        return replace(
+            super().anew(state),
             own=0,
-            turn=self.spec.cohorts[0],
-            heard=0,
             hyperparameters=replace(state.hyperparameters, fitted=0),
             discounted=replace(discounted, own=0) if discounted else None,
             window=None,
             selection=replace(selection, ended=selection.ended - state.own) if selection else None,
         )
-        return self.rearmed(self.of_cohorts(fresh, rows), 0)
 
-    def policy(self, state: PartitionState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
+    @override
+    def policy(self, state: PartitionState, ahead: NewRound) -> PartitionPolicy:
         """Bins with several active arms ask their people; coins are shared out by Thompson sampling.
 
         Where the arm is in the key people are told apart by parts of bins, which reports are not, and rounds may play
@@ -163,33 +160,31 @@ class PartitionLearner(CohortLearner):
 
         At the end (``batch`` 0) every bin plays its best arm. While features are selected the bins are those of one.
         """
-        if batch and state.selection and state.selection.open:
-            return self._about_one_feature(state, state.selection, version, batch, seed, cohort)
+        if ahead.batch and state.selection and state.selection.open:
+            return self._about_one_feature(state, state.selection, ahead)
         in_key, process = self.spec.privacy.arm_in_key, self.process(state)
         if in_key:
             parts = subdivided(process, state.active, self.space, self.splitting)
         else:
             parts = undivided(state.tree, state.posterior.mean)
         rows = parts.rows
-        active = state.active[rows] if batch else only_best(state.active[rows], self._tried(state), parts.mean)
+        active = state.active[rows] if ahead.batch else only_best(state.active[rows], self._tried(state), parts.mean)
         # What may move is watched: with forgetting bins with one active arm ask their people too.
-        bins = np.flatnonzero(active.sum(axis=1) > (0 if batch and state.discounted else 1))
+        bins = np.flatnonzero(active.sum(axis=1) > (0 if ahead.batch and state.discounted else 1))
         kinds = self._kinds(state, process)
         standard_deviation = self._exploration(state, kinds)[rows, None] * np.sqrt(state.posterior.variance[rows])
         beliefs = (parts.mean[bins], standard_deviation[bins], active[bins])
         shares = best_probabilities(*beliefs)
         if in_key:
             one_arm = kinds.one_arm[rows[bins], None]
-            shares = np.where(one_arm, thompson_draw(*beliefs, rows[bins], seed), shares)
-        people = (state.population.shares[self.cohorts.index(cohort), rows] * parts.shares)[bins]
+            shares = np.where(one_arm, thompson_draw(*beliefs, rows[bins], ahead.seed), shares)
+        people = (state.population.shares[self.cohorts.index(ahead.cohort), rows] * parts.shares)[bins]
         tree: dict[str, Any] = {"axes": parts.tree.all_axes(self.spec.dimension), "depths": parts.tree.depths}
         tree |= {"paths": parts.tree.paths, "active": active, "bins": bins}
         tree["wholes"] = wholes_of(rows[bins]) if in_key else None
-        return sharing_policy(self.spec, version, batch, seed, cohort, shares, people, tree)
+        return self.policy_of_shares(ahead, shares, people, **tree)
 
-    def _about_one_feature(
-        self, state: PartitionState, selection: Selection, version: int, batch: int, seed: int, cohort: str
-    ) -> PartitionPolicy:
+    def _about_one_feature(self, state: PartitionState, selection: Selection, ahead: NewRound) -> PartitionPolicy:
         """Ask about the cells of the feature whose turn it is, with all arms in play."""
         one, rows = self.selection.cells[selection.feature], self.selection.rows(selection.feature)
         process = self.process(state)
@@ -197,10 +192,10 @@ class PartitionLearner(CohortLearner):
         active = np.tile(self.playable, (len(one), 1))
         exploration = self.allocation.selecting * self._exploration(state, self._kinds(state, process))
         shares = best_probabilities(means, exploration * np.sqrt(variances), active)
-        people = selection.population.shares[self.cohorts.index(cohort), rows]
+        people = selection.population.shares[self.cohorts.index(ahead.cohort), rows]
         tree = {"axes": one.axes, "depths": one.depths, "paths": one.paths, "active": active}
         tree["bins"] = np.arange(len(one))
-        return sharing_policy(self.spec, version, batch, seed, cohort, shares, people, tree)
+        return self.policy_of_shares(ahead, shares, people, **tree)
 
     def _kinds(self, state: PartitionState, process: BinProcess) -> BinKinds:
         selected = state.selection is not None
@@ -214,10 +209,11 @@ class PartitionLearner(CohortLearner):
         """Which arms were played anywhere: one that was added since is nobody's best."""
         return state.evidence.tried | state.selection.evidence.tried if state.selection else state.evidence.tried
 
+    @override
     def learn(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums) -> PartitionState:
         """Add what a round says of people and values; then, if there is news enough, drop arms and split bins."""
         own = state.own + (0 if policy.cohort else release.reports)
-        state = counted(replace(state, own=own), policy, release.reports)
+        state = self.counted(replace(state, own=own), policy, release.reports)
         if state.selection and state.selection.open:
             return self._selected(state, state.selection, policy, release)
         parts = asked_parts(policy, self.space, self.process(state)) if policy.wholes is not None else None
@@ -311,10 +307,11 @@ class PartitionLearner(CohortLearner):
             discounted=state.discounted.split(split) if state.discounted else None,
         )
 
+    @override
     def edges(self, state: PartitionState) -> tuple[Array, Array]:
-        """Return the corners of the bins."""
         return state.tree.corners(self.spec.dimension)
 
+    @override
     def describe(self, state: PartitionState) -> dict[str, Any]:
         """The state for people: estimates of each active arm's mean reward with standard errors, bin by bin."""
         low, high = self.spec.reward.low, self.spec.reward.high

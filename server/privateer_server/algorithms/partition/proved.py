@@ -5,11 +5,13 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, corners
 from privateer_core.contributions import KeyedSums
 from privateer_core.errors import SpecError
-from privateer_server.algorithms.partition.cohorts import CohortLearner, counted, sharing_policy
+from privateer_server.algorithms import NewRound
+from privateer_server.algorithms.partition.cohorts import CohortLearner
 from privateer_server.algorithms.partition.confidence import upper_bound
 from privateer_server.algorithms.partition.description import describe
 from privateer_server.algorithms.partition.estimates import bin_sums
@@ -60,7 +62,7 @@ class ProvedState:
     expected: float = 0.0
 
 
-class ProvedPartitionLearner(CohortLearner):
+class ProvedPartitionLearner(CohortLearner[ProvedState]):
     """Algorithm 2 of paper 1 with public arms, one signed symbol, and bounds that hold for all rounds, bins and arms.
 
     With probability 1 - ``failure`` no arm is ever dropped in a bin that has a place where it is best, if mean rewards
@@ -74,7 +76,8 @@ class ProvedPartitionLearner(CohortLearner):
         space = Space(spec.blocks)
         self._axes, self._deepest = space.in_turn(), space.depth
 
-    def start(self, _seed: int) -> ProvedState:
+    @override
+    def start(self, seed: int) -> ProvedState:
         """One bin, all arms."""
         shape = (1, self.spec.arm_count)
         zero = np.zeros(1, np.int64)
@@ -82,7 +85,8 @@ class ProvedPartitionLearner(CohortLearner):
         state = ProvedState(0, 0, zero, zero, self.playable[None, :], known, known, np.zeros(1), self.spec.cohorts[0])
         return replace(state, expected=expected)
 
-    def rearmed(self, state: ProvedState, added: int) -> ProvedState:
+    @override
+    def rearmed(self, state: ProvedState, before: PartitionSpec) -> ProvedState:
         """Return the state without retired arms: every other arm is tried again where only a retired one beat it.
 
         Raises
@@ -90,22 +94,24 @@ class ProvedPartitionLearner(CohortLearner):
         SpecError
             If arms were added: the failure is shared out over the pairs of arms that there were at the start.
         """
-        if added:
+        if self.spec.arm_count != before.arm_count:
             detail = "under confidence = 'proved' the failure is shared out over the arms of the start"
             remedy = "create an experiment with all arms, or use confidence = 'practical'"
             raise SpecError(detail, field="experiment.arms", remedy=remedy)
         state = replace(state, active=np.broadcast_to(self.playable, state.active.shape).copy())
         return replace(state, active=self._surviving(state, self.leads(state)[0]))
 
-    def policy(self, state: ProvedState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
+    @override
+    def policy(self, state: ProvedState, ahead: NewRound) -> PartitionPolicy:
         """Every active arm of a bin is equally likely; at the end (``batch`` 0) every bin plays its best arm."""
-        active = state.active if batch else _best_only(state)
+        active = state.active if ahead.batch else _best_only(state)
         bins = np.flatnonzero(active.sum(axis=1) > 1)
         shares = active[bins] / active[bins].sum(axis=1, keepdims=True)
         people = np.asarray(0.5 ** state.depths[bins])
         tree = {"axes": self._axes, "depths": state.depths, "paths": state.paths, "active": active, "bins": bins}
-        return sharing_policy(self.spec, version, batch, seed, cohort, shares, people, tree)
+        return self.policy_of_shares(ahead, shares, people, **tree)
 
+    @override
     def learn(self, state: ProvedState, policy: PartitionPolicy, release: KeyedSums) -> ProvedState:
         """Add the round by inverse variance, drop arms, halve bins; with each cohort estimates begin anew."""
         if state.cohort != policy.cohort:
@@ -129,7 +135,7 @@ class ProvedPartitionLearner(CohortLearner):
             moment=moment,
             heaviest=heaviest,
         )
-        state = counted(state, policy, release.reports)
+        state = self.counted(state, policy, release.reports)
         lower, width = self.leads(state)
         return self._halved(replace(state, active=self._surviving(state, lower)), width)
 
@@ -194,10 +200,11 @@ class ProvedPartitionLearner(CohortLearner):
             heaviest=state.heaviest[copies] * ~fresh,
         )
 
+    @override
     def edges(self, state: ProvedState) -> tuple[Array, Array]:
-        """Return the corners of the bins."""
         return corners(state.depths, state.paths, self._axes, self.spec.dimension)
 
+    @override
     def describe(self, state: ProvedState) -> dict[str, Any]:
         """The state for people: estimates of each active arm's mean reward with standard errors, bin by bin.
 

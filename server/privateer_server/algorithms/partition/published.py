@@ -6,12 +6,14 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, corners
 from privateer_core.coins import UNIT, Layout
 from privateer_core.contributions import CellSums
 from privateer_core.errors import SpecError
-from privateer_server.algorithms.partition.cohorts import CohortLearner, counted, make_policy
+from privateer_server.algorithms import NewRound
+from privateer_server.algorithms.partition.cohorts import CohortLearner
 from privateer_server.algorithms.partition.description import describe
 from privateer_server.algorithms.partition.space import Space
 from privateer_server.algorithms.partition.splitting import halved
@@ -41,7 +43,7 @@ class PublishedState:
     heard: int = 0
 
 
-class PublishedPartitionLearner(CohortLearner):
+class PublishedPartitionLearner(CohortLearner[PublishedState]):
     """Algorithms 2 and 3 with the authors' constants, which learn where the paper's own do not.
 
     C_n = 2 log2(n); a bin may drop arms after log2(n)^2 people; tau_s = 2^(-s/d), where eq. (17) has 2 sqrt(d) times
@@ -57,7 +59,8 @@ class PublishedPartitionLearner(CohortLearner):
         others = sum(source.people for source in spec.sources)
         self._log = math.log2(max(2, spec.experiment.horizon, others))
 
-    def start(self, _seed: int) -> PublishedState:
+    @override
+    def start(self, seed: int) -> PublishedState:
         """One bin, all arms."""
         arms, cohorts = self.spec.arm_count, len(self.cohorts)
         zero = np.zeros(1, np.int64)
@@ -65,7 +68,8 @@ class PublishedPartitionLearner(CohortLearner):
         active, people = self.playable[None, :], np.zeros((cohorts, 1), np.int64)
         return PublishedState(0, 0, zero, zero, active, people, sums, sums, self.spec.cohorts[0])
 
-    def rearmed(self, state: PublishedState, added: int) -> PublishedState:
+    @override
+    def rearmed(self, state: PublishedState, before: PartitionSpec) -> PublishedState:
         """Refuse other arms: the published algorithm runs in simulation alone.
 
         Raises
@@ -73,25 +77,23 @@ class PublishedPartitionLearner(CohortLearner):
         SpecError
             Always, but where nothing changes.
         """
-        if added or not self.playable.all():
+        if self.spec.arm_count != before.arm_count or not self.playable.all():
             detail, remedy = "the published calibration runs in simulation alone", "use tight"
             raise SpecError(detail, field="privacy.calibration", remedy=remedy)
         return state
 
-    def policy(self, state: PublishedState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
+    @override
+    def policy(self, state: PublishedState, ahead: NewRound) -> PartitionPolicy:
         """Every active arm of a bin is equally likely, eq. (8); every bin is a key.
 
         At the end (``batch`` 0), which the paper leaves open, every bin plays the active arm of the highest estimate.
         """
-        active = state.active if batch else self._best(state)
-        shares = self._shares(state) if batch else active
+        active = state.active if ahead.batch else self._best(state)
+        shares = self._shares(state) if ahead.batch else active
         edges = np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32)
-        return make_policy(
-            self.spec,
-            version,
-            batch,
-            cohort,
-            Layout(seed, edges),
+        return self.policy_of_coins(
+            ahead,
+            Layout(ahead.seed, edges),
             axes=self._space.in_turn(),
             depths=state.depths,
             paths=state.paths,
@@ -99,6 +101,7 @@ class PublishedPartitionLearner(CohortLearner):
             bins=np.arange(len(state.depths)),
         )
 
+    @override
     def learn(self, state: PublishedState, policy: PartitionPolicy, release: CellSums) -> PublishedState:
         """Add the round's sums, eq. (13), drop arms, eq. (16) and (29), and refine bins."""
         which = np.arange(len(self.cohorts)) == self.cohorts.index(policy.cohort)
@@ -108,7 +111,7 @@ class PublishedPartitionLearner(CohortLearner):
             rewards=state.rewards + which[:, None, None] * release.rewards,
             counts=state.counts + which[:, None, None] * release.counts,
         )
-        state = counted(state, policy, release.reports)
+        state = self.counted(state, policy, release.reports)
         mean, radius = self._estimates(state)
         state = replace(state, active=self._surviving(state, mean, radius))
         return self._refined(state, radius)
@@ -161,10 +164,11 @@ class PublishedPartitionLearner(CohortLearner):
             counts=state.counts[:, copies] * keep[:, None],
         )
 
+    @override
     def edges(self, state: PublishedState) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the corners of the bins."""
         return corners(state.depths, state.paths, self._space.in_turn(), self.spec.dimension)
 
+    @override
     def describe(self, state: PublishedState) -> dict[str, Any]:
         """Describe a state for people: estimate and radius of each active arm, bin by bin."""
         return describe(state, self.edges(state), *self._estimates(state), self.spec, "radius")

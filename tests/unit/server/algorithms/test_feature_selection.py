@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from privateer_core.codec import decode, encode
-from privateer_server.algorithms import learner_for
+from privateer_server.algorithms import NewRound, learner_for
 from privateer_server.algorithms.partition.feature_selection import FeatureSelection, cells_of, people_asked
 from privateer_server.algorithms.partition.learner import PartitionLearner
 from privateer_server.algorithms.partition.space import Space, levels_in
@@ -159,7 +159,7 @@ def test_the_tree_begins_with_what_was_found():
     state = screened(six())[-1].state
     assert len(state.tree) >= 4
     assert not state.evidence.precision.any()
-    policy = learner_for(six()).policy(state, 9, 0, 0)
+    policy = learner_for(six()).policy(state, NewRound(9, 0, 0))
     corner = np.full((1, 6), 0.25)
     corner[0, 1] = 0.75
     assert two_of_six(corner).argmax() == policy.decide(corner, np.zeros(1, np.uint32)).arms[0]
@@ -172,7 +172,7 @@ def test_a_restart_changes_nothing(people):
     learner, state = learner_for(spec), screened(spec)[people].state
     again = decode(encode(state), PartitionState)
     assert same(again, state)
-    policies = [encode(learner.policy(one, 5, 200, 7)) for one in (state, again)]
+    policies = [encode(learner.policy(one, NewRound(5, 7, 200))) for one in (state, again)]
     assert policies[0] == policies[1]
 
 
@@ -182,7 +182,7 @@ def test_an_arm_that_is_added_is_played_and_one_that_is_retired_is_not(place):
     state = screened(before)[place].state
     after = six({"experiment.arms": ["arm-0", "arm-1", "arm-2", "new"], "experiment.retired": ["arm-1"]})
     changed = learner_for(after).changed(state, before)
-    policy = learner_for(after).policy(changed, 9, 200, 1)
+    policy = learner_for(after).policy(changed, NewRound(9, 1, 200))
     policy.check(after)
     assert policy.active[:, 3].all()
     assert not policy.active[:, 1].any()
@@ -255,5 +255,5 @@ def test_where_no_feature_is_clear_all_are_kept():
     *_, last = rounds(spec, lambda contexts: np.tile([0.2, 0.8, 0.5], (len(contexts), 1)), 1)
     assert last.state.selection.asked.sum() == 2000
     assert last.state.selection.kept.all()
-    final = PartitionLearner(spec).policy(last.state, 99, 0, 0)
+    final = PartitionLearner(spec).policy(last.state, NewRound(99, 0, 0))
     assert (final.active.argmax(axis=1) == 1).all()

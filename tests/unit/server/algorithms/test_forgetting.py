@@ -9,7 +9,7 @@ from scipy import stats
 
 from privateer_core.errors import SpecError
 from privateer_lab.environments import environment_for
-from privateer_server.algorithms import learner_for
+from privateer_server.algorithms import NewRound, learner_for
 from privateer_server.algorithms.partition.forgetting import Discounted, Forgetting, beforehand
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, Observations
 from privateer_server.algorithms.partition.kernel import LENGTHS, Kernel
@@ -180,12 +180,12 @@ def test_people_of_decided_bins_are_asked_too(changes):
     spec = make_spec({**changes, **AUTO})
     learner = learner_for(spec)
     state = replace(learner.start(0), active=np.array([[True, False, False]]))
-    policy = learner.policy(state, 1, 1000, 0)
+    policy = learner.policy(state, NewRound(1, 0, 1000))
     policy.check(spec)
     assert policy.bins.tolist() == [0]
     assert policy.shares.tolist() == [[1, 0, 0]]
-    assert not len(learner.policy(state, 2, 0, 0).bins)
-    assert not len(learner_for(make_spec(changes)).policy(replace(state, discounted=None), 1, 1000, 0).bins)
+    assert not len(learner.policy(state, NewRound(2, 0, 0)).bins)
+    assert not len(learner_for(make_spec(changes)).policy(replace(state, discounted=None), NewRound(1, 0, 1000)).bins)
 
 
 def explored(learner, state):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privateer_server.algorithms.partition.cohorts import sharing_policy
+from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.partition.estimates import estimated
 from privateer_server.algorithms.partition.learner import PartitionLearner
 from privateer_server.algorithms.partition.subdivision import undivided
@@ -58,9 +58,9 @@ def test_arms_share_bins_where_coins_tell_them_apart(overrides):
 
 def test_in_its_turn_an_arm_is_played_by_all_of_a_part_and_the_next_round_may_have_another():
     learner, state = halved(SHUFFLE, 0.2)
-    drawn = [learner.policy(state, 1, 1000, seed) for seed in range(20)]
+    drawn = [learner.policy(state, NewRound(1, seed, 1000)) for seed in range(20)]
     assert all(set(np.unique(policy.shares)) == {0.0, 1.0} for policy in drawn)
-    assert (learner.policy(state, 1, 1000, 3).shares == drawn[3].shares).all()
+    assert (learner.policy(state, NewRound(1, 3, 1000)).shares == drawn[3].shares).all()
     played = np.array([policy.shares.argmax(axis=1)[0] for policy in drawn])
     assert set(played) == {0, 1, 2}
     for policy in drawn:
@@ -71,7 +71,7 @@ def test_parts_of_a_bin_that_are_alike_have_the_same_turn():
     """Planted in `PartitionLearner.policy`: parts that draw apart, which agree in none of 20 rounds or hardly any."""
     learner, state = halved(SHUFFLE, 0.2)
     for seed in range(20):
-        policy = learner.policy(state, 1, 1000, seed)
+        policy = learner.policy(state, NewRound(1, seed, 1000))
         played = policy.shares.argmax(axis=1)
         assert all(len(set(played[policy.wholes == whole])) == 1 for whole in range(8))
 
@@ -105,7 +105,7 @@ def precision(shares):
     parts = undivided(state.tree, state.posterior.mean)
     tree = {"axes": state.tree.all_axes(3), "depths": state.tree.depths, "paths": state.tree.paths}
     tree |= {"active": state.active, "bins": np.arange(8), "wholes": np.arange(8)}
-    policy = sharing_policy(learner.spec, 1, 1000, 9, "", np.tile(shares, (8, 1)), np.full(8, 1 / 8), tree)
+    policy = learner.policy_of_shares(NewRound(1, 9, 1000), np.tile(shares, (8, 1)), np.full(8, 1 / 8), **tree)
     rng = np.random.default_rng(2)
     contexts = np.column_stack([rng.integers(0, 2, (1000, 2)), rng.random(1000)])
     made = policy.contribute(contexts, drawn(rng), policy.decide(contexts, drawn(rng)), np.full(1000, 0.5))

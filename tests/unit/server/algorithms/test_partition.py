@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from privateer_server.algorithms import learner_for
+from privateer_server.algorithms import NewRound, learner_for
 from privateer_server.algorithms.partition.kernel import LENGTHS, SPREADS, Kernel
 from privateer_server.algorithms.partition.learner import PartitionLearner
 from privateer_server.algorithms.partition.population import Population
@@ -114,7 +114,7 @@ def wave(contexts):
 def test_policies_share_coins_over_active_arms(seed, splits, dimension, arms):
     spec = make_spec(dimension=dimension, arms=arms)
     state = state_of(spec, *random_bins(np.random.default_rng(seed), splits, 40), seed)
-    policy = learner_for(spec).policy(state, 2, 1000, seed)
+    policy = learner_for(spec).policy(state, NewRound(2, seed, 1000))
     policy.check(spec)
     assert (policy.bins == np.flatnonzero(state.active.sum(axis=1) > 1)).all()
     assert (policy.layout.shares[~state.active[policy.bins]] == 0).all()
@@ -127,7 +127,8 @@ def test_exploration_ends_with_the_experiment():
     learner = learner_for(spec)
     state = with_parts(learner.start(0), mean=np.array([[0.1, 0.0, -0.1]]), variance=np.full((1, 3), 0.02))
     shares = [
-        learner.policy(replace(state, own=own), 2, 1000, 1).layout.shares[0] for own in (0, 50_000, 90_000, 99_000)
+        learner.policy(replace(state, own=own), NewRound(2, 1, 1000)).layout.shares[0]
+        for own in (0, 50_000, 90_000, 99_000)
     ]
     assert shares[0] == pytest.approx(shares[1])
     leader = [share[0] for share in shares]
@@ -141,14 +142,14 @@ def test_wide_bins_try_arms_that_are_behind_more_than_narrow_ones():
     learner = learner_for(spec)
     wide = with_parts(learner.start(0), mean=np.array([[0.2, 0.0, -0.2]]), variance=np.full((1, 3), 0.02))
     narrow = with_parts(wide, depths=np.array([8]), axes=np.tile([0, 1], 4))
-    others = [learner.policy(state, 2, 1000, 1).layout.shares[0, 1:].sum() for state in (wide, narrow)]
+    others = [learner.policy(state, NewRound(2, 1, 1000)).layout.shares[0, 1:].sum() for state in (wide, narrow)]
     assert others[0] > 2 * others[1] > 0
 
 
 def test_the_final_policy_plays_the_best_arm_of_every_bin():
     spec = make_spec()
     state = state_of(spec, *random_bins(np.random.default_rng(3), 12, 40))
-    policy = learner_for(spec).policy(state, 2, 0, 1)
+    policy = learner_for(spec).policy(state, NewRound(2, 1, 0))
     policy.check(spec)
     mean = np.where(state.active, state.posterior.mean, -np.inf)
     assert (policy.active.argmax(axis=1) == mean.argmax(axis=1)).all()
@@ -184,7 +185,7 @@ def check_sound(seed, dimension, arms, scale, batch):
     learner, rng = learner_for(spec), np.random.default_rng(seed)
     state = learner.start(0)
     for version in range(1, 7):
-        policy = learner.policy(state, version, batch, seed)
+        policy = learner.policy(state, NewRound(version, seed, batch))
         policy.check(spec)
         before = state
         state = learner.learn(state, policy, wild_release(policy, rng, scale))
@@ -201,7 +202,7 @@ def check_sound(seed, dimension, arms, scale, batch):
         assert (tree.depths - before.tree.depths[parent] <= 1).all()
         assert len(tree.axes) == np.max(tree.depths)
         assert len(tree.past_depths) == len(tree.depths) - 1
-    learner.policy(state, 7, 0, seed).check(spec)
+    learner.policy(state, NewRound(7, seed, 0)).check(spec)
 
 
 def halves_of(spec, state, ready):
@@ -318,7 +319,7 @@ def test_rounds_between_news_change_nothing_but_what_is_known():
     spec = make_spec({"experiment.horizon": 1_000_000, "privacy.epsilon": 4.0})
     learner = learner_for(spec)
     *_, last = rounds(make_spec({"privacy.epsilon": 4.0}), wave, 1)
-    policy = learner.policy(last.state, 9, 100, 1)
+    policy = learner.policy(last.state, NewRound(9, 1, 100))
     after = learner.learn(last.state, policy, wild_release(policy, np.random.default_rng(1), 0.3))
     assert same(after.posterior, last.state.posterior)
     assert same(after.tree, last.state.tree)
@@ -332,7 +333,7 @@ def test_what_own_people_tell_is_news_whatever_a_source_told(own):
     spec = make_spec({"privacy.epsilon": 4.0, "sources": [source]})
     learner = learner_for(spec)
     state = with_parts(learner.start(0), seen=5000, computed=5000, fitted=5000)
-    policy = learner.policy(state, 2, 100, 1, "" if own else "s")
+    policy = learner.policy(state, NewRound(2, 1, 100, "" if own else "s"))
     after = learner.learn(state, policy, wild_release(policy, np.random.default_rng(1), 0.3))
     assert after.seen == 5100
     assert after.posterior.computed == after.hyperparameters.fitted == (5100 if own else 5000)

@@ -8,7 +8,7 @@ from scipy import stats
 
 from privateer_core.decisions import Arms
 from privateer_core.errors import Malformed
-from privateer_server.algorithms.partition.cohorts import sharing_policy
+from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.partition.estimates import estimated
 from privateer_server.algorithms.partition.gaussian_process import observed
 from privateer_server.algorithms.partition.kernel import Kernel
@@ -31,7 +31,7 @@ def of_one_bin():
     parts = subdivided(learner.process(state), state.active, learner.space, learner.splitting)
     tree = {"axes": parts.tree.all_axes(2), "depths": parts.tree.depths, "paths": parts.tree.paths}
     tree |= {"active": np.ones((4, 3), np.bool_), "bins": np.arange(4), "wholes": np.zeros(4, np.int64)}
-    return state, parts, sharing_policy(SPEC, 1, 1000, 9, "", SHARES, parts.shares, tree)
+    return state, parts, learner.policy_of_shares(NewRound(1, 9, 1000), SHARES, parts.shares, **tree)
 
 
 def estimates(known, seeds=200):
