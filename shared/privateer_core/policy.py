@@ -3,8 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Any, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +38,10 @@ class Policy(ABC):
         Whose turn it is to report: a source's name; empty for the experiment's own people.
     draw
         The public draw of the people who are asked; None: whoever comes is asked.
+    fresh_coins
+        Whether a report has coins of its own, drawn when it is made; else it carries the coins of the choice.
+    mixes
+        Whether a learner must know which policies decided what the round's reports are about (`followed`).
     deciders
         Policies that decided what the round's reports are about, and the share of the reports on decisions of each;
         empty, as it is for everybody but learners: this one did. No field, so that it does not travel.
@@ -46,6 +49,16 @@ class Policy(ABC):
 
     version: int
     terms: Terms
+    if TYPE_CHECKING:
+
+        @property
+        def fresh_coins(self) -> bool: ...  # noqa: D102
+        @property
+        def mixes(self) -> bool: ...  # noqa: D102
+
+    else:  # where a property stood no field could have its name
+        fresh_coins, mixes = True, False
+
     cohort: str = ""
     draw: Draw | None = None
     deciders: tuple[tuple[Self, float], ...] = ()
@@ -54,16 +67,6 @@ class Policy(ABC):
     def decided(self) -> tuple[tuple[Self, float], ...]:
         """The policies that decided what the round's reports are about, with the share of each."""
         return self.deciders or ((self, 1.0),)
-
-    @cached_property
-    def fresh_coins(self) -> bool:
-        """Whether a report has coins of its own, drawn when it is made; else it carries the coins of the choice."""
-        return True
-
-    @cached_property
-    def mixes(self) -> bool:
-        """Whether a learner must know which policies decided what the round's reports are about (`followed`)."""
-        return False
 
     @property
     def tells_age(self) -> bool:

@@ -188,12 +188,12 @@ class BanditPolicy(ArmsPolicy):
         mechanism: Any = self.terms.mechanism
         return mechanism.layout if self.choice is None else self.choice
 
-    @cached_property
+    @property
     @override
     def fresh_coins(self) -> bool:
         return self.choice is not None
 
-    @cached_property
+    @property
     @override
     def mixes(self) -> bool:
         return self.fresh_coins

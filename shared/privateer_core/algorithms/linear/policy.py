@@ -1,7 +1,7 @@
 """The policy of one round: means and factors of the arms' parameters, and what a device does with them."""
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Final, cast
 
 import numpy as np
@@ -90,7 +90,7 @@ class LinearPolicy(ArmsPolicy):
         """Public classes whose sums are released: people of a class have the largest coin at the same arm."""
         return getattr(self.mechanism, "classes", 1)
 
-    @cached_property
+    @property
     def fresh_coins(self) -> bool:
         """Whether reports have coins of their own: those of a choice are sent only if they tell a class."""
         return self.classes == 1

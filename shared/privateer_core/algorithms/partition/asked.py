@@ -69,7 +69,7 @@ class AskedBins(Bins):
         """What the coins of a choice mean: the keys are the entries of ``bins``, the groups are arms."""
         return self.mechanism.layout if self.choice is None else self.choice
 
-    @cached_property
+    @property
     def fresh_coins(self) -> bool:
         """Whether a report has coins of its own.
 

@@ -25,7 +25,7 @@ from privateer_core.policy import ArmsPolicy
 class PartitionPolicy(AskedBins, ArmsPolicy):
     """Decides by bin, and says what people of it contribute; `AskedBins` has its attributes."""
 
-    @cached_property
+    @property
     @override
     def mixes(self) -> bool:
         return self.fresh_coins

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Final, cast
 
 import numpy as np
@@ -90,12 +89,12 @@ class TrialPolicy(ArmsPolicy):
         rows = about[-1:] if everybody else about[: self.segments.count]
         return np.asarray(rows / rows.sum(axis=1, keepdims=True))
 
-    @cached_property
+    @property
     def fresh_coins(self) -> bool:
         """Whether a report has coins of its own: where it names the arm."""
         return self.mechanism.layout.groups == 1
 
-    @cached_property
+    @property
     @override
     def mixes(self) -> bool:
         return self.fresh_coins
