@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.result import Contradiction
+from privateer_core.answer.parts import Contradiction
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, with_arms
 from privateer_server.algorithms.partition.splitting import BinTree
 

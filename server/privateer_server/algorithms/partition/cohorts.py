@@ -1,5 +1,6 @@
 """What all partition learners share: rounds cohort by cohort, and how a policy is put together."""
 
+from abc import abstractmethod
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -8,6 +9,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, by_whole
+from privateer_core.answer import Answer
+from privateer_core.answer.parts import AnswerPart, BinMeans
 from privateer_core.arms_spec import Turn
 from privateer_core.coins import Layout
 from privateer_core.context import inhabited
@@ -16,7 +19,8 @@ from privateer_core.questions import KeyedMeans
 from privateer_core.result import Result
 from privateer_server.algorithms import NewRound, RoundsLearner
 from privateer_server.algorithms.partition.allocation import thresholds
-from privateer_server.algorithms.partition.estimates import expected_key_shares
+from privateer_server.algorithms.partition.description import CONFIDENCE
+from privateer_server.algorithms.partition.round_estimates import expected_key_shares
 
 Array = NDArray[np.float64]
 S = TypeVar("S")
@@ -26,7 +30,7 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
     """A learner whose spec fixes the sizes of its rounds, cohort by cohort.
 
     States have ``rounds`` and ``seen``, closed rounds and people who reported, and ``turn`` and ``heard``: the cohort
-    of the last round, and its people whose reports opened so far. A subclass has `edges`, the corners of its bins.
+    of the last round, and its people whose reports opened so far. A subclass has `edges` and `bin_means`.
 
     Attributes
     ----------
@@ -42,9 +46,9 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
         self.cohorts = ["", *(source.name for source in spec.sources)]
         self.playable = np.array(spec.playable)
 
+    @abstractmethod
     def edges(self, state: S) -> tuple[Array, Array]:
         """Return the lower and upper corners of a state's bins, (bins, columns) each."""
-        raise NotImplementedError
 
     @override
     def turn(self, state: Any) -> Turn:
@@ -81,6 +85,28 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
     @override
     def result(self, state: S) -> Result | None:
         return None
+
+    def answer(self, state: Any) -> Answer:
+        """Return what is known of mean rewards in the bins, and what else was found."""
+        over = not self.turn(state).batch
+        means = (self.bin_means(state),) if state.seen else ()
+        return Answer(
+            status="ended" if over else "learning",
+            people=state.seen,
+            rounds=state.rounds,
+            confidence=CONFIDENCE,
+            ended="its horizon" if over else None,
+            parts=(*means, *self.findings(state)),
+        )
+
+    @abstractmethod
+    def bin_means(self, state: S) -> BinMeans:
+        """Return mean rewards by bin, with intervals."""
+
+    def findings(self, state: S) -> tuple[AnswerPart, ...]:
+        """Return what else was found: nothing, unless a learner finds more."""
+        del state
+        return ()
 
     @override
     def figures(self, state: S) -> dict[str, float]:

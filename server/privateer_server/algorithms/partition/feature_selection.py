@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy, PartitionSpec, corners
+from privateer_core.answer.parts import FeatureSelection
 from privateer_core.columns import Block
 from privateer_core.contributions import KeyedSums
-from privateer_server.algorithms.partition.estimates import estimated
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, Observations, observed
 from privateer_server.algorithms.partition.kernel import Kernel, usual_lengths
 from privateer_server.algorithms.partition.population import Population
+from privateer_server.algorithms.partition.round_estimates import estimated
 from privateer_server.algorithms.partition.space import Space
 
 Array = NDArray[np.float64]
@@ -128,7 +129,7 @@ class Selection:
         return replace(self, population=self.population.of_cohorts(rows))
 
 
-class FeatureSelection:
+class FeatureSelector:
     """The rule by which features are kept: how much more likely each one's variation makes what was observed.
 
     Attributes
@@ -231,16 +232,23 @@ class FeatureSelection:
         whole = observed(np.zeros((1, len(columns))), np.ones((1, len(columns))), *rest)
         return own.with_others(whole)
 
+    def found(self, selection: Selection) -> FeatureSelection:
+        """Return which features were found to matter, and what each of them gains."""
+        asked, features = int(selection.asked.sum()), len(self.cells)
+        if selection.open:
+            return FeatureSelection(asked, features)
+        kept = tuple(one.name for one, keeps in zip(self.cells, selection.kept, strict=True) if keeps)
+        gains = {one.name: round(float(gain), 2) for one, gain in zip(self.cells, selection.gains, strict=True)}
+        return FeatureSelection(asked, features, kept, gains)
+
     def described(self, selection: Selection) -> dict[str, Any]:
         """Say which features were found to matter, in words, and what each of them gains."""
-        asked = int(selection.asked.sum())
-        if selection.open:
-            words = f"features are being screened: {asked:,} people so far were asked about one feature at a time"
-            return {"words": words, "kept": None, "gains": None}
-        kept = [one.name for one, keeps in zip(self.cells, selection.kept, strict=True) if keeps]
-        gains = {one.name: round(float(gain), 2) for one, gain in zip(self.cells, selection.gains, strict=True)}
-        words = f"{asked:,} people were asked about one feature at a time; kept of {len(self.cells)}: {', '.join(kept)}"
-        return {"words": words, "kept": kept, "gains": gains}
+        found = self.found(selection)
+        words = f"features are being screened: {found.people:,} people so far were asked about one feature at a time"
+        if found.kept is not None:
+            words = f"{found.people:,} people were asked about one feature at a time; kept of {found.candidates}: "
+            words += ", ".join(found.kept)
+        return {"words": words, "kept": found.kept, "gains": found.gains}
 
 
 def people_asked(people: int) -> float:

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.answer.parts import HalfLives
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence
 from privateer_server.algorithms.partition.splitting import Split
 
@@ -134,11 +135,11 @@ class Forgetting:
         """Return what is left of the evidence under each half-life after so many people."""
         return evidence.scaled(0.5 ** (people / np.array(self.half_lives))[:, None, None])
 
-    def described(self, known: Discounted) -> dict[str, Any]:
-        """Say which half-life is used, with the probability of each."""
-        lives = [None if math.isinf(one) else one for one in self.half_lives]
-        probabilities = [round(float(one), 4) for one in known.probabilities] if self._chooses else None
-        return {"used": lives[known.used], "half_lives": lives, "probabilities": probabilities}
+    def found(self, known: Discounted) -> HalfLives:
+        """Return which half-life is used, with the probability of each."""
+        lives = tuple(None if math.isinf(one) else one for one in self.half_lives)
+        probabilities = tuple(round(float(one), 4) for one in known.probabilities) if self._chooses else None
+        return HalfLives(lives[known.used], lives, probabilities)
 
 
 def beforehand(half_lives: int) -> Array:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
+from privateer_core.answer.parts import AnswerPart, BinMeans, Contradiction
 from privateer_core.contributions import KeyedSums
-from privateer_core.result import Contradiction
 from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.partition.allocation import (
     Allocation,
@@ -22,13 +22,13 @@ from privateer_server.algorithms.partition.allocation import (
 )
 from privateer_server.algorithms.partition.change_detection import contradiction, windowed
 from privateer_server.algorithms.partition.cohorts import CohortLearner
-from privateer_server.algorithms.partition.description import describe
-from privateer_server.algorithms.partition.estimates import estimated
-from privateer_server.algorithms.partition.feature_selection import FeatureSelection, Selection
+from privateer_server.algorithms.partition.description import CONFIDENCE, DEVIATIONS, bin_means, describe
+from privateer_server.algorithms.partition.feature_selection import FeatureSelector, Selection
 from privateer_server.algorithms.partition.forgetting import Forgetting
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinProcess
 from privateer_server.algorithms.partition.kernel import SPREADS, Hyperparameters, Kernel, usual_lengths
 from privateer_server.algorithms.partition.population import Population
+from privateer_server.algorithms.partition.round_estimates import estimated
 from privateer_server.algorithms.partition.space import Space
 from privateer_server.algorithms.partition.splitting import BinTree, Splitting
 from privateer_server.algorithms.partition.state import BinPosterior, PartitionState
@@ -63,7 +63,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
     def __init__(self, spec: PartitionSpec) -> None:
         super().__init__(spec)
         section, self.space = spec.algorithm, Space(spec.blocks)
-        self.selection = FeatureSelection(spec)
+        self.selection = FeatureSelector(spec)
         self.forgetting = Forgetting(section.half_lives, chooses=section.memory == "auto")
         self.splitting = Splitting(spec, self.space)
         self._first_columns = [] if self.selection.selects else self.space.columns_of_levels(_FIRST_LEVELS)
@@ -312,19 +312,39 @@ class PartitionLearner(CohortLearner[PartitionState]):
         return state.tree.corners(self.spec.dimension)
 
     @override
+    def bin_means(self, state: PartitionState) -> BinMeans:
+        """Return mean rewards by bin, with the intervals of their posteriors."""
+        means, errors = self._scaled(state)
+        return bin_means(state.active, self.edges(state), means, DEVIATIONS * errors, self.spec, CONFIDENCE)
+
+    @override
+    def findings(self, state: PartitionState) -> tuple[AnswerPart, ...]:
+        """Return whether rounds contradict each other, how fast evidence is forgotten, and which features matter."""
+        found = (
+            self.contradiction(state),
+            self.forgetting.found(state.discounted) if state.discounted else None,
+            self.selection.found(state.selection) if state.selection else None,
+        )
+        return tuple(one for one in found if one is not None)
+
+    @override
     def describe(self, state: PartitionState) -> dict[str, Any]:
-        """The state for people: estimates of each active arm's mean reward with standard errors, bin by bin."""
-        low, high = self.spec.reward.low, self.spec.reward.high
-        means = low + (high - low) * (state.posterior.mean + 1) / 2
-        errors = (high - low) * np.sqrt(state.posterior.variance) / 2
         found = self.contradiction(state)
-        shown = describe(state, self.edges(state), means, errors, self.spec, tree=state.tree)
-        shown["contradiction"] = msgspec.to_builtins(found) if found else None
+        shown = describe(state, self.edges(state), *self._scaled(state), self.spec, tree=state.tree)
+        shown["contradiction"] = msgspec.structs.asdict(found) if found else None
         if state.discounted:
-            shown["memory"] = self.forgetting.described(state.discounted)
+            lives = self.forgetting.found(state.discounted)
+            found_lives = (lives.used, list(lives.candidates), lives.probabilities)
+            shown["memory"] = dict(zip(("used", "half_lives", "probabilities"), found_lives, strict=True))
         if state.selection:
             shown["screening"] = self.selection.described(state.selection)
         return shown
+
+    def _scaled(self, state: PartitionState) -> tuple[Array, Array]:
+        """Posterior means and standard errors in the unit of rewards, (bins, arms) each."""
+        low, high = self.spec.reward.low, self.spec.reward.high
+        means = low + (high - low) * (state.posterior.mean + 1) / 2
+        return means, (high - low) * np.sqrt(state.posterior.variance) / 2
 
 
 def _is_news(state: PartitionState, before: int, times: float) -> bool:

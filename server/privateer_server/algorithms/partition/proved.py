@@ -8,13 +8,15 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, corners
+from privateer_core.answer.parts import BinMeans
 from privateer_core.contributions import KeyedSums
 from privateer_core.errors import SpecError
 from privateer_server.algorithms import NewRound
+from privateer_server.algorithms.partition.allocation import only_best
 from privateer_server.algorithms.partition.cohorts import CohortLearner
 from privateer_server.algorithms.partition.confidence import upper_bound
-from privateer_server.algorithms.partition.description import describe
-from privateer_server.algorithms.partition.estimates import bin_sums
+from privateer_server.algorithms.partition.description import CONFIDENCE, DEVIATIONS, bin_means, describe
+from privateer_server.algorithms.partition.round_estimates import bin_sums
 from privateer_server.algorithms.partition.space import Space
 from privateer_server.algorithms.partition.splitting import halved
 
@@ -104,7 +106,7 @@ class ProvedPartitionLearner(CohortLearner[ProvedState]):
     @override
     def policy(self, state: ProvedState, ahead: NewRound) -> PartitionPolicy:
         """Every active arm of a bin is equally likely; at the end (``batch`` 0) every bin plays its best arm."""
-        active = state.active if ahead.batch else _best_only(state)
+        active = state.active if ahead.batch else only_best(state.active, state.precision > 0, _means(state))
         bins = np.flatnonzero(active.sum(axis=1) > 1)
         shares = active[bins] / active[bins].sum(axis=1, keepdims=True)
         people = np.asarray(0.5 ** state.depths[bins])
@@ -205,16 +207,26 @@ class ProvedPartitionLearner(CohortLearner[ProvedState]):
         return corners(state.depths, state.paths, self._axes, self.spec.dimension)
 
     @override
-    def describe(self, state: ProvedState) -> dict[str, Any]:
-        """The state for people: estimates of each active arm's mean reward with standard errors, bin by bin.
+    def bin_means(self, state: ProvedState) -> BinMeans:
+        """Return mean rewards by bin, with nearly normal intervals.
 
         The scale takes contexts for uniform; where they are not, read the order of the arms and not the distance.
         """
+        means, errors = self._scaled(state)
+        edges = self.edges(state)
+        return bin_means(state.active, edges, means, DEVIATIONS * errors, self.spec, CONFIDENCE)
+
+    @override
+    def describe(self, state: ProvedState) -> dict[str, Any]:
+        return describe(state, self.edges(state), *self._scaled(state), self.spec)
+
+    def _scaled(self, state: ProvedState) -> tuple[Array, Array]:
+        """Means and standard errors in the unit of rewards, (bins, arms) each; nan where nothing is known."""
         mass = 0.5 ** state.depths[:, None]
         low, high = self.spec.reward.low, self.spec.reward.high
         means = low + (high - low) * (_means(state) / mass + 1) / 2
         errors = (high - low) / np.sqrt(np.where(state.precision > 0, state.precision, np.nan)) / mass / 2
-        return describe(state, self.edges(state), means, errors, self.spec)
+        return means, errors
 
 
 def _each(values: NDArray[Any], combine: np.ufunc) -> NDArray[Any]:
@@ -236,10 +248,3 @@ def _variance(release: KeyedSums, mass: Array) -> Array:
 def _means(state: ProvedState) -> Array:
     """Estimates, 0 where nothing is known."""
     return state.moment / np.where(state.precision > 0, state.precision, 1.0)
-
-
-def _best_only(state: ProvedState) -> NDArray[np.bool_]:
-    known = state.active & (state.precision > 0)
-    candidates = np.where(known.any(axis=1, keepdims=True), known, state.active)
-    best = np.where(candidates, _means(state), -np.inf).argmax(axis=1)
-    return np.asarray(np.arange(state.active.shape[1])[None, :] == best[:, None])

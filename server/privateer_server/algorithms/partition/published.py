@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, corners
+from privateer_core.answer.parts import BinMeans
 from privateer_core.coins import UNIT, Layout
 from privateer_core.contributions import CellSums
 from privateer_core.errors import SpecError
 from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.partition.cohorts import CohortLearner
-from privateer_server.algorithms.partition.description import describe
+from privateer_server.algorithms.partition.description import bin_means, describe
 from privateer_server.algorithms.partition.space import Space
 from privateer_server.algorithms.partition.splitting import halved
 
@@ -167,6 +168,14 @@ class PublishedPartitionLearner(CohortLearner[PublishedState]):
     @override
     def edges(self, state: PublishedState) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return corners(state.depths, state.paths, self._space.in_turn(), self.spec.dimension)
+
+    @override
+    def bin_means(self, state: PublishedState) -> BinMeans:
+        """Return mean rewards by bin, with the paper's radii, which hold at all times."""
+        reward, (means, radii) = self.spec.reward, self._estimates(state)
+        confidence = 1 - 1 / self.spec.experiment.horizon
+        scaled = (reward.unscaled(means), reward.span * radii)
+        return bin_means(state.active, self.edges(state), *scaled, self.spec, confidence)
 
     @override
     def describe(self, state: PublishedState) -> dict[str, Any]:

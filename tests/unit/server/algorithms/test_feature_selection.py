@@ -9,7 +9,7 @@ from scipy import stats
 
 from privateer_core.codec import decode, encode
 from privateer_server.algorithms import NewRound, learner_for
-from privateer_server.algorithms.partition.feature_selection import FeatureSelection, cells_of, people_asked
+from privateer_server.algorithms.partition.feature_selection import FeatureSelector, cells_of, people_asked
 from privateer_server.algorithms.partition.learner import PartitionLearner
 from privateer_server.algorithms.partition.space import Space, levels_in
 from privateer_server.algorithms.partition.state import PartitionState
@@ -120,7 +120,7 @@ def test_answers_counted_for_the_next_feature_are_caught():
             moment=np.roll(screening.evidence.moment, 4, axis=0),
         ),
     )
-    found = FeatureSelection(spec).decided(moved, 1, 2000)
+    found = FeatureSelector(spec).decided(moved, 1, 2000)
     assert not found.kept[[1, 4]].any()
     assert found.kept[[2, 5]].all()
 
@@ -230,7 +230,7 @@ def test_a_source_may_be_asked_about_features():
 def test_features_that_do_not_matter_are_one_observation_of_all_people():
     state = screened(six())[-1].state
     kept = replace(state.selection, kept=np.arange(6) == 1)
-    evidence = FeatureSelection(six()).observations(kept, np.array([1]), 0, math.inf)
+    evidence = FeatureSelector(six()).observations(kept, np.array([1]), 0, math.inf)
     assert evidence.lower.tolist() == [[0.0], [0.25], [0.5], [0.75], [0.0]]
     assert evidence.upper[-1] == 1
     others = np.delete(state.selection.evidence.precision, np.arange(4, 8), axis=0)

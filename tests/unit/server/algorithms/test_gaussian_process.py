@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privateer_server.algorithms.partition.gaussian_process import Observations
+from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinProcess, Observations, observed
 from privateer_server.algorithms.partition.kernel import LENGTHS, Kernel
+from privateer_server.algorithms.partition.space import Space
+from privateer_server.algorithms.partition.splitting import BinTree
 from tests.support.statistics import FALSE_ALARM
 
 SIDE = 8
@@ -88,3 +90,43 @@ def test_fitting_stays_on_the_grids():
     wild = Observations(lower, upper, 1e6 * np.eye(SIDE)[None], 1e6 * (-1.0) ** np.arange(SIDE)[None])
     assert flat.fitted(Kernel(np.array([5]), 1)).lengths[0] >= 5
     assert wild.fitted(Kernel(np.array([5]), 1)).lengths[0] <= 1
+
+
+def halves(past, people):
+    """A process of one feature that knows the halves' averages only by what was said of the whole."""
+    tree, split = BinTree.root().with_level(0).split(np.array([True]))
+    evidence = BinEvidence(np.full((1, 2), past), np.full((1, 2), past / 2), *[np.zeros((0, 2))] * 2).split(split)
+    kernel, space = Kernel(np.array([5]), 1), Space.numbers(1)
+    return BinProcess(tree, evidence, np.array(people), kernel, space, np.arange(1), 1)
+
+
+def test_a_bin_that_was_split_is_an_average_over_its_halves_by_their_people():
+    process = halves(1e6, [0.8, 0.2])
+    means, variances = process.posterior()
+    assert np.array([0.8, 0.2]) @ means == pytest.approx([0.5, 0.5], abs=1e-4)
+    assert variances[0, 0] < variances[1, 0]
+    (which, observations) = process.groups[0]
+    assert which == slice(0, 2)
+    assert observations.information[0] == pytest.approx(1e6 * np.outer([0.8, 0.2], [0.8, 0.2]))
+
+
+def test_means_of_parts_are_those_of_their_bins_on_average():
+    process = halves(40.0, [0.5, 0.5])
+    quarters, split = process.tree.with_level(0).split(np.ones(2, np.bool_))
+    means = process.means(split.copies, quarters)
+    assert means.reshape(2, 2, 2).mean(axis=1) == pytest.approx(process.posterior()[0], abs=1e-3)
+    assert process.differences(quarters).max() < process.differences(process.tree).min()
+
+
+def test_other_boxes_beside_the_bins_have_a_posterior_of_their_own():
+    process = halves(0.0, [0.5, 0.5])
+    box = observed(np.array([[0.0]]), np.array([[1.0]]), np.full((1, 2), 1e6), np.full((1, 2), 2e5))
+    beside = BinProcess(
+        process.tree, process.evidence, process.people, process.kernel, process.space, process.columns, 1, box
+    )
+    assert beside.posterior_beside()[0] == pytest.approx(np.full((1, 2), 0.2), abs=1e-4)
+    assert beside.posterior()[0].mean(axis=0) == pytest.approx([0.2, 0.2], abs=1e-3)
+    near, far = (
+        BinEvidence(np.full((2, 2), 9.0), np.full((2, 2), moment), *[np.zeros((1, 2))] * 2) for moment in (2, 9)
+    )
+    assert beside.predicted(near) - process.predicted(near) > beside.predicted(far) - process.predicted(far)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from privateer_server.algorithms import NewRound
-from privateer_server.algorithms.partition.estimates import estimated
 from privateer_server.algorithms.partition.learner import PartitionLearner
+from privateer_server.algorithms.partition.round_estimates import estimated
 from privateer_server.algorithms.partition.subdivision import undivided
 from tests.support.partitions import with_parts
 from tests.support.people import rounds

@@ -9,10 +9,10 @@ from scipy import stats
 from privateer_core.decisions import Arms
 from privateer_core.errors import Malformed
 from privateer_server.algorithms import NewRound
-from privateer_server.algorithms.partition.estimates import estimated
 from privateer_server.algorithms.partition.gaussian_process import observed
 from privateer_server.algorithms.partition.kernel import Kernel
 from privateer_server.algorithms.partition.learner import PartitionLearner
+from privateer_server.algorithms.partition.round_estimates import estimated
 from privateer_server.algorithms.partition.subdivision import selection_bias, subdivided
 from tests.support.people import bumps, rounds
 from tests.support.specs import SHUFFLE, make_spec
