@@ -2,7 +2,7 @@
 
 import math
 from statistics import NormalDist
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +21,19 @@ _DIGITS: Final = 4
 
 
 def bin_means(
-    state: Any, edges: tuple[Array, Array], means: Array, radii: Array, spec: PartitionSpec, confidence: float
+    active: NDArray[np.bool_],
+    edges: tuple[Array, Array],
+    means: Array,
+    radii: Array,
+    spec: PartitionSpec,
+    confidence: float,
 ) -> BinMeans:
     """Return each active arm's mean reward with its interval, for every bin in which anybody can be.
 
     Parameters
     ----------
-    state
-        Of any partition learner.
+    active
+        Shape (bins, arms): arms that are played.
     edges
         Lower and upper corners of the bins, each (bins, columns).
     means, radii
@@ -43,7 +48,7 @@ def bin_means(
     for b in np.flatnonzero(inhabited(spec.features, *edges)):
         known = (
             Estimate.within(spec.experiment.arms[k], round(float(means[b, k]), _DIGITS), float(radii[b, k]), bounds)
-            for k in np.flatnonzero(state.active[b])
+            for k in np.flatnonzero(active[b])
             if math.isfinite(means[b, k]) and math.isfinite(radii[b, k])
         )
         where = conditions_of(spec.features, lower[b], upper[b])

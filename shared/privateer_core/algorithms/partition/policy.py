@@ -8,16 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.algorithms.partition.asked import AskedBins
-from privateer_core.algorithms.partition.checks import learners_make
-from privateer_core.algorithms.partition.earlier import choices_of, choices_of_all
+from privateer_core.algorithms.partition.bins import DEPTH_MAX, AskedBins, choices_of, choices_of_all
 from privateer_core.algorithms.partition.spec import PartitionSpec
 from privateer_core.analyzers import ByChoices
 from privateer_core.answer.policy_view import ArmsOfBin, BinShares, PolicyView
+from privateer_core.coins import UNIT
 from privateer_core.context import columns_of, conditions_of, inhabited
 from privateer_core.contributions import KeyedValues
 from privateer_core.decisions import Arms
 from privateer_core.errors import Malformed
+from privateer_core.mechanisms import KeyedMechanism
 from privateer_core.policy import ArmsPolicy
 
 
@@ -141,6 +141,7 @@ class PartitionPolicy(AskedBins, ArmsPolicy):
             return asked, without
         return self.by_whole(asked)[self.cells[:, 0], self.cells[:, 1]][:, None], without
 
+    @override
     def view(self, spec: PartitionSpec) -> PolicyView:
         """Return the bins in which anybody can be, with the share of each active arm."""
         lower, upper = self.edges()
@@ -156,3 +157,54 @@ class PartitionPolicy(AskedBins, ArmsPolicy):
             for low, high, active, share in zip(*parts, strict=True)
         )
         return PolicyView("partition", self.version, BinShares(tuple(columns_of(spec.features)), bins))
+
+
+def learners_make(policy: AskedBins, spec: PartitionSpec) -> bool:
+    """Whether bins tile the space, arrays have the right shapes and ranges, and all is as the spec says."""
+    typed = isinstance(policy.mechanism, KeyedMechanism) and _well_typed(policy, spec.arm_count)
+    return typed and policy.tile() and _has_wholes(policy) and _plays_active_arms(policy) and _agrees(policy, spec)
+
+
+def _well_typed(policy: AskedBins, arms: int) -> bool:
+    bins, keys = policy.depths.shape[:1], policy.bins.shape[:1]
+    expected = (
+        (policy.axes, np.int64, (DEPTH_MAX,)),
+        (policy.depths, np.int64, bins),
+        (policy.paths, np.int64, bins),
+        (policy.active, np.bool_, (*bins, arms)),
+        (policy.bins, np.int64, keys),
+        (policy.layout.thresholds, np.uint32, (*keys, arms - 1)),
+        (policy.bins if policy.wholes is None else policy.wholes, np.int64, keys),
+    )
+    typed = all(array.dtype == dtype and array.shape == shape for array, dtype, shape in expected)
+    named = typed and policy.dimension >= 1 and np.min(policy.axes) >= 0 and np.max(policy.axes) < policy.dimension
+    return bool(named) and bins > (0,)
+
+
+def _has_wholes(policy: AskedBins) -> bool:
+    """Whether wholes, if any, count up from 0, and reports are such that they may be about them."""
+    if policy.wholes is None:
+        return True
+    steps = np.diff(policy.wholes, prepend=policy.wholes[:1])
+    return bool(policy.fresh_coins and not policy.wholes[:1].any() and ((steps == 0) | (steps == 1)).all())
+
+
+def _plays_active_arms(policy: AskedBins) -> bool:
+    """Whether there is an arm everywhere, keys are distinct bins, and their coins lead to active arms."""
+    if not policy.active.any(axis=1).all() or len(np.unique(policy.bins)) != len(policy.bins):
+        return False
+    if len(policy.bins) and (np.min(policy.bins) < 0 or np.max(policy.bins) >= len(policy.depths)):
+        return False
+    thresholds = policy.layout.thresholds.astype(np.int64)
+    rising = bool((np.diff(thresholds, axis=1) >= 0).all() and (thresholds <= UNIT).all())
+    return rising and not bool((policy.layout.shares[~policy.active[policy.bins]] > 0).any())
+
+
+def _agrees(policy: AskedBins, spec: PartitionSpec) -> bool:
+    """Whether the spec has these sizes, and reports are about what it says."""
+    same = policy.dimension == spec.dimension and policy.cohort in spec.cohorts
+    same = same and not policy.active[:, ~np.array(spec.playable)].any()
+    expected = (len(policy.cells), 1) if policy.fresh_coins else (len(policy.bins), spec.arm_count)
+    reported = policy.mechanism.layout
+    asked = policy.fresh_coins == spec.privacy.arm_in_key and (reported.keys, reported.groups) == expected
+    return same and (asked or policy.terms.batch == 0)

@@ -9,10 +9,10 @@ from scipy import stats
 from privateer_core.answer.parts import Contradiction
 from privateer_lab.environments import environment_for
 from privateer_server.algorithms import learner_for
-from privateer_server.algorithms.partition.contradiction import (
+from privateer_server.algorithms.partition.change_detection import (
     FALSE_ALARM_RATE,
     FIRST,
-    Earlier,
+    Window,
     evidence,
     verdict,
 )
@@ -103,7 +103,7 @@ def test_no_window_says_nothing_alone_and_all_share_one_rate():
 def test_bins_that_were_none_when_the_window_opened_knew_nothing():
     depths, paths = np.array([1, 1, 0]), np.array([0, 1, 0])
     known = np.arange(6.0).reshape(3, 2)
-    before = Earlier(2000, depths, paths, known, -known, NOTHING, NOTHING.astype(np.int64))
+    before = Window(2000, depths, paths, known, -known, NOTHING, NOTHING.astype(np.int64))
     precision, moment = before.of(np.array([2, 1, 0]), np.array([0, 1, 0]))
     assert precision.tolist() == [[0, 0], [2, 3], [4, 5]]
     assert moment.tolist() == [[0, 0], [-2, -3], [-4, -5]]
@@ -123,7 +123,7 @@ def test_windows_open_when_people_have_doubled_and_a_planted_drift_is_found(memo
 
     still, moved = (list(rounds(spec, means)) for means in (PEAKS, moves))
     assert learner.contradiction(still[0].state) is None
-    opened = [played.state.earlier.own for played in still if played.state.earlier]
+    opened = [played.state.window.own for played in still if played.state.window]
     assert sorted(set(opened)) == [2000, 4000, 8000]
     assert not any(learner.contradiction(played.state).found for played in still[4:])
     before = [played for played in moved if played.state.own <= 5000][4:]

@@ -7,7 +7,18 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from privateer_core.coins import UNIT, Layout
-from privateer_server.algorithms.partition.shares import best_probabilities, thompson_draw, thresholds
+from privateer_server.algorithms.partition.allocation import (
+    Allocation,
+    best_probabilities,
+    only_best,
+    thompson_draw,
+    thresholds,
+)
+from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinProcess
+from privateer_server.algorithms.partition.kernel import Kernel, usual_lengths
+from privateer_server.algorithms.partition.space import Space
+from privateer_server.algorithms.partition.splitting import BinTree
+from tests.support.specs import SHUFFLE, make_spec
 
 
 @given(st.integers(0, 2**32), st.integers(2, 16))
@@ -79,3 +90,57 @@ def test_parts_that_are_alike_play_the_same_arm_in_a_round():
     assert all(arms[0] == arms[1] and arms[2] == arms[3] for arms in together)
     assert any(arms[0] != arms[2] for arms in together)
     assert len({int(arms[0]) for arms in together}) == 3
+
+
+def bins_of(depth, people=1.0, selected=False, known=0.01):
+    """The rule under shuffle, a bin of so many halvings of two numbers, and how it is treated."""
+    spec, none = make_spec(SHUFFLE), np.zeros(0, np.int64)
+    tree = BinTree(np.tile([0, 1], 20)[:depth], np.array([depth]), np.zeros(1, np.int64), none, none)
+    space, kernel = Space(spec.blocks), Kernel(np.array([11, 11]), 0)
+    process = BinProcess(
+        tree, BinEvidence.nothing(1, 3), np.array([people]), kernel, space, np.arange(2), spec.dimension
+    )
+    allocation = Allocation(spec, by_levels=False)
+    kinds = allocation.kinds(process, np.ones((1, 3), np.bool_), np.full((1, 3), known), selected=selected)
+    return allocation, process, kinds
+
+
+@pytest.mark.parametrize(
+    ("bins", "kinds"),
+    [
+        (bins_of(0), (True, False, False)),
+        (bins_of(8), (False, False, True)),
+        (bins_of(8, known=5.0), (False, False, False)),
+        (bins_of(8, 0.5, selected=True), (True, True, False)),
+        (bins_of(8, 0.01, selected=True), (False, False, True)),
+    ],
+    ids=["wide", "narrow", "unknown", "large", "small"],
+)
+def test_bins_are_treated_by_their_width_people_and_knowledge(bins, kinds):
+    found = bins[2]
+    assert (bool(found.wide[0]), bool(found.large[0]), bool(found.one_arm[0])) == kinds
+
+
+def test_an_arm_is_dropped_when_it_is_behind_by_more_deviations_than_the_bin_asks_for():
+    """Deviations of a difference: 1.8 where arms share a bin, 2.2 where rounds play one, 3 in large bins."""
+    for bins, most in ((bins_of(8, known=5.0), 1.8), (bins_of(8), 2.2), (bins_of(8, 0.5, selected=True), 3.0)):
+        allocation, process, kinds = bins
+        usual = Kernel(usual_lengths(process.space.parts), 2, process.space).within(*process.box)
+        within = max(process.kernel.within(*process.box)[0], usual[0] if kinds.wide[0] else 0.0)
+        deviation = np.sqrt(2 * (0.01 + within))
+        for times, stays in ((0.99, True), (1.01, False)):
+            mean = np.array([[0.0, -times * most * deviation, 0.0]])
+            known = (np.ones((1, 3), np.bool_), mean, np.full((1, 3), 0.01))
+            assert allocation.surviving(process, kinds, *known)[0, 1] == stays
+
+
+def test_less_is_explored_when_few_people_are_left_and_in_narrow_bins():
+    (allocation, _, wide), (_, _, narrow) = bins_of(0), bins_of(8)
+    assert allocation.exploration(wide, 0, np.inf) > allocation.exploration(narrow, 0, np.inf) > 0.3
+    assert allocation.exploration(wide, 19_999, np.inf) == pytest.approx(0.05)
+
+
+def test_the_only_arm_is_the_best_of_those_that_are_preferred():
+    mean, all_ = np.array([[0.9, 0.5, 0.1]]), np.ones((1, 3), np.bool_)
+    assert only_best(all_, np.array([False, True, True]), mean).tolist() == [[False, True, False]]
+    assert only_best(all_, np.zeros(3, np.bool_), mean).tolist() == [[True, False, False]]

@@ -1,4 +1,4 @@
-"""How mean rewards vary over the space: a Gaussian process that is seen through its averages over bins."""
+"""The covariance of mean rewards over the space, and of their averages over bins."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_server.algorithms.partition.space import Part, Space, levels_in
+from privateer_server.algorithms.partition.space import BlockColumns, Space, levels_in
 
 Array = NDArray[np.float64]
 
@@ -26,7 +26,24 @@ _NARROW: Final = 1e-3
 
 
 @dataclass(frozen=True)
-class Smoothness:
+class Hyperparameters:
+    """The kernel in use, for the blocks of all features.
+
+    Attributes
+    ----------
+    lengths, spread
+        As in `Kernel`, for all blocks.
+    fitted
+        People who had reported when these were fitted last.
+    """
+
+    lengths: NDArray[np.int64]
+    spread: int
+    fitted: int = 0
+
+
+@dataclass(frozen=True)
+class Kernel:
     """A level plus a process whose covariance is a product of covariances of the blocks of columns.
 
     That of numbers is Matern-3/2. Of levels it is 1 for the same and one number for all others: the covariance of
@@ -47,7 +64,7 @@ class Smoothness:
     space: Space | None = None
 
     @property
-    def _parts(self) -> tuple[Part, ...]:
+    def _parts(self) -> tuple[BlockColumns, ...]:
         return (self.space or Space.numbers(len(self.lengths))).parts
 
     @property
@@ -107,7 +124,7 @@ class Smoothness:
         return found
 
 
-def _factor(part: Part, lower: Array, upper: Array, rate: float) -> Array:
+def _factor(part: BlockColumns, lower: Array, upper: Array, rate: float) -> Array:
     """Covariance of averages along one block, relative to that of a value; shape (bins, bins)."""
     if part.block.codes:
         return _alike(part, lower, upper, rate)
@@ -118,12 +135,12 @@ def _factor(part: Part, lower: Array, upper: Array, rate: float) -> Array:
     return overlap(edges[0], edges[1], rate)[np.ix_(which, which)]
 
 
-def usual_lengths(parts: tuple[Part, ...]) -> NDArray[np.int64]:
+def usual_lengths(parts: tuple[BlockColumns, ...]) -> NDArray[np.int64]:
     """Return the places of lengths that blocks have as far as nothing is known of them, (blocks,)."""
     return np.full(len(parts), _USUAL_OF_MANY if len(parts) > _MANY else _USUAL)
 
 
-def _apart(part: Part, lower: Array, upper: Array, column: int, rate: float) -> Array:
+def _apart(part: BlockColumns, lower: Array, upper: Array, column: int, rate: float) -> Array:
     """Variance of half the difference between halves along one column, relative to that of a value, (bins,)."""
     if not part.block.codes:
         width = (upper - lower)[:, column]
@@ -143,7 +160,7 @@ def _across(rate: float) -> float:
     return float((1 + rate) * np.exp(-rate))
 
 
-def _alike(part: Part, lower: Array, upper: Array, rate: float) -> Array:
+def _alike(part: BlockColumns, lower: Array, upper: Array, rate: float) -> Array:
     """Covariance of averages over the levels of each two bins, relative to that of a value; shape (bins, bins)."""
     inside = levels_in(part, lower, upper).astype(np.float64)
     shares = inside / np.maximum(inside.sum(axis=1, keepdims=True), 1.0)

@@ -1,11 +1,11 @@
-"""Smoothness: averages of the covariance over bins against integration by points, and what follows from them."""
+"""Kernel: averages of the covariance over bins against integration by points, and what follows from them."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privateer_server.algorithms.partition.smoothness import LENGTHS, SPREADS, Smoothness, overlap
+from privateer_server.algorithms.partition.kernel import LENGTHS, SPREADS, Kernel, overlap
 
 
 def covariance(t, rate):
@@ -42,7 +42,7 @@ def boxes(rng, count, dimension):
 @given(st.integers(0, 2**32), st.integers(1, 5))
 def test_covariances_are_positive_definite(seed, dimension):
     rng = np.random.default_rng(seed)
-    smoothness = Smoothness(rng.integers(0, len(LENGTHS), dimension), int(rng.integers(len(SPREADS))))
+    smoothness = Kernel(rng.integers(0, len(LENGTHS), dimension), int(rng.integers(len(SPREADS))))
     found = smoothness.covariance(*boxes(rng, 30, dimension))
     assert found == pytest.approx(found.T)
     assert np.linalg.eigvalsh(found).min() > 0
@@ -52,7 +52,7 @@ def test_covariances_are_positive_definite(seed, dimension):
 def test_variances_of_parts_follow_from_covariances(seed, dimension):
     """A bin's halves: half their difference; and a place's value less the average, from a grid of small boxes."""
     rng = np.random.default_rng(seed)
-    smoothness = Smoothness(rng.integers(3, len(LENGTHS), dimension), int(rng.integers(len(SPREADS))))
+    smoothness = Kernel(rng.integers(3, len(LENGTHS), dimension), int(rng.integers(len(SPREADS))))
     lower, upper = boxes(rng, 1, dimension)
     for j in range(dimension):
         middle = (lower[0, j] + upper[0, j]) / 2
@@ -68,7 +68,7 @@ def test_variances_of_parts_follow_from_covariances(seed, dimension):
 
 def test_a_long_feature_makes_bins_alike():
     lower = np.array([[0.0, 0.0], [0.0, 0.5]])
-    found = Smoothness(np.array([3, len(LENGTHS) - 1]), 1).covariance(lower, lower + 0.5)
+    found = Kernel(np.array([3, len(LENGTHS) - 1]), 1).covariance(lower, lower + 0.5)
     assert found[0, 1] / found[0, 0] > 0.99
-    other = Smoothness(np.array([3, 3]), 1).covariance(lower, lower + 0.5)
+    other = Kernel(np.array([3, 3]), 1).covariance(lower, lower + 0.5)
     assert other[0, 1] / other[0, 0] < 0.8

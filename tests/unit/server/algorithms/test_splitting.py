@@ -1,11 +1,14 @@
 """Bins by depth and path: halving keeps a tiling in order, and ancestors hold what lies in them."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privateer_server.algorithms.partition.halving import ancestry, halved
+from privateer_server.algorithms.partition.space import Space
+from privateer_server.algorithms.partition.splitting import BinTree, Splitting, ancestry, halved, undecided
 from tests.support.partitions import random_bins
+from tests.support.specs import SHUFFLE, make_spec
 
 
 def names(depths, paths):
@@ -56,3 +59,47 @@ def test_one_group_knows_all_that_is_past():
     [(some, which, _)] = ancestry(depths, paths, past[:, 0], past[:, 1], 31)
     assert some == slice(0, 31)
     assert len(which) == len(past) == 30
+
+
+def rule(changes=None):
+    spec = make_spec(changes or {})
+    return Splitting(spec, Space(spec.blocks))
+
+
+def quarters():
+    """Four bins, of which the second half was split."""
+    tree, _ = BinTree.root().with_level(0).split(np.array([True]))
+    tree, _ = tree.with_level(1).split(np.array([False, True]))
+    return tree
+
+
+def test_a_tree_remembers_what_was_split():
+    tree = quarters()
+    assert names(tree.depths, tree.paths) == [(1, 0), (2, 2), (2, 3)]
+    assert names(tree.past_depths, tree.past_paths) == [(0, 0), (1, 1)]
+    lower, upper = tree.corners(2)
+    assert lower.tolist() == [[0, 0], [0.5, 0], [0.5, 0.5]]
+    assert upper.tolist() == [[0.5, 1], [1, 0.5], [1, 1]]
+    assert tree.all_axes(2)[:4].tolist() == [0, 1, 0, 1]
+    assert tree.expected(Space.numbers(2)).tolist() == [0.5, 0.25, 0.25]
+
+
+@pytest.mark.parametrize(("changes", "second"), [({}, False), (SHUFFLE, True)], ids=["best arm", "any arm"])
+def test_bins_are_split_that_are_known_better_than_their_halves_differ(changes, second):
+    """The first bin by its best arm, the second by another; the third has one arm, the last is as deep as may be."""
+    tree = BinTree(
+        np.zeros(3, np.int64), np.array([1, 2, 2, 3]), np.arange(4), np.zeros(0, np.int64), np.zeros(0, np.int64)
+    )
+    active = np.array([[True] * 3, [True] * 3, [True, False, False], [True] * 3])
+    variance = np.array([[0.04, 1, 1], [1, 0.04, 1], [0.04, 0.04, 0.04], [0.04, 0.04, 0.04]])
+    mean, differences = np.tile([0.3, 0.1, 0.0], (4, 1)), np.full((4, 2), 0.1)
+    assert rule(changes).ready(tree, active, mean, variance, differences, 3).tolist() == [True, second, False, False]
+    assert not rule(changes).ready(tree, active, mean, 10 * variance, differences, 3).any()
+    assert undecided(tree, active, 3).tolist() == [True, True, False, False]
+
+
+def test_a_level_is_added_where_the_deepest_bins_are_split():
+    tree, differences = quarters(), np.array([[0.9, 0.1], [0.1, 0.3], [0.1, 0.3]])
+    columns = np.arange(2)
+    assert rule().deeper(tree, np.array([True, False, False]), differences, columns).axes.tolist() == [0, 1]
+    assert rule().deeper(tree, np.array([True, True, False]), differences, columns).axes.tolist() == [0, 1, 1]

@@ -8,7 +8,8 @@ from privateer_core.contributions import KeyedValues
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_lab.noise import SeededNoise
-from privateer_server.algorithms.partition.masses import weighed
+from privateer_server.algorithms.partition.population import Population, weighed
+from privateer_server.algorithms.partition.splitting import Split
 from tests.support.statistics import centred
 
 MASSES = np.array([0.4, 0.25, 0.1, 0.0])
@@ -88,3 +89,12 @@ def test_keys_of_one_bin_tell_its_mass_together():
     assert not centred(masses, np.array([0.4, 0.1]))
     spread = masses.var(axis=0, ddof=1) * precisions.mean(axis=0)
     assert ((spread > 0.5) & (spread < 2.0)).all()
+
+
+def test_halves_have_the_share_that_is_expected_of_them_and_little_is_known_of_it():
+    split = Split(np.array([0, 0, 1]), np.array([True, True, False]), np.array([True, False]))
+    before = Population(np.array([[0.8, 0.2]]), np.array([[1e6, 50.0]]))
+    after = before.split(split, np.array([0.75, 0.25, 1.0]))
+    assert after.shares == pytest.approx(np.array([[0.6, 0.2, 0.2]]))
+    assert after.precision == pytest.approx(np.array([[(0.4 * 0.6) ** -2, (0.4 * 0.2) ** -2, 50.0]]))
+    assert Population(np.eye(2), np.eye(2)).of_cohorts([1]).shares.tolist() == [[0, 1]]

@@ -8,12 +8,12 @@ from scipy import stats
 
 from privateer_core.decisions import Arms
 from privateer_core.errors import Malformed
-from privateer_server.algorithms.partition.field import observed
-from privateer_server.algorithms.partition.parts import apart
-from privateer_server.algorithms.partition.practical import PartitionLearner
-from privateer_server.algorithms.partition.smoothness import Smoothness
-from privateer_server.algorithms.partition.told import told
-from privateer_server.algorithms.partition.turns import sharing_policy
+from privateer_server.algorithms import NewRound
+from privateer_server.algorithms.partition.gaussian_process import observed
+from privateer_server.algorithms.partition.kernel import Kernel
+from privateer_server.algorithms.partition.learner import PartitionLearner
+from privateer_server.algorithms.partition.round_estimates import estimated
+from privateer_server.algorithms.partition.subdivision import selection_bias, subdivided
 from tests.support.people import bumps, rounds
 from tests.support.specs import SHUFFLE, make_spec
 
@@ -28,10 +28,10 @@ def of_one_bin():
     """A state of one bin, and a policy that tells its four parts apart."""
     learner = PartitionLearner(SPEC)
     state = learner.start(0)
-    parts = learner._parts(state)
-    tree = {"axes": learner._axes(parts.axes), "depths": parts.depths, "paths": parts.paths}
+    parts = subdivided(learner.process(state), state.active, learner.space, learner.splitting)
+    tree = {"axes": parts.tree.all_axes(2), "depths": parts.tree.depths, "paths": parts.tree.paths}
     tree |= {"active": np.ones((4, 3), np.bool_), "bins": np.arange(4), "wholes": np.zeros(4, np.int64)}
-    return state, parts, sharing_policy(SPEC, 1, 1000, 9, "", SHARES, parts.shares, tree)
+    return state, parts, learner.policy_of_shares(NewRound(1, 9, 1000), SHARES, parts.shares, **tree)
 
 
 def estimates(known, seeds=200):
@@ -46,7 +46,8 @@ def estimates(known, seeds=200):
         fresh = rng.integers(0, 2**32, 1000, dtype=np.uint32)
         made = policy.contribute(contexts, fresh, Arms(arms), rewards)
         release = policy.terms.mechanism.simulate(made, rng)
-        after = told(state, SPEC, policy, release, 0, np.zeros(1, np.int64), replace(parts, mean=known))
+        rows, thought = np.zeros(1, np.int64), replace(parts, mean=known)
+        _, after = estimated(state.population, state.evidence, SPEC, policy, release, rows, thought)
         found.append(after.moment[0] / after.precision[0])
     return np.array(found)
 
@@ -65,15 +66,15 @@ def test_what_is_known_of_parts_makes_estimates_of_the_whole_unbiased():
 
 def test_only_differences_between_parts_count_and_only_where_shares_differ():
     _, parts, policy = of_one_bin()
-    differ = apart(policy, SHARES, parts.shares, VALUES)
-    assert differ == pytest.approx(apart(policy, SHARES, parts.shares, VALUES + 0.3))
-    assert apart(policy, np.full((4, 3), 0.2), parts.shares, VALUES) == pytest.approx(np.zeros((1, 3)))
+    differ = selection_bias(policy, SHARES, parts.shares, VALUES)
+    assert differ == pytest.approx(selection_bias(policy, SHARES, parts.shares, VALUES + 0.3))
+    assert selection_bias(policy, np.full((4, 3), 0.2), parts.shares, VALUES) == pytest.approx(np.zeros((1, 3)))
     assert (differ[0, :2] > 0.2).all()
 
 
 def test_means_elsewhere_are_those_of_the_process():
     """Bins have their own posterior means, and the average over a bin's halves is the bin's."""
-    rng, smoothness = np.random.default_rng(5), Smoothness(np.array([4, 5]), 1)
+    rng, smoothness = np.random.default_rng(5), Kernel(np.array([4, 5]), 1)
     lower = np.array([[0.0, 0.0], [0.5, 0.0], [0.5, 0.5]])
     upper = np.array([[0.5, 1.0], [1.0, 0.5], [1.0, 1.0]])
     evidence = observed(lower, upper, rng.uniform(5, 50, (3, 2)), rng.normal(0, 9, (3, 2)))

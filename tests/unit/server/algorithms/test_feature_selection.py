@@ -1,5 +1,6 @@
 """Screening: rounds about one feature at a time find those that matter, and the tree halves along them alone."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -9,10 +10,9 @@ from scipy import stats
 from privateer_core.answer.parts import FeatureSelection
 from privateer_core.codec import decode, encode
 from privateer_lab.answer_words import selected
-from privateer_server.algorithms import learner_for
-from privateer_server.algorithms.partition.practical import PartitionLearner
-from privateer_server.algorithms.partition.screening import decided, people_asked, said
-from privateer_server.algorithms.partition.slabs import slabs_of
+from privateer_server.algorithms import NewRound, learner_for
+from privateer_server.algorithms.partition.feature_selection import FeatureSelector, cells_of, people_asked
+from privateer_server.algorithms.partition.learner import PartitionLearner
 from privateer_server.algorithms.partition.space import Space, levels_in
 from privateer_server.algorithms.partition.state import PartitionState
 from tests.support.partitions import same
@@ -48,14 +48,14 @@ def screened(spec, seed=0):
     played = []
     for one in rounds(spec, two_of_six, seed):
         played.append(one)
-        if not one.state.screening.open:
+        if not one.state.selection.open:
             return played
     raise AssertionError("the screening does not end")
 
 
 def test_slabs_are_the_levels_of_a_feature_or_quarters_of_its_number():
     spec = make_spec({"context.features": MANY})
-    slabs = {one.name: one for one in slabs_of(spec)}
+    slabs = {one.name: one for one in cells_of(spec)}
     sizes = {name: len(one) for name, one in slabs.items()}
     assert sizes == {"age": 4, "hours": 5, "rank": 4, "country": 7, "town": 16, "premium": 2, "known": 3}
     for one in slabs.values():
@@ -69,7 +69,7 @@ def test_slabs_are_the_levels_of_a_feature_or_quarters_of_its_number():
 
 def test_every_feature_is_asked_about_in_turn_by_policies_that_devices_accept():
     spec = make_spec({**LOCAL, "context.features": MANY})
-    slabs = slabs_of(spec)
+    slabs = cells_of(spec)
     for place, one in enumerate(rounds(spec)):
         lower, upper = one.policy.edges()
         assert same(one.policy.depths, slabs[place % len(slabs)].depths)
@@ -82,14 +82,14 @@ def test_every_feature_is_asked_about_in_turn_by_policies_that_devices_accept():
 
 @pytest.mark.parametrize(("features", "asks"), [(1, False), (5, False), (6, True), (20, True)])
 def test_few_features_are_not_screened(features, asks):
-    screening = learner_for(make_spec(LOCAL, dimension=features)).start(0).screening
+    screening = learner_for(make_spec(LOCAL, dimension=features)).start(0).selection
     assert (screening is not None) is asks
 
 
 def test_nothing_is_screened_where_a_round_about_each_feature_takes_too_many_people():
     """Eight rounds of 1,000 of 20,000 people are more than a quarter."""
-    assert learner_for(make_spec(SHUFFLE, dimension=8)).start(0).screening is None
-    assert learner_for(make_spec({**SHUFFLE, "experiment.horizon": 32_000}, dimension=8)).start(0).screening is not None
+    assert learner_for(make_spec(SHUFFLE, dimension=8)).start(0).selection is None
+    assert learner_for(make_spec({**SHUFFLE, "experiment.horizon": 32_000}, dimension=8)).start(0).selection is not None
 
 
 @pytest.mark.parametrize(("people", "asked"), [(10_000, 1000), (80_000, 8000), (200_000, 11_157), (1_000_000, 20_015)])
@@ -102,7 +102,7 @@ def test_a_tenth_is_asked_and_fewer_of_many(people, asked):
 def test_features_that_matter_are_kept(changes, seed):
     spec = six(changes)
     played = screened(spec, seed)
-    screening = played[-1].state.screening
+    screening = played[-1].state.selection
     assert set(np.flatnonzero(screening.kept)) >= {1, 4}
     assert screening.gains[[1, 4]].min() > screening.gains[[0, 2, 3, 5]].max()
     asked = sum(one.release.reports for one in played)
@@ -112,21 +112,24 @@ def test_features_that_matter_are_kept(changes, seed):
 def test_answers_counted_for_the_next_feature_are_caught():
     """Planted: what was said of a feature is taken for another's, and the wrong features are kept."""
     spec = six()
-    screening = screened(spec)[-1].state.screening
+    screening = screened(spec)[-1].state.selection
     moved = replace(
         screening,
         open=True,
-        precision=np.roll(screening.precision, 4, axis=0),
-        moment=np.roll(screening.moment, 4, axis=0),
+        evidence=replace(
+            screening.evidence,
+            precision=np.roll(screening.evidence.precision, 4, axis=0),
+            moment=np.roll(screening.evidence.moment, 4, axis=0),
+        ),
     )
-    found = decided(moved, spec, slabs_of(spec), 1, 2000)
+    found = FeatureSelector(spec).decided(moved, 1, 2000)
     assert not found.kept[[1, 4]].any()
     assert found.kept[[2, 5]].all()
 
 
 def standardized(spec, seeds):
     """Errors of what was said of slabs, in standard deviations, (seeds, slabs, arms)."""
-    slabs = slabs_of(spec)
+    slabs = cells_of(spec)
     middles = np.concatenate([(one.lower + one.upper) / 2 for one in slabs])
     own = np.repeat(np.arange(6), 4)
     # A slab's average of a sum of steps: halves of other features are alike.
@@ -134,8 +137,8 @@ def standardized(spec, seeds):
     truth = 2 * np.stack([0.2 + 0.6 * likely[0], 0.8 - 0.6 * likely[1], np.full(24, 0.5)], axis=1) - 1
     found = []
     for seed in range(seeds):
-        screening = screened(spec, seed)[-1].state.screening
-        found.append((screening.moment / screening.precision - truth) * np.sqrt(screening.precision))
+        known = screened(spec, seed)[-1].state.selection.evidence
+        found.append((known.moment / known.precision - truth) * np.sqrt(known.precision))
     return np.array(found)
 
 
@@ -149,16 +152,16 @@ def test_what_is_said_of_slabs_is_calibrated_and_doubled_precision_is_caught():
 
 def test_the_tree_halves_features_that_are_kept_alone():
     *_, last = rounds(six(), two_of_six, 0)
-    assert set(last.state.axes) <= set(np.flatnonzero(last.state.screening.kept))
-    assert set(last.state.axes) >= {1, 4}
+    assert set(last.state.tree.axes) <= set(np.flatnonzero(last.state.selection.kept))
+    assert set(last.state.tree.axes) >= {1, 4}
 
 
 def test_the_tree_begins_with_what_was_found():
     """Before anybody was asked about its bins they know which arms are good where."""
     state = screened(six())[-1].state
-    assert len(state.depths) >= 4
-    assert not state.precision.any()
-    policy = learner_for(six()).policy(state, 9, 0, 0)
+    assert len(state.tree) >= 4
+    assert not state.evidence.precision.any()
+    policy = learner_for(six()).policy(state, NewRound(9, 0, 0))
     corner = np.full((1, 6), 0.25)
     corner[0, 1] = 0.75
     assert two_of_six(corner).argmax() == policy.decide(corner, np.zeros(1, np.uint32)).arms[0]
@@ -171,7 +174,7 @@ def test_a_restart_changes_nothing(people):
     learner, state = learner_for(spec), screened(spec)[people].state
     again = decode(encode(state), PartitionState)
     assert same(again, state)
-    policies = [encode(learner.policy(one, 5, 200, 7)) for one in (state, again)]
+    policies = [encode(learner.policy(one, NewRound(5, 7, 200))) for one in (state, again)]
     assert policies[0] == policies[1]
 
 
@@ -181,12 +184,12 @@ def test_an_arm_that_is_added_is_played_and_one_that_is_retired_is_not(place):
     state = screened(before)[place].state
     after = six({"experiment.arms": ["arm-0", "arm-1", "arm-2", "new"], "experiment.retired": ["arm-1"]})
     changed = learner_for(after).changed(state, before)
-    policy = learner_for(after).policy(changed, 9, 200, 1)
+    policy = learner_for(after).policy(changed, NewRound(9, 1, 200))
     policy.check(after)
     assert policy.active[:, 3].all()
     assert not policy.active[:, 1].any()
-    assert same(changed.screening.precision[:, :3], state.screening.precision)
-    assert not changed.screening.precision[:, 3].any()
+    assert same(changed.selection.evidence.precision[:, :3], state.selection.evidence.precision)
+    assert not changed.selection.evidence.precision[:, 3].any()
 
 
 def test_a_new_experiment_begins_with_the_features_that_were_kept():
@@ -194,24 +197,24 @@ def test_a_new_experiment_begins_with_the_features_that_were_kept():
     state = screened(spec)[-1].state
     begun = learner_for(spec).begun(state, spec)
     assert begun.own == 0
-    assert not begun.screening.open
-    assert same(begun.screening.kept, state.screening.kept)
-    assert np.allclose(begun.mean, state.mean)
+    assert not begun.selection.open
+    assert same(begun.selection.kept, state.selection.kept)
+    assert np.allclose(begun.posterior.mean, state.posterior.mean)
 
 
 def test_what_was_said_fades_with_memory_from_the_end_on():
     spec = six({"algorithm.memory": 2000})
     learner, state = learner_for(spec), screened(spec)[-1].state
-    whole = learner._beside(state).information
-    assert learner._beside(replace(state, own=state.own + 2000)).information == pytest.approx(whole / 2)
+    whole = learner.process(state).beside.information
+    assert learner.process(replace(state, own=state.own + 2000)).beside.information == pytest.approx(whole / 2)
     begun = learner.begun(replace(state, own=state.own + 2000), spec)
-    assert learner._beside(begun).information == pytest.approx(whole / 2)
+    assert learner.process(begun).beside.information == pytest.approx(whole / 2)
 
 
 def test_memories_are_compared_after_a_screening():
     *_, last = rounds(six({"algorithm.memory": "auto", "experiment.round_size": 500}), two_of_six, 3)
-    assert last.state.bank.probabilities.sum() == pytest.approx(1)
-    assert np.isfinite(last.state.mean).all()
+    assert last.state.discounted.probabilities.sum() == pytest.approx(1)
+    assert np.isfinite(last.state.posterior.mean).all()
 
 
 def test_a_source_may_be_asked_about_features():
@@ -222,17 +225,17 @@ def test_a_source_may_be_asked_about_features():
     policy = learner.next(state, 1, 0).policy
     policy.check(spec)
     assert policy.cohort == "past"
-    assert state.screening.mass.shape == (2, 24)
-    assert learner.of_cohorts(state, [0]).screening.mass.shape == (1, 24)
+    assert state.selection.population.shares.shape == (2, 24)
+    assert learner.of_cohorts(state, [0]).selection.population.shares.shape == (1, 24)
 
 
 def test_features_that_do_not_matter_are_one_observation_of_all_people():
     state = screened(six())[-1].state
-    kept = replace(state.screening, kept=np.arange(6) == 1)
-    evidence = said(kept, slabs_of(six()), np.array([1]))
+    kept = replace(state.selection, kept=np.arange(6) == 1)
+    evidence = FeatureSelector(six()).observations(kept, np.array([1]), 0, math.inf)
     assert evidence.lower.tolist() == [[0.0], [0.25], [0.5], [0.75], [0.0]]
     assert evidence.upper[-1] == 1
-    others = np.delete(state.screening.precision, np.arange(4, 8), axis=0)
+    others = np.delete(state.selection.evidence.precision, np.arange(4, 8), axis=0)
     assert evidence.information[:, 4, 4] == pytest.approx(others.sum(axis=0))
 
 
@@ -253,7 +256,7 @@ def test_where_no_feature_is_clear_all_are_kept():
     """And the best arm is played everywhere in the end."""
     spec = six()
     *_, last = rounds(spec, lambda contexts: np.tile([0.2, 0.8, 0.5], (len(contexts), 1)), 1)
-    assert last.state.screening.asked.sum() == 2000
-    assert last.state.screening.kept.all()
-    final = PartitionLearner(spec).policy(last.state, 99, 0, 0)
+    assert last.state.selection.asked.sum() == 2000
+    assert last.state.selection.kept.all()
+    final = PartitionLearner(spec).policy(last.state, NewRound(99, 0, 0))
     assert (final.active.argmax(axis=1) == 1).all()
