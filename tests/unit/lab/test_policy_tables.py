@@ -11,7 +11,7 @@ from privateer_core.answer.parts import Contradiction, FeatureSelection
 from privateer_core.answer.people import Among, Between, Condition
 from privateer_lab.answer_words import chosen_by
 from privateer_lab.cli import main
-from privateer_lab.output import print_tables, whole_percent
+from privateer_lab.output import whole_percent
 from privateer_server.schedule import Schedule
 from tests.support.phased import phased_spec
 from tests.support.specs import make_spec
@@ -109,11 +109,6 @@ def test_show_says_which_features_were_kept(
     answer = msgspec.structs.replace(ANSWER, parts=() if found is None else (found,))
     said = " ".join(told(monkeypatch, capsys, answer).split())
     assert ("kept of 8: b3, b6" in said) is (found is not None)
-
-
-def test_parts_of_a_document_are_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    print_tables("all", {"a": 1, "b": [{"x": 2, "y": 0.5}], "c": {"d": {"e": []}}})
-    assert {("a", "1"), ("2", "0.5"), ("e", "")} <= {tuple(row) for row in cells(capsys.readouterr().out)}
 
 
 def test_a_share_that_is_not_all_is_never_rounded_to_all_nor_one_that_is_something_to_nothing() -> None:
