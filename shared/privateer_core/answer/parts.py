@@ -5,10 +5,9 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from privateer_core.answer.estimates import Effect, Estimate
-from privateer_core.answer.names import check_finite, check_names
 from privateer_core.answer.people import Bin
 from privateer_core.answer.policy_view import Point
-from privateer_core.answer.tables import Fact, Kind, Table
+from privateer_core.answer.tables import Fact, Kind, Table, check_finite, check_names
 
 Ground: TypeAlias = Literal[
     "decided against all other options",

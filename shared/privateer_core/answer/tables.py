@@ -1,16 +1,42 @@
-"""Facts and tables whose columns say what they hold."""
+"""Facts and tables whose columns say what they hold; and which names and figures a screen may be given."""
 
-from typing import Literal, TypeAlias
+import math
+from collections.abc import Iterable
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from privateer_core.answer.names import check_finite, check_names
-
+NAME_MAX: Final = 256
+"""Characters of a name or a sentence that a server sends."""
 Cell: TypeAlias = str | bool | int | float | None
 Kind: TypeAlias = Literal[
     "words", "yes or no", "number", "count", "share", "probability", "reward", "difference", "time", "low", "high"
 ]
 """What a figure is: `low` and `high` are the ends of the interval of the column before them."""
+
+
+def check_names(*names: str) -> None:
+    """Refuse names that a screen must not be given.
+
+    Raises
+    ------
+    ValueError
+        If one is empty, too long, or has characters that control a terminal.
+    """
+    if not all(0 < len(name) <= NAME_MAX and name.isprintable() for name in names):
+        raise ValueError(f"a name must have 1 to {NAME_MAX} printable characters")
+
+
+def check_finite(figures: Iterable[object], what: str) -> None:
+    """Refuse figures that are infinite or not a number; whatever else is among them is left alone.
+
+    Raises
+    ------
+    ValueError
+        If one is.
+    """
+    if not all(math.isfinite(one) for one in figures if isinstance(one, float)):
+        raise ValueError(f"figures of {what} must be finite")
 
 
 class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
