@@ -26,6 +26,7 @@ from privateer_lab.answer_words import chosen_by, contradicted, people_in, selec
 
 Row = dict[str, Any]
 _EVERYBODY: Final = "everybody"
+_AT_BOUND: Final = "at the bound of what is possible"
 
 
 class Titled(NamedTuple):
@@ -45,7 +46,7 @@ def tables_of(answer: Answer) -> list[Titled]:
 def estimates_of(estimates: Sequence[Estimate]) -> list[Row]:
     """Return a row for each estimate."""
     rows = [
-        {"name": one.name, "value": one.value, "low": one.low, "high": one.high, "people": one.people}
+        {"name": one.name, **_interval(one), "people": one.people, "note": _AT_BOUND if one.at_bound else None}
         for one in estimates
     ]
     return said(rows)

@@ -21,7 +21,8 @@ _ENDED: Final = {
 
 def sentences(answer: Answer) -> Iterator[str]:
     """Say what an answer recommends and why, how many effects are decided, and what ended the experiment."""
-    yield headline(answer)
+    if answer.concludes:
+        yield headline(answer)
     if answer.effects:
         yield decided_in_words(answer.effects)
     if ended := ending(answer):

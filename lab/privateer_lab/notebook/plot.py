@@ -152,11 +152,11 @@ def effects(what: "Found | Simulated | Replayed | Evaluation | str") -> Picture:
         rows = [(one.name, one.value, one.low, one.high, True) for one in what.values[:-1]]
         return _forest(f"mean reward, with {_percent(what.level)} intervals", rows, "mean reward of a choice", None)
     found = what.found if isinstance(what, Simulated | Replayed) else what
-    if found is None:
+    if isinstance(found, str):
+        found = result_of(found)
+    if found is None or not (found.said.estimates or found.said.effects):
         remedy = "draw lab.plot.policy"
         raise SpecError("has an algorithm that estimates no effects", field="what", remedy=remedy)
-    if not isinstance(found, Found):
-        found = result_of(found)
     rows = _estimates(found)
     sure = "" if found.confidence is None else f", with {_percent(found.confidence)} intervals"
     title = f"{found.experiment}: estimates{sure}"

@@ -109,6 +109,6 @@ def _commands(found: Findings, url: str) -> list[tuple[str, str]]:
         (f"privateer review {name}{at} --out review", "a pack for reviewers"),
         (f"privateer export {name} {name}.json", "policy, result, record and state in one file; needs the admin token"),
     ]
-    if found.answer.estimates or found.answer.effects:
+    if found.answer.concludes:
         commands.insert(2, (f"privateer effects {name}{at} --json", "the result"))
     return commands

@@ -43,8 +43,7 @@ def _meaning(found: Findings) -> Iterator[str]:
     if not found.rounds:
         yield _NOTHING_CAME if standing.status in OVER else _NOTHING_YET
         return
-    concludes = found.answer.estimates or found.answer.effects or found.answer.recommended
-    yield from _of_the_answer(found.answer) if concludes else _of_the_policy(found)
+    yield from _of_the_answer(found.answer) if found.answer.concludes else _of_the_policy(found)
 
 
 def _of_the_answer(answer: Answer) -> Iterator[str]:

@@ -69,9 +69,14 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.status != "learning"
 
     @property
+    def concludes(self) -> bool:
+        """Whether it is about options one by one; else the policy is what was found."""
+        return bool(self.estimates or self.effects or self.recommended)
+
+    @property
     def says_something(self) -> bool:
         """Whether anything was found."""
-        return bool(self.estimates or self.effects or self.gain or self.parts or self.recommended)
+        return bool(self.concludes or self.gain or self.parts)
 
     def all_of(self, kind: type[P]) -> list[P]:
         """Return the parts of a type."""
