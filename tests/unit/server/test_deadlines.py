@@ -180,7 +180,7 @@ async def test_a_reduced_phase_closes_with_those_who_reported(serve: Serving, cl
         assert (await version(api, 2))["status"] == "open"
         row = (await privacy(api))["rounds"][0]
         assert (row["received"], row["released"]) == (facts.least, True)
-        assert (await api.client.get("/experiments/test/state")).json()["state"]["phase"] == 1
+        assert (await api.client.get("/experiments/test/state")).json()["answer"]["rounds"] == 1
 
 
 @pytest.mark.parametrize("when_short", ["reduce", "fail"])
@@ -193,7 +193,8 @@ async def test_a_phase_of_too_few_people_fails_and_tells_so(serve: Serving, cloc
         told = await given_up(api, clock, 2)
         assert (told["status"], told["batch"]) == ("failed", 0)
         state = (await api.client.get("/experiments/test/state")).json()
-        assert (state["status"], state["state"]["failed"], state["state"]["phase"]) == ("failed", True, 0)
+        answer = state["answer"]
+        assert (state["status"], answer["status"], answer["rounds"]) == ("failed", "failed", 0)
         record = await privacy(api)
         assert (record["rounds"][0]["received"], record["rounds"][0]["released"]) == (facts.fewest - 1, False)
         # Those who reported have told something all the same: the record goes on counting them.

@@ -190,8 +190,8 @@ async def test_a_phase_whose_key_is_lost_asks_other_people(settings: Settings) -
         await client.post("/reports", content=body_of(publication, sealed_reports(publication, people)))
         facts = await api.facts()
         assert facts | {"version": 1_000_002, "status": "open", "accepted": people} == facts
-        state = (await client.get("/experiments/test/state")).json()["state"]
-        assert state["phase"] == 1
+        state = (await client.get("/experiments/test/state")).json()["answer"]
+        assert state["rounds"] == 1
 
 
 async def test_a_second_server_on_the_same_data_is_refused(settings: Settings) -> None:

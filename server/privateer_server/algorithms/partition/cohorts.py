@@ -84,7 +84,7 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
     def answer(self, state: Any) -> Answer:
         """Return what is known of mean rewards in the bins, and what else was found."""
         over = self.over(state)
-        means = (self.bin_means(state),) if state.seen else ()
+        means = (self.bin_means(state),) if self.has_evidence(state) else ()
         return Answer(
             status="ended" if over else "learning",
             people=state.seen,
@@ -93,6 +93,10 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
             ended="its horizon" if over else None,
             parts=(*means, *self.findings(state)),
         )
+
+    def has_evidence(self, state: Any) -> bool:
+        """Whether anybody reported, in this experiment or in the one that it began with."""
+        return bool(state.seen)
 
     @abstractmethod
     def bin_means(self, state: S) -> BinMeans:

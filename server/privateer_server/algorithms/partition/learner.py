@@ -311,6 +311,10 @@ class PartitionLearner(CohortLearner[PartitionState]):
         return state.tree.corners(self.spec.dimension)
 
     @override
+    def has_evidence(self, state: PartitionState) -> bool:
+        return bool(state.seen or state.evidence.precision.any())
+
+    @override
     def bin_means(self, state: PartitionState) -> BinMeans:
         """Return mean rewards by bin, with the intervals of their posteriors."""
         means, errors = self._scaled(state)

@@ -207,6 +207,10 @@ class ProvedPartitionLearner(CohortLearner[ProvedState]):
         return corners(state.depths, state.paths, self._axes, self.spec.dimension)
 
     @override
+    def has_evidence(self, state: ProvedState) -> bool:
+        return bool(state.seen or state.precision.any())
+
+    @override
     def bin_means(self, state: ProvedState) -> BinMeans:
         """Return mean rewards by bin, with nearly normal intervals.
 
