@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from privateer_lab.reproductions.paper_4_trials import Array, Setting, Trials
-from privateer_server.algorithms.trial.evidence import Epoch, Evidence, Sums, common_weights, variances_of
+from privateer_server.algorithms.trial.trial_evidence import Epoch, Sums, TrialEvidence, common_weights, variances_of
 
 __all__ = ["SETTINGS", "Setting", "Trials", "added_in_common", "by_trial", "central", "growing", "named", "one_bit"]
 
@@ -46,8 +46,8 @@ def by_trial(sums: Sums, count: int) -> Sums:
     return Sums(*(moved(getattr(sums, name)) for name in Sums.__dataclass_fields__))
 
 
-def added_in_common(sums: Sums, evidence: Evidence, epoch: Epoch, count: int) -> Sums:
-    """Add an epoch of so many trials, with one weight for all segments of each, as `Evidence.common` does of one."""
+def added_in_common(sums: Sums, evidence: TrialEvidence, epoch: Epoch, count: int) -> Sums:
+    """Add an epoch of so many trials, with one weight for all segments of each, as `TrialEvidence.common` has."""
     design = evidence.design
     both = (variances_of(design, epoch, shares) for shares in (design.arms[None], epoch.shares))
     planned, actual = (np.moveaxis(one.reshape(count, -1, one.shape[1]), 0, 1) for one in both)

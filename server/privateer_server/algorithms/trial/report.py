@@ -9,22 +9,26 @@ import numpy as np
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.algorithms.trial.segments import EVERYBODY
 from privateer_core.result import DECIDED, Cell, Effect, Ending, Estimate, Ground, Result, Table, reason_of
-from privateer_server.algorithms.trial.decisions import decisions, ground, ground_in, rounded
-from privateer_server.algorithms.trial.effects import AverageEffects, Effects, Reason, average_effects, effects
-from privateer_server.algorithms.trial.findings import Findings
-from privateer_server.algorithms.trial.questions import questions_table, shares_table
-from privateer_server.algorithms.trial.stagewise import stopped_effect
+from privateer_server.algorithms.trial.decisions import TrialFindings, decisions, ground, ground_in, rounded
 from privateer_server.algorithms.trial.state import TrialState
+from privateer_server.algorithms.trial.treatment_effects import (
+    AverageEffects,
+    ReasonCode,
+    SegmentEffects,
+    average_effects,
+    effects,
+    stopped_effect,
+)
 
 _MORE: Final = {
-    Reason.SHARE: " (segments.shares declares it, or more people)",
-    Reason.SMALL: "; effects that matter will not be found",
+    ReasonCode.SHARE: " (segments.shares declares it, or more people)",
+    ReasonCode.SMALL: "; effects that matter will not be found",
 }
 _DIGITS: Final = 6
 DECIDED_AGAINST_ALL: Final[Ground] = "decided against all other options"
 
 
-def reported(state: TrialState, found: Findings, spec: TrialSpec, *, over: bool) -> Result:
+def reported(state: TrialState, found: TrialFindings, spec: TrialSpec, *, over: bool) -> Result:
     """Return the result at the last look; effects in the rewards' own units."""
     estimates = [*_estimates(state.path[-1], spec.effects(), spec.reward.half_range)]
     averages = ((0, a, name) for a, name in spec.average_effects())
@@ -63,7 +67,7 @@ def _estimates(intervals: Any, named: Iterable[tuple[int, int, str]], half_range
     return found
 
 
-def _effects(state: TrialState, found: Findings, made: tuple[Effect, ...], spec: TrialSpec) -> Table:
+def _effects(state: TrialState, found: TrialFindings, made: tuple[Effect, ...], spec: TrialSpec) -> Table:
     columns = ("segment", "arm", "effect", "low", "high", "decided", "p", "detectable", "contribution", "note")
     one, rows = found.effects, []
     assert one is not None
@@ -72,7 +76,7 @@ def _effects(state: TrialState, found: Findings, made: tuple[Effect, ...], spec:
     for (k, a, _), effect in zip(spec.effects(), made, strict=False):
         cell = (k, a - 1)
         detectable, share = rounded(unit * one.detectable[cell]), rounded(unit * contributions[cell])
-        note = effect.reason + ("" if effect.is_decided else _MORE.get(Reason(int(one.reason[cell])), ""))
+        note = effect.reason + ("" if effect.is_decided else _MORE.get(ReasonCode(int(one.reason[cell])), ""))
         if effect.people is not None and effect.people < state.heard:
             note += f" (when {effect.people:,} people had reported; too few since to say more)"
         figures = (effect.value, effect.low, effect.high, effect.is_decided, _rounded_up(one.p_value[cell]))
@@ -80,7 +84,7 @@ def _effects(state: TrialState, found: Findings, made: tuple[Effect, ...], spec:
     return Table("effects against the control", columns, tuple(rows))
 
 
-def _averages(found: Findings, made: tuple[Effect, ...], spec: TrialSpec) -> list[Table]:
+def _averages(found: TrialFindings, made: tuple[Effect, ...], spec: TrialSpec) -> list[Table]:
     one = found.average
     if one is None:
         return []
@@ -125,7 +129,7 @@ def _guardrails(state: TrialState, spec: TrialSpec) -> list[Table]:
     return tables
 
 
-def _guarded(found: Effects | AverageEffects, cell: tuple[int, ...]) -> tuple[Cell, ...]:
+def _guarded(found: SegmentEffects | AverageEffects, cell: tuple[int, ...]) -> tuple[Cell, ...]:
     """Return the figures of an effect on a guardrail, whether it is decided, and why."""
     value, low, high = (float(part[cell]) for part in (found.estimate, found.low, found.high))
     tested = bool(found.decided[cell])
@@ -147,7 +151,7 @@ def _at_the_stop(state: TrialState, spec: TrialSpec) -> list[Table]:
     return [Table("at the stop, without its bias", columns, ((spec.options[1], *figures),))]
 
 
-def _recommendations(found: Findings, spec: TrialSpec) -> Table:
+def _recommendations(found: TrialFindings, spec: TrialSpec) -> Table:
     rows = tuple(
         (name, spec.options[int(found.best[k])], why == DECIDED_AGAINST_ALL, why)
         for k, name in enumerate(spec.segment_names)
@@ -190,7 +194,7 @@ def _over_time(state: TrialState, spec: TrialSpec) -> Table:
     return Table("over time", ("people", "segment", "arm", "effect", "low", "high"), tuple(rows))
 
 
-def described(state: TrialState, found: Findings, spec: TrialSpec) -> dict[str, Any]:
+def described(state: TrialState, found: TrialFindings, spec: TrialSpec) -> dict[str, Any]:
     """Describe a state as JSON, for people."""
     rows: list[dict[str, Any]] = [{"name": name, "decided": False} for _, _, name in spec.effects()]
     if found.effects:
@@ -204,3 +208,28 @@ def described(state: TrialState, found: Findings, spec: TrialSpec) -> dict[str, 
 def _rounded_up(p_value: float) -> float | None:
     """Round a p-value so that it stays valid: it is never 0."""
     return math.ceil(float(p_value) * 10**_DIGITS) / 10**_DIGITS if math.isfinite(p_value) else None
+
+
+def questions_table(spec: TrialSpec) -> list[Table]:
+    """Return which question coins ask with which share of the people; nothing if everybody answers all."""
+    facts = ("the reward", *spec.algorithm.guardrails)
+    rows = tuple(
+        (
+            "being in the segment" if one.fact is None else facts[one.fact],
+            EVERYBODY if one.everybody else "a segment",
+            round(one.share, _DIGITS),
+        )
+        for one in spec.questions
+    )
+    return [Table("what coins ask", ("question", "about", "share of people"), rows)] if rows else []
+
+
+def shares_table(state: TrialState, spec: TrialSpec) -> list[Table]:
+    """Return the segments' shares of the people with intervals, if they were asked; nothing between looks."""
+    asked, critical = state.asked, state.evidence.critical
+    if asked is None or not np.isfinite(critical):
+        return []
+    half = critical * np.sqrt(asked.variance)
+    ends = np.stack([asked.estimate, asked.estimate - half, asked.estimate + half], axis=1).clip(0, 1).round(_DIGITS)
+    rows = tuple((name, *row) for name, row in zip(spec.segment_names, ends.tolist(), strict=True))
+    return [Table("shares of people", ("segment", "share", "low", "high"), rows)]

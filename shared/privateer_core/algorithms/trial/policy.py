@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.ages import age_of
-from privateer_core.algorithms.trial.questions import CoinQuestion, dealt
+from privateer_core.algorithms.trial.questions import CoinQuestion, coin_layout
 from privateer_core.algorithms.trial.sections import REWARD
 from privateer_core.algorithms.trial.segments import Segmentation
 from privateer_core.algorithms.trial.spec import TrialSpec
@@ -189,7 +189,7 @@ class TrialPolicy:
         if not self.questions:
             return True
         first = self._coins[:, 0] / self._coins[:, 0].sum(axis=1, keepdims=True)
-        meant = dealt(self.choice.seed, first, self.questions).thresholds.astype(np.int64)
+        meant = coin_layout(self.choice.seed, first, self.questions).thresholds.astype(np.int64)
         told, groups = self.choice.thresholds.astype(np.int64), np.arange(meant.shape[1])
         ends, everybody = groups % self._arms == self._arms - 1, self._about_everybody[groups // self._arms]
         same = (told == told[:1])[:, everybody].all() and (told == meant)[:, ends].all()

@@ -1,4 +1,4 @@
-"""What a trial finds whose shares of arms adapt: its statistics are simulated, look by look, in many runs at once.
+"""The power of a trial whose shares of arms adapt: its statistics are simulated, look by look, in many runs at once.
 
 Formulas take shares as planned. Where an allocation rule starves an arm, that arm's estimate stays as poor as few
 people make it. Here normal numbers take the place of hits; everything after them, weights, scores, allocation and
@@ -15,20 +15,19 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from privateer_server.algorithms.trial.allocation import allocated
-from privateer_server.algorithms.trial.boundaries import critical_values, information
-from privateer_server.algorithms.trial.combined import weight_of
-from privateer_server.algorithms.trial.design import Design
-from privateer_server.algorithms.trial.detectable import Planned
-from privateer_server.algorithms.trial.evidence import (
+from privateer_server.algorithms.trial.confidence_sequence import ConfidenceSequence
+from privateer_server.algorithms.trial.group_sequential import critical_values, information
+from privateer_server.algorithms.trial.treatment_effects import weight_of
+from privateer_server.algorithms.trial.trial_evidence import (
     Epoch,
+    PlannedEpoch,
     Sums,
+    TrialDesign,
+    TrialEvidence,
     average,
-    begin,
     common_weights,
-    no_sums,
     variances_of,
 )
-from privateer_server.algorithms.trial.line import draw_line
 
 Array = NDArray[np.float64]
 
@@ -71,8 +70,8 @@ class AdaptivePlan:
     rule: str
     floor: float
     rate: float
-    design: Design
-    epochs: tuple[Planned, ...]
+    design: TrialDesign
+    epochs: tuple[PlannedEpoch, ...]
     strict: bool = False
     everybody: "AdaptivePlan | None" = None
     waiting: float = 0.0
@@ -140,7 +139,11 @@ def simulated(plan: AdaptivePlan, effects: Array, runs: int = RUNS, seed: int = 
     design = replace(plan.design, segments=np.tile(plan.design.segments, runs))
     means = np.concatenate([np.zeros((size, 1)), effects], axis=1) + plan.rate
     rates, rng = np.tile(np.clip(means, 0.0, 1.0), (runs, 1)), np.random.default_rng(seed)
-    evidence, common, line = begin(design), no_sums(design), draw_line(design) if plan.strict else None
+    evidence, common, line = (
+        TrialEvidence.begin(design),
+        Sums.none(design),
+        ConfidenceSequence.begin(design) if plan.strict else None,
+    )
     shares, dropped = np.tile(design.arms, (len(rates), 1)), np.zeros(rates.shape, bool)
     averages, crossed, policies = [], [], [shares]
     for look, planned in enumerate(plan.epochs):
@@ -179,11 +182,11 @@ def _joined(plan: AdaptivePlan, beside: AdaptivePlan, summed: Array, effects: Ar
     """Add the scores of people who are asked about everybody to those of the sum over segments, as a look does."""
     whole = plan.design.segments @ effects / plan.design.segments.sum()
     direct = simulated(beside, whole[None], summed.shape[1], seed).average
-    weight = weight_of(begin(plan.design), begin(beside.design))
+    weight = weight_of(TrialEvidence.begin(plan.design), TrialEvidence.begin(beside.design))
     return np.asarray(np.sqrt(weight) * direct + np.sqrt(1 - weight) * summed)
 
 
-def _drawn(design: Design, planned: Planned, rates: Array, shares: Array, rng: np.random.Generator) -> Epoch:
+def _drawn(design: TrialDesign, planned: PlannedEpoch, rates: Array, shares: Array, rng: np.random.Generator) -> Epoch:
     """Draw the hits of an epoch, with the means and variances of counts."""
     n, p = planned.people, design.segments[:, None]
     if design.counted:
@@ -200,7 +203,7 @@ def _drawn(design: Design, planned: Planned, rates: Array, shares: Array, rng: n
     return Epoch(n, positive, positive + negative, planned.keep, planned.other, planned.noise, shares)
 
 
-def _weights(design: Design, epoch: Epoch, runs: int) -> Array:
+def _weights(design: TrialDesign, epoch: Epoch, runs: int) -> Array:
     """Return the weights of an epoch in sums over the segments of each run."""
     planned, actual = (variances_of(design, epoch, shares) for shares in (design.arms[None], epoch.shares))
     planned = np.broadcast_to(planned, actual.shape)
@@ -209,7 +212,7 @@ def _weights(design: Design, epoch: Epoch, runs: int) -> Array:
     return np.asarray(found.reshape(size, runs, treatments).swapaxes(0, 1).reshape(actual.shape))
 
 
-def _average(sums: Sums, design: Design, runs: int) -> Array:
+def _average(sums: Sums, design: TrialDesign, runs: int) -> Array:
     """Return scores of average effects, (runs, K)."""
     beside = Sums(*(_across(getattr(sums, name), runs) for name in Sums.__dataclass_fields__))
     return average(beside, design).scores.reshape(runs, -1)
