@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.trial import TrialSpec
-from privateer_core.result import Effect, Ground, Reason, reason_of
+from privateer_core.answer.estimates import Effect, Reason, reason_of
+from privateer_core.answer.parts import Ground
 from privateer_server.algorithms.trial.confidence_sequence import ConfidenceLimits, ConfidenceSequence, asked_limits
 from privateer_server.algorithms.trial.state import TrialState
 from privateer_server.algorithms.trial.treatment_effects import (
@@ -26,11 +28,15 @@ from privateer_server.algorithms.trial.trial_evidence import TrialEvidence
 Array = NDArray[np.float64]
 
 _CORRECTIONS: Final[dict[str, Correction]] = {"holm": "holm", "bh": "bh", "none": "holm"}
-_DIGITS: Final = 6
+DIGITS: Final = 6
 _UNKNOWN: Final[dict[ReasonCode, Reason]] = {
     ReasonCode.FEW: "too few people beside the noise",
     ReasonCode.SHARE: "its share of people is not told from 0",
     ReasonCode.LOOK: "too few people since the last look",
+}
+_REMARKS: Final = {
+    ReasonCode.SHARE: "segments.shares declares it, or more people",
+    ReasonCode.SMALL: "effects that matter will not be found",
 }
 
 
@@ -75,71 +81,56 @@ class StandingDecisions:
 
 @dataclass(frozen=True)
 class TrialFindings:
-    """Effects by segment and treatment (J, K), their averages (K,), and what follows from them.
+    """Effects by segment and treatment (J, K), their averages (K,), and what follows from them at the last look.
 
     Attributes
     ----------
-    effects, average
-        None before the first look.
-    called, average_called
-        What is decided of each; None where there are none.
+    effects, called
+        By segment, and what is decided of each.
+    average, average_called
+        The same on average; None if everybody is one segment.
     best
         Shape (J,), int64: the arm that looks best.
     sure
         Shape (J,): whether it is better than all others, in all segments at once.
     """
 
-    effects: SegmentEffects | None
+    effects: SegmentEffects
+    called: StandingDecisions
     average: AverageEffects | None
-    called: StandingDecisions | None
     average_called: StandingDecisions | None
     best: NDArray[np.int64]
     sure: NDArray[np.bool_]
 
     @classmethod
     def of(cls, state: TrialState, spec: TrialSpec) -> "TrialFindings":
-        """Return what a state says at the last look."""
-        evidence = state.evidence
-        size = spec.segment_count
-        if not evidence.looks:
-            return cls(None, None, None, None, np.zeros(size, np.int64), np.zeros(size, bool))
-        section = spec.algorithm
+        """Return what a state says that has seen a look."""
+        evidence, section, size = state.evidence, spec.algorithm, spec.segment_count
         found = effects(evidence, state.asked, spec.smallest, _CORRECTIONS[section.correction])
         if state.line:
             found = _strict(found, state.line, _limits(state, spec), _CORRECTIONS[section.correction])
         # Precision weights: those of intervals forget an early decision where shares are extreme.
         ahead = np.concatenate([np.zeros((size, 1)), evidence.precise.difference], axis=1)
         best = np.argmax(ahead, axis=1)
-        average = average_effects(evidence, next(iter(state.everybody), None)) if size > 1 else None
         tested = found.p_value <= section.level if section.correction == "none" else found.decided
-        share = found.contribution_low, found.contribution_high
-        called = StandingDecisions.of(
-            _looks(state.path, _intervals(found), evidence), state.ratio.people, tested, share
-        )
+        share, people = (found.contribution_low, found.contribution_high), state.ratio.people
+        called = StandingDecisions.of(_looks(state.path, _intervals(found), evidence), people, tested, share)
+        average = average_effects(evidence, next(iter(state.everybody), None)) if size > 1 else None
         average_called = None
         if average:
-            path = _looks(state.average_path, _intervals(average), evidence)
-            average_called = StandingDecisions.of(
-                path, state.ratio.people, average.decided, (average.low, average.high)
-            )
-        return cls(found, average, called, average_called, best, _sure(found, best))
-
-    @property
-    def decided(self) -> NDArray[np.bool_]:
-        """Shape (J, K): effects that are decided; empty before the first look."""
-        return np.zeros((0, 0), bool) if self.called is None else self.called.decided
+            path, ends = _looks(state.average_path, _intervals(average), evidence), (average.low, average.high)
+            average_called = StandingDecisions.of(path, people, average.decided, ends)
+        return cls(found, called, average, average_called, best, _sure(found, best))
 
     @property
     def constant(self) -> int:
         """The arm that is best if everybody gets the same."""
-        assert self.effects is not None
         source = self.effects.contribution.sum(axis=0) if self.average is None else self.average.estimate
         return int(np.argmax(np.concatenate([[0.0], np.nan_to_num(source)])))
 
     @property
     def intervals(self) -> Array:
         """Estimates and interval ends at this look, (J, K, 3); nan where nothing is said."""
-        assert self.effects is not None
         return _intervals(self.effects)
 
     def average_intervals(self, treatments: int) -> Array:
@@ -153,12 +144,8 @@ def _looks(path: Array, now: Array, evidence: TrialEvidence) -> Array:
 
 
 def _intervals(found: SegmentEffects | AverageEffects) -> Array:
-    return _stacked(found.estimate, found.low, found.high)
-
-
-def _stacked(estimate: Array, low: Array, high: Array) -> Array:
-    found = np.stack([estimate, low, high], axis=-1)
-    return np.where(np.isfinite(found).all(axis=-1, keepdims=True), found, np.nan)
+    stacked = np.stack([found.estimate, found.low, found.high], axis=-1)
+    return np.where(np.isfinite(stacked).all(axis=-1, keepdims=True), stacked, np.nan)
 
 
 def _limits(state: TrialState, spec: TrialSpec) -> ConfidenceLimits | None:
@@ -202,31 +189,47 @@ def _sure(found: SegmentEffects, best: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.asarray(own > high.max(axis=1))
 
 
-def decisions(found: TrialFindings, spec: TrialSpec) -> tuple[Effect, ...]:
+def decisions(state: TrialState, found: TrialFindings, spec: TrialSpec) -> tuple[Effect, ...]:
     """Return every effect by segment, then the averages, in units of rewards: each with its decision and the reason."""
-    return (*_by_segment(found, spec), *_averages(found, spec))
+    return tuple(_remarked(one, state.heard) for one in (*_by_segment(found, spec), *_averages(found, spec)))
 
 
 def _by_segment(found: TrialFindings, spec: TrialSpec) -> Iterator[Effect]:
-    one, called = found.effects, found.called
-    assert one is not None
-    assert called is not None
+    one, called, unit = found.effects, found.called, 2 * spec.reward.half_range
+    contributions = (found.average or one).contribution
     for k, a, _ in spec.effects():
-        cell = (k, a - 1)
+        cell, group = (k, a - 1), spec.segment_names[k] if spec.segment_count > 1 else None
         share = float(one.contribution_low[cell]), float(one.contribution_high[cell])
-        why = _why(called, cell, _UNKNOWN.get(ReasonCode(int(one.reason[cell]))), share)
-        group = spec.segment_names[k] if spec.segment_count > 1 else None
-        yield _effect(spec, a, group, called, cell, why)
+        code = ReasonCode(int(one.reason[cell]))
+        effect = _effect(spec, a, group, called, cell, _why(called, cell, _UNKNOWN.get(code), share))
+        yield msgspec.structs.replace(
+            effect,
+            p_value=rounded_up(one.p_value[cell]),
+            detectable=rounded(unit * one.detectable[cell]),
+            contribution=rounded(unit * contributions[cell]),
+            remark="" if effect.is_decided else _REMARKS.get(code, ""),
+        )
 
 
 def _averages(found: TrialFindings, spec: TrialSpec) -> Iterator[Effect]:
-    called = found.average_called
-    if called is None or found.average is None:
+    one, called, unit = found.average, found.average_called, 2 * spec.reward.half_range
+    if one is None or called is None:
         return
     for a, _ in spec.average_effects():
-        nothing = None if math.isfinite(found.average.estimate[a - 1]) else _UNKNOWN[ReasonCode.FEW]
-        why = _why(called, (a - 1,), nothing, (math.nan, math.nan))
-        yield _effect(spec, a, None, called, (a - 1,), why)
+        cell = (a - 1,)
+        nothing = None if math.isfinite(one.estimate[cell]) else _UNKNOWN[ReasonCode.FEW]
+        effect = _effect(spec, a, None, called, cell, _why(called, cell, nothing, (math.nan, math.nan)))
+        p_value, detectable = rounded_up(one.p_value[cell]), rounded(unit * one.detectable[cell])
+        yield msgspec.structs.replace(effect, p_value=p_value, detectable=detectable)
+
+
+def _remarked(effect: Effect, heard: int) -> Effect:
+    """Return an effect with a remark if its figures are not those of the last look."""
+    if effect.people is None or effect.people == heard:
+        return effect
+    since = f"when {effect.people:,} people had reported; too few since to say more"
+    remark = "; ".join(filter(None, (effect.remark, since)))
+    return msgspec.structs.replace(effect, remark=remark)
 
 
 def _why(
@@ -256,12 +259,10 @@ def _effect(
 
 def ground_in(found: TrialFindings, segment: int) -> Ground:
     """Return what the recommendation for a segment rests on."""
-    called, one = found.called, found.effects
-    assert called is not None
-    assert one is not None
+    called = found.called
     if found.sure[segment]:
         return "decided against all other options"
-    said = np.isfinite(one.estimate[segment]) | called.tested[segment]
+    said = np.isfinite(found.effects.estimate[segment]) | called.tested[segment]
     effects = np.where(said, called.intervals[segment, :, 0], np.nan)
     return _ground(int(found.best[segment]), effects, called.decided[segment])
 
@@ -287,7 +288,12 @@ def _ground(best: int, effects: Array, decided: NDArray[np.bool_]) -> Ground:
 
 def rounded(value: float) -> float | None:
     """Round a figure for people; None where there is none."""
-    return round(float(value), _DIGITS) if math.isfinite(value) else None
+    return round(float(value), DIGITS) if math.isfinite(value) else None
+
+
+def rounded_up(p_value: float) -> float | None:
+    """Round a p-value so that it stays valid: it is never 0."""
+    return math.ceil(float(p_value) * 10**DIGITS) / 10**DIGITS if math.isfinite(p_value) else None
 
 
 def stops(found: TrialFindings, spec: TrialSpec) -> str:
@@ -297,7 +303,7 @@ def stops(found: TrialFindings, spec: TrialSpec) -> str:
 
 def _holds(rule: str, found: TrialFindings, spec: TrialSpec) -> bool:
     if rule == "decided":
-        return bool(found.decided.all())
+        return bool(found.called.decided.all())
     if rule == "best":
         return bool(found.sure.all())
     matters = spec.smallest

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
 from privateer_core.algorithms.trial.questions import coin_layout
+from privateer_core.answer import Answer
 from privateer_core.contributions import CellHits
 from privateer_core.errors import SpecError
 from privateer_core.result import Result, Table
@@ -16,8 +17,9 @@ from privateer_server.algorithms import Bulk, Step
 from privateer_server.algorithms.trial.allocation import CHOSEN_AFTER, Holdout, allocated
 from privateer_server.algorithms.trial.decisions import TrialFindings, stops
 from privateer_server.algorithms.trial.power import check_effect, designs, power_tables
-from privateer_server.algorithms.trial.report import described, questions_table, reported
+from privateer_server.algorithms.trial.report import described, reported
 from privateer_server.algorithms.trial.state import TrialState
+from privateer_server.algorithms.trial.trial_answer import answer
 from privateer_server.algorithms.trial.trial_evidence import TrialEvidence
 
 Array = NDArray[np.float64]
@@ -62,7 +64,8 @@ class TrialLearner:
 
     def last(self, state: TrialState, version: int, _seed: int) -> Step:
         """Return the step that asks nobody: everybody gets the arm that looks best in their segment."""
-        best = self._found(state).best
+        size = self.spec.segment_count
+        best = TrialFindings.of(state, self.spec).best if state.evidence.looks else np.zeros(size, np.int64)
         shares = (np.arange(self.spec.arm_count) == best[:, None]).astype(np.float64)
         choice = coin_layout(state.seed, shares, ())
         terms = nobody_asked(self.spec.privacy, self.spec.named_cells(choice))
@@ -95,7 +98,7 @@ class TrialLearner:
     def learn(self, state: TrialState, policy: TrialPolicy, release: CellHits) -> TrialState:
         """Add a release, look at all of them, and decide whether to go on and with which shares."""
         told = state.add(policy, release)
-        found = self._found(told)
+        found = TrialFindings.of(told, self.spec)
         dropped, shares = self._allocated(told)
         return replace(
             told,
@@ -126,9 +129,6 @@ class TrialLearner:
             else Holdout.begin(self.design, people, found.best, found.constant)
         )
 
-    def _found(self, state: TrialState) -> TrialFindings:
-        return TrialFindings.of(state, self.spec)
-
     def miss(self, state: TrialState, _policy: TrialPolicy, *, again: bool) -> TrialState:
         """Return the state as it is: other people report in the next round."""
         del again
@@ -138,18 +138,20 @@ class TrialLearner:
         """Whether a round came to no end: rounds wait for their people."""
         return False
 
+    def answer(self, state: TrialState) -> Answer:
+        """Return what is known at the last look; nothing before the first."""
+        if not state.evidence.looks:
+            return Answer("learning", 0, 0, 1 - self.spec.algorithm.level)
+        over = bool(state.stopped) or not self.spec.turn("", state.heard).batch
+        return answer(state, TrialFindings.of(state, self.spec), self.spec, over=over)
+
     def result(self, state: TrialState) -> Result | None:
         """Return the effects at the last look; None before the first."""
-        if not state.evidence.looks:
-            return None
-        return reported(state, self._found(state), self.spec, over=self._over(state))
-
-    def _over(self, state: TrialState) -> bool:
-        return bool(state.stopped) or not self.spec.turn("", state.heard).batch
+        return reported(self.answer(state)) if state.evidence.looks else None
 
     def describe(self, state: TrialState) -> dict[str, Any]:
         """Describe a state as JSON, for people."""
-        return described(state, self._found(state), self.spec)
+        return described(self.answer(state), self.spec, state.stopped)
 
     def bulk(self, first: Step) -> list[Bulk]:
         """Return the largest epoch."""
@@ -157,13 +159,13 @@ class TrialLearner:
 
     def foreseen(self, waiting: float = 0.0) -> tuple[Table, ...]:
         """Return what can be found, with how many people, and when."""
-        return *power_tables(self.spec, self.plans, waiting), *questions_table(self.spec)
+        return power_tables(self.spec, self.plans, waiting)
 
     def figures(self, state: TrialState) -> dict[str, float]:
         """Return the looks used, the share of effects decided, and whether a rule ended the trial early."""
-        found = self._found(state)
+        decided = TrialFindings.of(state, self.spec).called.decided.mean() if state.evidence.looks else 0.0
         return {
             "looks": float(state.evidence.looks),
-            "decided": float(found.decided.mean()) if found.decided.size else 0.0,
+            "decided": float(decided),
             "stopped_early": float(bool(state.stopped)),
         }

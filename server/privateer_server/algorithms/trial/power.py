@@ -29,6 +29,7 @@ _SIZES: Final = 4
 _ROUNDS: Final = 6
 _STEEP: Final = 0.95
 _SIGNIFICANT: Final = 4
+QUESTION_COLUMNS: Final = ("question", "about", "share of people")
 
 
 @dataclass(frozen=True)
@@ -312,7 +313,23 @@ def power_tables(spec: TrialSpec, plans: TrialDesigns, waiting: float = 0.0) -> 
     looks = tuple((look, round(people + waiting)) for look, people in enumerate(spec.looks, 1))
     alike = ", if all segments have as many people" if spec.segment_count > 1 and spec.segments.shares is None else ""
     title = f"what can be found with power {spec.algorithm.power:g}{alike}"
-    return Table(title, columns, rows), Table("looks", ("look", "people"), looks)
+    tables = Table(title, columns, rows), Table("looks", ("look", "people"), looks)
+    if not spec.questions:
+        return tables
+    return *tables, Table("what coins ask", QUESTION_COLUMNS, question_rows(spec))
+
+
+def question_rows(spec: TrialSpec) -> tuple[tuple[str, str, float], ...]:
+    """Return what coins ask, about whom, and of which share of the people; empty if everybody answers all."""
+    facts = ("the reward", *spec.algorithm.guardrails)
+    return tuple(
+        (
+            "being in the segment" if one.fact is None else facts[one.fact],
+            EVERYBODY if one.everybody else "a segment",
+            round(one.share, 6),
+        )
+        for one in spec.questions
+    )
 
 
 def _alike(spec: TrialSpec) -> list[tuple[int, str]]:

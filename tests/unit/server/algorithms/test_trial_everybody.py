@@ -237,7 +237,6 @@ def learned(case: Case, contexts_up_to: float = 1.0) -> tuple[TrialLearner, obje
 def test_a_share_that_is_not_told_from_0_leaves_the_contribution_alone() -> None:
     """Nobody is in the last three segments: their effects are unbounded, and what they add is near 0."""
     learner, state, found = learned(CASES["one bit"], 0.45)
-    assert found.effects is not None
     unknown = found.effects.reason == ReasonCode.SHARE
     assert unknown[3:].all()
     assert not unknown[2].any()
@@ -324,7 +323,6 @@ def test_strict_contributions_are_those_of_the_evidence_and_strict_limits_are_wi
     case = replace(CASES[name], strict=True)
     _, state, found = learned(case)
     evidence = state.evidence  # type: ignore[attr-defined]
-    assert found.effects is not None
     assert found.effects.contribution == pytest.approx(evidence.average.contributions, abs=0.01)
     sequential = effects(evidence, state.asked)  # type: ignore[attr-defined]
     half = found.effects.contribution_high - found.effects.contribution
