@@ -22,8 +22,6 @@ Array = NDArray[np.float64]
 
 _DUST: Final = 1e-3
 """People that rounding adds."""
-
-
 _SIZES: Final = 4
 """Segments of so many sizes are simulated; between them, what a formula is wrong by follows the size's logarithm."""
 _ROUNDS: Final = 6
@@ -89,11 +87,6 @@ def deviations(design: TrialDesign, epochs: Sequence[PlannedEpoch], rate: float 
     sampling = np.square(v / (q * p)) * positive * (1 - positive) / (n * v) * inverse.sum(axis=0)
     noise = sum(epoch.noise for epoch in epochs) * ((1 - rate) ** 2 + rate**2)
     return np.asarray(np.sqrt(sampling + noise * np.square(inverse).sum(axis=0) / np.square(n * q * p)))
-
-
-def detectable(design: TrialDesign, epochs: Sequence[PlannedEpoch], rate: float, power: float = POWER) -> Array:
-    """Smallest effects (J, K) that the trial finds with this probability at some look."""
-    return drift_of(looks_of(design, epochs), design.alpha, power) * deviations(design, epochs, rate)
 
 
 def looks_of(design: TrialDesign, epochs: Sequence[PlannedEpoch]) -> tuple[float, ...]:

@@ -26,7 +26,7 @@ from privateer_server.algorithms.trial.trial_evidence import (
     TrialEvidence,
     average,
     common_weights,
-    variances_of,
+    contrast_variances,
 )
 
 Array = NDArray[np.float64]
@@ -205,7 +205,7 @@ def _drawn(design: TrialDesign, planned: PlannedEpoch, rates: Array, shares: Arr
 
 def _weights(design: TrialDesign, epoch: Epoch, runs: int) -> Array:
     """Return the weights of an epoch in sums over the segments of each run."""
-    planned, actual = (variances_of(design, epoch, shares) for shares in (design.arms[None], epoch.shares))
+    planned, actual = contrast_variances(design, epoch)
     planned = np.broadcast_to(planned, actual.shape)
     found = common_weights(_across(planned, runs), _across(actual, runs))
     size, treatments = len(found), planned.shape[1]

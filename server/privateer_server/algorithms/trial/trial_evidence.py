@@ -226,9 +226,7 @@ class TrialEvidence:
 
     def add(self, epoch: Epoch) -> "TrialEvidence":
         """Add an epoch, which ends with a look."""
-        planned, actual = (
-            variances_of(self.design, epoch, shares) for shares in (self.design.arms[None], epoch.shares)
-        )
+        planned, actual = contrast_variances(self.design, epoch)
         stable = self.stable.add(epoch, stable_weights(self.design, epoch))
         before = self.people[-1] if len(self.people) else 0.0
         added = replace(
@@ -343,7 +341,7 @@ def pairs(cells: Array) -> Array:
 
 def stable_weights(design: TrialDesign, epoch: Epoch) -> Array:
     """Return the weight of an epoch in each contrast, (J, K), with which it adds variance as planned."""
-    planned, actual = (variances_of(design, epoch, shares) for shares in (design.arms[None], epoch.shares))
+    planned, actual = contrast_variances(design, epoch)
     return np.asarray(np.sqrt(planned / actual))
 
 
@@ -352,10 +350,17 @@ def common_weights(planned: Array, actual: Array) -> Array:
     return np.broadcast_to(np.sqrt(planned.sum(axis=0) / actual.sum(axis=0)), actual.shape)
 
 
-def variances_of(design: TrialDesign, epoch: Epoch, shares: Array) -> Array:
-    """Return the variance, up to a constant, of the sum of W/pi of a treatment less that of the control; (J, K)."""
+def contrast_variances(design: TrialDesign, epoch: Epoch) -> tuple[Array, Array]:
+    """Return the variances, up to a constant, of the sum of W/pi of a treatment less that of the control, (J, K) each.
+
+    The first is that at the planned shares of the arms, the second that at the epoch's.
+    """
     p = design.segments[:, None]
     hit = epoch.keep * p + 2 * epoch.other if design.counted else np.ones_like(p)
-    inverse = 1 / pairs(shares)
-    sampling = epoch.people * hit * inverse.sum(axis=-1)
-    return np.asarray(sampling + epoch.noise * np.square(inverse).sum(axis=-1))
+
+    def variance(shares: Array) -> Array:
+        inverse = 1 / pairs(shares)
+        sampling = epoch.people * hit * inverse.sum(axis=-1)
+        return np.asarray(sampling + epoch.noise * np.square(inverse).sum(axis=-1))
+
+    return variance(design.arms[None]), variance(epoch.shares)

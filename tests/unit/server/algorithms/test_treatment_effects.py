@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privateer_server.algorithms.trial.group_sequential import critical_values
-from privateer_server.algorithms.trial.power import detectable, looks_of, people_needed
+from privateer_server.algorithms.trial.power import looks_of, people_needed
 from privateer_server.algorithms.trial.treatment_effects import (
     ReasonCode,
     SegmentShares,
@@ -18,7 +18,7 @@ from privateer_server.algorithms.trial.treatment_effects import (
     stopped_effect,
 )
 from privateer_server.algorithms.trial.trial_evidence import PlannedEpoch, TrialDesign, TrialEvidence, average
-from tests.support.trials import SETTINGS, Setting, Trials, by_trial, central, growing, named
+from tests.support.trials import SETTINGS, Setting, Trials, by_trial, central, detectable, growing, named
 
 SEGMENTS = np.array([0.4, 0.3, 0.2, 0.1])
 EFFECTS = np.array([0.03, -0.03, 0.06, 0.0])
