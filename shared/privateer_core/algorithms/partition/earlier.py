@@ -1,51 +1,17 @@
 """Reports on decisions of earlier policies: what their coins chose, and how many people played each arm."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition.asked import AskedBins
 from privateer_core.coins import UNIT, EarlierChoices, Layout
-from privateer_core.contributions import KeyedSums, KeyedValues
-from privateer_core.mechanisms.base import KeyedTotal
 
 _PRIMES: Final = np.array([p for p in range(2, 174) if all(p % q for q in range(2, p))])
 _INSIDE: Final = np.modf(np.arange(1, 65)[:, None] * np.sqrt(_PRIMES))[0]
 """64 places spread over a unit cube of up to 40 columns."""
-
-
-@dataclass(frozen=True)
-class ByChoices:
-    """Counts reports whose coins chose an arm under an earlier policy.
-
-    Attributes
-    ----------
-    choices
-        What the coins mean at the round's keys; its last group is of coins of which that is not known.
-    groups
-        How many groups the round has.
-    """
-
-    choices: EarlierChoices
-    groups: int
-
-    def tally(self, mechanism: Any, rows: bytes) -> KeyedTotal:
-        """Parse reports and return their total."""
-        aware: Any = msgspec.structs.replace(mechanism, layout=self.choices)
-        total: KeyedTotal = aware.add(aware.empty(), aware.parse(rows))
-        return replace(total, sums=total.sums[:, : self.groups], counts=total.counts[:, : self.groups])
-
-    def simulate(self, mechanism: Any, contributions: KeyedValues, rng: np.random.Generator) -> KeyedSums:
-        """Draw a release of people who decided so."""
-        aware: Any = msgspec.structs.replace(mechanism, layout=self.choices)
-        unknown = (self.choices.thresholds[:, -1] == 0)[contributions.keys] & (contributions.keys >= 0)
-        groups = np.where(unknown, self.groups, contributions.groups)
-        release: KeyedSums = aware.simulate(replace(contributions, groups=groups), rng)
-        return replace(release, sums=release.sums[:, : self.groups], counts=release.counts[:, : self.groups])
 
 
 def choices_of(earlier: AskedBins, policy: AskedBins) -> EarlierChoices:

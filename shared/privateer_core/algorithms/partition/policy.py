@@ -3,57 +3,49 @@
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
-from privateer_core.ages import age_of
 from privateer_core.algorithms.partition.asked import AskedBins
 from privateer_core.algorithms.partition.checks import learners_make
-from privateer_core.algorithms.partition.earlier import ByChoices, choices_of, choices_of_all
+from privateer_core.algorithms.partition.earlier import choices_of, choices_of_all
 from privateer_core.algorithms.partition.spec import PartitionSpec
+from privateer_core.analyzers import ByChoices
 from privateer_core.context import columns_of, inhabited, shown_box
 from privateer_core.contributions import KeyedValues
 from privateer_core.decisions import Arms
-from privateer_core.draw import Draw
 from privateer_core.errors import Malformed
-from privateer_core.policy import Counted
+from privateer_core.policy import ArmsPolicy
 
 
 @dataclass(frozen=True)
-class PartitionPolicy(AskedBins):
+class PartitionPolicy(AskedBins, ArmsPolicy):
     """Decides by bin, and says what people of it contribute; `AskedBins` has its attributes."""
 
-    draw: ClassVar[Draw | None] = None
-    """Whoever comes is asked."""
-
     @property
-    def tells_age(self) -> bool:
-        """Whether a report says how many versions ago its decision was made: where its coins chose the arm.
-
-        Those of a batch never do: their ages would tell them apart. Nor do reports that measure all arms at once.
-        """
-        alike = self.fresh_coins or self.terms.trust.batched or self.terms.calibration == "published"
-        return not alike and not self.cohort
-
-    @property
+    @override
     def mixes(self) -> bool:
-        """Whether a learner must know which policies decided: where the arm is in the key (`followed`)."""
         return self.fresh_coins
 
-    def takes(self, decided: int) -> bool:
-        """Whether the round takes reports on what the policy of version ``decided`` decided."""
-        if self.terms.trust.batched and not self.fresh_coins:
-            return decided == self.version
-        return age_of(self.version, decided) is not None if self.tells_age else decided <= self.version
+    @property
+    @override
+    def tells_age(self) -> bool:
+        """Whether a report tells it: not one that measures all arms at once, nor one of a source."""
+        return super().tells_age and self.terms.calibration != "published" and not self.cohort
 
-    def analyzer(self, earlier: "PartitionPolicy") -> Counted | ByChoices:
-        """Return what counts reports on decisions of an ``earlier`` policy, or of this one."""
-        if earlier.version == self.version or not self.tells_age:
-            return Counted()
-        return ByChoices(choices_of(earlier, self), self.layout.groups)
+    @property
+    @override
+    def timeless(self) -> bool:
+        return self.fresh_coins or not self.terms.trust.batched
 
+    @override
+    def analyzer_of(self, earlier: "PartitionPolicy") -> ByChoices:
+        return ByChoices(choices_of(earlier, self), leaves_out=True)
+
+    @override
     def followed(self, decided: Sequence[tuple["PartitionPolicy", float]]) -> "PartitionPolicy":
         """Return the policy as a learner must see it when reports were on decisions of several policies.
 
@@ -131,15 +123,6 @@ class PartitionPolicy(AskedBins):
             return values
         asked = self.decide(contexts, coins).arms
         return KeyedValues(coins, np.where(asked == arms, values.keys, -1), asked, rewards)
-
-    def shown(self, spec: PartitionSpec, decisions: Arms) -> str:
-        """Return the name of the first person's arm."""
-        return spec.experiment.arms[int(decisions.arms[0])]
-
-    def read(self, spec: PartitionSpec, reward: Any) -> tuple[NDArray[np.float64], bool]:
-        """Read one person's reward, scaled to [0, 1], and whether it had to be clipped."""
-        value, clipped = spec.reward.scaled(reward)
-        return np.array([value]), clipped
 
     @property
     def undecided(self) -> NDArray[np.int64]:

@@ -1,32 +1,27 @@
 """The policy of a trial: which arm the coins give in each segment, and what a person then tells."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, cast
+from typing import Any, Final, cast
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
-from privateer_core.ages import age_of
 from privateer_core.algorithms.trial.questions import CoinQuestion, coin_layout
-from privateer_core.algorithms.trial.sections import REWARD
 from privateer_core.algorithms.trial.segments import Segmentation
 from privateer_core.algorithms.trial.spec import TrialSpec
+from privateer_core.analyzers import ByChoices
 from privateer_core.coins import UNIT, SlotLayout
-from privateer_core.contributions import CellHits, KeyedValues
+from privateer_core.contributions import KeyedValues
 from privateer_core.decisions import Arms
-from privateer_core.draw import Draw
 from privateer_core.errors import InputError, Malformed
-from privateer_core.mechanisms import HitsMechanism, Mechanism
-from privateer_core.mechanisms.named_symbol import HitTotal
-from privateer_core.numbers import is_number
-from privateer_core.policy import Counted
+from privateer_core.mechanisms import HitsMechanism
+from privateer_core.policy import ArmsPolicy
+from privateer_core.reward import YES
 from privateer_core.terms import Terms
 
 Array = NDArray[np.float64]
-_YES: Final = 0.5
-"""Answers from here on are yes."""
 _ROUNDED: Final = 2 / UNIT
 """What rounding to units of coins may take from a share."""
 _UNITS: Final = 2
@@ -36,7 +31,7 @@ _MEMBER: Final = -1
 
 
 @dataclass(frozen=True)
-class TrialPolicy:
+class TrialPolicy(ArmsPolicy):
     """Shares of the arms, segment by segment. One hash of the coins decides the arm in all segments.
 
     Attributes
@@ -60,10 +55,6 @@ class TrialPolicy:
     choice: SlotLayout
     terms: Terms
     questions: tuple[CoinQuestion, ...] = ()
-
-    cohort: ClassVar[str] = ""
-    draw: ClassVar[Draw | None] = None
-    """Whoever comes is asked."""
 
     @property
     def mechanism(self) -> HitsMechanism:
@@ -104,28 +95,16 @@ class TrialPolicy:
         return self.mechanism.layout.groups == 1
 
     @property
-    def tells_age(self) -> bool:
-        """Whether a report says how many versions ago its coins chose the arm; those of a batch never do."""
-        return not self.fresh_coins and not self.terms.trust.batched
-
-    @property
+    @override
     def mixes(self) -> bool:
-        """Whether a learner must know which policies decided: where the arm is in the key (`followed`)."""
         return self.fresh_coins
 
-    def takes(self, decided: int) -> bool:
-        """Whether the round takes reports on what the policy of version ``decided`` decided."""
-        if self.terms.trust.batched and not self.fresh_coins:
-            return decided == self.version
-        return age_of(self.version, decided) is not None if self.tells_age else decided <= self.version
-
-    def analyzer(self, earlier: "TrialPolicy") -> "Counted | ByChoices":
-        """Return what counts reports on decisions of an ``earlier`` policy, or of this one."""
-        if earlier.version == self.version or self.fresh_coins:
-            return Counted()
+    @override
+    def analyzer_of(self, earlier: "TrialPolicy") -> ByChoices:
         repeated = np.repeat(earlier.choice.thresholds, self.answers, axis=0)
         return ByChoices(replace(earlier.choice, thresholds=repeated))
 
+    @override
     def followed(self, decided: Sequence[tuple["TrialPolicy", float]]) -> "TrialPolicy":
         """Return the policy with the shares of arms that the people of a round had, whichever policies decided."""
         if all(policy.version == self.version for policy, _ in decided):
@@ -244,7 +223,7 @@ class TrialPolicy:
         questions = groups // self._arms
         facts = np.array([_MEMBER if question.fact is None else question.fact for question in self.questions])
         columns = self._columns(rewards, int(facts.max()))
-        told = np.column_stack([columns[:, 0], columns[:, 1:] >= _YES, np.ones(len(columns))]).astype(np.float64)
+        told = np.column_stack([columns[:, 0], columns[:, 1:] >= YES, np.ones(len(columns))]).astype(np.float64)
         keys = np.where(self._about_everybody[questions], self.segments.count, where)
         return KeyedValues(coins, keys, groups, np.asarray(told[np.arange(len(told)), facts[questions]]))
 
@@ -252,7 +231,7 @@ class TrialPolicy:
         """Return everybody's reward, and their answers to guardrails as a number, (n,) each."""
         guardrails = max(1, self.answers).bit_length() - 1
         columns = self._columns(rewards, guardrails)
-        answers = (columns[:, 1:] >= _YES).astype(np.int64) @ (1 << np.arange(guardrails))
+        answers = (columns[:, 1:] >= YES).astype(np.int64) @ (1 << np.arange(guardrails))
         return columns[:, 0], answers
 
     @staticmethod
@@ -274,28 +253,6 @@ class TrialPolicy:
         for arm, name in spec.average_effects():
             yield name, None, arm, 0
 
-    def shown(self, spec: TrialSpec, decisions: Arms) -> str:
-        """Return the name of the first person's arm."""
-        return spec.experiment.arms[int(decisions.arms[0])]
-
-    def read(self, spec: TrialSpec, reward: Any) -> tuple[Array, bool]:
-        """Read one person's reward, scaled to [0, 1], and whether it had to be clipped.
-
-        With guardrails it is a mapping of "reward" and their names; of a number alone all answers are no.
-        """
-        names = spec.algorithm.guardrails
-        if not names:
-            value, clipped = spec.reward.scaled(reward)
-            return np.array([value]), clipped
-        told = reward if isinstance(reward, Mapping) else {REWARD: reward, **dict.fromkeys(names, False)}
-        if set(told) != {REWARD, *names}:
-            detail = f"must have {', '.join([REWARD, *names])}"
-            raise InputError(detail, field="reward", remedy="report each of them")
-        value, clipped = spec.reward.scaled(told[REWARD])
-        if not all(is_number(told[name]) or isinstance(told[name], bool | np.bool_) for name in names):
-            raise InputError("guardrails must be yes or no", field="reward", remedy="report True or False")
-        return np.array([[value, *(float(told[name] >= _YES) for name in names)]]), clipped
-
     def describe(self, spec: TrialSpec) -> dict[str, Any]:
         """Describe the policy: the share of every arm in every segment."""
         rows = [
@@ -306,30 +263,3 @@ class TrialPolicy:
             for name, row in zip(spec.segment_names, self.arm_shares, strict=True)
         ]
         return {"algorithm": "trial", "version": self.version, "segments": rows}
-
-
-@dataclass(frozen=True)
-class ByChoices:
-    """Counts reports whose coins chose an arm under an earlier policy.
-
-    Attributes
-    ----------
-    choice
-        What those coins meant.
-    """
-
-    choice: SlotLayout
-
-    def tally(self, mechanism: Mechanism, rows: bytes) -> HitTotal:
-        """Parse reports and return their total."""
-        aware = self._aware(mechanism)
-        total: HitTotal = aware.add(aware.empty(), aware.parse(rows))
-        return total
-
-    def simulate(self, mechanism: Mechanism, contributions: KeyedValues, rng: np.random.Generator) -> CellHits:
-        """Draw a release of people who decided so."""
-        release: CellHits = self._aware(mechanism).simulate(contributions, rng)
-        return release
-
-    def _aware(self, mechanism: Mechanism) -> Any:
-        return msgspec.structs.replace(mechanism, layout=self.choice)

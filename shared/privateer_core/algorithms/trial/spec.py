@@ -9,13 +9,14 @@ from pydantic import model_validator
 
 from privateer_core.algorithms.trial.published import check_published, round_ends
 from privateer_core.algorithms.trial.questions import CoinQuestion, coin_layout, questions_of
-from privateer_core.algorithms.trial.sections import REWARD, WORDS, SegmentsSection, TrialSection, planned_looks
+from privateer_core.algorithms.trial.sections import WORDS, SegmentsSection, TrialSection, planned_looks
 from privateer_core.algorithms.trial.segments import EVERYBODY, Segmentation, crossed, factor_of, names_of
 from privateer_core.arms_spec import ArmsSpec, ArmsTable
 from privateer_core.coins import SlotLayout
 from privateer_core.errors import SpecError
 from privateer_core.features import Scaled
 from privateer_core.questions import KeyedHits, Question
+from privateer_core.reward import GuardedReward, Reward
 from privateer_core.sampling.response import SYMBOLS_MAX
 from privateer_core.sections import parse_section
 from privateer_core.spec import example_promises
@@ -179,10 +180,11 @@ class TrialSpec(ArmsSpec):
         """Whether the trial runs as the paper publishes it: in simulation alone."""
         return self.privacy.calibration == "published"
 
-    def without_outcome(self, shown: Any) -> Any:
-        """Return the default outcome, and no to every guardrail."""
-        value, names = super().without_outcome(shown), self.algorithm.guardrails
-        return {REWARD: value, **dict.fromkeys(names, False)} if names else value
+    @property
+    def outcome(self) -> Reward | GuardedReward:
+        """What an application reports of a person: answers, too, where there are guardrails."""
+        names = self.algorithm.guardrails
+        return GuardedReward(self.reward, names) if names else self.reward
 
     @property
     def answers(self) -> int:
