@@ -195,7 +195,7 @@ def decisions(state: TrialState, found: TrialFindings, spec: TrialSpec) -> tuple
 
 
 def _by_segment(found: TrialFindings, spec: TrialSpec) -> Iterator[Effect]:
-    one, called, unit = found.effects, found.called, 2 * spec.reward.half_range
+    one, called, unit = found.effects, found.called, spec.reward.span
     contributions = (found.average or one).contribution
     for k, a, _ in spec.effects():
         cell, group = (k, a - 1), spec.segment_names[k] if spec.segment_count > 1 else None
@@ -212,7 +212,7 @@ def _by_segment(found: TrialFindings, spec: TrialSpec) -> Iterator[Effect]:
 
 
 def _averages(found: TrialFindings, spec: TrialSpec) -> Iterator[Effect]:
-    one, called, unit = found.average, found.average_called, 2 * spec.reward.half_range
+    one, called, unit = found.average, found.average_called, spec.reward.span
     if one is None or called is None:
         return
     for a, _ in spec.average_effects():
@@ -252,7 +252,7 @@ def _effect(
     """Return an effect with the figures of the last look that had some, unless nothing may be said of it now."""
     if why in _UNKNOWN.values():
         return Effect(spec.options[arm], group, None, None, None, why)
-    value, low, high = (rounded(2 * spec.reward.half_range * one) for one in called.intervals[cell].tolist())
+    value, low, high = (rounded(spec.reward.span * one) for one in called.intervals[cell].tolist())
     people = None if value is None else int(called.people[cell])
     return Effect(spec.options[arm], group, value, low, high, why, people)
 

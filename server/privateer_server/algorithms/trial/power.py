@@ -275,7 +275,7 @@ def check_effect(spec: TrialSpec, plans: TrialDesigns) -> None:
         return
     least = float(found.least().min())
     if spec.smallest < least:
-        unit = 2 * spec.reward.half_range
+        unit = spec.reward.span
         said = f"the least effect that can is {unit * least:.3g}" if least < np.inf else "nor can any other"
         detail = f"cannot be found with power {spec.algorithm.power:g}: {said}"
         remedy = "raise experiment.horizon or privacy.epsilon, have fewer arms, or set a larger effect"
@@ -290,7 +290,7 @@ def power_tables(spec: TrialSpec, plans: TrialDesigns, waiting: float = 0.0) -> 
     An effect is found if its interval leaves 0 out at some look. Where shares adapt, numbers are those of simulated
     statistics. Of ``waiting`` people nothing is known yet who have chosen before a look and report after it.
     """
-    found, unit, wanted = power_analysis(spec, plans, waiting), 2 * spec.reward.half_range, spec.smallest
+    found, unit, wanted = power_analysis(spec, plans, waiting), spec.reward.span, spec.smallest
     least, arms = found.least(), _alike(spec)
     names = [*spec.segment_names, EVERYBODY][: len(least)]
     columns: tuple[str, ...] = ("segment", "arm", "least effect")

@@ -69,7 +69,7 @@ def _estimates(state: TrialState, spec: TrialSpec) -> Iterator[Estimate]:
     by_segment = ((name, state.path[-1, k, a - 1]) for k, a, name in spec.effects())
     averages = ((name, state.average_path[-1, a - 1]) for a, name in spec.average_effects())
     for name, interval in (*by_segment, *averages):
-        value, low, high = (2 * spec.reward.half_range * interval).tolist()
+        value, low, high = (spec.reward.span * interval).tolist()
         if math.isfinite(value):
             yield Estimate(name, value, min(low, value), max(high, value))
 
@@ -79,7 +79,7 @@ def _gain(state: TrialState, spec: TrialSpec) -> Gain | None:
     found = state.held.gain() if state.held else None
     if found is None or state.held is None:
         return None
-    value, low, high = (rounded(2 * spec.reward.half_range * one) for one in found)
+    value, low, high = (rounded(spec.reward.span * one) for one in found)
     return Gain(spec.options[state.held.constant], value, low, high, int(state.held.evidence.people[-1]))
 
 
@@ -112,7 +112,7 @@ def _at_the_stop(state: TrialState, spec: TrialSpec) -> Iterator[Intervals]:
     """Yield the one effect whose decision ended the trial, without the bias of stopping; nothing of several."""
     if state.stopped not in ("decided", "best") or state.evidence.scores[0].size > 1 or state.line is not None:
         return
-    one, unit = stopped_effect(state.evidence), 2 * spec.reward.half_range
+    one, unit = stopped_effect(state.evidence), spec.reward.span
     value, low, high = (round(unit * part, DIGITS) for part in (one.estimate, one.low, one.high))
     estimate = Estimate(spec.options[1], value, low, high)
     yield Intervals("at the stop, without its bias", "difference", (estimate,))
@@ -162,7 +162,7 @@ def _over_time(state: TrialState, spec: TrialSpec) -> EffectsOverTime:
     by_segment = ((a, group, state.path[:, k, a - 1]) for k, a, group in _cells(spec))
     averages = ((a, None, state.average_path[:, a - 1]) for a, _ in spec.average_effects())
     paths: Iterable[tuple[int, str | None, Array]] = (*by_segment, *averages)
-    unit, found = 2 * spec.reward.half_range, []
+    unit, found = spec.reward.span, []
     for a, group, path in paths:
         values, lows, highs = (tuple(rounded(one) for one in column) for column in (unit * path).T.tolist())
         found.append(EffectPath(spec.options[a], group, values, lows, highs))

@@ -166,7 +166,7 @@ class TrialSpec(ArmsSpec):
 
     def _check_effect(self) -> None:
         if self.smallest is not None and self.smallest >= 1:
-            detail = f"must be below the range of rewards, {2 * self.reward.half_range:g}"
+            detail = f"must be below the range of rewards, {self.reward.span:g}"
             raise SpecError(detail, field="algorithm.effect", remedy="lower it")
 
     def _check_guardrails(self) -> None:
@@ -321,7 +321,7 @@ class TrialSpec(ArmsSpec):
     @property
     def smallest(self) -> float | None:
         """The effect that matters, on the scale of rewards from 0 to 1."""
-        return None if self.algorithm.effect is None else self.algorithm.effect / (2 * self.reward.half_range)
+        return None if self.algorithm.effect is None else self.algorithm.effect / self.reward.span
 
     def usual_question(self) -> KeyedHits:
         """Return a question as the first round asks it, without its public coins."""
