@@ -42,10 +42,10 @@ _REMARKS: Final = {
 
 @dataclass(frozen=True)
 class StandingDecisions:
-    """What tests have called, and where the intervals are that the last look had of each, of any shape S.
+    """Which effects are decided, with the last interval of each; arrays of any shape S.
 
-    An arm that is dropped tells less and less beside the noise. What was called of it stands, and so does its last
-    interval: intervals of all looks hold together.
+    Few people get an arm that is dropped, so that later looks have no interval for it. Its decision stands, and so does
+    its last interval: intervals of all looks hold together.
 
     Attributes
     ----------
@@ -54,9 +54,10 @@ class StandingDecisions:
     people
         Shape S, int64: how many people had reported at that look.
     decided
-        Shape S: what a test has called at some look, as the spec corrects for several, unless that interval holds 0.
+        Shape S: whether a test has decided it at some look, as the spec corrects for several effects, and the interval
+        leaves 0 out.
     tested
-        Shape S: what a test has called at some look.
+        Shape S: whether a test has decided it at some look.
     """
 
     intervals: Array
@@ -68,9 +69,9 @@ class StandingDecisions:
     def of(
         cls, path: Array, people: NDArray[np.float64], tested: NDArray[np.bool_], beside: tuple[Array, Array]
     ) -> "StandingDecisions":
-        """Return it of the intervals of all looks, (looks, *S, 3), and the people at each.
+        """Return what follows from the intervals of all looks, (looks, *S, 3), and the people at each.
 
-        Where no look had an interval, ``beside`` has the ends of another one, S each, on which side of 0 it is.
+        Where no look had an interval, the ends ``beside``, S each, tell the side of 0 on which the effect is.
         """
         known = np.isfinite(path[..., 0])
         last = len(path) - 1 - np.argmax(known[::-1], axis=0)

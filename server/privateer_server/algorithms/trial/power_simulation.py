@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
+from typing_extensions import override
 
 from privateer_server.algorithms.trial.allocation import allocated
 from privateer_server.algorithms.trial.confidence_sequence import ConfidenceSequence
@@ -45,9 +46,9 @@ _AROUND: Final = (0.88, 1.0, 1.14)
 _SEED: Final = 5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AdaptivePlan:
-    """A trial before its first person, in plain numbers.
+    """A trial before its first person, in plain numbers. Two with the same numbers are equal, so that a cache knows it.
 
     Attributes
     ----------
@@ -60,7 +61,7 @@ class AdaptivePlan:
     epochs
         As their mechanisms will be calibrated.
     strict
-        Whether intervals are those of a line.
+        Whether intervals are those of a confidence sequence.
     everybody
         The part of people who are asked about everybody, as about one segment, where some are.
     waiting
@@ -77,13 +78,20 @@ class AdaptivePlan:
     waiting: float = 0.0
 
     @property
-    def key(self) -> tuple[object, ...]:
-        """What two plans have in common that find the same."""
+    def _key(self) -> tuple[object, ...]:
         design = self.design
         arrays = (tuple(design.arms.tolist()), tuple(design.segments.tolist()))
         facts = (design.alpha, design.people, design.counted, design.hit, self.strict, self.waiting)
-        beside = self.everybody.key if self.everybody else ()
+        beside = self.everybody._key if self.everybody else ()
         return (self.rule, self.floor, self.rate, *facts, *arrays, self.epochs, beside)
+
+    @override
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AdaptivePlan) and self._key == other._key
 
     def of(self, share: float) -> "AdaptivePlan":
         """Return the plan for one segment of this share alone."""
@@ -224,6 +232,7 @@ def _across(rows: Array, runs: int) -> Array:
     return apart.reshape(len(apart), -1, *rows.shape[2:])
 
 
+@lru_cache(maxsize=256)
 def least_effect(plan: AdaptivePlan, arm: int, power: float, guess: float) -> float:
     """Return the least effect of one treatment, alone and upwards, that is found with this probability.
 
@@ -241,7 +250,11 @@ def least_effect(plan: AdaptivePlan, arm: int, power: float, guess: float) -> fl
     The effect, on the scale of rewards from 0 to 1; infinite if not even rewards of 1 are told from those of the
     control.
     """
-    return _least_effect(_Hashed(plan), arm, power, guess)
+
+    def found(effect: float, runs: int) -> float:
+        return _found(plan, arm, effect, runs)[0]
+
+    return _solved(found, power, guess / 2, 1 - plan.rate, runs_of(plan))
 
 
 def people_times(plan: AdaptivePlan, arm: int, power: float, effect: float, guess: float) -> float:
@@ -253,45 +266,18 @@ def people_times(plan: AdaptivePlan, arm: int, power: float, effect: float, gues
     return _solved(found, power, guess / 4, max(_LARGEST, guess), runs_of(plan))
 
 
+@lru_cache(maxsize=256)
 def power_of(plan: AdaptivePlan, arm: int, effect: float) -> tuple[float, float]:
     """Return the probability that an effect is found, and the mean share of the people until it is.
 
     One plan is simulated here and three in a search: with twice the trials the standard error is .006.
     """
-    return _power_of(_Hashed(plan), arm, effect)
+    return _found(plan, arm, effect, 2 * runs_of(plan))
 
 
 def runs_of(plan: AdaptivePlan) -> int:
     """Return how many trials are simulated."""
     return max(_FEWEST, min(RUNS, _ROWS // len(plan.design.segments)))
-
-
-@dataclass(frozen=True, eq=False)
-class _Hashed:
-    """A plan as a cache tells it from others."""
-
-    plan: AdaptivePlan
-
-    def __hash__(self) -> int:
-        return hash(self.plan.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Hashed) and self.plan.key == other.plan.key
-
-
-@lru_cache(maxsize=256)
-def _power_of(hashed: _Hashed, arm: int, effect: float) -> tuple[float, float]:
-    return _found(hashed.plan, arm, effect, 2 * runs_of(hashed.plan))
-
-
-@lru_cache(maxsize=256)
-def _least_effect(hashed: _Hashed, arm: int, power: float, guess: float) -> float:
-    plan = hashed.plan
-
-    def found(effect: float, runs: int) -> float:
-        return _found(plan, arm, effect, runs)[0]
-
-    return _solved(found, power, guess / 2, 1 - plan.rate, runs_of(plan))
 
 
 def _solved(found: Callable[[float, int], float], power: float, low: float, most: float, runs: int) -> float:

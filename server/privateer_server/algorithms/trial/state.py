@@ -68,7 +68,7 @@ class SampleRatio:
 
 @dataclass(frozen=True)
 class TrialState:
-    """Functions of releases, and of public coins.
+    """What a learner keeps: functions of releases, and of public coins.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class TrialState:
     evidence
         What releases add up to.
     everybody
-        What is told of everybody, about the reward and each guardrail; empty where nobody is asked about everybody.
+        Evidence about everybody together, for the reward and each guardrail; empty where nobody is asked about that.
     members
         Sums over people who were asked for their segment alone; None where nobody is.
     shares
@@ -88,13 +88,13 @@ class TrialState:
     dropped
         Shape (rows, arms): arms that elimination has dropped.
     ratio
-        People of each arm beside what their shares say.
+        The sample-ratio check.
     line
-        What strict intervals are made of; None if the spec has others.
+        The confidence sequence of strict intervals; None if the spec has others.
     guardrails
         The same evidence about each guardrail.
     held
-        What choosing by segment is held against; None until it is chosen.
+        The holdout that measures what choosing by segment gains; None until the policy is chosen.
     path, average_path
         Shape (looks, segments, treatments, 3) and (looks, treatments, 3): estimate and interval at every look; nan
         where nothing is said.
