@@ -92,6 +92,7 @@ class TrialPolicy(ArmsPolicy):
     @property
     @override
     def fresh_coins(self) -> bool:
+        """Whether a report has coins of its own: where it names the arm."""
         return self.mechanism.layout.groups == 1
 
     @property
