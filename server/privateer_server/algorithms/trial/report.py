@@ -52,7 +52,7 @@ def _tables(answer: Answer) -> list[Table]:
     tables += [Table(one.title, one.names, one.rows) for one in answer.all_of(TypedTable)]
     if shares := intervals.get("shares of people"):
         tables.append(_intervals(shares, ("segment", "share")))
-    return [*tables, _over_time(answer, several)]
+    return [*tables, _over_time(answer)]
 
 
 def _cells(one: Effect) -> tuple[Cell, ...]:
@@ -70,8 +70,7 @@ def _recommendations(answer: Answer) -> Table:
 
 
 def _facts(answer: Answer) -> Table:
-    planned, *others = [(one.name, one.value) for one in answer.all_of(Figures)[0].facts]
-    rows = (("people", answer.people), planned, ("looks", answer.rounds), *others)
+    rows = tuple((one.name, one.value) for one in answer.all_of(Figures)[0].facts)
     return Table("what it rests on", ("fact", "value"), rows)
 
 
@@ -86,13 +85,12 @@ def _guardrail(part: GuardrailEffects) -> Table:
     return Table(f"guardrail: {part.name}", columns, rows)
 
 
-def _over_time(answer: Answer, several: bool) -> Table:
+def _over_time(answer: Answer) -> Table:
     part = answer.all_of(EffectsOverTime)[0]
     rows = tuple(
         (people, one.group or EVERYBODY, one.option, one.values[look], one.lows[look], one.highs[look])
         for look, people in enumerate(part.people)
         for one in part.effects
-        if one.group or not several
     )
     return Table("over time", ("people", "segment", "arm", "effect", "low", "high"), rows)
 

@@ -1,7 +1,7 @@
 """What a trial answers: effects with intervals, recommendations, and what they rest on."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -92,7 +92,9 @@ def _facts(state: TrialState, spec: TrialSpec, over: bool) -> Figures:
     section, privacy = spec.algorithm, spec.privacy
     method = f"{section.intervals} intervals of {100 * (1 - section.level):g}% confidence"
     facts = (
+        Fact("people", state.heard, "count"),
         Fact("people planned", spec.experiment.horizon, "count"),
+        Fact("looks", state.evidence.looks, "count"),
         Fact("looks planned", len(spec.looks), "count"),
         Fact("ended by", (state.stopped or "its horizon") if over else None),
         Fact("method", f"{method}, decided by {section.correction}"),
@@ -159,12 +161,10 @@ def _shares(state: TrialState, spec: TrialSpec) -> Iterator[Intervals]:
 
 
 def _over_time(state: TrialState, spec: TrialSpec) -> EffectsOverTime:
-    by_segment = ((a, group, state.path[:, k, a - 1]) for k, a, group in _cells(spec))
-    averages = ((a, None, state.average_path[:, a - 1]) for a, _ in spec.average_effects())
-    paths: Iterable[tuple[int, str | None, Array]] = (*by_segment, *averages)
-    unit, found = spec.reward.span, []
-    for a, group, path in paths:
-        values, lows, highs = (tuple(rounded(one) for one in column) for column in (unit * path).T.tolist())
+    found = []
+    for k, a, group in _cells(spec):
+        path = spec.reward.span * state.path[:, k, a - 1]
+        values, lows, highs = (tuple(rounded(one) for one in column) for column in path.T.tolist())
         found.append(EffectPath(spec.options[a], group, values, lows, highs))
     return EffectsOverTime(tuple(int(people) for people in state.ratio.people), tuple(found))
 
