@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.algorithms.trial.questions import CoinQuestion, dealt
+from privateer_core.algorithms.trial.questions import CoinQuestion, coin_layout
 from privateer_core.algorithms.trial.segments import Segmentation
 from privateer_core.algorithms.trial.spec import TrialSpec
 from privateer_core.analyzers import ByChoices
@@ -91,6 +91,7 @@ class TrialPolicy(ArmsPolicy):
         return np.asarray(rows / rows.sum(axis=1, keepdims=True))
 
     @property
+    @override
     def fresh_coins(self) -> bool:
         """Whether a report has coins of its own: where it names the arm."""
         return self.mechanism.layout.groups == 1
@@ -114,14 +115,8 @@ class TrialPolicy(ArmsPolicy):
         edges = np.minimum(np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT), UNIT).astype(np.uint32)
         return replace(self, choice=replace(self.choice, thresholds=edges))
 
+    @override
     def check(self, spec: TrialSpec) -> None:
-        """Refuse a policy that no learner makes: a device must not crash on, or be steered by, a malformed one.
-
-        Raises
-        ------
-        Malformed
-            If an array has the wrong shape or range, or segments, shares or questions are not the spec's.
-        """
         typed = isinstance(self.mechanism, HitsMechanism) and isinstance(self.choice, SlotLayout)
         if not (
             typed
@@ -169,39 +164,25 @@ class TrialPolicy(ArmsPolicy):
         if not self.questions:
             return True
         first = self._coins[:, 0] / self._coins[:, 0].sum(axis=1, keepdims=True)
-        meant = dealt(self.choice.seed, first, self.questions).thresholds.astype(np.int64)
+        meant = coin_layout(self.choice.seed, first, self.questions).thresholds.astype(np.int64)
         told, groups = self.choice.thresholds.astype(np.int64), np.arange(meant.shape[1])
         ends, everybody = groups % self._arms == self._arms - 1, self._about_everybody[groups // self._arms]
         same = (told == told[:1])[:, everybody].all() and (told == meant)[:, ends].all()
         return bool(same and (np.abs(told - meant)[:, ~everybody] <= _UNITS).all())
 
+    @override
     def decide(self, contexts: Array, coins: NDArray[np.uint32]) -> Arms:
-        """Decide for n people: the arm that the coins have in the person's segment."""
         return Arms(self._group(self.segments.locate(contexts), coins) % self._arms)
 
     def _group(self, where: NDArray[np.int64], coins: NDArray[np.uint32]) -> NDArray[np.int64]:
         return self.choice.group(self.choice.hashes(coins, where), where)
 
+    @override
     def contribute(self, contexts: Array, coins: NDArray[np.uint32], decisions: Arms, rewards: Array) -> KeyedValues:
-        """Return what n people have to contribute: their segment, by arm where reports name it, and their reward.
+        """Return people's segments, by arm where reports name it, and their rewards.
 
-        By turns it is what their coins ask, of their segment or of everybody.
-
-        Parameters
-        ----------
-        contexts
-            Shape (n, d), in [0, 1].
-        coins
-            Shape (n,): those that chose the arms; with `fresh_coins`, coins drawn for the reports alone.
-        decisions
-            What `decide` returned.
-        rewards
-            Shape (n,), in [0, 1]; with guardrails (n, 1 + guardrails), answers after the reward.
-
-        Raises
-        ------
-        InputError
-            If the shape is another.
+        By turns it is what their coins ask, of their segment or of everybody. With guardrails ``rewards`` has the shape
+        (n, 1 + guardrails), answers after the reward.
         """
         where = self.segments.locate(contexts)
         groups, cells = decisions.arms, where

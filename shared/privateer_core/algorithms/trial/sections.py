@@ -124,3 +124,24 @@ class SegmentsSection(Section):
             if not cuts or list(cuts) != sorted(set(cuts)):
                 raise SpecError("must be one or more that rise", field=f"segments.cuts.{name}", remedy="sort them")
         return self
+
+
+def planned_looks(people: int, least: int, most: int) -> tuple[int, ...]:
+    """Return the people at every look, the last at all ``people``: each look has 1.5 times those of the one before.
+
+    Parameters
+    ----------
+    people
+        All people.
+    least
+        Fewest people between two looks, and before the first.
+    most
+        Most looks.
+    """
+    found = [people]
+    while len(found) < most:
+        before = round(found[0] / GROWTH)
+        if before < least or found[0] - before < least:
+            break
+        found.insert(0, before)
+    return tuple(found)

@@ -5,16 +5,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privateer_server.algorithms.trial.boundaries import critical_values
-from privateer_server.algorithms.trial.design import Design
-from privateer_server.algorithms.trial.detectable import Planned, detectable, looks_of, people_needed
-from privateer_server.algorithms.trial.effects import Reason, average_effects, effects
-from privateer_server.algorithms.trial.evidence import Evidence, average
-from privateer_server.algorithms.trial.fieller import fieller
-from privateer_server.algorithms.trial.multiplicity import benjamini_hochberg, holm
-from privateer_server.algorithms.trial.shares import Shares
-from privateer_server.algorithms.trial.stagewise import stopped_effect
-from tests.support.trials import SETTINGS, Setting, Trials, by_trial, central, growing, named
+from privateer_server.algorithms.trial.group_sequential import critical_values
+from privateer_server.algorithms.trial.power import looks_of, people_needed
+from privateer_server.algorithms.trial.treatment_effects import (
+    ReasonCode,
+    SegmentShares,
+    average_effects,
+    benjamini_hochberg,
+    effects,
+    fieller,
+    holm,
+    stopped_effect,
+)
+from privateer_server.algorithms.trial.trial_evidence import PlannedEpoch, TrialDesign, TrialEvidence, average
+from tests.support.trials import SETTINGS, Setting, Trials, by_trial, central, detectable, growing, named
 
 SEGMENTS = np.array([0.4, 0.3, 0.2, 0.1])
 EFFECTS = np.array([0.03, -0.03, 0.06, 0.0])
@@ -22,7 +26,7 @@ MEANS = np.stack([np.full(4, 0.3), 0.3 + EFFECTS], axis=1)
 TIMES = growing(10_000, 100_000)
 
 
-def looked_at(trials: Trials, seed: int, times: tuple[float, ...] = TIMES) -> list[Evidence]:
+def looked_at(trials: Trials, seed: int, times: tuple[float, ...] = TIMES) -> list[TrialEvidence]:
     rng, found, before = np.random.default_rng(seed), [trials.begin()], 0.0
     shares = np.tile(np.array(trials.arms), (trials.count * len(trials.segments), 1))
     for time in times:
@@ -51,12 +55,12 @@ def test_shares_that_were_asked_widen_an_interval_and_unknown_ones_take_it_away(
     trials = Trials(SETTINGS["local 1"], SEGMENTS[[0]], np.array([[0.2, 0.5]]), 1e5, 2_000)
     evidence = looked_at(trials, 2)[-1]
     asked = 0.4 + np.random.default_rng(3).normal(0, 0.03, 2_000)
-    found = effects(evidence, Shares(asked, np.full(2_000, 0.03**2)))
+    found = effects(evidence, SegmentShares(asked, np.full(2_000, 0.03**2)))
     assert ((found.low <= 0.3) & (found.high >= 0.3)).mean() == pytest.approx(0.961, abs=0.018)
-    naive = effects(evidence, Shares(asked, np.zeros(2_000)))
+    naive = effects(evidence, SegmentShares(asked, np.zeros(2_000)))
     assert ((naive.low <= 0.3) & (naive.high >= 0.3)).mean() < 0.93
-    unknown = effects(evidence, Shares(asked, np.full(2_000, 0.3**2)))
-    assert (unknown.reason == Reason.SHARE).all()
+    unknown = effects(evidence, SegmentShares(asked, np.full(2_000, 0.3**2)))
+    assert (unknown.reason == ReasonCode.SHARE).all()
     assert np.isinf(unknown.low).all()
     assert np.isfinite(unknown.contribution_low).all()
 
@@ -80,14 +84,14 @@ def test_fieller_is_a_test_of_every_ratio_inverted() -> None:
 
 def test_reasons_for_saying_nothing() -> None:
     few = effects(looked_at(Trials(SETTINGS["central 1"], SEGMENTS, MEANS, 300, 1), 1, (1.0,))[-1])
-    assert (few.reason == Reason.FEW).all()
+    assert (few.reason == ReasonCode.FEW).all()
     assert np.isnan(few.low).all()
     evidence = looked_at(Trials(SETTINGS["none"], SEGMENTS, MEANS, 5_000, 1), 1, (1.0,))[-1]
     asked_for = effects(evidence, smallest=0.001)
-    assert (asked_for.reason == np.where(asked_for.decided, Reason.NONE, Reason.SMALL)).all()
-    assert (effects(evidence, smallest=1.0).reason == Reason.NONE).all()
+    assert (asked_for.reason == np.where(asked_for.decided, ReasonCode.NONE, ReasonCode.SMALL)).all()
+    assert (effects(evidence, smallest=1.0).reason == ReasonCode.NONE).all()
     again = evidence.add(Trials(SETTINGS["none"], SEGMENTS, MEANS, 5_000, 1).epoch(*_another()))
-    assert (effects(again).reason == Reason.LOOK).all()
+    assert (effects(again).reason == ReasonCode.LOOK).all()
 
 
 def _another() -> tuple[np.random.Generator, float, np.ndarray]:
@@ -122,8 +126,8 @@ def test_average_effects_of_two_treatments() -> None:
 
 def test_people_needed_are_those_of_published_formulas() -> None:
     """Two proportions of .3 and .32, as any textbook has it, times the price of 8 looks."""
-    design = Design(0.05, 1e5, np.array([0.5, 0.5]), np.ones(1))
-    epochs = [Planned(size) for size in np.diff((0.0, *growing(5_800, 1e5))) * 1e5]
+    design = TrialDesign(0.05, 1e5, np.array([0.5, 0.5]), np.ones(1))
+    epochs = [PlannedEpoch(size) for size in np.diff((0.0, *growing(5_800, 1e5))) * 1e5]
     fixed = (1.959964 + 0.841621) ** 2 * 4 * 0.31 * 0.69 / 0.02**2
     found = people_needed(design, epochs, 0.31, 0.02)[0, 0]
     assert found == pytest.approx(fixed * (2.871 / 2.8016) ** 2, rel=0.01)
@@ -137,7 +141,7 @@ def test_the_effect_that_a_plan_calls_detectable_is_found_in_four_of_five_trials
     """1,200 trials: four standard errors are .046."""
     trials = Trials(setting, SEGMENTS[[1]], np.array([[0.3, 0.3]]), 5e4, 1_200)
     sizes = np.diff((0.0, *TIMES)) * 5e4
-    epochs = [Planned(size, setting.keep, setting.other, setting.noise) for size in sizes]
+    epochs = [PlannedEpoch(size, setting.keep, setting.other, setting.noise) for size in sizes]
     one = replace(trials, count=1).design
     wanted = float(detectable(one, epochs, 0.35)[0, 0])
     trials = replace(trials, means=np.array([[0.35 - wanted / 2, 0.35 + wanted / 2]]))

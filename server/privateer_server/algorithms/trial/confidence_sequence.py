@@ -1,13 +1,15 @@
-"""The strict interval: a line that the error crosses with probability alpha, whoever looks whenever, for ever."""
+"""The strict interval: a confidence sequence that errs with probability alpha, whoever looks whenever, for ever.
+
+Its boundary is a line that the error crosses with that probability.
+"""
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_server.algorithms.trial.design import Design
-from privateer_server.algorithms.trial.evidence import Epoch, Sums, pairs
+from privateer_server.algorithms.trial.trial_evidence import Epoch, Sums, TrialDesign, pairs
 
 Array = NDArray[np.float64]
 
@@ -18,20 +20,20 @@ _COUNTS: Final = 3.0
 
 
 @dataclass(frozen=True)
-class Limits:
+class ConfidenceLimits:
     """Estimates and their limits, of one shape; infinite where nothing is known."""
 
     estimate: Array
     low: Array
     high: Array
 
-    def times(self, gain: Array) -> "Limits":
+    def times(self, gain: Array) -> "ConfidenceLimits":
         """In other units."""
-        return Limits(gain * self.estimate, gain * self.low, gain * self.high)
+        return ConfidenceLimits(gain * self.estimate, gain * self.low, gain * self.high)
 
 
 @dataclass(frozen=True)
-class Line:
+class ConfidenceSequence:
     """Sums over epochs, shape (J, K) each, of the two arms of a contrast.
 
     With pi' the arms' shares among the two, u = 2 min pi' and S = 2 W - T, the process
@@ -54,7 +56,7 @@ class Line:
         The least alpha at which 0 was left out so far.
     """
 
-    design: Design
+    design: TrialDesign
     rate: Array
     signal: Array
     hits: Array
@@ -67,7 +69,13 @@ class Line:
     seen: Array
     p_value: Array
 
-    def add(self, epoch: Epoch) -> "Line":
+    @classmethod
+    def begin(cls, design: TrialDesign) -> Self:
+        """Return a sequence that has seen nothing."""
+        zero, seen = np.zeros((len(design.segments), len(design.arms) - 1)), np.zeros(len(design.segments))
+        return cls(design, zero, zero, zero, zero, zero, zero, 0.0, 0.0, 0.0, seen, zero + 1)
+
+    def add(self, epoch: Epoch) -> "ConfidenceSequence":
         """Add an epoch."""
         rate = self.rate if self.people else _rate(self.design, epoch)
         share = pairs(epoch.shares)
@@ -83,7 +91,7 @@ class Line:
             hits=self.hits + 2 * least * hits,
             total=self.total + hits,
             noise=self.noise + 4 * epoch.noise,
-            remainder=self.remainder + _remainder(rate[..., None] * weights, epoch.noise).sum(axis=-1) / rate,
+            remainder=self.remainder + noise_remainder(rate[..., None] * weights, epoch.noise).sum(axis=-1) / rate,
             people=self.people + epoch.people,
             kept=self.kept + epoch.people * epoch.keep,
             others=self.others + epoch.people * epoch.other,
@@ -91,16 +99,16 @@ class Line:
         )
         return replace(added, p_value=np.minimum(self.p_value, added._alpha_now()))
 
-    def difference(self, alpha: float) -> Limits:
+    def difference(self, alpha: float) -> ConfidenceLimits:
         """Difference of the shares of positive hits, shape (J, K)."""
         usable = self.hits > 0
         hits = np.where(usable, self.hits, 1.0)
         half = np.log(2 / alpha) / self.rate + self.rate / 2 * self._most + self.remainder
         half = np.where(usable, half / hits, np.inf)
         estimate = np.where(usable, self.signal / hits, 0.0)
-        return Limits(estimate, estimate - half, estimate + half)
+        return ConfidenceLimits(estimate, estimate - half, estimate + half)
 
-    def effect(self, asked: Limits | None = None) -> Limits:
+    def effect(self, asked: ConfidenceLimits | None = None) -> ConfidenceLimits:
         """Effects, shape (J, K). A share of people that has to be estimated too shares alpha with it.
 
         Parameters
@@ -119,7 +127,7 @@ class Line:
         gains = self._gains(alpha / 2)
         return _ratio(self.difference(alpha / 2), *gains, self._gain(self.seen / self.people))
 
-    def contribution(self) -> Limits:
+    def contribution(self) -> ConfidenceLimits:
         """Share of people times effect, for the segment's hits as they were; shape (J, K)."""
         return self.difference(self.design.alpha).times(self._scale)
 
@@ -151,7 +159,7 @@ class Line:
         return self._gain(self.seen / self.people + half), self._gain(self.seen / self.people - half)
 
 
-def asked_limits(sums: Sums, alpha: float, planned: float) -> Limits:
+def asked_limits(sums: Sums, alpha: float, planned: float) -> ConfidenceLimits:
     """Limits of the segments' shares of the people, shape (J,), by a line for the answers of those who were asked.
 
     Parameters
@@ -169,7 +177,7 @@ def asked_limits(sums: Sums, alpha: float, planned: float) -> Limits:
     kept = np.maximum(hits, 1.0)
     half = (level / rate + rate / 2 * hits) / kept
     estimate = (2 * positive - hits) / kept
-    return Limits(estimate, estimate - half, estimate + half).times(hits / sums.keep[:, 0])
+    return ConfidenceLimits(estimate, estimate - half, estimate + half).times(hits / sums.keep[:, 0])
 
 
 def _inverse(shares: Array) -> Array:
@@ -177,20 +185,13 @@ def _inverse(shares: Array) -> Array:
     return np.where(shares > 0, 1 / np.where(shares > 0, shares, 1.0), np.inf)[:, None]
 
 
-def _ratio(found: Limits, one: Array, other: Array, between: Array) -> Limits:
+def _ratio(found: ConfidenceLimits, one: Array, other: Array, between: Array) -> ConfidenceLimits:
     """Limits times a gain between two others."""
     ends = np.stack([found.low * one, found.low * other, found.high * one, found.high * other])
-    return Limits(found.estimate * between, ends.min(axis=0), ends.max(axis=0))
+    return ConfidenceLimits(found.estimate * between, ends.min(axis=0), ends.max(axis=0))
 
 
-def draw_line(design: Design) -> Line:
-    """A line that has seen nothing."""
-    zero = np.zeros((len(design.segments), len(design.arms) - 1))
-    seen = np.zeros(len(design.segments))
-    return Line(design, zero, zero, zero, zero, zero, zero, 0.0, 0.0, 0.0, seen, zero + 1)
-
-
-def _rate(design: Design, epoch: Epoch) -> Array:
+def _rate(design: TrialDesign, epoch: Epoch) -> Array:
     """Lambda, from what is public at the first epoch."""
     p = design.segments[:, None]
     hit = epoch.keep * p + 2 * epoch.other if design.counted else np.full_like(p, design.hit)
@@ -200,7 +201,7 @@ def _rate(design: Design, epoch: Epoch) -> Array:
     return np.asarray(np.minimum(rate, most))
 
 
-def _remainder(rate: Array, noise: float) -> Array:
+def noise_remainder(rate: Array, noise: float) -> Array:
     """Logarithm of the noise's moment generating function for S at this rate, at most, of both signs.
 
     1/(1 - L (cosh rate - 1)) is that of a discrete Laplace variable on integers, and bounds those of finer grids and

@@ -1,12 +1,12 @@
-"""What a trial's releases add up to: weighted hits of each arm and its control, and the test of every look."""
+"""What a trial's releases add up to: weighted hits of each arm and its control, and a score at every look."""
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_server.algorithms.trial.design import Design
+from privateer_server.algorithms.trial.group_sequential import critical_values, information
 
 Array = NDArray[np.float64]
 
@@ -14,6 +14,41 @@ _SUCCESSES: Final = 20.0
 """Successes and failures that both arms need before the normal approximation is used."""
 _NOISES: Final = 10.0
 """Standard deviations of the noise of an arm's hits that the hits must reach."""
+
+
+@dataclass(frozen=True)
+class TrialDesign:
+    """What intervals and weights are planned for. Nothing in it depends on data.
+
+    Attributes
+    ----------
+    alpha
+        1 - the level of intervals, in (0, 1).
+    people
+        Reports planned over the whole trial.
+    arms
+        Shape (K + 1,), above 0, summing to 1: planned shares of the arms; arm 0 is the control.
+    segments
+        Shape (J,), above 0: planned shares of people. They decide how good weights are, and whether they are right
+        where ``counted`` is not set.
+    counted
+        Whether hits tell a segment's share of people: a person hits its own segment (q p + 2 o of the reports do).
+        Otherwise hits are public slots, and the share has to be asked or declared.
+    hit
+        Share of the reports that hit a segment where hits are not counted: 1 if every report is about all.
+    """
+
+    alpha: float
+    people: float
+    arms: Array
+    segments: Array
+    counted: bool = True
+    hit: float = 1.0
+
+    @property
+    def precision(self) -> float:
+        """Information about the average effect, up to q^2 and the shares of arms, where hits are not counted."""
+        return self.people / (len(self.segments) * self.hit)
 
 
 @dataclass(frozen=True)
@@ -45,6 +80,16 @@ class Epoch:
 
 
 @dataclass(frozen=True)
+class PlannedEpoch:
+    """An epoch to come, named as in `Epoch`."""
+
+    people: float
+    keep: float = 1.0
+    other: float = 0.0
+    noise: float = 0.0
+
+
+@dataclass(frozen=True)
 class Sums:
     """Weighted sums over epochs, a contrast (segment, treatment) each. The last axis of four is (treatment, control).
 
@@ -70,6 +115,13 @@ class Sums:
     other: Array
     hits: Array
     hits_noise: Array
+
+    @classmethod
+    def none(cls, design: TrialDesign) -> Self:
+        """Return sums of nothing."""
+        contrasts = (len(design.segments), len(design.arms) - 1)
+        both, one = np.zeros((*contrasts, 2)), np.zeros(contrasts)
+        return cls(both, both, both, both, one, one, one, one, one, one)
 
     def add(self, epoch: Epoch, weights: Array) -> "Sums":
         """Add an epoch with weights u, shape (J, K)."""
@@ -133,7 +185,7 @@ class Sums:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class TrialEvidence:
     """A trial's releases so far, added up.
 
     Attributes
@@ -157,7 +209,7 @@ class Evidence:
         Shape (looks, K): the same of the average effect over segments; nan until everybody's hits together are ready.
     """
 
-    design: Design
+    design: TrialDesign
     people: Array
     stable: Sums
     precise: Sums
@@ -165,11 +217,16 @@ class Evidence:
     scores: Array
     average_scores: Array
 
-    def add(self, epoch: Epoch) -> "Evidence":
+    @classmethod
+    def begin(cls, design: TrialDesign) -> Self:
+        """Return evidence of nothing."""
+        contrasts, nothing = (len(design.segments), len(design.arms) - 1), Sums.none(design)
+        looks = np.zeros((0, *contrasts))
+        return cls(design, np.zeros(0), nothing, nothing, nothing, looks, np.zeros((0, contrasts[1])))
+
+    def add(self, epoch: Epoch) -> "TrialEvidence":
         """Add an epoch, which ends with a look."""
-        planned, actual = (
-            variances_of(self.design, epoch, shares) for shares in (self.design.arms[None], epoch.shares)
-        )
+        planned, actual = contrast_variances(self.design, epoch)
         stable = self.stable.add(epoch, stable_weights(self.design, epoch))
         before = self.people[-1] if len(self.people) else 0.0
         added = replace(
@@ -189,6 +246,16 @@ class Evidence:
     def looks(self) -> int:
         """Epochs added."""
         return len(self.people)
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """Information fractions of the looks."""
+        return information(self.people, self.design.people)
+
+    @property
+    def critical(self) -> float:
+        """Critical value of the last look; infinite where that has no boundary."""
+        return float(critical_values(self.times, self.design.alpha)[-1])
 
     @property
     def average(self) -> "Average":
@@ -215,7 +282,7 @@ class Average:
         return np.where(usable, self.estimate / np.sqrt(np.where(usable, self.variance, 1.0)), np.nan)
 
 
-def average(sums: Sums, design: Design) -> Average:
+def average(sums: Sums, design: TrialDesign) -> Average:
     """Add up contributions over all segments.
 
     With v a segment's share of hits, q what is kept and d its difference in positive hits: the average is the sum of
@@ -272,23 +339,9 @@ def pairs(cells: Array) -> Array:
     return np.stack([cells[:, 1:], np.broadcast_to(cells[:, :1], cells[:, 1:].shape)], axis=-1)
 
 
-def begin(design: Design) -> Evidence:
-    """Evidence of nothing."""
-    contrasts, nothing = (len(design.segments), len(design.arms) - 1), no_sums(design)
-    nobody, looks = np.zeros(0), np.zeros((0, *contrasts))
-    return Evidence(design, nobody, nothing, nothing, nothing, looks, np.zeros((0, contrasts[1])))
-
-
-def no_sums(design: Design) -> Sums:
-    """Sums of nothing."""
-    contrasts = (len(design.segments), len(design.arms) - 1)
-    both, one = np.zeros((*contrasts, 2)), np.zeros(contrasts)
-    return Sums(both, both, both, both, one, one, one, one, one, one)
-
-
-def stable_weights(design: Design, epoch: Epoch) -> Array:
+def stable_weights(design: TrialDesign, epoch: Epoch) -> Array:
     """Return the weight of an epoch in each contrast, (J, K), with which it adds variance as planned."""
-    planned, actual = (variances_of(design, epoch, shares) for shares in (design.arms[None], epoch.shares))
+    planned, actual = contrast_variances(design, epoch)
     return np.asarray(np.sqrt(planned / actual))
 
 
@@ -297,10 +350,17 @@ def common_weights(planned: Array, actual: Array) -> Array:
     return np.broadcast_to(np.sqrt(planned.sum(axis=0) / actual.sum(axis=0)), actual.shape)
 
 
-def variances_of(design: Design, epoch: Epoch, shares: Array) -> Array:
-    """Return the variance, up to a constant, of the sum of W/pi of a treatment less that of the control; (J, K)."""
+def contrast_variances(design: TrialDesign, epoch: Epoch) -> tuple[Array, Array]:
+    """Return the variances, up to a constant, of the sum of W/pi of a treatment less that of the control, (J, K) each.
+
+    The first is that at the planned shares of the arms, the second that at the epoch's.
+    """
     p = design.segments[:, None]
     hit = epoch.keep * p + 2 * epoch.other if design.counted else np.ones_like(p)
-    inverse = 1 / pairs(shares)
-    sampling = epoch.people * hit * inverse.sum(axis=-1)
-    return np.asarray(sampling + epoch.noise * np.square(inverse).sum(axis=-1))
+
+    def variance(shares: Array) -> Array:
+        inverse = 1 / pairs(shares)
+        sampling = epoch.people * hit * inverse.sum(axis=-1)
+        return np.asarray(sampling + epoch.noise * np.square(inverse).sum(axis=-1))
+
+    return variance(design.arms[None]), variance(epoch.shares)

@@ -7,9 +7,9 @@ import pytest
 
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.contributions import CellHits, KeyedValues
-from privateer_server.algorithms.trial.evidence import begin
 from privateer_server.algorithms.trial.learner import TrialLearner
-from privateer_server.algorithms.trial.release import epoch_of, excess_of
+from privateer_server.algorithms.trial.state import SampleRatio, epoch_of, excess_of
+from privateer_server.algorithms.trial.trial_evidence import TrialEvidence
 from privateer_server.schedule import Schedule
 from tests.support.statistics import centred
 
@@ -44,7 +44,7 @@ def test_differences_are_unbiased_and_vary_as_said(name: str) -> None:
     spec = SPECS[name]
     design, scaled, deviations = TrialLearner(spec).design, [], []
     for release, policy in releases(spec):
-        sums = begin(design).add(epoch_of(policy, release)).stable
+        sums = TrialEvidence.begin(design).add(epoch_of(policy, release)).stable
         rate = sums.hits / sums.people
         scaled.append((rate / (sums.keep / sums.people) * sums.difference).ravel())
         deviations.append((np.square(rate / (sums.keep / sums.people)) * sums.variance).ravel())
@@ -71,6 +71,26 @@ def test_people_who_are_lost_show_in_the_sample_ratio(name: str) -> None:
     assert centred(fair, np.zeros(3))
     assert 0.8 < fair.std() < 1.2
     assert short[:, 2].mean() < -2
+
+
+def test_lost_reports_of_an_arm_are_found_and_none_are_not() -> None:
+    """800 sound trials: more than 4 alerts come once in 500. Of trials that lose 5 % of an arm all are found."""
+    rng, shares = np.random.default_rng(4), np.array([0.5, 0.5])
+
+    def alerts(kept: float, trials: int) -> float:
+        found = 0
+        for _ in range(trials):
+            check = SampleRatio.begin(1e5, 2)
+            for _ in range(5):
+                slots = rng.binomial(20_000, 0.5)
+                counts = np.array([rng.binomial(slots, kept), 20_000 - slots])
+                people = counts.sum()
+                check = check.add(people, counts - people * shares, people * shares * (1 - shares))
+            found += check.alert
+        return found / trials
+
+    assert alerts(1.0, 800) <= 0.005
+    assert alerts(0.95, 50) == 1.0
 
 
 def test_evidence_of_a_round_stands_in_the_result() -> None:

@@ -1,9 +1,14 @@
 import numpy as np
 import pytest
 
-from privateer_server.algorithms.trial.boundaries import critical_values, p_values
-from privateer_server.algorithms.trial.power import decision_time, drift_of, power
-from privateer_server.algorithms.trial.stagewise import stagewise
+from privateer_server.algorithms.trial.group_sequential import (
+    critical_values,
+    decision_time,
+    drift_of,
+    p_values,
+    power,
+    stagewise,
+)
 from tests.support.trials import growing
 
 GROWING = growing(1_000, 17_000)

@@ -1,4 +1,4 @@
-"""What a trial finds whose shares of arms adapt: its statistics are simulated, look by look, in many runs at once.
+"""The power of a trial whose shares of arms adapt: its statistics are simulated, look by look, in many runs at once.
 
 Formulas take shares as planned. Where an allocation rule starves an arm, that arm's estimate stays as poor as few
 people make it. Here normal numbers take the place of hits; everything after them, weights, scores, allocation and
@@ -13,22 +13,22 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
+from typing_extensions import override
 
 from privateer_server.algorithms.trial.allocation import allocated
-from privateer_server.algorithms.trial.boundaries import critical_values, information
-from privateer_server.algorithms.trial.combined import weight_of
-from privateer_server.algorithms.trial.design import Design
-from privateer_server.algorithms.trial.detectable import Planned
-from privateer_server.algorithms.trial.evidence import (
+from privateer_server.algorithms.trial.confidence_sequence import ConfidenceSequence
+from privateer_server.algorithms.trial.group_sequential import critical_values, information
+from privateer_server.algorithms.trial.treatment_effects import weight_of
+from privateer_server.algorithms.trial.trial_evidence import (
     Epoch,
+    PlannedEpoch,
     Sums,
+    TrialDesign,
+    TrialEvidence,
     average,
-    begin,
     common_weights,
-    no_sums,
-    variances_of,
+    contrast_variances,
 )
-from privateer_server.algorithms.trial.line import draw_line
 
 Array = NDArray[np.float64]
 
@@ -46,9 +46,9 @@ _AROUND: Final = (0.88, 1.0, 1.14)
 _SEED: Final = 5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AdaptivePlan:
-    """A trial before its first person, in plain numbers.
+    """A trial before its first person, in plain numbers. Two with the same numbers are equal, so that a cache knows it.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class AdaptivePlan:
     epochs
         As their mechanisms will be calibrated.
     strict
-        Whether intervals are those of a line.
+        Whether intervals are those of a confidence sequence.
     everybody
         The part of people who are asked about everybody, as about one segment, where some are.
     waiting
@@ -71,20 +71,27 @@ class AdaptivePlan:
     rule: str
     floor: float
     rate: float
-    design: Design
-    epochs: tuple[Planned, ...]
+    design: TrialDesign
+    epochs: tuple[PlannedEpoch, ...]
     strict: bool = False
     everybody: "AdaptivePlan | None" = None
     waiting: float = 0.0
 
     @property
-    def key(self) -> tuple[object, ...]:
-        """What two plans have in common that find the same."""
+    def _key(self) -> tuple[object, ...]:
         design = self.design
         arrays = (tuple(design.arms.tolist()), tuple(design.segments.tolist()))
         facts = (design.alpha, design.people, design.counted, design.hit, self.strict, self.waiting)
-        beside = self.everybody.key if self.everybody else ()
+        beside = self.everybody._key if self.everybody else ()
         return (self.rule, self.floor, self.rate, *facts, *arrays, self.epochs, beside)
+
+    @override
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AdaptivePlan) and self._key == other._key
 
     def of(self, share: float) -> "AdaptivePlan":
         """Return the plan for one segment of this share alone."""
@@ -140,7 +147,11 @@ def simulated(plan: AdaptivePlan, effects: Array, runs: int = RUNS, seed: int = 
     design = replace(plan.design, segments=np.tile(plan.design.segments, runs))
     means = np.concatenate([np.zeros((size, 1)), effects], axis=1) + plan.rate
     rates, rng = np.tile(np.clip(means, 0.0, 1.0), (runs, 1)), np.random.default_rng(seed)
-    evidence, common, line = begin(design), no_sums(design), draw_line(design) if plan.strict else None
+    evidence, common, line = (
+        TrialEvidence.begin(design),
+        Sums.none(design),
+        ConfidenceSequence.begin(design) if plan.strict else None,
+    )
     shares, dropped = np.tile(design.arms, (len(rates), 1)), np.zeros(rates.shape, bool)
     averages, crossed, policies = [], [], [shares]
     for look, planned in enumerate(plan.epochs):
@@ -179,11 +190,11 @@ def _joined(plan: AdaptivePlan, beside: AdaptivePlan, summed: Array, effects: Ar
     """Add the scores of people who are asked about everybody to those of the sum over segments, as a look does."""
     whole = plan.design.segments @ effects / plan.design.segments.sum()
     direct = simulated(beside, whole[None], summed.shape[1], seed).average
-    weight = weight_of(begin(plan.design), begin(beside.design))
+    weight = weight_of(TrialEvidence.begin(plan.design), TrialEvidence.begin(beside.design))
     return np.asarray(np.sqrt(weight) * direct + np.sqrt(1 - weight) * summed)
 
 
-def _drawn(design: Design, planned: Planned, rates: Array, shares: Array, rng: np.random.Generator) -> Epoch:
+def _drawn(design: TrialDesign, planned: PlannedEpoch, rates: Array, shares: Array, rng: np.random.Generator) -> Epoch:
     """Draw the hits of an epoch, with the means and variances of counts."""
     n, p = planned.people, design.segments[:, None]
     if design.counted:
@@ -200,16 +211,16 @@ def _drawn(design: Design, planned: Planned, rates: Array, shares: Array, rng: n
     return Epoch(n, positive, positive + negative, planned.keep, planned.other, planned.noise, shares)
 
 
-def _weights(design: Design, epoch: Epoch, runs: int) -> Array:
+def _weights(design: TrialDesign, epoch: Epoch, runs: int) -> Array:
     """Return the weights of an epoch in sums over the segments of each run."""
-    planned, actual = (variances_of(design, epoch, shares) for shares in (design.arms[None], epoch.shares))
+    planned, actual = contrast_variances(design, epoch)
     planned = np.broadcast_to(planned, actual.shape)
     found = common_weights(_across(planned, runs), _across(actual, runs))
     size, treatments = len(found), planned.shape[1]
     return np.asarray(found.reshape(size, runs, treatments).swapaxes(0, 1).reshape(actual.shape))
 
 
-def _average(sums: Sums, design: Design, runs: int) -> Array:
+def _average(sums: Sums, design: TrialDesign, runs: int) -> Array:
     """Return scores of average effects, (runs, K)."""
     beside = Sums(*(_across(getattr(sums, name), runs) for name in Sums.__dataclass_fields__))
     return average(beside, design).scores.reshape(runs, -1)
@@ -221,6 +232,7 @@ def _across(rows: Array, runs: int) -> Array:
     return apart.reshape(len(apart), -1, *rows.shape[2:])
 
 
+@lru_cache(maxsize=256)
 def least_effect(plan: AdaptivePlan, arm: int, power: float, guess: float) -> float:
     """Return the least effect of one treatment, alone and upwards, that is found with this probability.
 
@@ -238,7 +250,11 @@ def least_effect(plan: AdaptivePlan, arm: int, power: float, guess: float) -> fl
     The effect, on the scale of rewards from 0 to 1; infinite if not even rewards of 1 are told from those of the
     control.
     """
-    return _least_effect(_Hashed(plan), arm, power, guess)
+
+    def found(effect: float, runs: int) -> float:
+        return _found(plan, arm, effect, runs)[0]
+
+    return _solved(found, power, guess / 2, 1 - plan.rate, runs_of(plan))
 
 
 def people_times(plan: AdaptivePlan, arm: int, power: float, effect: float, guess: float) -> float:
@@ -250,45 +266,18 @@ def people_times(plan: AdaptivePlan, arm: int, power: float, effect: float, gues
     return _solved(found, power, guess / 4, max(_LARGEST, guess), runs_of(plan))
 
 
+@lru_cache(maxsize=256)
 def power_of(plan: AdaptivePlan, arm: int, effect: float) -> tuple[float, float]:
     """Return the probability that an effect is found, and the mean share of the people until it is.
 
     One plan is simulated here and three in a search: with twice the trials the standard error is .006.
     """
-    return _power_of(_Hashed(plan), arm, effect)
+    return _found(plan, arm, effect, 2 * runs_of(plan))
 
 
 def runs_of(plan: AdaptivePlan) -> int:
     """Return how many trials are simulated."""
     return max(_FEWEST, min(RUNS, _ROWS // len(plan.design.segments)))
-
-
-@dataclass(frozen=True, eq=False)
-class _Hashed:
-    """A plan as a cache tells it from others."""
-
-    plan: AdaptivePlan
-
-    def __hash__(self) -> int:
-        return hash(self.plan.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Hashed) and self.plan.key == other.plan.key
-
-
-@lru_cache(maxsize=256)
-def _power_of(hashed: _Hashed, arm: int, effect: float) -> tuple[float, float]:
-    return _found(hashed.plan, arm, effect, 2 * runs_of(hashed.plan))
-
-
-@lru_cache(maxsize=256)
-def _least_effect(hashed: _Hashed, arm: int, power: float, guess: float) -> float:
-    plan = hashed.plan
-
-    def found(effect: float, runs: int) -> float:
-        return _found(plan, arm, effect, runs)[0]
-
-    return _solved(found, power, guess / 2, 1 - plan.rate, runs_of(plan))
 
 
 def _solved(found: Callable[[float, int], float], power: float, low: float, most: float, runs: int) -> float:

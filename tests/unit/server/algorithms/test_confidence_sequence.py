@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privateer_server.algorithms.trial.line import Line, _remainder, draw_line
+from privateer_server.algorithms.trial.confidence_sequence import ConfidenceSequence, noise_remainder
 from tests.support.trials import SETTINGS, Trials, central
 
 SEGMENTS = np.array([0.4, 0.3, 0.2, 0.1])
@@ -11,8 +11,8 @@ EFFECTS = np.array([0.03, -0.03, 0.06, 0.0])
 MEANS = np.stack([np.full(4, 0.3), 0.3 + EFFECTS], axis=1)
 
 
-def drawn(trials: Trials, looks: int, seed: int, end: float = 1.0) -> list[Line]:
-    rng, found = np.random.default_rng(seed), [draw_line(trials.design)]
+def drawn(trials: Trials, looks: int, seed: int, end: float = 1.0) -> list[ConfidenceSequence]:
+    rng, found = np.random.default_rng(seed), [ConfidenceSequence.begin(trials.design)]
     shares = np.tile(np.array(trials.arms), (trials.count * len(trials.segments), 1))
     for _ in range(looks):
         found.append(found[-1].add(trials.epoch(rng, round(end * trials.people / looks), shares)))
@@ -45,7 +45,7 @@ def test_noise_is_bounded_by_its_own_transform_and_without_that_the_line_breaks(
     setting, rate = central(0.5), 0.05
     values = np.arange(-400, 401)
     law = (1 - setting.decay) / (1 + setting.decay) * setting.decay ** np.abs(values)
-    assert _remainder(np.array([rate]), setting.noise)[0] == pytest.approx(2 * np.log(law @ np.exp(rate * values)))
+    assert noise_remainder(np.array([rate]), setting.noise)[0] == pytest.approx(2 * np.log(law @ np.exp(rate * values)))
     trials = Trials(central(0.02), np.ones(1), np.full((1, 2), 0.5), 1e4, 400)
     line = drawn(trials, 5, 4)[-1]
     found = line.difference(0.05)

@@ -1,4 +1,7 @@
-"""Critical values of a test that is looked at again and again, from public counts of people alone."""
+"""Group-sequential tests: boundaries at every look, what they find, and the effect at the stop without its bias.
+
+Boundaries follow from public counts of people alone.
+"""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,7 +18,11 @@ ALPHAS: Final = tuple(np.geomspace(1e-8, 0.9, 45).tolist())
 _POINTS: Final = 201
 _STEP: Final = 1e-3
 """Least information, as a share of the plan, that a look must add to be a look: the grid resolves no less."""
-_HALVINGS: Final = 45
+_EDGE_HALVINGS: Final = 45
+_DRIFT_HALVINGS: Final = 50
+_LIMIT_HALVINGS: Final = 60
+POWER: Final = 0.8
+"""Probability with which a detectable effect is found."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,7 @@ def critical_values(times: tuple[float, ...], alpha: float) -> Array:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class Look:
     """One look with a boundary, and who had crossed none before: the survivors of the look before.
 
     Attributes
@@ -82,18 +89,18 @@ class Stretch:
         return self.above(self.edge, drift), self.above(self.edge, -drift)
 
 
-def stretches(times: tuple[float, ...], alpha: float) -> list[Stretch]:
+def effective_looks(times: tuple[float, ...], alpha: float) -> list[Look]:
     """Looks of `critical_values` that have a boundary."""
-    found: list[Stretch] = []
-    before = Stretch(0.0, 0.0, 0.0, np.zeros(1), np.ones(1))
+    found: list[Look] = []
+    before = Look(0.0, 0.0, 0.0, np.zeros(1), np.ones(1))
     for looks in range(1, len(times) + 1):
         walk = _walk(times[:looks], (alpha,))
         if walk.time > before.time:
             start, mass = before.points, before.mass
             if found:
                 previous = _walk(times[: looks - 1], (alpha,))
-                start, mass = grid(previous.edges)[0], (previous.density * steps(previous.edges))[0]
-            before = Stretch(before.time, walk.time, float(walk.edges[0]), start, mass)
+                start, mass = _grid(previous.edges)[0], (previous.density * _steps(previous.edges))[0]
+            before = Look(before.time, walk.time, float(walk.edges[0]), start, mass)
             found.append(before)
     return found
 
@@ -147,9 +154,9 @@ def _with(critical: Array, column: Array) -> Array:
 def _edges(walk: _Walk, time: float, due: Array) -> Array:
     """Boundaries (A,) that the survivors cross with probability ``due``, by bisection."""
     scale = np.sqrt(time - walk.time)
-    at, mass = grid(walk.edges), walk.density * steps(walk.edges)
+    at, mass = _grid(walk.edges), walk.density * _steps(walk.edges)
     low, high = np.zeros(len(due)), walk.edges + 12 * scale
-    for _ in range(_HALVINGS):
+    for _ in range(_EDGE_HALVINGS):
         middle = (low + high) / 2
         # Both sides alike: the density of a walk without drift is even.
         crossed = 2 * (mass * ndtr((at - middle[:, None]) / scale)).sum(axis=1)
@@ -159,22 +166,22 @@ def _edges(walk: _Walk, time: float, due: Array) -> Array:
 
 def _survivors(walk: _Walk, time: float, edges: Array) -> Array:
     scale = np.sqrt(time - walk.time)
-    to = grid(edges)
+    to = _grid(edges)
     if walk.time == 0:
-        return np.asarray(normal(to / scale) / scale)
-    mass = walk.density * steps(walk.edges)
-    start = grid(walk.edges)
+        return np.asarray(_normal(to / scale) / scale)
+    mass = walk.density * _steps(walk.edges)
+    start = _grid(walk.edges)
     # Level by level: a kernel fits the processor's cache, all of them do not.
-    moved = [normal((to[a][:, None] - start[a]) / scale) @ mass[a] for a in range(len(to))]
+    moved = [_normal((to[a][:, None] - start[a]) / scale) @ mass[a] for a in range(len(to))]
     return np.asarray(np.array(moved) / scale)
 
 
-def grid(edges: Array) -> Array:
+def _grid(edges: Array) -> Array:
     """Points (A, points) between minus the edges and the edges."""
     return np.asarray(edges[:, None] * np.linspace(-1.0, 1.0, _POINTS))
 
 
-def steps(edges: Array) -> Array:
+def _steps(edges: Array) -> Array:
     """Simpson's weights (A, points) of the grid."""
     weights = np.full(_POINTS, 2.0)
     weights[1::2] = 4.0
@@ -182,6 +189,79 @@ def steps(edges: Array) -> Array:
     return np.asarray(edges[:, None] * 2 / (_POINTS - 1) / 3 * weights)
 
 
-def normal(values: Array) -> Array:
-    """The standard normal density."""
+def _normal(values: Array) -> Array:
+    """Return the standard normal density."""
     return np.asarray(np.exp(-np.square(values) / 2) / np.sqrt(2 * np.pi))
+
+
+def power(times: tuple[float, ...], alpha: float, drift: Array) -> Array:
+    """Probability (D,) that an effect of ``drift`` standard deviations at the end of plan crosses a boundary."""
+    return np.asarray(
+        sum((np.add(*look.crossed(drift)) for look in effective_looks(times, alpha)), np.zeros(len(drift)))
+    )
+
+
+@lru_cache(maxsize=1024)
+def drift_of(times: tuple[float, ...], alpha: float, probability: float = POWER) -> float:
+    """The effect found with this probability, in standard deviations of the estimate at the end of plan."""
+    low, high = 0.0, 20.0
+    for _ in range(_DRIFT_HALVINGS):
+        middle = (low + high) / 2
+        enough = power(times, alpha, np.array([middle]))[0] >= probability
+        low, high = (low, middle) if enough else (middle, high)
+    return (low + high) / 2
+
+
+def decision_time(times: tuple[float, ...], alpha: float, drift: float) -> float:
+    """Share of the plan's people after which an effect of ``drift`` is decided, on average; 1 if it is not."""
+    looks, effect = effective_looks(times, alpha), np.array([drift])
+    decided = [float(np.add(*look.crossed(effect))[0]) for look in looks]
+    return sum(look.time * crossed for look, crossed in zip(looks, decided, strict=True)) + max(0.0, 1 - sum(decided))
+
+
+@dataclass(frozen=True)
+class StoppedEffect:
+    """A median-unbiased estimate and its interval, in units of the difference that was tested.
+
+    Not valid for other effects, nor after stopping for other reasons; repeated intervals are.
+    """
+
+    estimate: float
+    low: float
+    high: float
+
+
+def stagewise(times: tuple[float, ...], alpha: float, score: float, deviation: float) -> StoppedEffect:
+    """Order outcomes by look and side, then by size (Siegmund 1978; Tsiatis, Rosner and Mehta 1984).
+
+    p(drift) is the probability of having crossed above earlier, or of a larger value here, and rises with the drift:
+    limits where it is alpha/2 and 1 - alpha/2, the estimate where it is 1/2.
+
+    Parameters
+    ----------
+    times
+        Information fractions of the looks, the last the one that stopped the trial and crossed first, or the end.
+    alpha
+        1 - the level; the boundaries' own.
+    score, deviation
+        The difference over its standard deviation at that look, and the standard deviation.
+    """
+    if score < 0:
+        mirrored = stagewise(times, alpha, -score, deviation)
+        return StoppedEffect(-mirrored.estimate, -mirrored.high, -mirrored.low)
+    looks = effective_looks(times, alpha)
+    value, scale = score * np.sqrt(times[-1]), deviation * np.sqrt(times[-1])
+
+    def at_least(drift: Array) -> Array:
+        earlier = sum((look.above(look.edge, drift) for look in looks[:-1]), np.zeros(len(drift)))
+        return np.asarray(earlier + looks[-1].above(value, drift))
+
+    wanted = np.array([0.5, alpha / 2, 1 - alpha / 2])
+    reach = 10 / np.sqrt(looks[0].time) + abs(value) / times[-1]
+    low, high = np.full(3, -reach), np.full(3, reach)
+    for _ in range(_LIMIT_HALVINGS):
+        middle = (low + high) / 2
+        enough = at_least(middle) >= wanted
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    estimate, lower, upper = ((low + high) / 2 * scale).tolist()
+    return StoppedEffect(estimate, lower, upper)
