@@ -8,6 +8,7 @@ import msgspec
 
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Effect, Estimate
+from privateer_core.answer.facts import Fact, Table
 from privateer_core.answer.parts import (
     BinMeans,
     Contradiction,
@@ -21,7 +22,6 @@ from privateer_core.answer.parts import (
     Rules,
 )
 from privateer_core.answer.policy_view import BinShares, Coefficients, GroupShares, PlayCounts, Point, PolicyView
-from privateer_core.answer.tables import Fact, Table
 from privateer_lab.answer_words import chosen_by, contradicted, people_in, selected
 
 Row = dict[str, Any]

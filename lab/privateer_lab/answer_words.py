@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, get_args
 
 from privateer_core.answer import Answer
+from privateer_core.answer.conditions import Between, Condition, Level
 from privateer_core.answer.estimates import Effect, Reason
 from privateer_core.answer.parts import Contradiction, FeatureSelection
-from privateer_core.answer.people import Between, Condition, Level
 from privateer_lab.output import whole_percent
 
 OVER: Final = ("stopped", "finished", "failed")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from privateer_core.answer.people import Condition
+from privateer_core.answer.conditions import Condition
 from privateer_core.columns import Block
 from privateer_core.features import Feature, Numeric, Ranked
 from privateer_core.levels import Boolean, Categorical, Ordinal

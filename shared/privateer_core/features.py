@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from typing_extensions import override
 
-from privateer_core.answer.people import Among, Between, Condition
+from privateer_core.answer.conditions import Among, Between, Condition
 from privateer_core.columns import FLAG, MISSING_PLACE, NUMBER, Block
 from privateer_core.errors import InputError
 from privateer_core.numbers import is_missing, is_number

@@ -15,8 +15,8 @@ from privateer_client.participation import Participation
 from privateer_core.algorithms import algorithm, parse_spec, read_spec
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.facts import Table
 from privateer_core.answer.stored import StoredResult, StoredTable, decode_answer, encode_answer
-from privateer_core.answer.tables import Table
 from privateer_core.codec import decode, encode
 from privateer_core.errors import NotFound
 from privateer_core.export import read_export

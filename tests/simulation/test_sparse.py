@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from privateer_core.answer.facts import Table
 from privateer_core.answer.parts import Figures
-from privateer_core.answer.tables import Table
 from privateer_lab.simulation import simulate_in_short, simulation
 from privateer_lab.specs import load_spec
 from tests.support.sparse import sparse_spec

@@ -12,7 +12,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from privateer_core.answer.tables import Table as TypedTable
+from privateer_core.answer.facts import Table as TypedTable
 from privateer_core.errors import SpecError
 from privateer_core.spec import BATCH_MAX, Spec
 from privateer_core.text import printable

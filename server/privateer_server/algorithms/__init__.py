@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
-from privateer_core.answer.tables import Table
+from privateer_core.answer.facts import Table
 from privateer_core.spec import Spec
 from privateer_server.algorithms.rounds_learner import Bulk, NewRound, RoundsLearner, Step, must_agree
 

@@ -5,8 +5,8 @@ from typing import Final, Literal, TypeAlias, TypeVar
 import msgspec
 
 from privateer_core.answer.estimates import Effect, Estimate
+from privateer_core.answer.facts import check_names
 from privateer_core.answer.parts import AnswerPart, Gain, Ground
-from privateer_core.answer.tables import check_names
 
 ESTIMATES_MAX: Final = 1 << 16
 Stage: TypeAlias = Literal["learning", "ended", "failed"]

@@ -5,7 +5,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from privateer_core.answer.tables import check_finite, check_names
+from privateer_core.answer.facts import check_finite, check_names
 
 
 class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

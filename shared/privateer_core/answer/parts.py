@@ -4,10 +4,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from privateer_core.answer.conditions import Bin
 from privateer_core.answer.estimates import Effect, Estimate
-from privateer_core.answer.people import Bin
+from privateer_core.answer.facts import Fact, Kind, Table, check_finite, check_names
 from privateer_core.answer.policy_view import Point
-from privateer_core.answer.tables import Fact, Kind, Table, check_finite, check_names
 
 Ground: TypeAlias = Literal[
     "decided against all other options",

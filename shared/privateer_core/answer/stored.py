@@ -7,6 +7,7 @@ import msgspec
 
 from privateer_core.answer import Answer, Ending
 from privateer_core.answer.estimates import Effect, Estimate, Reason, reason_of
+from privateer_core.answer.facts import Cell, Fact, Kind, Table
 from privateer_core.answer.parts import (
     AnswerPart,
     EffectPath,
@@ -17,7 +18,6 @@ from privateer_core.answer.parts import (
     Rule,
     Rules,
 )
-from privateer_core.answer.tables import Cell, Fact, Kind, Table
 from privateer_core.errors import Malformed
 
 SIZE_MAX: Final = 4 << 20

@@ -7,7 +7,9 @@ import msgspec
 import pytest
 
 from privateer_core.answer import ESTIMATES_MAX, Answer
+from privateer_core.answer.conditions import Among, Between, Bin
 from privateer_core.answer.estimates import Effect, Estimate
+from privateer_core.answer.facts import Fact, Table
 from privateer_core.answer.parts import (
     BinMeans,
     EffectPath,
@@ -19,7 +21,6 @@ from privateer_core.answer.parts import (
     Rule,
     Rules,
 )
-from privateer_core.answer.people import Among, Between, Bin
 from privateer_core.answer.policy_view import (
     ArmsOfBin,
     ArmsOfGroup,
@@ -41,7 +42,6 @@ from privateer_core.answer.stored import (
     from_stored,
     read_answer,
 )
-from privateer_core.answer.tables import Fact, Table
 from privateer_core.errors import Malformed
 
 FOUND = Answer(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.answer.people import Among, Between
+from privateer_core.answer.conditions import Among, Between
 from privateer_core.context import COLUMNS_MAX, FEATURES_MAX, blocks_of, conditions_of, encoded, inhabited
 from privateer_core.errors import InputError, SpecError
 from privateer_core.features import Feature, Numeric, Ranked

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from privateer_core.answer import Answer
+from privateer_core.answer.conditions import Among, Between, Condition
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.parts import Contradiction, FeatureSelection
-from privateer_core.answer.people import Among, Between, Condition
 from privateer_lab.answer_words import chosen_by
 from privateer_lab.cli import main
 from privateer_lab.output import whole_percent

@@ -15,7 +15,9 @@ import pytest
 
 from privateer_core.algorithms import ALGORITHMS, algorithm
 from privateer_core.answer import Answer
+from privateer_core.answer.conditions import Among, Between
 from privateer_core.answer.estimates import Effect, Estimate
+from privateer_core.answer.facts import Fact, Kind, Table
 from privateer_core.answer.parts import (
     BinMeans,
     Contradiction,
@@ -26,9 +28,7 @@ from privateer_core.answer.parts import (
     Rule,
     Rules,
 )
-from privateer_core.answer.people import Among, Between
 from privateer_core.answer.policy_view import ArmsOfBin, ArmsOfGroup, BinShares, GroupShares, PolicyView
-from privateer_core.answer.tables import Fact, Kind, Table
 from privateer_core.codec import encode
 from privateer_core.errors import Unavailable
 from privateer_core.spec import Spec

@@ -11,8 +11,8 @@ from privateer_core.algorithms.linear.links import LINKS
 from privateer_core.algorithms.linear.policy import LinearPolicy
 from privateer_core.algorithms.linear.spec import LinearSpec
 from privateer_core.answer import Answer
+from privateer_core.answer.facts import Fact
 from privateer_core.answer.parts import Figures
-from privateer_core.answer.tables import Fact
 from privateer_server.algorithms import NewRound, RoundsLearner
 from privateer_server.algorithms.linear.again import Recent
 from privateer_server.algorithms.linear.contexts import Contexts

@@ -12,8 +12,8 @@ from typing_extensions import override
 from privateer_core.algorithms.phased import PhasedPolicy, PhasedSpec
 from privateer_core.answer import Answer, Ending
 from privateer_core.answer.estimates import Estimate as Found
+from privateer_core.answer.facts import Fact
 from privateer_core.answer.parts import Figures, Ground
-from privateer_core.answer.tables import Fact
 from privateer_core.arms_spec import Turn
 from privateer_core.contributions import VectorSums
 from privateer_core.draw import Draw

@@ -10,8 +10,8 @@ from scipy.special import ndtr
 from privateer_core.algorithms.sparse.spec import SparseSpec
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.facts import Fact, Kind, Table
 from privateer_core.answer.parts import Figures, Gain
-from privateer_core.answer.tables import Fact, Kind, Table
 from privateer_server.algorithms.sparse.estimates import CONFIDENCE, Estimates, threshold
 
 Array = NDArray[np.float64]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from privateer_core.algorithms.sparse.spec import SparseSpec
-from privateer_core.answer.tables import Kind, Table
+from privateer_core.answer.facts import Kind, Table
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import ScreenedMoments
 from privateer_core.terms import calibrate

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from privateer_core.algorithms.sparse.policy import SparsePolicy
 from privateer_core.algorithms.sparse.spec import SparseSpec
-from privateer_core.answer.tables import Table
+from privateer_core.answer.facts import Table
 from privateer_core.errors import SpecError
 from privateer_core.questions import ScreenedSum
 from privateer_server.algorithms import NewRound, RoundsLearner

@@ -10,7 +10,7 @@ from typing_extensions import override
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
 from privateer_core.algorithms.trial.questions import coin_layout
 from privateer_core.answer import Answer
-from privateer_core.answer.tables import Table
+from privateer_core.answer.facts import Table
 from privateer_core.contributions import CellHits
 from privateer_core.errors import SpecError
 from privateer_server.algorithms import NewRound, RoundsLearner

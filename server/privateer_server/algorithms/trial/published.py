@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
 from privateer_core.answer import Answer
+from privateer_core.answer.facts import Fact, Kind, Table
 from privateer_core.answer.parts import Figures
-from privateer_core.answer.tables import Fact, Kind, Table
 from privateer_core.contributions import CellHits
 from privateer_core.errors import SpecError
 from privateer_core.terms import calibrate, nobody_asked

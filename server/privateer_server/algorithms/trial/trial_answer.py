@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Effect, Estimate, Reason, reason_of
+from privateer_core.answer.facts import Fact, Table
 from privateer_core.answer.parts import (
     AnswerPart,
     EffectPath,
@@ -21,7 +22,6 @@ from privateer_core.answer.parts import (
     Rule,
     Rules,
 )
-from privateer_core.answer.tables import Fact, Table
 from privateer_server.algorithms.trial.decisions import (
     DIGITS,
     TrialFindings,

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.sparse.spec import SparseSpec
+from privateer_core.answer.facts import Fact
 from privateer_core.answer.policy_view import INTERCEPT, Coefficients, PolicyView
-from privateer_core.answer.tables import Fact
 from privateer_core.coins import classes_of
 from privateer_core.contributions import BoundedVectors
 from privateer_core.decisions import Arms

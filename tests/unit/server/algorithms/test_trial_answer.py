@@ -10,9 +10,9 @@ import pytest
 
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.answer import Answer
+from privateer_core.answer.facts import Table
 from privateer_core.answer.parts import EffectsOverTime, Figures, GuardrailEffects, Intervals, Rules
 from privateer_core.answer.stored import decode_answer, encode_answer
-from privateer_core.answer.tables import Table
 from privateer_server.algorithms.trial.decisions import TrialFindings
 from privateer_server.algorithms.trial.learner import TrialLearner
 from privateer_server.algorithms.trial.state import TrialState

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
+from privateer_core.answer.facts import Table
 from privateer_core.answer.parts import GuardrailEffects, Intervals
-from privateer_core.answer.tables import Table
 from privateer_core.contributions import CellHits
 from privateer_lab.simulation import Simulation
 from privateer_server.algorithms.trial.confidence_sequence import asked_limits

@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from privateer_core.answer.tables import check_finite, check_names
+from privateer_core.answer.facts import check_finite, check_names
 
 Level: TypeAlias = str | bool | int | float
 """A value of a feature."""
