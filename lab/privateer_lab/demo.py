@@ -7,13 +7,14 @@ from typing import Any, Final
 
 from privateer_core.algorithms import read_spec
 from privateer_core.spec import Spec
-from privateer_lab.bin_map import coloured, draw
+from privateer_lab.commands.experiments import policy_in
 from privateer_lab.commands.report import write
 from privateer_lab.load import run_load
 from privateer_lab.load.driver import LoadResult
 from privateer_lab.output import open_folder, print_table, screen
 from privateer_lab.rest import ask, create
 from privateer_lab.services import Services
+from privateer_lab.terminal import print_policy
 
 _LEARNING_SECONDS: Final = 30.0
 """The most that the last round may take."""
@@ -39,7 +40,7 @@ def run_demo(services: Services, users: int, picture: Path) -> str:
     result = run_load(*where, users=users, seed=1, sender_key=services.sender_key, each=_Milestones(users).tell)
     _wait_for_the_end(page)
     say("\n[bold]4[/] the policy, which everybody may read; the best arm changes from left to right at .375 and .625")
-    say(coloured(draw(ask("GET", f"{page}/policy")["policy"]["bins"], list(spec.options))))
+    print_policy(spec.name, policy_in(ask("GET", f"{page}/policy")["policy"]), spec.options)
     compared = {
         "learned policy": result.regret,
         "best constant arm": result.best_constant_regret,

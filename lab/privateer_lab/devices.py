@@ -18,21 +18,14 @@ def scaled(raw: Array, spec: Spec) -> Array:
 
 def scaled_rewards(rewards: Array, spec: Spec) -> Array:
     """Clip a person's rewards to the spec's bounds, and scale them to [0, 1]; answers in further columns stay."""
-    low, high = spec.reward.low, spec.reward.high
     if rewards.ndim == 1:
-        return _clipped((rewards - low) / (high - low))
-    scaled = _clipped((rewards[:, : spec.rewards] - low) / (high - low))
-    return np.column_stack([scaled, rewards[:, spec.rewards :]])
+        return spec.reward.scaled_all(rewards)
+    return np.column_stack([spec.reward.scaled_all(rewards[:, : spec.rewards]), rewards[:, spec.rewards :]])
 
 
 def received(rewards: Array, spec: Spec) -> float:
     """Return the sum over people of their reward, (n,), or of the mean of theirs, (n, rewards + answers)."""
     return float((rewards if rewards.ndim == 1 else rewards[:, : spec.rewards].mean(axis=1)).sum())
-
-
-def _clipped(values: Array) -> Array:
-    # In small rounds np.clip takes many times as long.
-    return np.asarray(np.minimum(np.maximum(values, 0.0), 1.0))
 
 
 def arms_before(source: Source, arms: int, people: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -5,15 +5,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
 from matplotlib.figure import Figure
 
-from privateer_core.result import Result
+from privateer_core.answer import Answer
+from privateer_core.answer.parts import EffectsOverTime
 from privateer_core.text import printable
+from privateer_lab.answer_tables import estimates_of, tables_of
+from privateer_lab.answer_words import Drawn, left_out, most_drawn, rows_drawn, sentences
 from privateer_lab.output import readable
-from privateer_lab.plots import COLOURS, in_thousands, panels
-from privateer_lab.result_tables import INTERVAL, PEOPLE, have_estimates, is_over_time, rows_of
-from privateer_lab.result_words import Drawn, left_out, most_drawn, rows_drawn, sentences
+from privateer_lab.picture import label
+from privateer_lab.plots import in_thousands, panels
+from privateer_lab.style import BETTER, COLOURS, GREY, WORSE
 
 _CLAIM: Final = ("against", "about", "epsilon", "delta")
 _NOTHING: Final = {"epsilon": "nothing is claimed", "delta": None}
@@ -29,31 +31,27 @@ _LINKS: Final = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)
 """Where some renderers guess a link."""
 
 
-def markdown(name: str, result: Result, claims: Sequence[Mapping[str, Any]]) -> str:
-    """Write a result as Markdown: estimates, tables, and what people were promised.
+def markdown(name: str, answer: Answer, claims: Sequence[Mapping[str, Any]]) -> str:
+    """Write an answer as Markdown: estimates, tables, and what people were promised.
 
     Parameters
     ----------
     name
         Of the experiment.
-    result
+    answer
         What was found.
     claims
         Those of its certificate.
     """
-    confidence = f"{100 * result.confidence:g} %"
+    confidence = "" if answer.confidence is None else f", with intervals of {100 * answer.confidence:g} % confidence"
     promised = [{key: one[key] for key in _CLAIM} | (_NOTHING if one["epsilon"] is None else {}) for one in claims]
-    parts = [f"# {_cell(name)}", _cell(" ".join(sentences(result)))]
-    tables = msgspec.to_builtins(result.tables)
-    if have_estimates(tables):
-        parts += [f"What follows has intervals of {confidence} confidence."]
+    parts = [f"# {_cell(name)}", _cell(" ".join([*sentences(answer), *answer.warnings]))]
+    if answer.effects:
+        parts += [f"What follows are effects{confidence}."]
     else:
-        parts += [
-            f"## Estimates, with intervals of {confidence} confidence",
-            _rows(msgspec.to_builtins(result.estimates)),
-        ]
-    for table in tables:
-        parts += [f"## {_cell(table['title']).capitalize()}", _rows(rows_of(table))]
+        parts += [f"## Estimates{confidence}", _rows(estimates_of(answer.estimates))]
+    for title, rows in tables_of(answer):
+        parts += [f"## {_cell(title).capitalize()}", _rows(rows)]
     parts += [
         "## Privacy",
         "Every figure here is a function of what was released under these promises.",
@@ -75,16 +73,15 @@ def _cell(value: Any) -> str:
     return _LINKS.sub(lambda found: f"&#{ord(found[0])};", text)
 
 
-def draw_effects(title: str, result: Result) -> Figure:
-    """Draw estimates with their intervals, and beside them how they came about, if a table has that."""
-    over_time = next((table for table in msgspec.to_builtins(result.tables) if is_over_time(table)), None)
-    rows = rows_drawn(result)
+def draw_effects(title: str, answer: Answer) -> Figure:
+    """Draw estimates with their intervals, and beside them how they came about, if that is known."""
+    over_time, rows = answer.first_of(EffectsOverTime), rows_drawn(answer)
     shown, all_ = rows[: most_drawn(rows, _ESTIMATES)], len(rows)
     figure, axes = panels(2 if over_time else 1, title, height=max(3.4, 0.3 * len(shown)))
     draw_rows(axes[0], shown)
-    axes[0].set_xlabel(("effect" if result.effects else "estimate") + left_out(len(shown), all_))
+    axes[0].set_xlabel(("effect" if answer.effects else "estimate") + left_out(len(shown), all_))
     if over_time:
-        draw_over_time(axes[1], [dict(zip(over_time["columns"], row, strict=True)) for row in over_time["rows"]])
+        draw_over_time(axes[1], over_time)
     return figure
 
 
@@ -93,36 +90,28 @@ def draw_rows(axis: Any, rows: Sequence[Drawn]) -> None:
     ends = [end for one in rows for end in one[1:4] if math.isfinite(end)] or [0.0]
     low, high = min(ends), max(ends)
     for place, one in enumerate(rows):
-        colour = COLOURS[int(one.value < 0)] if one.decided else COLOURS[5]
+        colour = (WORSE if one.value < 0 else BETTER) if one.decided else GREY
         axis.plot((max(one.low, low), min(one.high, high)), (-place, -place), color=colour)
         face = "white" if one.decided is False else colour
         axis.plot(one.value, -place, "o", color=colour, markerfacecolor=face, markersize=4)
     if any(one.decided is not None for one in rows):
-        axis.axvline(0, color=COLOURS[5], linewidth=0.8)
-    axis.set_yticks([-place for place in range(len(rows))], [_label(one.name) for one in rows])
+        axis.axvline(0, color=GREY, linewidth=0.8)
+    axis.set_yticks([-place for place in range(len(rows))], [label(one.name) for one in rows])
 
 
-def draw_over_time(axis: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+def draw_over_time(axis: Any, part: EffectsOverTime) -> None:
     """Draw estimates over the numbers of people, with their intervals."""
-    curves: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        if row["effect"] is not None:
-            name = _label(" ".join(str(value) for key, value in row.items() if key not in INTERVAL | {PEOPLE}))
-            curves.setdefault(name, []).append(row)
-    for number, (name, points) in enumerate(list(curves.items())[:_SHOWN]):
-        people, colour = [row["people"] for row in points], COLOURS[number % len(COLOURS)]
-        axis.plot(people, [row["effect"] for row in points], "o-", color=colour, markersize=3, label=name)
-        ends = ([row[end] for row in points] for end in ("low", "high"))
-        axis.fill_between(people, *ends, color=colour, alpha=0.12, linewidth=0)
-    axis.axhline(0, color=COLOURS[5], linewidth=0.8)
+    curves = [one for one in part.effects if any(value is not None for value in one.values)]
+    for number, one in enumerate(curves[:_SHOWN]):
+        looks = zip(part.people, one.values, one.lows, one.highs, strict=True)
+        people, values, lows, highs = zip(*(look for look in looks if look[1] is not None), strict=True)
+        colour = COLOURS[number % len(COLOURS)]
+        axis.plot(people, values, "o-", color=colour, markersize=3, label=label(one.name))
+        axis.fill_between(people, lows, highs, color=colour, alpha=0.12, linewidth=0)
+    axis.axhline(0, color=GREY, linewidth=0.8)
     axis.set_xlabel("people")
     axis.set_ylabel("effect")
     in_thousands(axis)
     if curves:
         title = f"the first {_SHOWN} of {len(curves):,}" if len(curves) > _SHOWN else None
         axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1, 1), title=title, title_fontsize=7)
-
-
-def _label(name: str) -> str:
-    """Write a name as a label of a picture, which leaves out those that begin with an underscore."""
-    return f" {printable(name)}" if name.startswith("_") else printable(name)

@@ -5,8 +5,8 @@ from typing import Any, Final, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.answer import Answer
 from privateer_core.policy import Comparing
-from privateer_core.result import Result
 from privateer_core.spec import Spec
 from privateer_lab.devices import scaled
 from privateer_lab.environments import Environment
@@ -19,7 +19,7 @@ _NONE: Final = 1e-9
 
 
 class Judgement:
-    """Compares the intervals of every result with the truth.
+    """Compares the intervals of every answer with the truth.
 
     Parameters
     ----------
@@ -35,12 +35,12 @@ class Judgement:
         self._errors: dict[str, float] = {}
         self._widths: dict[str, float] = {}
 
-    def see(self, policy: Comparing, result: Result | None) -> None:
-        """Judge a result."""
-        if result is None:
+    def see(self, policy: Comparing, answer: Answer) -> None:
+        """Judge the estimates of an answer."""
+        if not answer.estimates:
             return
         self._truth = self._truth or self._true_effects(policy)
-        for one in result.estimates:
+        for one in answer.estimates:
             if one.name in self._truth:
                 truth = self._truth[one.name]
                 self._covered.setdefault(one.name, []).append(one.low <= truth <= one.high)

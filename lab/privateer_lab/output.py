@@ -76,21 +76,6 @@ def print_rows(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
     print_titled(title, table)
 
 
-def print_tables(title: str, document: Mapping[str, Any]) -> None:
-    """Print a JSON object: its figures and short lists in one table, and a table for each part."""
-    parts = {name: part for name, part in document.items() if _is_part(part)}
-    print_table(title, [(name, value) for name, value in document.items() if name not in parts])
-    for name, part in parts.items():
-        if isinstance(part, dict):
-            print_tables(name, part)
-        else:
-            print_rows(name, part)
-
-
-def _is_part(value: Any) -> bool:
-    return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
-
-
 def _cell(value: Any) -> str:
     return escape(printable(readable(value)))
 

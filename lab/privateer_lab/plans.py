@@ -8,7 +8,6 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, cast
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -317,7 +316,7 @@ def foreseen(wanted: Iterable[Variant], jobs: int | None = 1, backend: Backend =
 
 def _foresee(variant: Variant) -> dict[str, Any]:
     learner = cast(Foreseeing, learner_for(variant.spec))
-    tables = [msgspec.to_builtins(table) for table in learner.foreseen(waiting_of(variant.spec))]
+    tables = learner.foreseen(waiting_of(variant.spec))
     return {"model": variant.model, "epsilon": variant.epsilon, "tables": tables}
 
 

@@ -122,7 +122,7 @@ class Simulation:
             self.path.append(self.score.point)
         self.step = self.schedule.close(step, release, self._seed(), decided=decided)
         if self.judgement and compares(self.step.policy):
-            self.judgement.see(self.step.policy, self.schedule.result(self.step))
+            self.judgement.see(self.step.policy, self.schedule.answer(self.step))
 
     def decided(self, _step: Step) -> Decided:
         """Return which policies decided what a round's reports were about, as far as the learner knows: its own."""

@@ -2,9 +2,12 @@
 
 from typing import Any, Final
 
-COLOURS: Final = ("#1b6ca8", "#d1495b", "#2e8b57", "#edae49", "#6a4c93", "#555555")
-SAFE: Final = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#f0e442", "#333333")
-"""Colours that people with any colour vision tell apart (Okabe and Ito 2008)."""
+COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#6b6b6b")
+"""Colours of arms, which people with any colour vision tell apart (Okabe and Ito 2008); the dashboard has the same."""
+GREY: Final = "#6b6b6b"
+"""What is not decided, where no arm is ahead, and lines that only help the eye."""
+BETTER: Final = COLOURS[0]
+WORSE: Final = COLOURS[5]
 STYLE: Final[Any] = {
     "font.size": 9,
     "axes.spines.top": False,

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
+from privateer_core.answer import Answer
 from privateer_core.export import Status
 from privateer_core.serving.logs import trace
 from privateer_core.spec import Spec
@@ -69,7 +70,7 @@ class Experiment:
         self.shuffler = ""
         self.retry_at = self.leased_until = 0.0
         self._published = asyncio.Event()
-        self._described: tuple[bytes, dict[str, Any]] = (b"", {})
+        self._answered: tuple[bytes, Answer] | None = None
 
     @property
     def spec(self) -> Spec:
@@ -114,13 +115,11 @@ class Experiment:
         """Whether nobody who comes now is asked, although the round is open for those who chose before."""
         return bool(self.current.round.batch and self.current.plan.hold)
 
-    def described(self, current: OpenRound) -> dict[str, Any]:
-        """Describe what the learner knew when it made a round's policy; once for every version."""
-        digest, description = self._described
-        if digest != current.digest:
-            description = current.schedule.learner.describe(current.step.state)
-            self._described = current.digest, description
-        return description
+    def answer(self, current: OpenRound) -> Answer:
+        """Return what the learner had found when it made a round's policy; made once for every version."""
+        if self._answered is None or self._answered[0] != current.digest:
+            self._answered = current.digest, current.schedule.answer(current.step)
+        return self._answered[1]
 
     def advance(self, to: Snapshot) -> None:
         """Follow what is in the store."""

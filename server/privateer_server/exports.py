@@ -10,11 +10,11 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.codec import decode, encode
 from privateer_core.errors import PrivateerError, SpecError
 from privateer_core.export import Export, make_export, read_export
-from privateer_core.result import decode_result
 from privateer_core.spec import Spec
 from privateer_core.wire.publication import decode_publication
 from privateer_server.algorithms import learner_for
 from privateer_server.api import promises
+from privateer_server.api.views import published_answer
 from privateer_server.experiment import Experiment
 from privateer_server.experiments import Start
 from privateer_server.rounds import read_decider
@@ -33,8 +33,8 @@ def exported(experiment: Experiment, rounds: list[RoundRecord], closers: Mapping
         current.round.version,
         experiment.status,
         spec=spec.model_dump(mode="json", exclude_none=True),
-        policy=read_decider(spec, published).describe(spec),
-        result=decode_result(published.result) if published.result else None,
+        policy=read_decider(spec, published).view(spec),
+        result=published_answer(experiment),
         record=promises.privacy(spec, rounds, closers),
         state=encode(current.step.state),
         publication=current.publication,

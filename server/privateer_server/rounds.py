@@ -11,12 +11,12 @@ import msgspec
 
 from privateer_core.ages import message_size
 from privateer_core.algorithms import algorithm, parse_spec
+from privateer_core.answer.stored import encode_answer
 from privateer_core.clock import Clock
 from privateer_core.codec import decode, encode
 from privateer_core.mechanisms import Mechanism
 from privateer_core.policy import Policy
 from privateer_core.record import JUMP, Planned, planned_of
-from privateer_core.result import encode_result
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.spec import Spec
 from privateer_core.wire.envelope import Header, header_of
@@ -283,8 +283,8 @@ def _published(
         deadline=int(now) + step.seconds if step.seconds else 0,
         groups=terms.mechanism.groups,
     )
-    result = schedule.result(step)
-    encoded = encode_result(result) if result else b""
+    found = schedule.answer(step) if schedule.learner.publishes_result else None
+    encoded = encode_answer(found) if found and found.says_something else b""
     body = encode_publication(Publication(facts, schedule.encoded, encode(policy), encoded, drain))
     return OpenRound(schedule, facts, digest(body), body, step, terms.mechanism.empty(), opened=now, drain=drain)
 

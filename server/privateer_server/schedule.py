@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from privateer_core.answer import Answer
 from privateer_core.errors import SpecError
 from privateer_core.policy import Policy
-from privateer_core.result import Result
 from privateer_core.spec import Spec
 from privateer_server.algorithms import Bulk, Learner, Step, learner_for
 
@@ -110,6 +110,6 @@ class Schedule:
         """Whether the experiment is over because a round came to no end."""
         return self.learner.failed(step.state)
 
-    def result(self, step: Step) -> Result | None:
-        """Return what the experiment has found when this step opened, if its algorithm tells."""
-        return self.learner.result(step.state)
+    def answer(self, step: Step) -> Answer:
+        """Return what the experiment had found when this step opened."""
+        return self.learner.answer(step.state)

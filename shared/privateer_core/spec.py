@@ -16,7 +16,7 @@ from privateer_core.context import blocks_of
 from privateer_core.errors import SpecError
 from privateer_core.features import Feature
 from privateer_core.questions import Question
-from privateer_core.reward import Reward
+from privateer_core.reward import GuardedReward, Reward
 from privateer_core.sections import Section
 from privateer_core.terms import Terms, allotment_of, calibrate
 from privateer_core.trust import TRUST, Trust, check_promise, shares_out, trust_of
@@ -252,9 +252,14 @@ class Spec(Section):
         """Rewards that a person reports; answers of yes or no may follow them."""
         return 1
 
+    @property
+    def outcome(self) -> Reward | GuardedReward:
+        """What an application reports of a person."""
+        return self.reward
+
     def without_outcome(self, shown: Any) -> Any:
         """Return what an application would report of a person to whom something was shown, and nothing came of it."""
-        value = self.reward.without_outcome
+        value = self.outcome.without_outcome
         return dict.fromkeys(shown, value) if isinstance(shown, Mapping) else value
 
     @property

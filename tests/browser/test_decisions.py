@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from privateer_core.result import Result
+from privateer_core.answer import Answer
 from privateer_lab.services import Services
 from privateer_lab.simulation import simulation, to_the_end
 from privateer_lab.specs import load_spec
@@ -18,15 +18,13 @@ _CURVE = Path(__file__).parents[2] / "examples" / "trial-curve.toml"
 
 
 @pytest.fixture(scope="module")
-def curve() -> Result:
+def curve() -> Answer:
     """What a trial of 64 segments finds; most of its losses are of arms that hardly anybody gets any more."""
     over = to_the_end(simulation(load_spec(_CURVE, []), 0))
-    found = over.schedule.result(over.step)
-    assert found is not None
-    return found
+    return over.schedule.answer(over.step)
 
 
-def test_every_decided_loss_of_64_segments_is_drawn(at: Services, new_page: Open, curve: Result) -> None:
+def test_every_decided_loss_of_64_segments_is_drawn(at: Services, new_page: Open, curve: Answer) -> None:
     page = new_page()
     answer = {"experiment": "shop", "version": 3, "status": "finished", "result": msgspec.to_builtins(curve)}
     page.route("**/experiments/shop/result", lambda route: route.fulfill(json=answer))

@@ -1,6 +1,5 @@
 """One battery for every algorithm under every trust model and calibration that it has: policies, learners, rounds."""
 
-import json
 import math
 from copy import deepcopy
 from itertools import pairwise
@@ -11,10 +10,13 @@ import pytest
 
 from privateer_core.ages import message_size
 from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
+from privateer_core.answer import Answer
+from privateer_core.answer.parts import BinMeans
+from privateer_core.answer.policy_view import PolicyView
+from privateer_core.answer.stored import decode_answer, encode_answer
 from privateer_core.arms_spec import ARMS_MIN, ArmsSpec
 from privateer_core.codec import decode, encode
 from privateer_core.errors import SpecError, TermsRefused
-from privateer_core.result import Result, decode_result, encode_result
 from privateer_core.trust import TRUST
 from privateer_core.verification import Limits, verify
 from privateer_core.wire.publication import Round
@@ -266,18 +268,28 @@ def test_another_experiment_begins_with_what_was_learned_or_refuses(spec, played
 def test_what_is_said_about_an_experiment_is_json(spec, played):
     learner = learner_for(spec)
     for one in (played[0], played[-1]):
-        json.dumps(learner.describe(one.state), allow_nan=False)
-        json.dumps(one.policy.describe(spec), allow_nan=False)
+        view = one.policy.view(spec)
+        assert (view.algorithm, view.version) == (spec.algorithm.name, one.policy.version)
+        assert msgspec.json.decode(msgspec.json.encode(view), type=PolicyView) == view
         assert all(isinstance(value, int | float) for value in learner.figures(one.state).values())
-    json.dumps(learner.describe(learner.start(5)), allow_nan=False)
     assert all(isinstance(words, str) for words in learner.growth)
 
 
-def test_results_round_trip(spec, played):
+def test_answers_round_trip(spec, played):
     learner = learner_for(spec)
     for state in (learner.start(5), played[0].state, played[-1].state):
-        result = learner.result(state)
-        assert result is None or (isinstance(result, Result) and decode_result(encode_result(result)) == result)
+        answer = learner.answer(state)
+        assert decode_answer(encode_answer(answer)) == answer
+        assert msgspec.json.decode(msgspec.json.encode(answer), type=Answer) == answer
+
+
+def test_nothing_is_said_that_is_not_known(spec):
+    answer = learner_for(spec).answer(learner_for(spec).start(5))
+    assert (answer.status, answer.people, answer.recommended, answer.estimates, answer.effects, answer.gain) == (
+        *("learning", 0, None, (), ()),
+        None,
+    )
+    assert answer.first_of(BinMeans) is None
 
 
 def test_no_round_is_larger_than_the_learner_says(spec, played):

@@ -31,5 +31,5 @@ def test_the_pages_commands_and_device(tmp_path: Path) -> None:
         said = json.loads(execute(f"{load.replace('2000', '300')} --json", environment))
         assert (said["accepted"], said["people"]) == (299, 300)
         assert said["regret"] < said["uniform_regret"]
-        state = httpx.get(f"{at.server}/experiments/convex-two-point/state").json()["state"]
-        assert state["heard"] == 300
+        state = httpx.get(f"{at.server}/experiments/convex-two-point/state").json()["answer"]
+        assert state["people"] == 300

@@ -13,10 +13,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_client.participation import Participation
 from privateer_core.algorithms import algorithm, parse_spec, read_spec
+from privateer_core.answer import Answer
+from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.facts import Table
+from privateer_core.answer.stored import StoredResult, StoredTable, decode_answer, encode_answer
 from privateer_core.codec import decode, encode
 from privateer_core.errors import NotFound
 from privateer_core.export import read_export
-from privateer_core.result import Estimate, Result, Table, decode_result, encode_result
 from privateer_core.tables import read_tables
 from privateer_core.wire.attestation import attest, check_attestation
 from privateer_core.wire.base64url import base64url, unbase64url
@@ -238,9 +241,14 @@ def _tomls() -> list[bytes]:
 
 
 def _results() -> list[bytes]:
-    found = Result((Estimate("short", 0.5, 0.25, 1.0), Estimate("long", 0.0, -1.0, 0.0)), 0.95, "short", stopped=True)
-    table = Table("Sources", ("name", "people"), (("one", 3.0), ("two", 4.0)))
-    return [encode_result(found), encode_result(Result((), 0.5, tables=(table,)))]
+    estimates = Estimate("short", 0.5, 0.25, 1.0), Estimate("long", 0.0, -1.0, 0.0)
+    table = Table.of("Sources", {"name": "words", "people": "count"}, (("one", 3.0), ("two", 4.0)))
+    stored = StoredResult(estimates, 0.5, tables=(StoredTable("Sources", ("name", "people"), table.rows),))
+    return [
+        encode_answer(Answer("ended", 10, 2, 0.95, "short", estimates=estimates)),
+        encode_answer(Answer("learning", None, None, 0.5, parts=(table,))),
+        msgspec.msgpack.encode(stored),
+    ]
 
 
 def _key_pair() -> list[bytes]:
@@ -263,7 +271,7 @@ DECODERS: dict[str, Decoder] = {
     "spec in JSON": Decoder(lambda: [decode_publication(one).spec for one in _publications()], _spec),
     "spec in TOML": Decoder(_tomls, _plain_toml, 4),
     "file of a spec": Decoder(_tomls, _tables, 4),
-    "result": Decoder(_results, lambda some: encode_result(decode_result(some))),
+    "result": Decoder(_results, lambda some: encode_answer(decode_answer(some))),
     "token": Decoder(
         lambda: [authorization(mint.minted()).encode()],
         lambda some: authorization(TYPE + b"".join(read_authorization(some))).encode(),

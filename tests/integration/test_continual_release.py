@@ -98,7 +98,7 @@ async def test_noise_begins_anew_after_an_earlier_backup_was_restored(tmp_path: 
         await fill(client, 2)
         state = (await client.get("/experiments/test/state")).json()
     assert steps == [1, 2, 3, 4, 1, 2]
-    assert state["state"]["heard"] == 80, json.dumps(state)
+    assert state["answer"]["people"] == 80, json.dumps(state)
 
 
 async def test_a_failure_between_journal_and_database_draws_no_second_noise(

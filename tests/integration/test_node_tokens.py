@@ -45,7 +45,7 @@ def test_people_with_tokens_are_counted_and_learned_from(services: Services, nam
         time.sleep(0.05)
     assert (facts["accepted"], facts["refused"]) == (_PEOPLE, {})
     policy = _page(services, name, "/policy")["policy"]
-    assert all(box["arms"] == {"a": 1.0} for box in policy["bins"])
+    assert all(box["arms"] == {"a": 1.0} for box in policy["shows"]["bins"])
 
 
 _DEVICES = """

@@ -6,11 +6,12 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from privateer_core.result import Result
-from privateer_lab.commands.experiments import print_result, read_result
+from privateer_core.answer import Answer
+from privateer_lab.commands.experiments import answer_in
 from privateer_lab.commands.options import URL, Json, Url
 from privateer_lab.output import print_json
 from privateer_lab.rest import ask
+from privateer_lab.terminal import print_answer
 
 
 def register(app: typer.Typer) -> None:
@@ -28,20 +29,20 @@ def effects(
     """Show what an experiment has found: estimates with intervals, and all that its algorithm reports beside them."""
     page = f"{url}/experiments/{name}"
     answer = ask("GET", f"{page}/result")
-    result = read_result(answer.get("result"))
+    found = answer_in(answer.get("result"))
     if markdown or plot:
-        _write(name, result, ask("GET", f"{page}/privacy")["certificate"]["claims"], markdown, plot)
+        _write(name, found, ask("GET", f"{page}/privacy")["certificate"]["claims"], markdown, plot)
     if as_json:
-        print_json(msgspec.to_builtins(result))
+        print_json(msgspec.to_builtins(found))
         return
-    print_result(result, str(answer.get("status", "")))
+    print_answer(found)
 
 
-def _write(name: str, result: Result, claims: list[dict[str, Any]], markdown: Path | None, plot: Path | None) -> None:
+def _write(name: str, answer: Answer, claims: list[dict[str, Any]], markdown: Path | None, plot: Path | None) -> None:
     from privateer_lab import effect_report
     from privateer_lab.plots import save
 
     if markdown:
-        markdown.write_text(effect_report.markdown(name, result, claims))
+        markdown.write_text(effect_report.markdown(name, answer, claims))
     if plot:
-        save(effect_report.draw_effects(name, result), plot)
+        save(effect_report.draw_effects(name, answer), plot)

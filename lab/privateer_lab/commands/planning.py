@@ -7,14 +7,17 @@ from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import msgspec
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from privateer_core.answer.facts import Table as TypedTable
 from privateer_core.errors import SpecError
 from privateer_core.spec import BATCH_MAX, Spec
 from privateer_core.text import printable
 from privateer_lab import first_look
+from privateer_lab.answer_tables import rows_of
 from privateer_lab.commands.options import Jobs, Json, On, PeopleSpec, Seeds, Set, Users
 from privateer_lab.first_look import begun, so_far
 from privateer_lab.output import open_folder, print_json, print_rows, progress, readable, screen
@@ -150,7 +153,7 @@ class _Report:
             "outcomes": outcomes,
             "refused": self.found.refused,
             "assumed": assumed(self.spec),
-            "foreseen": self.foreseen,
+            "foreseen": msgspec.to_builtins(self.foreseen),
             "batches": self.batches,
             "warnings": concerns,
         }
@@ -258,8 +261,8 @@ def _print_foreseen(foreseen: list[dict[str, Any]]) -> None:
     while tables:
         first = tables[0][0]
         alike = [f"{promise['model']} at epsilon {promise['epsilon']:g}" for found, promise in tables if found == first]
-        rows = [dict(zip(first["columns"], row, strict=True)) for row in first["rows"]]
-        print_rows(first["title"] if len(alike) == len(foreseen) else f"{', '.join(alike)}: {first['title']}", rows)
+        (titled,) = rows_of(msgspec.convert(first, TypedTable))
+        print_rows(titled.title if len(alike) == len(foreseen) else f"{', '.join(alike)}: {titled.title}", titled.rows)
         tables = [(found, promise) for found, promise in tables if found != first]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from privateer_core.errors import SpecError
 from privateer_core.spec import Spec
+from privateer_lab.answer_tables import rows_of
 from privateer_lab.notebook.simulated import count_of
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
@@ -162,8 +163,8 @@ def _left_out(refused: Mapping[str, Any]) -> str:
 def _told(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows of each promise's first table."""
     return [
-        {"model": one["model"], "epsilon": one["epsilon"], **dict(zip(table["columns"], row, strict=True))}
+        {"model": one["model"], "epsilon": one["epsilon"], **row}
         for one in found
-        for table in one["tables"][:1]
-        for row in table["rows"]
+        for titled in rows_of(one["tables"][0])
+        for row in titled.rows
     ]

@@ -227,13 +227,13 @@ class _Replay(Simulation):
 
 
 def _told(spec: ArmsSpec, run: _Replay, log: Log) -> Replayed:
-    result, people = run.schedule.result(run.step), sum(one["people"] for one in run.closed)
+    answer, people = run.schedule.answer(run.step), sum(one["people"] for one in run.closed)
     planned = spec.experiment.horizon
     short = f"the log ended after {people:,} of {planned:,} people who count: set users={people}, or log more"
     return Replayed(
         spec,
         Policy(spec, run.step.policy),
-        None if result is None else found_in(spec.name, result),
+        found_in(spec.name, answer) if answer.says_something else None,
         mean_of("replayed", np.concatenate(run.rewards), 0.95),
         mean_of("the log", log.rewards, 0.95),
         people,

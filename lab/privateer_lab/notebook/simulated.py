@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from privateer_core.answer import Answer
 from privateer_core.errors import SpecError
-from privateer_core.result import Result
 from privateer_core.spec import Spec
 from privateer_lab.notebook.experiments import Found, found_in
 from privateer_lab.notebook.policies import Policy
@@ -109,7 +109,7 @@ def simulate(
         parsed,
         tuple(run for run, _, _ in runs),
         Policy(parsed, first[1]),
-        None if first[2] is None else found_in(parsed.name, first[2]),
+        found_in(parsed.name, first[2]) if first[2].says_something else None,
         summary(parsed, [run for run, _, _ in runs], started),
     )
 
@@ -127,10 +127,10 @@ def count_of(seeds: int) -> int:
     return seeds
 
 
-def _ended(spec: Spec, seed: int) -> tuple[Run, Any, Result | None]:
+def _ended(spec: Spec, seed: int) -> tuple[Run, Any, Answer]:
     """Return a run, its last policy, and what it found."""
     over = to_the_end(simulation(spec, seed))
-    return _shorter(over.outcome()), over.step.policy, over.schedule.result(over.step)
+    return _shorter(over.outcome()), over.step.policy, over.schedule.answer(over.step)
 
 
 def _shorter(run: Run) -> Run:

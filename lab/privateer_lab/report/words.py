@@ -1,16 +1,15 @@
 """What a result means, in plain words, and what somebody should look at first."""
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from privateer_core.result import Effect, Estimate, Result, Table
-from privateer_lab.bin_map import leading
-from privateer_lab.commands.experiments import contradicted
+from privateer_core.answer import Answer
+from privateer_core.answer.estimates import Effect, Estimate
+from privateer_core.answer.parts import Contradiction, GuardrailEffects
+from privateer_core.answer.policy_view import BinShares, GroupShares, Shares, leading
+from privateer_lab.answer_words import OVER, contradicted, ending, ranked, sentences
 from privateer_lab.output import readable, whole_percent
-from privateer_lab.report.findings import Findings, contradiction
-from privateer_lab.report.shapes import boxes, groups
-from privateer_lab.result_tables import GUARDRAIL, INTERVAL, RATIO
-from privateer_lab.result_words import OVER, name_of, ranked, sentences
+from privateer_lab.report.findings import Findings
 
 _REFUSED: Final = 0.05
 """Share of refused reports that is worth a warning."""
@@ -39,35 +38,29 @@ def _meaning(found: Findings) -> Iterator[str]:
     people = f"{standing.accepted:,} of at most {standing.planned:,} reports count"
     learned = "1 round was" if found.rounds == 1 else f"{found.rounds:,} rounds were"
     yield f"{people}, and {learned} learned from."
-    if not (found.result and found.result.ended):
+    if not found.answer.ended:
         yield _STATUS[standing.status]
     if not found.rounds:
         yield _NOTHING_CAME if standing.status in OVER else _NOTHING_YET
         return
-    yield from _of_the_result(found.result, standing.status) if found.result else _of_the_policy(found.policy)
+    yield from _of_the_answer(found.answer) if found.answer.concludes else _of_the_policy(found)
 
 
-def _of_the_result(result: Result, status: str) -> Iterator[str]:
-    yield from sentences(result, status)
-    decided = [_told(one) for one in ranked(result.effects) if one.is_decided]
+def _of_the_answer(answer: Answer) -> Iterator[str]:
+    yield from sentences(answer)
+    decided = [_told(one) for one in ranked(answer.effects) if one.is_decided]
     if decided:
         more = "" if len(decided) <= _TOLD else f", and {len(decided) - _TOLD:,} more"
         yield f"These effects are decided: {'; '.join(decided[:_TOLD])}{more}."
-    elif not result.effects and result.recommended is None:
-        yield from _of_the_best(result.estimates)
+    elif not answer.effects and answer.recommended is None:
+        yield from _of_the_best(answer.estimates)
 
 
 def _told(one: Effect) -> str:
     if one.value is None:
-        return name_of(one)
+        return one.name
     low, high = (readable(end) if end is not None else "no end" for end in (one.low, one.high))
-    return f"{name_of(one)} {readable(one.value)} ({low} to {high})"
-
-
-def _effect(cells: dict[str, Any]) -> str:
-    names = [str(value) for key, value in cells.items() if key in ("segment", "arm") and value is not None]
-    figures = f"{readable(cells['effect'])} ({readable(cells['low'])} to {readable(cells['high'])})"
-    return f"{', '.join(names) or 'the effect'} {figures}"
+    return f"{one.name} {readable(one.value)} ({low} to {high})"
 
 
 def _of_the_best(estimates: tuple[Estimate, ...]) -> Iterator[str]:
@@ -87,19 +80,25 @@ def _of_the_best(estimates: tuple[Estimate, ...]) -> Iterator[str]:
         yield "Its interval overlaps with no other."
 
 
-def _of_the_policy(policy: dict[str, Any]) -> Iterator[str]:
-    """Say what a policy without a result plays."""
-    drawn, grouped = boxes(policy), groups(policy)
-    rows = [one.arms for one in drawn] or [arms for _, arms in grouped]
-    if not rows:
-        yield "The algorithm publishes a policy and no result: the policy below is what was found."
-        return
+def _of_the_policy(found: Findings) -> Iterator[str]:
+    """Say what a policy of which nothing else is concluded plays."""
+    shows = found.policy.shows
+    if isinstance(shows, BinShares):
+        yield from _of_the_shares([one.arms for one in shows.bins], "bins of people")
+    elif isinstance(shows, GroupShares):
+        yield from _of_the_shares([one.arms for one in shows.groups], "groups of people")
+    else:
+        yield "The policy below is what was found."
+    if said := ending(found.answer):
+        yield said
+
+
+def _of_the_shares(rows: Sequence[Shares], kind: str) -> Iterator[str]:
     led: dict[str, int] = {}
     for arms in rows:
         ahead = leading(arms) or "none, since several have the same share,"
         led[ahead] = led.get(ahead, 0) + 1
     single = sum(len([share for share in arms.values() if share > 0]) == 1 for arms in rows)
-    kind = "bins of people" if drawn else "groups of people"
     if len(rows) == 1:
         arm = leading(rows[0])
         most = f"{whole_percent(max(rows[0].values()))} of the people"
@@ -123,23 +122,15 @@ def warnings(found: Findings) -> list[str]:
 
 def _warnings(found: Findings) -> Iterator[str]:
     yield from found.spec.concerns()
-    moved = contradiction(found.state)
-    if moved and moved.found:
-        yield contradicted(moved)
+    yield from found.answer.warnings
+    for moved in found.answer.all_of(Contradiction):
+        if moved.found:
+            yield contradicted(moved)
     refused = sum(found.standing.refused.values())
     if refused > _REFUSED * (refused + found.standing.accepted):
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in found.standing.refused.items())
         yield f"{refused:,} reports were refused ({reasons}). docs/problems.md says why that happens."
-    for table in found.result.tables if found.result else ():
-        yield from _of_a_table(table)
-
-
-def _of_a_table(table: Table) -> Iterator[str]:
-    if len(table.columns) == 2:
-        name, planned = RATIO
-        yield from (f"{name}: {row[1]}" for row in table.rows if row[0] == name and row[1] != planned)
-    if table.title.startswith(GUARDRAIL) and {*INTERVAL, "decided"} <= set(table.columns):
-        for row in table.rows:
-            cells = dict(zip(table.columns, row, strict=True))
-            if cells["decided"]:
-                yield f"{table.title} changes: {_effect(cells)}"
+    for part in found.answer.all_of(GuardrailEffects):
+        for one in part.effects:
+            if one.is_decided:
+                yield f"guardrail: {part.name} changes: {_told(one)}"

@@ -12,6 +12,7 @@ from privateer_core.contributions import merged
 from privateer_core.decisions import Arms
 from privateer_core.spec import Privacy
 from privateer_lab.baselines.base import Baseline, Visitors
+from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.partition.published import PublishedPartitionLearner, PublishedState
 
 _SOURCES: Final = 2
@@ -98,7 +99,7 @@ class Ldpmab(Baseline):
     def open(self, batch: int) -> None:
         """Make the policy of a round of ``batch`` people."""
         seed = int(self.rng.integers(2**63))
-        self.policy: PartitionPolicy = self.learner.policy(self.state, self.state.rounds + 1, batch, seed)
+        self.policy: PartitionPolicy = self.learner.policy(self.state, NewRound(self.state.rounds + 1, seed, batch))
         self.release: Any = None
 
     def choose(self, visitors: Visitors) -> NDArray[np.int64]:

@@ -17,7 +17,7 @@ from privateer_lab.reproductions.paper_4_trials import Setting, Trials
 from privateer_lab.reproductions.paper_4_world import UNIFORM, error_of, losses_of, means_of
 from privateer_server.algorithms.trial.allocation import floored, matching
 from privateer_server.algorithms.trial.conse import ConSE
-from privateer_server.algorithms.trial.evidence import Evidence, rates
+from privateer_server.algorithms.trial.trial_evidence import TrialEvidence, rates
 
 Array = NDArray[np.float64]
 
@@ -95,7 +95,7 @@ def _privacy(model: str, epsilon: float) -> Privacy:
     )
 
 
-def _curve(evidence: Evidence, wide: int) -> Array:
+def _curve(evidence: TrialEvidence, wide: int) -> Array:
     """Effects in wide bins: means of those of narrow ones, weighted with the inverse of their variance."""
     sums, design = evidence.precise, evidence.design
     rate, q, o, _ = rates(sums)

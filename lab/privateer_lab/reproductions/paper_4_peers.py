@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from privateer_lab.parallel import each
 from privateer_lab.plots import panels
 from privateer_lab.reproductions.base import Effort, Reproduction, Row, Rows, lines
-from privateer_server.algorithms.trial.design import Design
-from privateer_server.algorithms.trial.effects import effects
-from privateer_server.algorithms.trial.evidence import Epoch, begin
-from privateer_server.algorithms.trial.line import draw_line
+from privateer_server.algorithms.trial.confidence_sequence import ConfidenceSequence
+from privateer_server.algorithms.trial.treatment_effects import effects
+from privateer_server.algorithms.trial.trial_evidence import Epoch, TrialDesign, TrialEvidence
 
 Array = NDArray[np.float64]
 
@@ -62,8 +61,8 @@ def _flipped(bits: NDArray[np.int64], kept: float, rng: np.random.Generator) -> 
 
 def _ours(arms: NDArray[np.int64], bits: NDArray[np.int64], ends: NDArray[np.int64], kept: float) -> tuple[Any, Any]:
     """Repeated intervals, and those of the line: the arm is public, and only the reward is randomized."""
-    design = Design(_ALPHA, _PEOPLE, np.array([0.5, 0.5]), np.ones(1), counted=kept == 1)
-    evidence, line, repeated, strict = begin(design), draw_line(design), [], []
+    design = TrialDesign(_ALPHA, _PEOPLE, np.array([0.5, 0.5]), np.ones(1), counted=kept == 1)
+    evidence, line, repeated, strict = TrialEvidence.begin(design), ConfidenceSequence.begin(design), [], []
     for start, end in zip((0, *ends[:-1]), ends, strict=True):
         hits = np.bincount(arms[start:end], minlength=2)[None].astype(np.float64)
         positive = np.bincount(arms[start:end], bits[start:end].astype(np.float64), 2)[None].astype(np.float64)

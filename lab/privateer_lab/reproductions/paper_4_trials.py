@@ -5,15 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_server.algorithms.trial.design import Design
-from privateer_server.algorithms.trial.evidence import Epoch, Evidence, begin
+from privateer_server.algorithms.trial.trial_evidence import Epoch, TrialDesign, TrialEvidence
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How people answer: q, o, the decay of a curator's noise, and whether hits are counted (`Design.counted`)."""
+    """How people answer: q, o, the decay of a curator's noise, and whether hits are counted (`TrialDesign.counted`)."""
 
     keep: float = 1.0
     other: float = 0.0
@@ -38,14 +37,14 @@ class Trials:
     alpha: float = 0.05
     arms: tuple[float, ...] = (0.5, 0.5)
 
-    def begin(self) -> Evidence:
+    def begin(self) -> TrialEvidence:
         """Return evidence of nothing."""
-        return begin(self.design)
+        return TrialEvidence.begin(self.design)
 
     @property
-    def design(self) -> Design:
+    def design(self) -> TrialDesign:
         """What is planned, of all trials."""
-        return Design(
+        return TrialDesign(
             self.alpha, self.people, np.array(self.arms), np.tile(self.segments, self.count), self.setting.counted
         )
 

@@ -30,11 +30,14 @@ from privateer_core.wire.batch import SIGNATURE_HEADER, BatchAnswer
 from privateer_core.wire.log import Proof
 from privateer_core.wire.token_keys import Directory
 from privateer_core.wire.upload import UploadAnswer
-from privateer_server.api.models import PublishedResult
+from privateer_server.api.models import PublishedPolicy, PublishedResult, PublishedState
 from privateer_server.api.page_versions import KEPT
 
 _OK: Final = 200
-_STRUCTS: Final = (Record, Risks, PublishedResult, Export, UploadAnswer, BatchAnswer, Proof, Directory)
+_STRUCTS: Final = (
+    *(Record, Risks, PublishedPolicy, PublishedState, PublishedResult, Export),
+    *(UploadAnswer, BatchAnswer, Proof, Directory),
+)
 CLAIM: Final = signature(SIGNATURE_HEADER, "The shuffler's signature of the experiment's name.", required=True)
 _BATCH: Final = signature(SIGNATURE_HEADER, "The shuffler's signature of the body.", required=True)
 _REPORTS: Final[dict[str, Any]] = {

@@ -22,7 +22,7 @@ from privateer_core.risk import risks
 from privateer_core.sections import TOML_BYTES_MAX, toml_tables
 from privateer_core.serving.bodies import Body
 from privateer_core.serving.budget import Budget
-from privateer_core.serving.openapi import ADMIN_REFUSALS, answers, refusals
+from privateer_core.serving.openapi import ADMIN_REFUSALS, REF, answers, refusals
 from privateer_core.serving.peer import peer
 from privateer_core.serving.public import IS_PUBLIC
 from privateer_core.spec import Spec
@@ -40,8 +40,8 @@ _JSON_BYTES_MAX: Final = 4 << 20
 """The vectors of thousands of actions."""
 _WAIT_MAX: Final = 60.0
 _VERSION_MAX: Final = 2**63 - 1
-_DESCRIBED_MAX: Final = 16
-"""Policies of which the description is kept, for those who wait for them."""
+_VIEWED_MAX: Final = 16
+"""Policies of which the view is kept, for those who wait for them."""
 _CREATED, _OK, _NOT_MODIFIED = 201, 200, 304
 _READING: Final = refusals(NotFound, Deleted, Unavailable)
 _TAGS: Final = {
@@ -55,7 +55,10 @@ _ASKS: Final = {ASKS_HEADER: {"schema": {"enum": [ASKS_PUBLISHED, ASKS_NOBODY]},
 _POLICY_OF_VERSION: Final[dict[int | str, dict[str, Any]]] = {
     _OK: {
         "description": "The policy: for people as JSON, for devices as the publication itself (Accept)",
-        "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+        "content": {
+            "application/json": {"schema": {"$ref": REF.format(name="PublishedPolicy")}},
+            MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}},
+        },
         "headers": _TAGS,
     },
     _NOT_MODIFIED: {"description": "The policy has one of the entity tags of If-None-Match", "headers": _TAGS},
@@ -109,7 +112,7 @@ def experiments_router(
         """Show one experiment: its progress, its refusals by reason, and its spec."""
         return views.details(await experiments.find(name))
 
-    @router.get("/{name}/policy", response_model=models.PublishedPolicy, responses=_POLICY)
+    @router.get("/{name}/policy", response_model=None, responses=_POLICY)
     async def policy(
         request: Request,
         name: str,
@@ -128,7 +131,7 @@ def experiments_router(
         response.headers[ASKS_HEADER] = ASKS_NOBODY if experiment.is_silent else ASKS_PUBLISHED
         return response
 
-    @router.get("/{name}/policy/{version}", response_model=models.PublishedPolicy, responses=_POLICY_OF_VERSION)
+    @router.get("/{name}/policy/{version}", response_model=None, responses=_POLICY_OF_VERSION)
     def policy_of_version(
         name: str,
         version: Annotated[int, Path(ge=1, le=_VERSION_MAX)],
@@ -142,14 +145,14 @@ def experiments_router(
             raise NotFound("this version is not published", field="version", remedy="see the history")
         return _policy(publication, identity, accept, if_none_match)
 
-    @router.get("/{name}/state", responses=_READING)
-    def state(name: str) -> models.State:
-        """Show what the learner knows: estimates with standard errors."""
-        return views.state(experiments.get(name))
+    @router.get("/{name}/state", responses=_READING | answers("PublishedState", "What the learner knows."))
+    def state(name: str) -> Response:
+        """Show how far the round is, and what the learner knew when it began."""
+        return _json(views.state(experiments.get(name)))
 
     @router.get("/{name}/result", responses=_READING | answers("PublishedResult", "What the learner found."))
     def result(name: str) -> Response:
-        """Show what the learner found: estimates with intervals, and what it recommends."""
+        """Show what the learner found as the publication has it: estimates with intervals, and what it recommends."""
         return _json(views.result(experiments.get(name)))
 
     @router.get("/{name}/history", responses=_READING)
@@ -193,12 +196,12 @@ def _policy(publication: bytes, identity: Identity, accept: str, if_none_match: 
         return Response(status_code=_NOT_MODIFIED, headers=headers)
     if MEDIA_TYPE in accept:
         return Response(publication, headers=headers, media_type=MEDIA_TYPE)
-    return Response(_described(publication), headers=headers, media_type="application/json")
+    return Response(_viewed(publication), headers=headers, media_type="application/json")
 
 
-@lru_cache(maxsize=_DESCRIBED_MAX)
-def _described(publication: bytes) -> str:
-    return views.policy(publication).model_dump_json()
+@lru_cache(maxsize=_VIEWED_MAX)
+def _viewed(publication: bytes) -> bytes:
+    return msgspec.json.encode(views.policy(publication))
 
 
 def _matches(if_none_match: str, name: bytes) -> bool:

@@ -78,9 +78,9 @@ def over_http(specs: dict[str, Path], at: Services) -> None:
         assert sent["accepted"] == 300, sent
         wait(f"{at.server}/experiments/{model}")
         shown = cli("show", model, "--url", at.server, "--json")
-        assert shown["result"]["recommended"] in ("a", "b", "c"), shown
-        assert shown["result"]["stopped"]
-        assert len(cli("policy", model, "--url", at.server, "--json")["policy"]["arms"]) == 1
+        assert shown["answer"]["recommended"] in ("a", "b", "c"), shown
+        assert shown["answer"]["status"] == "ended"
+        assert len(cli("policy", model, "--url", at.server, "--json")["policy"]["shows"]["groups"][0]["arms"]) == 1
         record = spec.with_suffix(".json")
         record.write_text(json.dumps(cli("account", "experiment", model, "--url", at.server, "--json")))
         cli("account", "verify", record)

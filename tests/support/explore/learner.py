@@ -2,15 +2,16 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from privateer_core.algorithms.explore import ExplorePolicy, ExploreSpec
 
+from privateer_core.answer import Answer
+from privateer_core.answer.estimates import Estimate
 from privateer_core.contributions import KeyedSums
 from privateer_core.errors import SpecError
-from privateer_core.result import Estimate, Result
 from privateer_core.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step, must_agree
 
@@ -95,24 +96,27 @@ class ExploreLearner:
         """Whether a round came to no end: rounds wait for their people."""
         return False
 
-    def result(self, state: ExploreState) -> Result | None:
+    def answer(self, state: ExploreState) -> Answer:
         """Return the mean of every arm once people reported, and the best arm at the end."""
-        if not state.heard:
-            return None
+        over = state.heard >= self.exploring
+        return Answer(
+            status="ended" if over else "learning",
+            people=state.heard,
+            rounds=None,
+            confidence=_CONFIDENCE,
+            recommended=self.spec.options[int(np.argmax(state.scores))] if over else None,
+            ended="its rule" if over else None,
+            estimates=self._means(state) if state.heard else (),
+        )
+
+    def _means(self, state: ExploreState) -> tuple[Estimate, ...]:
         low, half_range = self.spec.reward.low, self.spec.reward.half_range
-        people = state.heard / self.spec.arm_count
-        estimates = []
+        people, estimates = state.heard / self.spec.arm_count, []
         for name, *sums in zip(self.spec.options, state.scores.tolist(), state.variances.tolist(), strict=True):
             score, variance = sums
             value, off = low + half_range * (1 + score / people), half_range * math.sqrt(variance) / people
             estimates.append(Estimate(name, value, value - _DEVIATIONS * off, value + _DEVIATIONS * off))
-        over = state.heard >= self.exploring
-        best = self.spec.options[int(np.argmax(state.scores))] if over else None
-        return Result(tuple(estimates), _CONFIDENCE, best, over)
-
-    def describe(self, state: ExploreState) -> dict[str, Any]:
-        """Describe a state as JSON."""
-        return {"heard": state.heard, "exploring": self.exploring}
+        return tuple(estimates)
 
     def bulk(self, first: Step) -> list[Bulk]:
         """Return what the largest round carries at most."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from privateer_core.algorithms import Algorithm
+from privateer_core.answer.policy_view import EVERYBODY, ArmsOfGroup, GroupShares, PolicyView
 from privateer_core.arms_spec import ArmsSpec
 from privateer_core.coins import Layout, mix
 from privateer_core.contributions import KeyedValues
@@ -113,10 +114,11 @@ class ExplorePolicy(OfAnyRound):
         value, clipped = spec.reward.scaled(reward)
         return np.array([value]), clipped
 
-    def describe(self, spec: ExploreSpec) -> dict[str, Any]:
-        """Describe the policy: the arms that people get."""
+    def view(self, spec: ExploreSpec) -> PolicyView:
+        """Return the arms that people get, with the share of each."""
         played = spec.options if self.best < 0 else spec.options[self.best : self.best + 1]
-        return {"algorithm": "explore", "version": self.version, "arms": list(played)}
+        shares = dict.fromkeys(played, 1 / len(played))
+        return PolicyView("explore", self.version, GroupShares((ArmsOfGroup(EVERYBODY, shares),)))
 
 
 ALGORITHM: Final = Algorithm(ExploreSpec, ExplorePolicy)

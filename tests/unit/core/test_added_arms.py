@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from privateer_core.algorithms.partition import PartitionPolicy
-from privateer_core.algorithms.partition.earlier import choices_of
+from privateer_core.algorithms.partition.bins import choices_of
 from privateer_server.schedule import Schedule
 from tests.support.specs import SHUFFLE, make_spec
 

@@ -126,7 +126,7 @@ def test_hidden_arms_of_several_policies_have_the_shares_of_all():
     other = replace(first, version=2, choice=layout(5, np.array([1.0, 0.0, 0.0])))
     assert other.takes(1)
     assert other.followed([(other, 1.0)]) is other
-    assert other.followed([(first, 0.3), (other, 0.7)]).layout.shares[0] == pytest.approx([0.8, 0.1, 0.1], abs=1e-4)
+    assert other.followed([(first, 0.3), (other, 0.7)]).played == pytest.approx([0.8, 0.1, 0.1], abs=1e-4)
     coins = np.zeros(3, np.uint32)
     values = other.contribute(np.zeros((3, 0)), coins, Arms(np.array([0, 1, 2])), np.ones(3))
     assert values.keys.tolist() == [0, -1, -1]

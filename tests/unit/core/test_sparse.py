@@ -170,9 +170,9 @@ def test_an_arm_that_retires_changes_no_mean_reward_of_the_others() -> None:
     state = EpochLearner(before).learn(step.state, step.policy, release)
     state = replace(state, followed=state.explored)
     for spec in (before, after):
-        result = EpochLearner(spec).result(state)
-        assert result is not None
-        (what, value, low, high) = result.tables[1].rows[1]
-        assert what == "everybody gets a"
-        assert low < 1.6 < high, "0.9 of a range from -2 to 2"
-        assert value == pytest.approx(1.6, abs=0.1)
+        gain = EpochLearner(spec).answer(state).gain
+        assert gain is not None
+        everybody = gain.means[1]
+        assert (gain.option, everybody.name) == ("a", "everybody gets a")
+        assert everybody.low < 1.6 < everybody.high, "0.9 of a range from -2 to 2"
+        assert everybody.value == pytest.approx(1.6, abs=0.1)

@@ -78,8 +78,8 @@ async def test_nothing_is_learned_of_fewer_than_the_promise_counts_on(
         assert (answer.status_code, answer.json()) == (202, told)
     record = (await api.client.get("/experiments/test/privacy")).json()
     assert [(row["received"], row["released"]) for row in record["rounds"]] == [(90, True), (0, False)]
-    state = (await api.client.get("/experiments/test/state")).json()["state"]
-    assert (state["rounds"], state["seen"]) == (1, 90)
+    state = (await api.client.get("/experiments/test/state")).json()["answer"]
+    assert (state["rounds"], state["people"]) == (1, 90)
 
 
 async def test_what_does_not_open_uses_up_nobodys_place(api: Api, shuffler_key: Ed25519PrivateKey) -> None:

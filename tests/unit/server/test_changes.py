@@ -37,7 +37,7 @@ async def test_a_pause_asks_nobody_and_waits_for_those_in_flight(api: Api) -> No
     assert answer | {"status": "open", "version": 3} == answer
     assert await asks(api)
     assert (await report(api, 20)).json()["accepted"] == 20
-    assert (await api.client.get("/experiments/test/state")).json()["state"]["seen"] == 40
+    assert (await api.client.get("/experiments/test/state")).json()["answer"]["people"] == 40
     record = await record_holds(api)
     assert ([row["version"] for row in record["rounds"]], record["silent"]) == ([1, 3, 4], [2])
     assert await lines(api) == [("create", 1, 1), ("pause", 1, 1), ("resume", 2, 3)]
@@ -63,7 +63,7 @@ async def test_a_pause_at_once_learns_from_what_came_and_is_late_for_the_rest(ap
     answer = await changed(api, "pause", {"seconds": 0})
     assert answer | {"status": "paused", "version": 2} == answer
     assert_problem(await report(api, 1, first, seed=3), 409, "round-closed")
-    assert (await api.client.get("/experiments/test/state")).json()["state"]["seen"] == 12
+    assert (await api.client.get("/experiments/test/state")).json()["answer"]["people"] == 12
     assert await lines(api) == [("create", 1, 1), ("pause", 1, 2)]
     rows = (await record_holds(api))["rounds"]
     assert [(row["received"], row["released"]) for row in rows] == [(12, True)]
@@ -86,7 +86,7 @@ async def test_a_pause_has_a_deadline_which_a_restart_keeps(
         assert (await api.facts())["version"] == 1
         clock.time += 1
         await reached(api, 2)
-        assert (await api.client.get("/experiments/test/state")).json()["state"]["seen"] == 5
+        assert (await api.client.get("/experiments/test/state")).json()["answer"]["people"] == 5
 
 
 async def test_a_stop_publishes_the_best_policy_for_good(api: Api) -> None:
@@ -181,7 +181,7 @@ async def test_a_retired_arm_is_nobodys_from_the_next_policy_on(api: Api) -> Non
     for _ in range(5):
         await report(api, 20)
         assert "b" not in await arms_played(api)
-    assert (await api.client.get("/experiments/test/state")).json()["state"]["seen"] == 120
+    assert (await api.client.get("/experiments/test/state")).json()["answer"]["people"] == 120
     await record_holds(api)
 
 

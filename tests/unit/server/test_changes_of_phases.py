@@ -53,11 +53,11 @@ async def test_phases_can_be_paused_stopped_and_cloned_but_not_respecified(api: 
     assert not await asks(api)
     await changed(api, "resume")
     # Other people are asked the same: a few reports are no phase.
-    draw = (await api.client.get("/experiments/test/policy")).json()["policy"]["draw"]
+    draw = (await api.client.get("/experiments/test/policy")).json()["policy"]["shows"]["draw"]
     assert draw["start"] == people
     assert (await report(api, decode_publication(await api.publication()).round.batch)).is_success
     assert (await change(api, "clone", {"name": "other"})).status_code == 201
-    state, other = [(await api.client.get(f"/experiments/{name}/state")).json()["state"] for name in ("test", "other")]
+    state, other = [(await api.client.get(f"/experiments/{name}/state")).json()["answer"] for name in ("test", "other")]
     assert state == other
     await changed(api, "stop")
     assert (await api.facts())["status"] == "stopped"

@@ -91,7 +91,7 @@ async def test_reports_are_taken_for_one_more_window(settings: Settings, clock: 
         clock.time += OVER
         facts = await reached(api, 5)
         assert facts | {"status": "finished", "batch": 0, "accepted": 67, "draining_until": None} == facts
-        assert (await api.client.get("/experiments/test/state")).json()["state"]["seen"] == 67
+        assert (await api.client.get("/experiments/test/state")).json()["answer"]["people"] == 67
 
 
 async def test_without_a_window_the_horizon_is_the_end(api: Api) -> None:
@@ -172,7 +172,7 @@ async def test_stopping_finishes_now(settings: Settings, clock: Hands) -> None:
         await changed(api, "stop")
         facts = await reached(api, 4)
         assert facts | {"status": "stopped", "batch": 0, "accepted": 47} == facts
-        assert (await api.client.get("/experiments/test/state")).json()["state"]["seen"] == 47
+        assert (await api.client.get("/experiments/test/state")).json()["answer"]["people"] == 47
 
 
 async def test_extending_asks_people_again(settings: Settings, clock: Hands) -> None:

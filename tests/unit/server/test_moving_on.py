@@ -32,9 +32,12 @@ async def test_a_clone_begins_with_what_was_learned(api: Api) -> None:
     assert response.status_code == 201
     facts = await api.facts("other")
     assert facts | {"version": 1, "received": 0, "accepted": 0, "status": "open", "batch": 20} == facts
-    states = [(await api.client.get(f"/experiments/{name}/state")).json()["state"] for name in ("test", "other")]
-    assert (states[1]["seen"], states[1]["rounds"]) == (0, 0)
-    assert [list(row["arms"]) for row in states[0]["bins"]] == [list(row["arms"]) for row in states[1]["bins"]]
+    states = [(await api.client.get(f"/experiments/{name}/state")).json()["answer"] for name in ("test", "other")]
+    assert (states[1]["people"], states[1]["rounds"]) == (0, 0)
+    bins = [state["parts"][0]["bins"] for state in states]
+    assert [[mean["name"] for mean in one["means"]] for one in bins[0]] == [
+        [mean["name"] for mean in one["means"]] for one in bins[1]
+    ]
     publication = await api.publication("other")
     Participation(publication, "other", Limits(epsilon=1.0))
     body = body_of(publication, sealed_reports(publication, 20))
@@ -88,9 +91,12 @@ async def test_what_is_exported_starts_another_experiment(api: Api, settings: Se
     started = await change(api, "warm-start", {"spec": spec, "start": document}, "next")
     assert started.status_code == 201, started.text
     assert (await change(api, "warm-start", {"spec": spec, "start": document}, "next")).status_code == 200
-    states = [(await api.client.get(f"/experiments/{name}/state")).json()["state"] for name in ("test", "next")]
-    assert states[1]["seen"] == 0
-    assert [list(row["arms"]) for row in states[0]["bins"]] == [list(row["arms"]) for row in states[1]["bins"]]
+    states = [(await api.client.get(f"/experiments/{name}/state")).json()["answer"] for name in ("test", "next")]
+    assert states[1]["people"] == 0
+    bins = [state["parts"][0]["bins"] for state in states]
+    assert [[mean["name"] for mean in one["means"]] for one in bins[0]] == [
+        [mean["name"] for mean in one["means"]] for one in bins[1]
+    ]
     assert (await api.client.get("/experiments/next/log", headers=ADMIN)).json()["changes"][0]["detail"] == (
         "warm start from test at version 6"
     )

@@ -36,7 +36,7 @@ async def test_json_view_names_the_arms(api: Api) -> None:
     view = response.json()
     assert view["digest"] == digest(await api.publication()).hex()
     assert view | {"experiment": "test", "version": 1, "batch": 20, "model": "local"} == view
-    assert set(view["policy"]["bins"][0]["arms"]) == {"a", "b", "c"}
+    assert set(view["policy"]["shows"]["bins"][0]["arms"]) == {"a", "b", "c"}
     assert response.headers["vary"] == "Accept"
 
 

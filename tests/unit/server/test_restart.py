@@ -20,7 +20,7 @@ from privateer_core.errors import SpecError
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_core.wire.publication import decode_publication
 from privateer_lab.services import free_port
-from privateer_server.algorithms.partition.practical import PartitionLearner
+from privateer_server.algorithms.partition.learner import PartitionLearner
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from privateer_server.store.sqlite import SqliteStore
@@ -172,7 +172,7 @@ async def test_a_round_whose_key_is_lost_is_given_up_and_another_one_opens(setti
 
 async def test_a_phase_whose_key_is_lost_asks_other_people(settings: Settings) -> None:
     async def asked(api: Api) -> tuple[int, range]:
-        draw = (await api.client.get("/experiments/test/policy")).json()["policy"]["draw"]
+        draw = (await api.client.get("/experiments/test/policy")).json()["policy"]["shows"]["draw"]
         return draw["seed"], range(draw["start"], draw["start"] + draw["places"])
 
     async with serving(create_app(settings)) as client:
@@ -190,8 +190,8 @@ async def test_a_phase_whose_key_is_lost_asks_other_people(settings: Settings) -
         await client.post("/reports", content=body_of(publication, sealed_reports(publication, people)))
         facts = await api.facts()
         assert facts | {"version": 1_000_002, "status": "open", "accepted": people} == facts
-        state = (await client.get("/experiments/test/state")).json()["state"]
-        assert state["phase"] == 1
+        state = (await client.get("/experiments/test/state")).json()["answer"]
+        assert state["rounds"] == 1
 
 
 async def test_a_second_server_on_the_same_data_is_refused(settings: Settings) -> None:

@@ -68,8 +68,7 @@ def _seen(spec: SparseSpec, step: Step, total: Moments, factor: float) -> float:
     noisy = mechanism if factor == 1.0 else mechanism.weaker(factor)
     schedule = Schedule(spec)
     after = schedule.close(step, noisy.release(total, SecureNoise()), _SEED)
-    result = schedule.result(after)
-    told = {one.name: one.value for one in result.estimates} if result else {}
+    told = {one.name: one.value for one in schedule.answer(after).estimates}
     readers = np.full((_READERS, spec.arm_count, spec.arm_features), _BELOW)
     readers[:, 0, 0] = np.linspace(_BELOW, _ABOVE, _READERS)
     coins = np.arange(_READERS, dtype=np.uint32)

@@ -7,19 +7,23 @@ estimated gradient, L the standard deviation of one person's released reward.
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.algorithms.convex.domain import Domain
 from privateer_core.algorithms.convex.policy import ConvexPolicy
 from privateer_core.algorithms.convex.spec import ConvexSpec
+from privateer_core.answer import Answer
+from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.policy_view import Point
+from privateer_core.arms_spec import Turn
 from privateer_core.contributions import KeyedSums, KeyedValues, VectorSums
 from privateer_core.mechanisms import AnyMechanism, ScreenedMoments, VectorMechanism
-from privateer_core.result import Estimate, Result, Table
-from privateer_core.terms import Terms, calibrate, nobody_asked
-from privateer_server.algorithms import Bulk, Learner, Step, must_agree
+from privateer_core.terms import Terms
+from privateer_server.algorithms import Learner, NewRound, RoundsLearner, must_agree
 from privateer_server.algorithms.convex.shortfall import CONFIDENCE, Course
 
 Array = NDArray[np.float64]
@@ -51,7 +55,7 @@ class ConvexState:
     frame: int = 0
 
 
-class ConvexLearner:
+class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
     """Gradient ascent by one or two points (Flaxman et al. 2005; Agarwal et al. 2010), or Hazan and Levy's ellipsoid.
 
     Directions are an orthonormal frame turned at random, so each person's is uniform, as in the papers, and together
@@ -62,51 +66,42 @@ class ConvexLearner:
     """
 
     state_type = ConvexState
-    repeats: Final = False
-    publishes_result: Final = True
-    growth: Final = ("experiment.round_growth", "the people in all")
+    same = ("domain", "reward", "algorithm")
 
     def __init__(self, spec: ConvexSpec) -> None:
-        self.spec, self.domain, self.rule = spec, spec.domain, spec.algorithm
+        super().__init__(spec)
+        self.domain, self.rule = spec.domain, spec.algorithm
         self.published = spec.privacy.calibration == "published"
 
+    @override
     def start(self, seed: int) -> ConvexState:
         """Return the state before any report: the middle of the set."""
         return ConvexState(0, 0, np.zeros(self.domain.dimension), Course.none(self.domain.dimension), seed)
 
-    def next(self, state: ConvexState, version: int, seed: int) -> Step:
-        """Return the round that a state leads to.
+    @override
+    def turn(self, state: ConvexState) -> Turn:
+        return Turn("", state.heard, self.spec.batch(state.heard))
 
-        Raises
-        ------
-        SpecError
-            If no terms keep the promise.
-        """
-        batch = self.spec.batch(state.heard)
-        if not batch:
-            return self.last(state, version, seed)
-        terms = calibrate(self.spec.privacy, batch, self.spec.asked(seed))
-        frame = _frame(seed if self.published else state.frame, self.domain.dimension)
+    @override
+    def policy(self, state: ConvexState, ahead: NewRound) -> ConvexPolicy:
+        """Return points around a centre; where nobody is asked everybody gets the centre."""
+        spec, rule, terms = self.spec, self.rule, self.terms(ahead, self.spec.asked(ahead.seed))
+        centre, axes = self._around(state, ahead, terms)
+        slope, seed, apart = rule.slope, ahead.seed, spec.privacy.arm_in_key
+        return ConvexPolicy(ahead.version, centre, axes, rule.points, spec.reward.span, slope, seed, apart, terms)
+
+    def _around(self, state: ConvexState, ahead: NewRound, terms: Terms) -> tuple[Array, Array]:
+        """Return the centre, and the ways from it to people's points."""
+        if not ahead.batch:
+            return state.point, np.zeros((self.domain.dimension, self.domain.dimension))
+        frame = _frame(ahead.seed if self.published else state.frame, self.domain.dimension)
         if self.rule.estimator == "ellipsoid":
-            centre, axes = state.point, self._size(terms) * frame @ self._ellipsoid(state, terms)
-        else:
-            rho = self._rho(terms)
-            centre, axes = self.domain.projected(state.point, rho), rho * frame
-        return Step(state, self._policy(version, centre, axes, seed, terms), batch, state.heard)
+            return state.point, self._size(terms) * frame @ self._ellipsoid(state, terms)
+        rho = self._rho(terms)
+        return self.domain.projected(state.point, rho), rho * frame
 
-    def last(self, state: ConvexState, version: int, seed: int) -> Step:
-        """Return the step that asks nobody: everybody gets the centre."""
-        terms = nobody_asked(self.spec.privacy, self.spec.asked(seed))
-        nowhere = np.zeros((self.domain.dimension, self.domain.dimension))
-        return Step(state, self._policy(version, state.point, nowhere, seed, terms), 0, state.heard)
-
-    def _policy(self, version: int, centre: Array, axes: Array, seed: int, terms: Terms) -> ConvexPolicy:
-        span, rule = 2 * self.spec.reward.half_range, self.rule
-        apart = self.spec.privacy.arm_in_key
-        return ConvexPolicy(version, centre, axes, rule.points, span, rule.slope, seed, apart, terms)
-
+    @override
     def learn(self, state: ConvexState, policy: ConvexPolicy, release: KeyedSums | VectorSums) -> ConvexState:
-        """Return the state after a round's release."""
         gradient, people, mu = self._gradient(policy, release), release.reports, self.rule.strong_convexity
         course = state.course.and_(people, policy.asked_at, gradient, mu)
         after = replace(state, heard=state.heard + people, learned=state.learned + people, course=course)
@@ -232,66 +227,41 @@ class ConvexLearner:
             return np.asarray(pull * (_radial(np.array([length]), curved, weight, self.domain.radius) / length))
         return np.sign(pull) * _radial(np.abs(pull), curved, weight, self.domain.radius)
 
-    def miss(self, state: ConvexState, _policy: ConvexPolicy, *, again: bool) -> ConvexState:
-        """Return the state as it is: other people report in the next round."""
-        del again
-        return replace(state)
-
-    def failed(self, _state: ConvexState) -> bool:
-        """Whether a round came to no end: rounds wait for their people."""
-        return False
-
+    @override
     def changed(self, state: ConvexState, before: ConvexSpec) -> ConvexState:
-        """Take a longer horizon: steps and distances are those for it from now on.
-
-        Raises
-        ------
-        SpecError
-            If anything else differs.
-        """
-        must_agree(before, self.spec, ("domain", "reward", "algorithm"))
+        """Take a longer horizon: steps and distances are those for it from now on."""
+        must_agree(before, self.spec, self.same)
         return state
 
-    def begun(self, state: ConvexState, before: ConvexSpec) -> ConvexState:
-        """Go on from where another experiment on the same set is, with people of its own.
-
-        Raises
-        ------
-        SpecError
-            If the sets, the rewards or the algorithms differ.
-        """
-        must_agree(before, self.spec, ("domain", "reward", "algorithm"))
-        return replace(state, heard=0)
-
-    def result(self, state: ConvexState) -> Result | None:
+    @override
+    def answer(self, state: ConvexState) -> Answer:
         """Return how much reward the mean of all centres loses at most, and both it and the centre of the next round.
 
         The centre is recommended when the experiment is over, since everybody gets it then.
         """
-        if state.course.rounds < 2:
-            return None
-        value, high = state.course.shortfall(self.domain, self.rule.strong_convexity, state.learned)
-        average = state.course.centres / state.learned
-        rows = zip(self.spec.options, state.point.tolist(), average.tolist(), strict=True)
-        over = not self.spec.batch(state.heard)
-        return Result(
-            (Estimate("reward lost at the average point", value, 0.0, high),),
-            CONFIDENCE,
-            "centre" if over else None,
-            over,
-            (Table("points", ("coordinate", "centre", "average"), tuple(rows)),),
-            ground="everybody gets it from now on" if over else None,
+        over, is_known = self.over(state), state.course.rounds > 1
+        return Answer(
+            status="ended" if over else "learning",
+            people=state.heard,
+            rounds=state.course.rounds,
+            confidence=CONFIDENCE,
+            recommended="centre" if over and is_known else None,
+            ground="everybody gets it from now on" if over and is_known else None,
             ended="its horizon" if over else None,
+            estimates=(self._shortfall(state),) if is_known else (),
+            parts=(self._centres(state),) if is_known else (),
         )
 
-    def describe(self, state: ConvexState) -> dict[str, Any]:
-        """Describe a state as JSON."""
-        return {"heard": state.heard, "learned": state.learned, "point": state.point.tolist()}
+    def _shortfall(self, state: ConvexState) -> Estimate:
+        value, high = state.course.shortfall(self.domain, self.rule.strong_convexity, state.learned)
+        return Estimate("reward lost at the average point", value, 0.0, high)
 
-    def bulk(self, first: Step) -> list[Bulk]:
-        """Return what the largest round carries at most."""
-        return [Bulk(self.spec.largest_batch(), 1, first.policy.terms.mechanism.report_size)]
+    def _centres(self, state: ConvexState) -> Point:
+        centres = state.point, state.course.centres / state.learned
+        centre, average = (dict(zip(self.spec.options, one.tolist(), strict=True)) for one in centres)
+        return Point(centre, average)
 
+    @override
     def figures(self, state: ConvexState) -> dict[str, float]:
         """Return how far the centre is from the middle of the set, in its radii."""
         return {"centre_size": float(self.domain.sizes(state.point)) / self.domain.radius}

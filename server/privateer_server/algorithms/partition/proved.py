@@ -5,16 +5,20 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, corners
+from privateer_core.answer.parts import BinMeans
 from privateer_core.contributions import KeyedSums
 from privateer_core.errors import SpecError
-from privateer_server.algorithms.partition.cells import cells
+from privateer_server.algorithms import NewRound
+from privateer_server.algorithms.partition.allocation import only_best
+from privateer_server.algorithms.partition.cohorts import CohortLearner
 from privateer_server.algorithms.partition.confidence import upper_bound
-from privateer_server.algorithms.partition.description import describe
-from privateer_server.algorithms.partition.halving import halved
+from privateer_server.algorithms.partition.description import CONFIDENCE, DEVIATIONS, bin_means
+from privateer_server.algorithms.partition.round_estimates import bin_sums
 from privateer_server.algorithms.partition.space import Space
-from privateer_server.algorithms.partition.turns import Turns, heard, sharing_policy
+from privateer_server.algorithms.partition.splitting import halved
 
 Array = NDArray[np.float64]
 
@@ -60,7 +64,7 @@ class ProvedState:
     expected: float = 0.0
 
 
-class ProvedPartitionLearner(Turns):
+class ProvedPartitionLearner(CohortLearner[ProvedState]):
     """Algorithm 2 of paper 1 with public arms, one signed symbol, and bounds that hold for all rounds, bins and arms.
 
     With probability 1 - ``failure`` no arm is ever dropped in a bin that has a place where it is best, if mean rewards
@@ -74,7 +78,8 @@ class ProvedPartitionLearner(Turns):
         space = Space(spec.blocks)
         self._axes, self._deepest = space.in_turn(), space.depth
 
-    def start(self, _seed: int) -> ProvedState:
+    @override
+    def start(self, seed: int) -> ProvedState:
         """One bin, all arms."""
         shape = (1, self.spec.arm_count)
         zero = np.zeros(1, np.int64)
@@ -82,7 +87,8 @@ class ProvedPartitionLearner(Turns):
         state = ProvedState(0, 0, zero, zero, self.playable[None, :], known, known, np.zeros(1), self.spec.cohorts[0])
         return replace(state, expected=expected)
 
-    def rearmed(self, state: ProvedState, added: int) -> ProvedState:
+    @override
+    def rearmed(self, state: ProvedState, before: PartitionSpec) -> ProvedState:
         """Return the state without retired arms: every other arm is tried again where only a retired one beat it.
 
         Raises
@@ -90,22 +96,24 @@ class ProvedPartitionLearner(Turns):
         SpecError
             If arms were added: the failure is shared out over the pairs of arms that there were at the start.
         """
-        if added:
+        if self.spec.arm_count != before.arm_count:
             detail = "under confidence = 'proved' the failure is shared out over the arms of the start"
             remedy = "create an experiment with all arms, or use confidence = 'practical'"
             raise SpecError(detail, field="experiment.arms", remedy=remedy)
         state = replace(state, active=np.broadcast_to(self.playable, state.active.shape).copy())
         return replace(state, active=self._surviving(state, self.leads(state)[0]))
 
-    def policy(self, state: ProvedState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
+    @override
+    def policy(self, state: ProvedState, ahead: NewRound) -> PartitionPolicy:
         """Every active arm of a bin is equally likely; at the end (``batch`` 0) every bin plays its best arm."""
-        active = state.active if batch else _best_only(state)
+        active = state.active if ahead.batch else only_best(state.active, state.precision > 0, _means(state))
         bins = np.flatnonzero(active.sum(axis=1) > 1)
         shares = active[bins] / active[bins].sum(axis=1, keepdims=True)
         people = np.asarray(0.5 ** state.depths[bins])
         tree = {"axes": self._axes, "depths": state.depths, "paths": state.paths, "active": active, "bins": bins}
-        return sharing_policy(self.spec, version, batch, seed, cohort, shares, people, tree)
+        return self.policy_of_shares(ahead, shares, people, **tree)
 
+    @override
     def learn(self, state: ProvedState, policy: PartitionPolicy, release: KeyedSums) -> ProvedState:
         """Add the round by inverse variance, drop arms, halve bins; with each cohort estimates begin anew."""
         if state.cohort != policy.cohort:
@@ -115,7 +123,7 @@ class ProvedPartitionLearner(Turns):
         bins = policy.bins
         precision, moment, heaviest = state.precision.copy(), state.moment.copy(), state.heaviest.copy()
         mass = self._mass(state.depths[bins])[:, None]
-        found = cells(self.spec, policy, release)
+        found = bin_sums(self.spec, policy, release)
         variance = _variance(release, mass * found.telling if policy.fresh_coins else mass)
         # A curator's noise is added once to a sum: a report bears its share of it.
         weight = found.gain / (variance + release.noise / np.maximum(1, found.reports))
@@ -125,13 +133,11 @@ class ProvedPartitionLearner(Turns):
             heaviest[bins] = np.maximum(heaviest[bins], np.max(weight, axis=1, initial=0.0))
         state = replace(
             state,
-            rounds=state.rounds + 1,
-            seen=state.seen + release.reports,
             precision=precision,
             moment=moment,
             heaviest=heaviest,
         )
-        state = heard(state, policy, release.reports)
+        state = self.counted(state, policy, release.reports)
         lower, width = self.leads(state)
         return self._halved(replace(state, active=self._surviving(state, lower)), width)
 
@@ -196,20 +202,31 @@ class ProvedPartitionLearner(Turns):
             heaviest=state.heaviest[copies] * ~fresh,
         )
 
+    @override
     def edges(self, state: ProvedState) -> tuple[Array, Array]:
-        """Return the corners of the bins."""
         return corners(state.depths, state.paths, self._axes, self.spec.dimension)
 
-    def describe(self, state: ProvedState) -> dict[str, Any]:
-        """The state for people: estimates of each active arm's mean reward with standard errors, bin by bin.
+    @override
+    def has_evidence(self, state: ProvedState) -> bool:
+        return bool(state.seen or state.precision.any())
+
+    @override
+    def bin_means(self, state: ProvedState) -> BinMeans:
+        """Return mean rewards by bin, with nearly normal intervals.
 
         The scale takes contexts for uniform; where they are not, read the order of the arms and not the distance.
         """
+        means, errors = self._scaled(state)
+        edges = self.edges(state)
+        return bin_means(state.active, edges, means, DEVIATIONS * errors, self.spec, CONFIDENCE)
+
+    def _scaled(self, state: ProvedState) -> tuple[Array, Array]:
+        """Means and standard errors in the unit of rewards, (bins, arms) each; nan where nothing is known."""
         mass = 0.5 ** state.depths[:, None]
         low, high = self.spec.reward.low, self.spec.reward.high
         means = low + (high - low) * (_means(state) / mass + 1) / 2
         errors = (high - low) / np.sqrt(np.where(state.precision > 0, state.precision, np.nan)) / mass / 2
-        return describe(state, self.edges(state), means, errors, self.spec)
+        return means, errors
 
 
 def _each(values: NDArray[Any], combine: np.ufunc) -> NDArray[Any]:
@@ -231,10 +248,3 @@ def _variance(release: KeyedSums, mass: Array) -> Array:
 def _means(state: ProvedState) -> Array:
     """Estimates, 0 where nothing is known."""
     return state.moment / np.where(state.precision > 0, state.precision, 1.0)
-
-
-def _best_only(state: ProvedState) -> NDArray[np.bool_]:
-    known = state.active & (state.precision > 0)
-    candidates = np.where(known.any(axis=1, keepdims=True), known, state.active)
-    best = np.where(candidates, _means(state), -np.inf).argmax(axis=1)
-    return np.asarray(np.arange(state.active.shape[1])[None, :] == best[:, None])

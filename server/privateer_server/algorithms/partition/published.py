@@ -2,19 +2,22 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, corners
+from privateer_core.answer.parts import BinMeans
 from privateer_core.coins import UNIT, Layout
 from privateer_core.contributions import CellSums
 from privateer_core.errors import SpecError
-from privateer_server.algorithms.partition.description import describe
-from privateer_server.algorithms.partition.halving import halved
+from privateer_server.algorithms import NewRound
+from privateer_server.algorithms.partition.cohorts import CohortLearner
+from privateer_server.algorithms.partition.description import bin_means
 from privateer_server.algorithms.partition.space import Space
-from privateer_server.algorithms.partition.turns import Turns, heard, make_policy
+from privateer_server.algorithms.partition.splitting import halved
 
 _CONFIDENCE: Final = 2.0
 """C_n of eq. (14) is 2 log2(n), as in the authors' code."""
@@ -41,7 +44,7 @@ class PublishedState:
     heard: int = 0
 
 
-class PublishedPartitionLearner(Turns):
+class PublishedPartitionLearner(CohortLearner[PublishedState]):
     """Algorithms 2 and 3 with the authors' constants, which learn where the paper's own do not.
 
     C_n = 2 log2(n); a bin may drop arms after log2(n)^2 people; tau_s = 2^(-s/d), where eq. (17) has 2 sqrt(d) times
@@ -52,21 +55,22 @@ class PublishedPartitionLearner(Turns):
 
     def __init__(self, spec: PartitionSpec) -> None:
         super().__init__(spec)
-        self._cohorts = ["", *(source.name for source in spec.sources)]
         self._space = Space(spec.blocks)
-        self._epsilons = np.array([spec.privacy_of(cohort).bound for cohort in self._cohorts])[:, None]
+        self._epsilons = np.array([spec.privacy_of(cohort).bound for cohort in self.cohorts])[:, None]
         others = sum(source.people for source in spec.sources)
         self._log = math.log2(max(2, spec.experiment.horizon, others))
 
-    def start(self, _seed: int) -> PublishedState:
+    @override
+    def start(self, seed: int) -> PublishedState:
         """One bin, all arms."""
-        arms, cohorts = self.spec.arm_count, len(self._cohorts)
+        arms, cohorts = self.spec.arm_count, len(self.cohorts)
         zero = np.zeros(1, np.int64)
         sums = np.zeros((cohorts, 1, arms))
         active, people = self.playable[None, :], np.zeros((cohorts, 1), np.int64)
         return PublishedState(0, 0, zero, zero, active, people, sums, sums, self.spec.cohorts[0])
 
-    def rearmed(self, state: PublishedState, added: int) -> PublishedState:
+    @override
+    def rearmed(self, state: PublishedState, before: PartitionSpec) -> PublishedState:
         """Refuse other arms: the published algorithm runs in simulation alone.
 
         Raises
@@ -74,25 +78,23 @@ class PublishedPartitionLearner(Turns):
         SpecError
             Always, but where nothing changes.
         """
-        if added or not self.playable.all():
+        if self.spec.arm_count != before.arm_count or not self.playable.all():
             detail, remedy = "the published calibration runs in simulation alone", "use tight"
             raise SpecError(detail, field="privacy.calibration", remedy=remedy)
         return state
 
-    def policy(self, state: PublishedState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
+    @override
+    def policy(self, state: PublishedState, ahead: NewRound) -> PartitionPolicy:
         """Every active arm of a bin is equally likely, eq. (8); every bin is a key.
 
         At the end (``batch`` 0), which the paper leaves open, every bin plays the active arm of the highest estimate.
         """
-        active = state.active if batch else self._best(state)
-        shares = self._shares(state) if batch else active
+        active = state.active if ahead.batch else self._best(state)
+        shares = self._shares(state) if ahead.batch else active
         edges = np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32)
-        return make_policy(
-            self.spec,
-            version,
-            batch,
-            cohort,
-            Layout(seed, edges),
+        return self.policy_of_coins(
+            ahead,
+            Layout(ahead.seed, edges),
             axes=self._space.in_turn(),
             depths=state.depths,
             paths=state.paths,
@@ -100,18 +102,17 @@ class PublishedPartitionLearner(Turns):
             bins=np.arange(len(state.depths)),
         )
 
+    @override
     def learn(self, state: PublishedState, policy: PartitionPolicy, release: CellSums) -> PublishedState:
         """Add the round's sums, eq. (13), drop arms, eq. (16) and (29), and refine bins."""
-        which = np.arange(len(self._cohorts)) == self._cohorts.index(policy.cohort)
+        which = np.arange(len(self.cohorts)) == self.cohorts.index(policy.cohort)
         state = replace(
             state,
-            rounds=state.rounds + 1,
-            seen=state.seen + release.reports,
             people=state.people + which[:, None] * release.reports,
             rewards=state.rewards + which[:, None, None] * release.rewards,
             counts=state.counts + which[:, None, None] * release.counts,
         )
-        state = heard(state, policy, release.reports)
+        state = self.counted(state, policy, release.reports)
         mean, radius = self._estimates(state)
         state = replace(state, active=self._surviving(state, mean, radius))
         return self._refined(state, radius)
@@ -164,10 +165,14 @@ class PublishedPartitionLearner(Turns):
             counts=state.counts[:, copies] * keep[:, None],
         )
 
+    @override
     def edges(self, state: PublishedState) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the corners of the bins."""
         return corners(state.depths, state.paths, self._space.in_turn(), self.spec.dimension)
 
-    def describe(self, state: PublishedState) -> dict[str, Any]:
-        """Describe a state for people: estimate and radius of each active arm, bin by bin."""
-        return describe(state, self.edges(state), *self._estimates(state), self.spec, "radius")
+    @override
+    def bin_means(self, state: PublishedState) -> BinMeans:
+        """Return mean rewards by bin, with the paper's radii, which hold at all times."""
+        reward, (means, radii) = self.spec.reward, self._estimates(state)
+        confidence = 1 - 1 / self.spec.experiment.horizon
+        scaled = (reward.unscaled(means), reward.span * radii)
+        return bin_means(state.active, self.edges(state), *scaled, self.spec, confidence)

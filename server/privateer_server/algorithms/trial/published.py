@@ -1,15 +1,17 @@
 """A trial as paper 4 publishes it, ConSE without a promise and DP-ConSE with one: in simulation alone."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
+from privateer_core.answer import Answer
+from privateer_core.answer.facts import Fact, Kind, Table
+from privateer_core.answer.parts import Figures
 from privateer_core.contributions import CellHits
 from privateer_core.errors import SpecError
-from privateer_core.result import Result, Table
 from privateer_core.terms import calibrate, nobody_asked
 from privateer_server.algorithms import Bulk, Step
 from privateer_server.algorithms.trial.conse import ConSE
@@ -185,22 +187,35 @@ class PublishedLearner:
         """Whether a round came to no end: rounds wait for their people."""
         return False
 
-    def result(self, state: PublishedState) -> Result | None:
+    def answer(self, state: PublishedState) -> Answer:
         """Return the effects that are published at the end, and the arms left; the paper has no intervals."""
-        if not len(state.effects):
-            return None
+        over = bool(len(state.effects))
+        return Answer(
+            status="ended" if over else "learning",
+            people=state.heard,
+            rounds=None,
+            confidence=None,
+            ended="its horizon" if over else None,
+            parts=(self._published(state), self._left(state)) if over else (),
+        )
+
+    @staticmethod
+    def _left(state: PublishedState) -> Figures:
+        decided = int((state.arms != BOTH).sum())
+        return Figures("arms left", (Fact("bins", len(state.arms), "count"), Fact("bins decided", decided, "count")))
+
+    def _published(self, state: PublishedState) -> Table:
         options, effects = self.spec.options, 2 * self.spec.reward.half_range * state.effects
         around = np.repeat(effects, len(state.arms) // self.wide)
         bins = zip(self.spec.segment_names, state.arms.tolist(), around.tolist(), strict=True)
         rows = tuple((name, options[max(arm, 0)], arm != BOTH, effect) for name, arm, effect in bins)
-        columns = ("segment", "arm", "decided", "effect around it")
-        return Result(
-            (), 0.0, None, stopped=True, tables=(Table("what is published", columns, rows),), ended="its horizon"
-        )
-
-    def describe(self, state: PublishedState) -> dict[str, Any]:
-        """Describe a state as JSON, for people."""
-        return {"people": state.heard, "bins": len(state.arms), "decided": int((state.arms != BOTH).sum())}
+        columns: dict[str, Kind] = {
+            "segment": "words",
+            "arm": "words",
+            "decided": "yes or no",
+            "effect around it": "difference",
+        }
+        return Table.of("what is published", columns, rows)
 
     def bulk(self, first: Step) -> list[Bulk]:
         """Return the largest round."""

@@ -5,6 +5,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from privateer_core.errors import SpecError
+from privateer_core.reward import REWARD
 from privateer_core.sections import Finite, Section
 
 Share = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
@@ -12,8 +13,6 @@ GROWTH: Final = 1.5
 """Each look has so many times the people of the look before."""
 LOOKS_MAX: Final = 40
 BINS_MAX: Final = 1024
-REWARD: Final = "reward"
-"""What an application calls the outcome where it reports guardrails beside it."""
 WORDS: Final = {"accuracy": 0.0, "balanced": 0.5, "welfare": 1.0}
 """What an ``alpha`` in words means, as a share of the largest: from the test alone to the least regret."""
 
@@ -125,3 +124,24 @@ class SegmentsSection(Section):
             if not cuts or list(cuts) != sorted(set(cuts)):
                 raise SpecError("must be one or more that rise", field=f"segments.cuts.{name}", remedy="sort them")
         return self
+
+
+def planned_looks(people: int, least: int, most: int) -> tuple[int, ...]:
+    """Return the people at every look, the last at all ``people``: each look has 1.5 times those of the one before.
+
+    Parameters
+    ----------
+    people
+        All people.
+    least
+        Fewest people between two looks, and before the first.
+    most
+        Most looks.
+    """
+    found = [people]
+    while len(found) < most:
+        before = round(found[0] / GROWTH)
+        if before < least or found[0] - before < least:
+            break
+        found.insert(0, before)
+    return tuple(found)

@@ -7,16 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from privateer_core.algorithms.trial.epochs import looks
 from privateer_core.algorithms.trial.published import check_published, round_ends
-from privateer_core.algorithms.trial.questions import CoinQuestion, dealt, questions_of
-from privateer_core.algorithms.trial.sections import REWARD, WORDS, SegmentsSection, TrialSection
+from privateer_core.algorithms.trial.questions import CoinQuestion, coin_layout, questions_of
+from privateer_core.algorithms.trial.sections import WORDS, SegmentsSection, TrialSection, planned_looks
 from privateer_core.algorithms.trial.segments import EVERYBODY, Segmentation, crossed, factor_of, names_of
 from privateer_core.arms_spec import ArmsSpec, ArmsTable
 from privateer_core.coins import SlotLayout
 from privateer_core.errors import SpecError
 from privateer_core.features import Scaled
 from privateer_core.questions import KeyedHits, Question
+from privateer_core.reward import GuardedReward, Reward
 from privateer_core.sampling.response import SYMBOLS_MAX
 from privateer_core.sections import parse_section
 from privateer_core.spec import example_promises
@@ -166,7 +166,7 @@ class TrialSpec(ArmsSpec):
 
     def _check_effect(self) -> None:
         if self.smallest is not None and self.smallest >= 1:
-            detail = f"must be below the range of rewards, {2 * self.reward.half_range:g}"
+            detail = f"must be below the range of rewards, {self.reward.span:g}"
             raise SpecError(detail, field="algorithm.effect", remedy="lower it")
 
     def _check_guardrails(self) -> None:
@@ -180,10 +180,11 @@ class TrialSpec(ArmsSpec):
         """Whether the trial runs as the paper publishes it: in simulation alone."""
         return self.privacy.calibration == "published"
 
-    def without_outcome(self, shown: Any) -> Any:
-        """Return the default outcome, and no to every guardrail."""
-        value, names = super().without_outcome(shown), self.algorithm.guardrails
-        return {REWARD: value, **dict.fromkeys(names, False)} if names else value
+    @property
+    def outcome(self) -> Reward | GuardedReward:
+        """What an application reports of a person: answers, too, where there are guardrails."""
+        names = self.algorithm.guardrails
+        return GuardedReward(self.reward, names) if names else self.reward
 
     @property
     def answers(self) -> int:
@@ -242,7 +243,7 @@ class TrialSpec(ArmsSpec):
         if self.published:
             return round_ends(self.experiment.horizon, self.experiment.round_size)
         least = max(self.experiment.round_size, self.privacy.min_batch if self.privacy.trust.batched else 1)
-        return looks(self.experiment.horizon, least, self.algorithm.looks)
+        return planned_looks(self.experiment.horizon, least, self.algorithm.looks)
 
     def _batch(self, cohort: str, seen: int) -> int:
         """Return the people until the next look; what did not open is asked for with the next."""
@@ -304,7 +305,7 @@ class TrialSpec(ArmsSpec):
 
     def layout(self, seed: int, shares: NDArray[np.float64]) -> SlotLayout:
         """Return what coins mean while people are asked, for shares of arms (`share_rows`, arms)."""
-        return dealt(seed, shares, self.questions)
+        return coin_layout(seed, shares, self.questions)
 
     def asked(self, layout: SlotLayout) -> KeyedHits:
         """Return what a round asks whose choices follow a layout."""
@@ -320,7 +321,7 @@ class TrialSpec(ArmsSpec):
     @property
     def smallest(self) -> float | None:
         """The effect that matters, on the scale of rewards from 0 to 1."""
-        return None if self.algorithm.effect is None else self.algorithm.effect / (2 * self.reward.half_range)
+        return None if self.algorithm.effect is None else self.algorithm.effect / self.reward.span
 
     def usual_question(self) -> KeyedHits:
         """Return a question as the first round asks it, without its public coins."""

@@ -190,14 +190,15 @@ def test_a_result_says_what_is_known_and_no_more():
     spec = example("best-arm", "reward.low=-1", "reward.high=3")
     learner = learner_for(spec)
     state = learner.start(1)
-    assert learner.result(state) is None
+    nothing = learner.answer(state)
+    assert (nothing.status, nothing.people, nothing.says_something) == ("learning", 0, False)
     ten = evidence([0.5] * 4 + [0.9] + [0.5] * 5, [40] * 10)
-    early = learner.result(replace(state, heard=400, evidence=ten))
-    assert (early.recommended, early.stopped, early.confidence) == (None, False, 0.95)
+    early = learner.answer(replace(state, heard=400, evidence=ten))
+    assert (early.recommended, early.status, early.confidence) == (None, "learning", 0.95)
     assert early.estimates[4].value == pytest.approx(2.6)
     assert early.estimates[4].high == 3.0
-    done = learner.result(replace(state, heard=400, evidence=ten, stopped=True))
-    assert (done.recommended, done.stopped) == ("e", True)
+    done = learner.answer(replace(state, heard=400, evidence=ten, stopped=True))
+    assert (done.recommended, done.status, done.ended) == ("e", "ended", "its rule")
     assert learner.next(replace(state, heard=400, evidence=ten, stopped=True), 2, 1).batch == 0
 
 

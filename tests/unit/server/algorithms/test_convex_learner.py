@@ -93,9 +93,9 @@ def test_a_reward_that_rises_leads_to_the_edge():
         decisions = step.policy.decide(np.zeros((len(coins), 0)), coins)
         made = step.policy.contribute(None, coins, decisions, 0.5 + decisions.points @ TRUTH)
         step = schedule.close(step, step.policy.terms.mechanism.simulate(made, rng), 7)
-    end = learner.describe(step.state)
-    assert np.dot(end["point"], TRUTH) > 0.9 * 0.5
-    assert (end["heard"], learner.figures(step.state)["centre_size"] <= 1.0) == (4000, True)
+    end = learner.answer(step.state)
+    assert np.dot(list(end.parts[0].centre.values()), TRUTH) > 0.9 * 0.5
+    assert (end.people, learner.figures(step.state)["centre_size"] <= 1.0) == (4000, True)
 
 
 def misses(mu, runs=600, rounds=20, gradient=0.5):
@@ -138,14 +138,15 @@ def test_a_result_says_where_people_are_led_and_what_that_costs():
     learner, schedule, rng = ConvexLearner(spec), Schedule(spec), np.random.default_rng(3)
     step, found = schedule.open(1), []
     while step.batch:
-        found.append(learner.result(step.state))
+        found.append(learner.answer(step.state))
         coins = rng.integers(0, 2**32, step.batch, dtype=np.uint32)
         decisions = step.policy.decide(np.zeros((len(coins), 0)), coins)
         made = step.policy.contribute(None, coins, decisions, 0.5 + decisions.points @ TRUTH)
         step = schedule.close(step, step.policy.terms.mechanism.simulate(made, rng), 7)
-    assert found[:2] == [None, None]
-    assert (found[2].recommended, found[2].stopped) == (None, False)
-    end = learner.result(step.state)
-    assert (end.recommended, end.stopped, end.confidence) == ("centre", True, 0.95)
-    assert [row[:2] for row in end.tables[0].rows] == list(zip(spec.options, step.policy.centre.tolist(), strict=True))
+    assert [one.says_something for one in found[:3]] == [False, False, True]
+    assert (found[2].recommended, found[2].status) == (None, "learning")
+    end = learner.answer(step.state)
+    assert (end.recommended, end.status, end.confidence) == ("centre", "ended", 0.95)
+    assert end.parts[0].centre == dict(zip(spec.options, step.policy.centre.tolist(), strict=True))
+    assert end.parts[0].centre == step.policy.view(spec).shows.centre
     assert 0 <= end.estimates[0].value <= end.estimates[0].high

@@ -10,7 +10,7 @@ from scipy import stats
 
 from privateer_core.coins import UNIT
 from privateer_core.contributions import KeyedValues
-from privateer_server.algorithms import learner_for
+from privateer_server.algorithms import NewRound, learner_for
 from privateer_server.algorithms.partition.proved import ProvedPartitionLearner, ProvedState
 from tests.support.partitions import random_bins
 from tests.support.people import rounds
@@ -55,7 +55,7 @@ def test_estimates_are_calibrated(changes, monkeypatch):
 def test_scores_that_are_signs_have_no_heavy_steps(monkeypatch):
     monkeypatch.setattr(ProvedPartitionLearner, "_halved", lambda self, state, width: state)
     learner = learner_for(make_spec(PROVED))
-    policy = learner.policy(learner.start(0), 1, 1000, 1)
+    policy = learner.policy(learner.start(0), NewRound(1, 1, 1000))
     sparse = wild_release(policy, np.random.default_rng(1), 0.3)
     signs = replace(sparse, hit_own=1.0, hit_other=1.0, hit_none=1.0)
     assert learner.learn(learner.start(0), policy, signs).heaviest.tolist() == [0.0]
@@ -71,7 +71,7 @@ def test_coins_are_shared_equally_over_active_arms(seed, splits, dimension, arms
     state = replace(learner_for(spec).start(0), depths=depths, paths=paths, active=active)
     precision = rng.uniform(0, 9, active.shape)
     state = replace(state, precision=precision, moment=precision, heaviest=np.ones(len(depths)))
-    policy = learner_for(spec).policy(state, 2, 1000, seed)
+    policy = learner_for(spec).policy(state, NewRound(2, seed, 1000))
     policy.check(spec)
     assert (policy.bins == np.flatnonzero(active.sum(axis=1) > 1)).all()
     equal = 1 / active[policy.bins].sum(axis=1, keepdims=True) * active[policy.bins]
@@ -91,7 +91,7 @@ def test_whatever_is_released_the_bins_stay_sound(seed, dimension, arms, scale, 
     learner, rng = learner_for(spec), np.random.default_rng(seed)
     state = learner.start(0)
     for version in range(1, 7):
-        policy = learner.policy(state, version, batch, seed)
+        policy = learner.policy(state, NewRound(version, seed, batch))
         policy.check(spec)
         before = state
         state = learner.learn(state, policy, wild_release(policy, rng, scale))
@@ -105,7 +105,7 @@ def test_whatever_is_released_the_bins_stay_sound(seed, dimension, arms, scale, 
         assert (state.active <= before.active[parent]).all(), "a dropped arm came back"
         split = state.depths > before.depths[parent]
         assert (state.active[split].sum(axis=1) > 1).all(), "only undecided bins are halved"
-    learner.policy(state, 7, 0, seed).check(spec)
+    learner.policy(state, NewRound(7, seed, 0)).check(spec)
 
 
 def test_a_lead_is_bounded_from_below_and_beyond_all_doubt_only_with_knowledge():
@@ -178,10 +178,10 @@ def test_halves_start_with_nothing_known():
     assert learner._halved(unknown, learner.leads(unknown)[1]).depths.tolist() == [0]
 
 
-def test_no_reports_describe_as_unknown():
+def test_of_no_reports_nothing_is_said():
     learner = learner_for(make_spec(PROVED))
-    described = learner.describe(learner.start(0))
-    assert described["bins"][0]["arms"]["arm-0"]["standard_error"] is None
+    assert not learner.answer(learner.start(0)).says_something
+    assert learner.bin_means(learner.start(0)).bins[0].means == ()
 
 
 def test_estimates_begin_anew_with_each_cohort():
@@ -190,7 +190,7 @@ def test_estimates_begin_anew_with_each_cohort():
     learner = learner_for(spec)
     known = replace(learner.start(0), precision=np.full((1, 2), 5.0), moment=np.ones((1, 2)), cohort="clinic")
     for cohort, kept in (("clinic", True), ("", False)):
-        policy = learner.policy(known, 1, 1000, 5, cohort)
+        policy = learner.policy(known, NewRound(1, 5, 1000, cohort))
         nobody = np.full(1000, -1)
         told = KeyedValues(np.zeros(1000, np.uint32), nobody, nobody, np.zeros(1000))
         mechanism = policy.mechanism

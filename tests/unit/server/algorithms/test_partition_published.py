@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privateer_core.contributions import CellSums
-from privateer_server.algorithms import learner_for
+from privateer_server.algorithms import NewRound, learner_for
 from tests.support.specs import make_spec
 
 CHANGES = {"privacy.calibration": "published", "privacy.epsilon": 2.0, "experiment.horizon": 1 << 16}
@@ -17,7 +17,7 @@ CHANGES = {"privacy.calibration": "published", "privacy.epsilon": 2.0, "experime
 
 def learned(rewards, counts, reports, **sizes):
     learner = learner_for(make_spec({**CHANGES}, **sizes))
-    policy = learner.policy(learner.start(0), 1, reports, 5)
+    policy = learner.policy(learner.start(0), NewRound(1, 5, reports))
     release = CellSums(reports, np.array([rewards], float), np.array([counts], float))
     return learner, learner.learn(learner.start(0), policy, release)
 
@@ -51,7 +51,7 @@ def test_sources_are_weighted_as_in_the_paper():
 
 def test_a_release_counts_for_its_cohort():
     learner = learner_for(make_spec({**CHANGES, "sources": [SOURCE]}, arms=2))
-    policy = learner.policy(learner.start(0), 1, 600, 5, "clinic")
+    policy = learner.policy(learner.start(0), NewRound(1, 5, 600, "clinic"))
     state = learner.learn(learner.start(0), policy, CellSums(600, np.array([[3.0, 2.0]]), np.array([[5.0, 5.0]])))
     assert state.people.tolist() == [[0], [600]]
     assert state.rewards.tolist() == [[[0.0, 0.0]], [[3.0, 2.0]]]
@@ -59,7 +59,7 @@ def test_a_release_counts_for_its_cohort():
 
 def test_a_source_of_few_people_has_no_weight():
     learner = learner_for(make_spec({**CHANGES, "sources": [SOURCE]}, arms=2))
-    policy = learner.policy(learner.start(0), 1, 200, 5, "clinic")
+    policy = learner.policy(learner.start(0), NewRound(1, 5, 200, "clinic"))
     state = learner.learn(learner.start(0), policy, CellSums(200, np.array([[90.0, 40.0]]), np.array([[100.0, 100.0]])))
     assert np.isinf(learner._estimates(state)[1]).all()
 
@@ -79,7 +79,7 @@ def test_whatever_is_released_the_bins_stay_sound(seed, dimension, arms, batch):
     learner, rng = learner_for(make_spec(CHANGES, dimension=dimension, arms=arms)), np.random.default_rng(seed)
     state = learner.start(0)
     for version in range(1, 7):
-        policy = learner.policy(state, version, batch, seed)
+        policy = learner.policy(state, NewRound(version, seed, batch))
         policy.check(learner.spec)
         shape = (len(state.depths), arms)
         counts = rng.normal(batch / arms, batch, shape)

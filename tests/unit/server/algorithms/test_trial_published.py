@@ -72,11 +72,10 @@ def test_in_the_second_half_wide_bins_flip_their_coins_and_then_follow_what_is_l
 def test_nothing_is_published_before_the_end() -> None:
     spec = spec_of()
     learner, played = learner_for(spec), list(rounds(spec))
-    assert [learner.result(one.state) is None for one in played] == [True] * 9 + [False]
-    found = learner.result(played[-1].state)
-    assert found is not None
+    assert [not learner.answer(one.state).says_something for one in played] == [True] * 9 + [False]
+    found = learner.answer(played[-1].state)
     assert found.estimates == ()
-    assert len(found.tables[0].rows) == 4
+    assert len(found.parts[0].rows) == 4
 
 
 def test_the_curator_adds_noise_of_the_stated_scale() -> None:
