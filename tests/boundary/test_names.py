@@ -13,7 +13,6 @@ from privateer_core.trust import TRUST
 
 ROOT = Path(__file__).parents[2]
 ROLES = ("shared", "client", "shuffler", "issuer", "server", "lab")
-REGISTRY = "shared/privateer_core/algorithms/__init__.py"
 TABLE = "shared/privateer_core/trust.py"
 DASHBOARD = ROOT / "server/privateer_server/dashboard"
 Files = dict[str, str]
@@ -69,7 +68,7 @@ def others(files: Files, name: str) -> Iterator[tuple[str, str]]:
     """Every source file that is not the algorithm's own."""
     own = own_files(name)
     for path, text in files.items():
-        if not own.match(path) and not path.startswith(ABOUT_PAPERS) and path != REGISTRY:
+        if not own.match(path) and not path.startswith(ABOUT_PAPERS):
             yield path, text
 
 

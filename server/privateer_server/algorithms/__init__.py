@@ -1,10 +1,11 @@
 """Learners, found by the names of their algorithms: pure functions from state and release to state."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from privateer_core.errors import SpecError
+from privateer_core.plugins import Plugins
 from privateer_core.policy import Policy
 from privateer_core.result import Result, Table
 from privateer_core.spec import Spec
@@ -173,7 +174,12 @@ def _at(spec: Spec, field: str) -> Any:
     return list(value.items()) if isinstance(value, dict) else value
 
 
+LEARNERS: Final = Plugins[Callable[[Any], Learner]](
+    "privateer.learners", "distribution that brings its learner", "algorithm.name"
+)
+"""What makes the learner of a spec, by the algorithm's name."""
+
+
 def learner_for(spec: Spec) -> Learner:
-    """Return the learner that a spec names."""
-    made: Learner = import_module(f"privateer_server.algorithms.{spec.algorithm.name}").learner(spec)
-    return made
+    """Return the learner of the algorithm that a spec names; raises what `Plugins.load` does."""
+    return LEARNERS.load(spec.algorithm.name)(spec)
