@@ -1,9 +1,9 @@
 """Plug-ins: what installed distributions declare as entry points, found by name."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from typing_extensions import override
 
@@ -12,8 +12,8 @@ from privateer_core.errors import PluginError
 T = TypeVar("T")
 
 
-class Plugins(Collection[str], Generic[T]):
-    """The names of the plug-ins of a group, in alphabetical order; each is imported when it is loaded.
+class Plugins(Mapping[str, T]):
+    """The plug-ins of a group by name, in alphabetical order; each is imported when somebody asks for it.
 
     Entry points are read when somebody asks first, and never at import.
 
@@ -48,8 +48,9 @@ class Plugins(Collection[str], Generic[T]):
     def __contains__(self, name: object) -> bool:
         return name in self._found
 
-    def load(self, name: str) -> T:
-        """Return the plug-in of a name.
+    @override
+    def __getitem__(self, name: str) -> T:
+        """Return a plug-in.
 
         Raises
         ------
@@ -63,7 +64,7 @@ class Plugins(Collection[str], Generic[T]):
         found = []
         for name in self:
             try:
-                self.load(name)
+                self[name]
             except PluginError as error:
                 found.append(error)
         return found

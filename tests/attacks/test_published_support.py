@@ -1,9 +1,9 @@
 """Paper 3's support step costs far more than it states: who is a candidate is told exactly."""
 
 import numpy as np
+from privateer_lab.audit.attacks.sparse_published import cases
 
 from privateer_lab.audit.attacks import attacks_of_algorithms
-from privateer_lab.audit.attacks.sparse_published import cases
 from privateer_lab.audit.run import FALSE_ALARM, _attacked, summary
 
 ALARM = FALSE_ALARM / 60

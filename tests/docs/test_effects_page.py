@@ -8,9 +8,9 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_core.spec import Privacy
-from privateer_lab.reproductions.paper_4_frontier import setting_of
-from privateer_lab.reproductions.registry import REPRODUCTIONS
 from privateer_lab.specs import load_spec
+from privateer_papers.paper_4.frontier import setting_of
+from privateer_papers.registry import REPRODUCTIONS
 from privateer_server.algorithms.trial.design import Design
 from privateer_server.algorithms.trial.detectable import Planned, people_needed
 from privateer_server.algorithms.trial.power import decision_time, drift_of

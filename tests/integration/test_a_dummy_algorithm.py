@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DUMMY = ROOT / "tests" / "support" / "explore"
-ROLES = ("shared", "client", "shuffler", "server", "lab")
+ROLES = ("shared", "client", "shuffler", "server", "lab", "papers")
 ROW = """        Trust(
             name="stricter",
             sees="reports that are twice as private as promised",

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from privateer_lab.reproductions.paper_4_trials import Array, Setting, Trials
+from privateer_papers.paper_4.trials import Array, Setting, Trials
 from privateer_server.algorithms.trial.evidence import Epoch, Evidence, Sums, common_weights, variances_of
 
 __all__ = ["SETTINGS", "Setting", "Trials", "added_in_common", "by_trial", "central", "growing", "named", "one_bit"]

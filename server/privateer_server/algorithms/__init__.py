@@ -181,5 +181,5 @@ LEARNERS: Final = Plugins[Callable[[Any], Learner]](
 
 
 def learner_for(spec: Spec) -> Learner:
-    """Return the learner of the algorithm that a spec names; raises what `Plugins.load` does."""
-    return LEARNERS.load(spec.algorithm.name)(spec)
+    """Return the learner of the algorithm that a spec names; raises what `Plugins` does."""
+    return LEARNERS[spec.algorithm.name](spec)

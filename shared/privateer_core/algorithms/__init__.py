@@ -33,8 +33,8 @@ ALGORITHMS: Final = Plugins[Algorithm]("privateer.algorithms", "distribution tha
 
 
 def algorithm(name: str) -> Algorithm:
-    """Return the public half of an algorithm of `ALGORITHMS`; raises what `Plugins.load` does."""
-    return ALGORITHMS.load(name)
+    """Return the public half of an algorithm of `ALGORITHMS`; raises what `Plugins` does."""
+    return ALGORITHMS[name]
 
 
 def parse_spec(data: dict[str, Any]) -> Spec:

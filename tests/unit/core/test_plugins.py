@@ -39,7 +39,7 @@ def test_another_distribution_brings_one(folder: Path) -> None:
     installed(folder, "strangers", ours="strangers_own:ALGORITHM")
     found = algorithms()
     assert {"ours", "trial"} <= set(found)
-    assert found.load("ours") == "theirs"
+    assert found["ours"] == "theirs"
     assert found.problems() == []
 
 
@@ -47,7 +47,7 @@ def test_one_that_cannot_be_imported_stops_no_other(folder: Path) -> None:
     (folder / "strangers_broken.py").write_text("1 / 0")
     installed(folder, "strangers", broken="strangers_broken:ALGORITHM", gone="strangers_gone:ALGORITHM")
     found = algorithms()
-    assert found.load("trial")
+    assert found["trial"]
     broken, gone = found.problems()
     assert str(broken) == (
         "algorithm.name: 'broken' of strangers cannot be imported: ZeroDivisionError in strangers_broken:ALGORITHM "
@@ -64,13 +64,13 @@ def test_of_two_of_one_name_neither_is_taken(folder: Path) -> None:
     assert "privateer-core and strangers both bring 'trial'" in str(problem)
     assert problem.remedy == "uninstall one of them"
     with pytest.raises(PluginError, match="both bring"):
-        found.load("trial")
-    assert found.load("bandit")
+        found["trial"]
+    assert found["bandit"]
 
 
 def test_one_that_is_not_installed_is_named_among_those_that_are() -> None:
     with pytest.raises(PluginError, match=r"must be one of bandit, .*trial") as refusal:
-        algorithms().load("no-such")
+        algorithms()["no-such"]
     assert refusal.value.field == "algorithm.name"
 
 

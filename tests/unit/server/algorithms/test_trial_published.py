@@ -9,8 +9,8 @@ import pytest
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.contributions import CellHits
 from privateer_core.errors import SpecError
-from privateer_lab.reproductions.paper_4_frontier import published
 from privateer_lab.simulation import simulate_once
+from privateer_papers.paper_4.frontier import published
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.trial.published import BOTH, PublishedLearner
 from tests.support.people import rounds
