@@ -12,6 +12,7 @@ from privateer_core.clock import Clock
 from privateer_core.errors import Conflict, Deleted, NotFound, PluginError, SpecError, Unavailable, WrongEndpoint
 from privateer_core.serving.logs import tell, trace
 from privateer_core.spec import Spec, is_name
+from privateer_core.trust import TIGHT
 from privateer_core.wire.publication import decode_publication
 from privateer_server.algorithms import LEARNERS
 from privateer_server.closing import Closer
@@ -311,12 +312,9 @@ class Experiments:
 
 
 def _check_calibration(spec: Spec) -> None:
-    if spec.privacy.calibration == "published":
-        raise SpecError(
-            "the published calibration is for simulation alone",
-            field="privacy.calibration",
-            remedy="use tight here, or privateer simulate",
-        )
+    if spec.privacy.trust.calibration != TIGHT:
+        detail, remedy = "is for simulation alone", "choose another here, or use privateer simulate"
+        raise SpecError(detail, field="algorithm.name", remedy=remedy)
 
 
 def check_sizes(schedule: Schedule, first: Step, settings: Settings) -> None:

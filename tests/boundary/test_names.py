@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from privateer_core.algorithms import ALGORITHMS
+from privateer_core.algorithms import ALGORITHMS as INSTALLED
 from privateer_core.trust import TRUST
 
 ROOT = Path(__file__).parents[2]
@@ -16,6 +16,8 @@ ROLES = ("shared", "client", "shuffler", "issuer", "server", "lab")
 TABLE = "shared/privateer_core/trust.py"
 DASHBOARD = ROOT / "server/privateer_server/dashboard"
 Files = dict[str, str]
+ALGORITHMS = [name for name in INSTALLED if not name.startswith("paper-")]
+"""Those of the product: the papers' are nowhere to be imported."""
 FAMILIES = {"phased": ("phase", "phases"), "partition": ("partitions",)}
 """Words that mean an algorithm although they are not its name, but in the lab, where environments have phases, too."""
 HOMONYMS = re.compile(

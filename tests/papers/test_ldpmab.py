@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privateer_papers.paper_1.baseline import AuthorsLearner, Ldpmab, favoured_shares
-from privateer_server.algorithms.partition.published import PublishedPartitionLearner
+from privateer_papers.paper_1.ldpmab_learner import LdpmabLearner
 from tests.support.baselines import one_round, regrets
 from tests.support.specs import SHUFFLE, make_spec
 from tests.support.statistics import centred
@@ -67,14 +67,14 @@ def test_arms_are_dropped_by_single_radii():
     state = type(state)(**{**vars(state), "depths": np.array([6]), "people": np.array([[10_000]])})
     mean, radius = np.array([[0.9, 0.1, 0.6]]), np.full((1, 3), 0.3)
     assert AuthorsLearner(spec)._surviving(state, mean, radius).tolist() == [[True, False, True]]
-    assert PublishedPartitionLearner(spec)._surviving(state, mean, radius).all()
+    assert LdpmabLearner(spec)._surviving(state, mean, radius).all()
 
 
 def test_the_constants_make_the_difference(monkeypatch):
     """20,000 people at epsilon 16: well below the rules of the paper, and of uniform arms' 8,278."""
     authors = regrets("ldpmab", 20_000, 16.0, 4)
-    monkeypatch.setattr(AuthorsLearner, "_surviving", PublishedPartitionLearner._surviving)
-    monkeypatch.setattr(AuthorsLearner, "_shares", PublishedPartitionLearner._shares)
+    monkeypatch.setattr(AuthorsLearner, "_surviving", LdpmabLearner._surviving)
+    monkeypatch.setattr(AuthorsLearner, "_shares", LdpmabLearner._shares)
     paper = regrets("ldpmab", 20_000, 16.0, 4)
     assert authors.mean() < 0.8 * paper.mean()
     assert authors.mean() < 0.8 * 8278

@@ -7,7 +7,7 @@ from privateer_core.spec import Privacy
 from privateer_papers.paper_4.frontier import matched, published, setting_of
 from privateer_papers.paper_4.interval_peers import intervals
 from privateer_papers.paper_4.losses import UNIFORM, error_of, losses_of, means_of
-from privateer_server.algorithms.trial.conse import ConSE
+from privateer_papers.paper_4.numbers import ConSE
 
 MILLION = 1_000_000
 

@@ -6,13 +6,13 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.algorithms.partition import PartitionPolicy, PartitionSection, PartitionSpec
 from privateer_core.arms_spec import ArmsSpec
 from privateer_core.contributions import merged
 from privateer_core.decisions import Arms
-from privateer_core.spec import Privacy
 from privateer_lab.baselines.base import Baseline, Visitors
-from privateer_server.algorithms.partition.published import PublishedPartitionLearner, PublishedState
+from privateer_papers.paper_1.ldpmab import LdpmabPolicy, LdpmabSection, LdpmabSpec
+from privateer_papers.paper_1.ldpmab_learner import LdpmabLearner, LdpmabState
+from privateer_papers.trust import PublishedPrivacy
 
 _SOURCES: Final = 2
 """Auxiliary sources that the published rows without auxiliary data name: they only loosen the depth's bound."""
@@ -52,19 +52,19 @@ def favoured_shares(
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-class AuthorsLearner(PublishedPartitionLearner):
-    """The ``published`` calibration with two changes from the authors' code.
+class AuthorsLearner(LdpmabLearner):
+    """LDPMAB with two changes from the authors' code.
 
     An arm is dropped when intervals of max(radius, tau) are apart, where eq. (16) takes twice the radius: that decides
     most of the regret. Better arms are favoured (`favoured_shares`), where eq. (8) plays all alike.
     """
 
-    def _shares(self, state: PublishedState) -> NDArray[np.float64]:
+    def _shares(self, state: LdpmabState) -> NDArray[np.float64]:
         mean, _ = self._estimates(state)
         return favoured_shares(mean, state.active, state.people[0] >= warm_start(self.spec))
 
     def _surviving(
-        self, state: PublishedState, mean: NDArray[np.float64], radius: NDArray[np.float64]
+        self, state: LdpmabState, mean: NDArray[np.float64], radius: NDArray[np.float64]
     ) -> NDArray[np.bool_]:
         band = np.maximum(radius, 2.0 ** (-state.depths / self.spec.dimension)[:, None])
         lower = np.where(state.active, mean - band, -np.inf).max(axis=1, keepdims=True)
@@ -77,7 +77,7 @@ class Ldpmab(Baseline):
 
     Notes
     -----
-    Privacy: epsilon-LDP, as `privateer_core.mechanisms.laplace_cells.LaplaceCells`, whatever the spec's trust model:
+    Privacy: epsilon-LDP, as `privateer_papers.paper_1.laplace_cells.LaplaceCells`, whatever the spec's trust model:
     everybody sends noise for every bin and arm.
     """
 
@@ -85,12 +85,12 @@ class Ldpmab(Baseline):
 
     def __init__(self, spec: ArmsSpec, seed: int) -> None:
         super().__init__(spec, seed)
-        changed = PartitionSpec(
+        changed = LdpmabSpec(
             experiment=spec.experiment,
             context=spec.context,
             reward=spec.reward,
-            privacy=Privacy(model="local", epsilon=spec.privacy.epsilon, calibration="published"),
-            algorithm=PartitionSection(name="partition"),
+            privacy=PublishedPrivacy(model="local", epsilon=spec.privacy.epsilon),
+            algorithm=LdpmabSection(name="paper-1-ldpmab"),
         )
         self.learner = AuthorsLearner(changed)
         self.state = self.learner.start(0)
@@ -98,7 +98,7 @@ class Ldpmab(Baseline):
     def open(self, batch: int) -> None:
         """Make the policy of a round of ``batch`` people."""
         seed = int(self.rng.integers(2**63))
-        self.policy: PartitionPolicy = self.learner.policy(self.state, self.state.rounds + 1, batch, seed)
+        self.policy: LdpmabPolicy = self.learner.policy(self.state, self.state.rounds + 1, batch, seed)
         self.release: Any = None
 
     def choose(self, visitors: Visitors) -> NDArray[np.int64]:

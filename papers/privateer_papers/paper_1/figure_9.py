@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from privateer_lab.plots import COLOURS, from_zero, panels
+from privateer_papers.paper_1 import setting
 from privateer_papers.paper_1.setting import PAPER, instance, published, source, two_sources
 from privateer_papers.reproduction import OURS, Case, Effort, Reproduction, Row, Rows, lines, run
 
@@ -43,11 +44,11 @@ def _case(panel: str, n: int, size: int, aux: float, gamma: float, kappa: float)
 
 
 def _ordered(n: int, epsilon: float, order: str, policy: str) -> Case:
-    # Under the published calibration sources come as listed; under ours names are all that changes.
-    calibration = "tight" if policy == OURS else "published"
+    # In the paper's algorithm sources come as listed; in ours names are all that changes.
+    algorithm = setting.OURS if policy == OURS else setting.THEIRS
     sources = [source(f"s{place}", min(10_000, n), aux, 0.2) for place, aux in enumerate(_ORDERS[order])]
     facts = {"panel": "order", "policy": policy, "epsilon": epsilon, "n": n, "order": order}
-    return Case(facts, instance(n, epsilon, sources, calibration))
+    return Case(facts, instance(n, epsilon, sources, algorithm))
 
 
 def _draw(title: str, rows: Rows) -> Figure:

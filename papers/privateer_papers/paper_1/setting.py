@@ -11,6 +11,9 @@ from privateer_core.errors import SpecError
 from privateer_core.spec import Spec
 from privateer_papers.reproduction import Row
 
+OURS: Final = "partition"
+THEIRS: Final = "paper-1-ldpmab"
+"""Our algorithm for the paper's problem, and its own."""
 PAPER: Final = "published (leaks)"
 HONEST: Final = "ldpmab"
 """The baseline that is the paper's algorithm made private."""
@@ -18,26 +21,34 @@ UNPRIVATE: Final = 1024.0
 """The epsilon that the paper takes for no privacy."""
 
 
-def instance(people: int, epsilon: float, sources: Sequence[Row] = (), calibration: str = "tight") -> Spec:
+def instance(people: int, epsilon: float, sources: Sequence[Row] = (), algorithm: str = OURS) -> Spec:
     """Return the problem of Section 4.1, three arms and two features; `UNPRIVATE` promises nothing."""
-    promise = {"model": "local", "epsilon": epsilon, "calibration": calibration}
+    promise = {"model": "local", "epsilon": epsilon}
     return in_hundreds(
         {"name": "paper-1", "arms": ["one", "two", "three"], "horizon": people},
         ("x1", "x2"),
         promise if epsilon < UNPRIVATE else {"model": "none"},
         sources,
         {"name": "peaks"},
+        algorithm,
     )
 
 
-def in_hundreds(table: Row, features: Sequence[str], privacy: Row, sources: Sequence[Row], population: Row) -> Spec:
+def in_hundreds(
+    table: Row,
+    features: Sequence[str],
+    privacy: Row,
+    sources: Sequence[Row],
+    population: Row,
+    algorithm: str = OURS,
+) -> Spec:
     """Return a spec in rounds of 100, with features in [0, 1]."""
     return parse_spec(
         {
             "experiment": {**table, "round_size": 100},
             "context": {"features": {name: {"low": 0.0, "high": 1.0} for name in features}},
             "privacy": privacy,
-            "algorithm": {"name": "partition"},
+            "algorithm": {"name": algorithm},
             "sources": list(sources),
             "population": population,
         }

@@ -44,7 +44,7 @@ class Line:
     tables
         The sections of the spec but for people, rounds and promise.
     literal
-        What plays as published; None: the spec with that calibration does.
+        What plays as published; None: the paper's algorithm of the same name does.
     """
 
     exponent: float
@@ -57,8 +57,11 @@ class Line:
         promise: Row = {"model": "local", "epsilon": _EPSILON}
         if published:
             table |= {"round_size": min(people // rounds, _PUBLISHED_ROUND_MAX), "round_growth": 0.0}
-            promise |= {"delta": _DELTA} if self.literal else {"delta": _DELTA, "calibration": "published"}
-        return parse_spec({**self.tables, "experiment": table, "privacy": promise})
+            promise |= {"delta": _DELTA}
+        algorithm = dict(self.tables["algorithm"])
+        if published and not self.literal:
+            algorithm["name"] = f"paper-2-{algorithm['name']}"
+        return parse_spec({**self.tables, "experiment": table, "privacy": promise, "algorithm": algorithm})
 
 
 def _points(loss: str, lowest: float, **algorithm: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from privateer_lab.audit.evidence import Scores
 from privateer_lab.audit.views import model_of, releases
 from privateer_papers.paper_3.lasso_bandits import PENALTY, Problem, lasso
 from privateer_papers.paper_3.privatelasso import support
+from privateer_papers.trust import PUBLISHED
 
 _PEOPLE: Final = 1024
 _FEATURES: Final = 8
@@ -40,7 +41,11 @@ def cases(samples: int, flips: bool = True) -> list[Case]:
 
     promise = (_PROBLEM.epsilon, _PROBLEM.delta)
     model, count = model_of(releases), max(_LEAST, samples // 20)
-    return [Case(name, "sparse", model, "published", *promise, Approximate(*promise), sample, count, unsafe=flips)]
+    return [
+        Case(
+            name, "paper-3-privatelasso", model, PUBLISHED, *promise, Approximate(*promise), sample, count, unsafe=flips
+        )
+    ]
 
 
 def _estimate(penalty: float, reward: float, level: float) -> Scores:

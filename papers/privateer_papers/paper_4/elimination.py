@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_server.algorithms.trial.conse import ConSE
+from privateer_papers.paper_4.numbers import ConSE
 
 Array = NDArray[np.float64]
 

@@ -14,9 +14,9 @@ from privateer_core.terms import calibrate
 from privateer_core.trust import TRUST
 from privateer_papers.paper_4.elimination import eliminate, estimate
 from privateer_papers.paper_4.losses import UNIFORM, error_of, losses_of, means_of
+from privateer_papers.paper_4.numbers import ConSE
 from privateer_papers.paper_4.trials import Setting, Trials
 from privateer_server.algorithms.trial.allocation import floored, matching
-from privateer_server.algorithms.trial.conse import ConSE
 from privateer_server.algorithms.trial.evidence import Evidence, rates
 
 Array = NDArray[np.float64]

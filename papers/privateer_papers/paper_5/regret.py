@@ -13,6 +13,7 @@ from privateer_core.sections import parse_section
 from privateer_lab.parallel import each
 from privateer_lab.plots import COLOURS, in_thousands, panels
 from privateer_lab.simulation import Run, simulate_once
+from privateer_papers.paper_5.dp_dpe import DpDpeSpec
 from privateer_papers.reproduction import Effort, Reproduction, Row, Rows, lines
 
 _EPSILONS: Final = (1.0, 5.0, 10.0, 15.0)
@@ -31,17 +32,18 @@ def section_7(
     model: str, calibration: str = "tight", epsilon: float | None = None, delta: float | None = None, **algorithm: Any
 ) -> PhasedSpec:
     """Return the instance of Section 7 under a trust model; ``algorithm`` has further keys of that section."""
-    promise = {} if epsilon is None else {"epsilon": epsilon, "delta": delta, "calibration": calibration}
+    promise = {} if epsilon is None else {"epsilon": epsilon, "delta": delta}
+    kind, name = (PhasedSpec, "phased") if calibration == "tight" else (DpDpeSpec, "paper-5-dp-dpe")
     shuffled = {"min_batch": 2, "honest_fraction": 1.0} if model == "shuffle" else {}
     data = {
         "experiment": {"name": "dpe", "horizon": 1_000_000, "people": 100_000},
         "actions": {"count": 1000, "dimension": 20, "seed": 1},
         "reward": {"low": -1.0, "high": 1.0},
         "privacy": {"model": model, **promise, **shuffled},
-        "algorithm": {"name": "phased", "alpha": 0.8, "client_deviation": 0.1, **algorithm},
+        "algorithm": {"name": name, "alpha": 0.8, "client_deviation": 0.1, **algorithm},
         "population": {"name": "linear"},
     }
-    return parse_section(PhasedSpec, data)
+    return parse_section(kind, data)
 
 
 def variants(effort: Effort, deltas: Sequence[float], epsilons: Sequence[float]) -> Iterator[tuple[Row, Run]]:

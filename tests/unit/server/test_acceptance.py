@@ -16,7 +16,7 @@ def spec_of(name: str) -> Spec:
     """A small spec of an algorithm whose reports come one by one."""
     instances = algorithm(name).spec.instances()
     return next(
-        one for one in instances.values() if not one.privacy.trust.shuffled and one.privacy.calibration == "tight"
+        one for one in instances.values() if not one.privacy.trust.shuffled and one.privacy.trust.calibration == "tight"
     )
 
 

@@ -103,7 +103,7 @@ async def test_what_is_exported_starts_another_experiment(api: Api, settings: Se
         ("context.features", {"context.features": {"x1": {"low": 0.0, "high": 2.0}, "x2": {"low": 0.0, "high": 1.0}}}),
         ("context.features", {"context.features": {"x2": {"low": 0.0, "high": 1.0}, "x1": {"low": 0.0, "high": 1.0}}}),
         ("reward", {"reward.high": 2.0}),
-        ("algorithm", {"algorithm.confidence": "proved"}),
+        ("algorithm", {"algorithm.memory": "auto"}),
     ],
 )
 async def test_another_kind_of_experiment_does_not_start_with_it(api: Api, field: str, changes: dict[str, Any]) -> None:

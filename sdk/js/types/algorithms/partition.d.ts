@@ -14,7 +14,6 @@ export declare class PartitionPolicy {
     freshCoins: boolean;
     layout: Layout;
     batched: boolean;
-    published: boolean;
     /** What a round asks. @type {import("../trust.js").Question} */
     static QUESTION: import("../trust.js").Question;
     /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */

@@ -11,7 +11,6 @@ export declare class ConvexDecider {
     centre: number[];
     axes: number[][];
     points: any;
-    published: boolean;
     layout: Layout;
     /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
     constructor(told: any, spec: import("../spec.js").Spec);

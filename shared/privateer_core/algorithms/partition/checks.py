@@ -6,12 +6,11 @@ from privateer_core.algorithms.partition.asked import AskedBins
 from privateer_core.algorithms.partition.bins import DEPTH_MAX
 from privateer_core.algorithms.partition.spec import PartitionSpec
 from privateer_core.coins import UNIT
-from privateer_core.mechanisms import KeyedMechanism
 
 
 def learners_make(policy: AskedBins, spec: PartitionSpec) -> bool:
     """Whether bins tile the space, arrays have the right shapes and ranges, and all is as the spec says."""
-    typed = isinstance(policy.mechanism, KeyedMechanism) and _well_typed(policy, spec.arm_count)
+    typed = isinstance(policy.mechanism, policy.mechanisms) and _well_typed(policy, spec.arm_count)
     return typed and policy.tile() and _has_wholes(policy) and _plays_active_arms(policy) and _agrees(policy, spec)
 
 

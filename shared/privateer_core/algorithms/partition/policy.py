@@ -32,10 +32,9 @@ class PartitionPolicy(AskedBins):
     def tells_age(self) -> bool:
         """Whether a report says how many versions ago its decision was made: where its coins chose the arm.
 
-        Those of a batch never do: their ages would tell them apart. Nor do reports that measure all arms at once.
+        Those of a batch never do: their ages would tell them apart.
         """
-        alike = self.fresh_coins or self.terms.trust.batched or self.terms.calibration == "published"
-        return not alike and not self.cohort
+        return not (self.fresh_coins or self.terms.trust.batched or self.cohort)
 
     @property
     def mixes(self) -> bool:
@@ -114,6 +113,11 @@ class PartitionPolicy(AskedBins):
             return KeyedValues(coins, self._key_of_cell[keys, decisions.arms], np.zeros_like(keys), rewards)
         return KeyedValues(coins, keys, decisions.arms, rewards)
 
+    @property
+    def coins_ask(self) -> bool:
+        """Whether the coins of a source's people ask them about arms, so that they say something about the answer."""
+        return not self.fresh_coins
+
     def recall(
         self,
         contexts: NDArray[np.float64],
@@ -124,10 +128,10 @@ class PartitionPolicy(AskedBins):
         """Return what n people of a source have to contribute about arms (n,) that they played before: secret ones.
 
         Where the arm is not in the key, coins ask about one arm of every bin, and those who played another have
-        nothing to contribute. Under the published mechanism everybody contributes.
+        nothing to contribute.
         """
         values = self.contribute(contexts, coins, Arms(arms), rewards)
-        if self.fresh_coins or self.terms.calibration == "published":
+        if not self.coins_ask:
             return values
         asked = self.decide(contexts, coins).arms
         return KeyedValues(coins, np.where(asked == arms, values.keys, -1), asked, rewards)

@@ -10,8 +10,8 @@ from privateer_core.accounting.gaussian import (
     gaussian_epsilon,
     gaussian_standard_deviation,
 )
-from privateer_core.accounting.published import published_bits
 from privateer_core.errors import SpecError
+from privateer_papers.paper_5.bits import published_bits
 
 
 def test_equation_22_by_hand():

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from privateer_papers.paper_1.proved_learner import ProvedLearner
 from privateer_server.algorithms.partition import proved
-from privateer_server.algorithms.partition.proved import ProvedPartitionLearner
 from tests.support.people import rounds
 from tests.support.specs import SHUFFLE, make_spec
 
 CENTRAL = {"privacy.model": "central", "privacy.delta": 1e-6}
-PROVED = {"algorithm.confidence": "proved", "experiment.horizon": 80_000, "experiment.round_size": 4000}
+PROVED = {"algorithm.name": "paper-1-proved", "experiment.horizon": 80_000, "experiment.round_size": 4000}
 
 
 def proved_spec(**changes):
@@ -53,9 +53,9 @@ def test_no_arm_is_dropped_where_it_is_best(changes):
 
 def test_dropping_too_boldly_is_caught(monkeypatch):
     """Planted: bounds of next to no width, and bins whose width explains nothing."""
-    honest, bias = proved.upper_bound, ProvedPartitionLearner._bias
+    honest, bias = proved.upper_bound, ProvedLearner._bias
     monkeypatch.setattr(proved, "upper_bound", lambda *given: 0.05 * honest(*given))
-    monkeypatch.setattr(ProvedPartitionLearner, "_bias", lambda *given: 0.05 * bias(*given))
+    monkeypatch.setattr(ProvedLearner, "_bias", lambda *given: 0.05 * bias(*given))
     failures = sum(outcome(proved_spec(), steep, seed)[0] for seed in range(10))
     assert failures > 5
 

@@ -1,10 +1,16 @@
-"""A published calibration, with the event that the accountant needs to compute its true privacy."""
+"""Paper 5's shuffled bits, with the event that the accountant needs to compute their true privacy."""
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 from privateer_core.accounting.events import ShuffledBits
 from privateer_core.accounting.numerics import check
+from privateer_core.mechanisms.vector_bits import BitVectors
+from privateer_core.vectors import Ball
+
+EPSILON_MAX: Final = 15.0
+"""The largest epsilon of the theorem."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,7 @@ def published_bits(epsilon: float, delta: float, coordinates: int, people: int) 
     SpecError
         If an argument is out of the theorem's range.
     """
-    check("epsilon", epsilon, 0 < epsilon <= 15, "above 0 and at most 15 by the theorem")
+    check("epsilon", epsilon, 0 < epsilon <= EPSILON_MAX, f"above 0 and at most {EPSILON_MAX:g} by the theorem")
     check("delta", delta, 0 < delta < 1, "above 0 and below 1")
     check("coordinates", coordinates, coordinates >= 1, "at least 1")
     check("batch", people, people >= 1, "at least 1")
@@ -49,3 +55,18 @@ def published_bits(epsilon: float, delta: float, coordinates: int, people: int) 
     bits = math.ceil(180 * levels**2 * log / (scaled**2 * people))
     probability = 90 * levels**2 * log / (bits * scaled**2 * people)
     return PublishedBits(levels, bits, probability, ShuffledBits(bits * people, probability, levels, coordinates))
+
+
+def published_vectors(ball: Ball, epsilon: float, delta: float, least: int) -> BitVectors:
+    """Return paper 5's eq. (22) as a mechanism, which is far noisier than it needs to be.
+
+    Algorithm 2 takes every coordinate to have the range of the whole vector's norm, and so does this.
+
+    Raises
+    ------
+    SpecError
+        If the promise is out of the theorem's range.
+    """
+    wide = Ball("max", ball.bound * math.sqrt(ball.coordinates), ball.coordinates)
+    theirs = published_bits(epsilon, delta, ball.coordinates, least)
+    return BitVectors(wide, theirs.levels, theirs.bits, theirs.probability, least)

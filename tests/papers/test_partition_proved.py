@@ -10,8 +10,8 @@ from scipy import stats
 
 from privateer_core.coins import UNIT
 from privateer_core.contributions import KeyedValues
+from privateer_papers.paper_1.proved_learner import ProvedLearner, ProvedState
 from privateer_server.algorithms import learner_for
-from privateer_server.algorithms.partition.proved import ProvedPartitionLearner, ProvedState
 from tests.support.partitions import random_bins
 from tests.support.people import rounds
 from tests.support.releases import wild_release
@@ -19,7 +19,7 @@ from tests.support.specs import SHUFFLE, make_spec
 from tests.support.statistics import FALSE_ALARM
 
 FLAT = np.array([0.9, 0.5, 0.2])
-PROVED = {"algorithm.confidence": "proved"}
+PROVED = {"algorithm.name": "paper-1-proved"}
 
 
 def flat(contexts):
@@ -40,7 +40,7 @@ def known(mean, precision, arms=3, depth=0, heaviest=0.0):
 @pytest.mark.parametrize("changes", [{}, {"privacy.epsilon": 4.0}, SHUFFLE], ids=["local-1", "local-4", "shuffle"])
 def test_estimates_are_calibrated(changes, monkeypatch):
     """Standardized errors of a flat problem's first round, 300 seeds: mean 0, and no more spread than is claimed."""
-    monkeypatch.setattr(ProvedPartitionLearner, "_halved", lambda self, state, width: state)
+    monkeypatch.setattr(ProvedLearner, "_halved", lambda self, state, width: state)
     spec = make_spec({**changes, **PROVED, "experiment.horizon": 1000})
     errors = []
     for seed in range(300):
@@ -53,7 +53,7 @@ def test_estimates_are_calibrated(changes, monkeypatch):
 
 
 def test_scores_that_are_signs_have_no_heavy_steps(monkeypatch):
-    monkeypatch.setattr(ProvedPartitionLearner, "_halved", lambda self, state, width: state)
+    monkeypatch.setattr(ProvedLearner, "_halved", lambda self, state, width: state)
     learner = learner_for(make_spec(PROVED))
     policy = learner.policy(learner.start(0), 1, 1000, 1)
     sparse = wild_release(policy, np.random.default_rng(1), 0.3)
@@ -186,7 +186,7 @@ def test_no_reports_describe_as_unknown():
 
 def test_estimates_begin_anew_with_each_cohort():
     source = {"name": "clinic", "people": 2000, "epsilon": 0.1, "shares": [0.5, 0.5]}
-    spec = make_spec({"algorithm.confidence": "proved", "privacy.epsilon": 0.1, "sources": [source]}, arms=2)
+    spec = make_spec({"algorithm.name": "paper-1-proved", "privacy.epsilon": 0.1, "sources": [source]}, arms=2)
     learner = learner_for(spec)
     known = replace(learner.start(0), precision=np.full((1, 2), 5.0), moment=np.ones((1, 2)), cohort="clinic")
     for cohort, kept in (("clinic", True), ("", False)):

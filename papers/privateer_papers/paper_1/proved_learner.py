@@ -1,4 +1,4 @@
-"""The partition bandit with a finite-sample guarantee: it drops no arm where it is best, but for a stated failure."""
+"""What learns with a finite-sample guarantee: it drops no arm where it is best, but for a stated failure."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -6,11 +6,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, corners
+from privateer_core.algorithms.partition import PartitionPolicy, corners
 from privateer_core.contributions import KeyedSums
 from privateer_core.errors import SpecError
+from privateer_papers.paper_1.confidence import upper_bound
+from privateer_papers.paper_1.proved import ProvedSpec
+from privateer_server.algorithms import Learner
 from privateer_server.algorithms.partition.cells import cells
-from privateer_server.algorithms.partition.confidence import upper_bound
 from privateer_server.algorithms.partition.description import describe
 from privateer_server.algorithms.partition.halving import halved
 from privateer_server.algorithms.partition.space import Space
@@ -60,7 +62,7 @@ class ProvedState:
     expected: float = 0.0
 
 
-class ProvedPartitionLearner(Turns):
+class ProvedLearner(Turns):
     """Algorithm 2 of paper 1 with public arms, one signed symbol, and bounds that hold for all rounds, bins and arms.
 
     With probability 1 - ``failure`` no arm is ever dropped in a bin that has a place where it is best, if mean rewards
@@ -69,8 +71,9 @@ class ProvedPartitionLearner(Turns):
 
     state_type = ProvedState
 
-    def __init__(self, spec: PartitionSpec) -> None:
+    def __init__(self, spec: ProvedSpec) -> None:
         super().__init__(spec)
+        self._bounds = spec.algorithm
         space = Space(spec.blocks)
         self._axes, self._deepest = space.in_turn(), space.depth
 
@@ -91,8 +94,8 @@ class ProvedPartitionLearner(Turns):
             If arms were added: the failure is shared out over the pairs of arms that there were at the start.
         """
         if added:
-            detail = "under confidence = 'proved' the failure is shared out over the arms of the start"
-            remedy = "create an experiment with all arms, or use confidence = 'practical'"
+            detail = "the failure is shared out over the arms of the start"
+            remedy = "create an experiment with all arms, or use another algorithm"
             raise SpecError(detail, field="experiment.arms", remedy=remedy)
         state = replace(state, active=np.broadcast_to(self.playable, state.active.shape).copy())
         return replace(state, active=self._surviving(state, self.leads(state)[0]))
@@ -137,7 +140,7 @@ class ProvedPartitionLearner(Turns):
 
     def _mass(self, depths: NDArray[np.int64]) -> Array:
         """Most people who may be in bins of these depths."""
-        return np.asarray(np.minimum(1.0, self.spec.algorithm.density_bound * 0.5**depths))
+        return np.asarray(np.minimum(1.0, self._bounds.density_bound * 0.5**depths))
 
     def leads(self, state: ProvedState) -> tuple[Array, Array]:
         """Lower bounds of each arm's lead over each other, and the width of what is left open; (bins, arms, arms) each.
@@ -148,7 +151,7 @@ class ProvedPartitionLearner(Turns):
         shares it over its ordered pairs of arms. Where nothing is known, bounds are infinite.
         """
         arms, depths = self.spec.arm_count, state.depths
-        failure = self.spec.algorithm.failure * 0.5**depths / ((depths + 1) * (depths + 2) * arms * (arms - 1))
+        failure = self._bounds.failure * 0.5**depths / ((depths + 1) * (depths + 2) * arms * (arms - 1))
         failure, scale = failure[:, None, None] / 2, state.heaviest[:, None, None] / 3
         expected = state.expected
         precision = np.where(state.precision > 0, state.precision, 1.0)
@@ -176,8 +179,8 @@ class ProvedPartitionLearner(Turns):
         """
         lower, upper = corners(depths, paths, self._axes, self.spec.dimension)
         distance = np.sqrt(((upper - lower) ** 2).sum(axis=1) / 3)
-        algorithm = self.spec.algorithm
-        return np.asarray(4 * algorithm.lipschitz * algorithm.density_bound * 0.5**depths * distance)
+        bounds = self._bounds
+        return np.asarray(4 * bounds.lipschitz * bounds.density_bound * 0.5**depths * distance)
 
     def _halved(self, state: ProvedState, width: Array) -> ProvedState:
         """Halve undecided bins whose arms are known better than the bin is narrow; halves start with nothing known."""
@@ -238,3 +241,8 @@ def _best_only(state: ProvedState) -> NDArray[np.bool_]:
     candidates = np.where(known.any(axis=1, keepdims=True), known, state.active)
     best = np.where(candidates, _means(state), -np.inf).argmax(axis=1)
     return np.asarray(np.arange(state.active.shape[1])[None, :] == best[:, None])
+
+
+def learner(spec: ProvedSpec) -> Learner:
+    """Return the learner that a spec names."""
+    return ProvedLearner(spec)

@@ -1,4 +1,4 @@
-"""Discrete Laplace noise on every cell, twice: paper 1's published mechanism, eq. (11) and (12), done honestly."""
+"""Discrete Laplace noise on every cell, twice: paper 1, eq. (11) and (12), done honestly."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""The partition bandit as published: paper 1, Algorithms 2 and 3, eq. (8) to (29), with honest noise for every cell."""
+"""What learns in LDPMAB: paper 1, Algorithms 2 and 3, eq. (8) to (29), with honest noise for every cell."""
 
 import math
 from dataclasses import dataclass, replace
@@ -7,10 +7,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, corners
+from privateer_core.algorithms.partition import PartitionPolicy, corners
 from privateer_core.coins import UNIT, Layout
 from privateer_core.contributions import CellSums
 from privateer_core.errors import SpecError
+from privateer_papers.paper_1.ldpmab import LdpmabPolicy, LdpmabSpec
+from privateer_server.algorithms import Learner
 from privateer_server.algorithms.partition.description import describe
 from privateer_server.algorithms.partition.halving import halved
 from privateer_server.algorithms.partition.space import Space
@@ -21,7 +23,7 @@ _CONFIDENCE: Final = 2.0
 
 
 @dataclass(frozen=True)
-class PublishedState:
+class LdpmabState:
     """Bins as in `PartitionPolicy`, with noisy sums by cohort: the experiment's own people, then sources as listed.
 
     ``people``, (cohorts, bins), counts those who reported while the bin was active: eq. (9). ``rewards`` and
@@ -41,16 +43,16 @@ class PublishedState:
     heard: int = 0
 
 
-class PublishedPartitionLearner(Turns):
+class LdpmabLearner(Turns):
     """Algorithms 2 and 3 with the authors' constants, which learn where the paper's own do not.
 
     C_n = 2 log2(n); a bin may drop arms after log2(n)^2 people; tau_s = 2^(-s/d), where eq. (17) has 2 sqrt(d) times
     that; a bin is refined when all its active arms are narrow, where the paper asks for one.
     """
 
-    state_type = PublishedState
+    state_type = LdpmabState
 
-    def __init__(self, spec: PartitionSpec) -> None:
+    def __init__(self, spec: LdpmabSpec) -> None:
         super().__init__(spec)
         self._cohorts = ["", *(source.name for source in spec.sources)]
         self._space = Space(spec.blocks)
@@ -58,16 +60,16 @@ class PublishedPartitionLearner(Turns):
         others = sum(source.people for source in spec.sources)
         self._log = math.log2(max(2, spec.experiment.horizon, others))
 
-    def start(self, _seed: int) -> PublishedState:
+    def start(self, _seed: int) -> LdpmabState:
         """One bin, all arms."""
         arms, cohorts = self.spec.arm_count, len(self._cohorts)
         zero = np.zeros(1, np.int64)
         sums = np.zeros((cohorts, 1, arms))
         active, people = self.playable[None, :], np.zeros((cohorts, 1), np.int64)
-        return PublishedState(0, 0, zero, zero, active, people, sums, sums, self.spec.cohorts[0])
+        return LdpmabState(0, 0, zero, zero, active, people, sums, sums, self.spec.cohorts[0])
 
-    def rearmed(self, state: PublishedState, added: int) -> PublishedState:
-        """Refuse other arms: the published algorithm runs in simulation alone.
+    def rearmed(self, state: LdpmabState, added: int) -> LdpmabState:
+        """Refuse other arms: the algorithm runs in simulation alone.
 
         Raises
         ------
@@ -75,11 +77,11 @@ class PublishedPartitionLearner(Turns):
             Always, but where nothing changes.
         """
         if added or not self.playable.all():
-            detail, remedy = "the published calibration runs in simulation alone", "use tight"
-            raise SpecError(detail, field="privacy.calibration", remedy=remedy)
+            detail, remedy = "runs in simulation alone, with the arms of its start", "use another algorithm"
+            raise SpecError(detail, field="algorithm.name", remedy=remedy)
         return state
 
-    def policy(self, state: PublishedState, version: int, batch: int, seed: int, cohort: str = "") -> PartitionPolicy:
+    def policy(self, state: LdpmabState, version: int, batch: int, seed: int, cohort: str = "") -> LdpmabPolicy:
         """Every active arm of a bin is equally likely, eq. (8); every bin is a key.
 
         At the end (``batch`` 0), which the paper leaves open, every bin plays the active arm of the highest estimate.
@@ -87,7 +89,7 @@ class PublishedPartitionLearner(Turns):
         active = state.active if batch else self._best(state)
         shares = self._shares(state) if batch else active
         edges = np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32)
-        return make_policy(
+        made = make_policy(
             self.spec,
             version,
             batch,
@@ -99,8 +101,9 @@ class PublishedPartitionLearner(Turns):
             active=active,
             bins=np.arange(len(state.depths)),
         )
+        return LdpmabPolicy.of(made)
 
-    def learn(self, state: PublishedState, policy: PartitionPolicy, release: CellSums) -> PublishedState:
+    def learn(self, state: LdpmabState, policy: PartitionPolicy, release: CellSums) -> LdpmabState:
         """Add the round's sums, eq. (13), drop arms, eq. (16) and (29), and refine bins."""
         which = np.arange(len(self._cohorts)) == self._cohorts.index(policy.cohort)
         state = replace(
@@ -116,22 +119,22 @@ class PublishedPartitionLearner(Turns):
         state = replace(state, active=self._surviving(state, mean, radius))
         return self._refined(state, radius)
 
-    def _shares(self, state: PublishedState) -> NDArray[np.float64]:
+    def _shares(self, state: LdpmabState) -> NDArray[np.float64]:
         """The probability of every arm in each bin, eq. (8)."""
         return np.asarray(state.active / state.active.sum(axis=1, keepdims=True))
 
     def _surviving(
-        self, state: PublishedState, mean: NDArray[np.float64], radius: NDArray[np.float64]
+        self, state: LdpmabState, mean: NDArray[np.float64], radius: NDArray[np.float64]
     ) -> NDArray[np.bool_]:
         """Active arms less those that eq. (16) and (29) drop."""
         lower = np.where(state.active, mean - 2 * radius, -np.inf).max(axis=1, keepdims=True)
         return np.asarray(state.active & ~(lower > mean + 2 * radius))
 
-    def _best(self, state: PublishedState) -> NDArray[np.bool_]:
+    def _best(self, state: LdpmabState) -> NDArray[np.bool_]:
         mean = np.where(state.active, self._estimates(state)[0], -np.inf)
         return np.asarray(np.arange(state.active.shape[1]) == mean.argmax(axis=1)[:, None])
 
-    def _estimates(self, state: PublishedState) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _estimates(self, state: LdpmabState) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Estimates of eq. (26) and radii of eq. (28), which are (13) and (14) where there are no sources.
 
         A cohort counts from log2(n)^2 people on, eq. (27). Estimates are clipped to the range of rewards, since ratios
@@ -148,7 +151,7 @@ class PublishedPartitionLearner(Turns):
         mean = np.clip((weights * state.rewards).sum(axis=0) / count, 0.0, 1.0)
         return np.where(some, mean, 0.0), np.where(some, radius, np.inf)
 
-    def _refined(self, state: PublishedState, radius: NDArray[np.float64]) -> PublishedState:
+    def _refined(self, state: LdpmabState, radius: NDArray[np.float64]) -> LdpmabState:
         tau = 2.0 ** (-state.depths / self.spec.dimension)
         narrow = (~state.active | (radius < tau[:, None])).all(axis=1)
         ready = narrow & (state.active.sum(axis=1) > 1) & (state.depths < self._space.depth)
@@ -164,10 +167,15 @@ class PublishedPartitionLearner(Turns):
             counts=state.counts[:, copies] * keep[:, None],
         )
 
-    def edges(self, state: PublishedState) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def edges(self, state: LdpmabState) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the corners of the bins."""
         return corners(state.depths, state.paths, self._space.in_turn(), self.spec.dimension)
 
-    def describe(self, state: PublishedState) -> dict[str, Any]:
+    def describe(self, state: LdpmabState) -> dict[str, Any]:
         """Describe a state for people: estimate and radius of each active arm, bin by bin."""
         return describe(state, self.edges(state), *self._estimates(state), self.spec, "radius")
+
+
+def learner(spec: LdpmabSpec) -> Learner:
+    """Return the learner that a spec names."""
+    return LdpmabLearner(spec)

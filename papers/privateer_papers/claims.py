@@ -1,11 +1,59 @@
 """Privacy claims of the papers, next to the results of our accountant."""
 
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import Gaussian, Pure, Repeated
-from privateer_core.accounting.gaussian import classic_gaussian_standard_deviation, gaussian_epsilon
-from privateer_core.accounting.published import published_bits
+from privateer_core.accounting.gaussian import (
+    classic_gaussian_standard_deviation,
+    gaussian_epsilon,
+    gaussian_standard_deviation,
+)
+from privateer_lab.commands.account import Batch, Delta, Epsilon, accounts, spaced
+from privateer_lab.commands.options import Json
+from privateer_lab.output import print_json, print_table, screen
+from privateer_papers.paper_5.bits import published_bits
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``account``."""
+    del app
+    accounts.command("published")(published)
+    accounts.command("published-bits")(bits_of_paper_5)
+
+
+def published(
+    paper: Annotated[int, typer.Argument(min=1, max=5, help="The paper's number, as docs/accounting.md lists them.")],
+    as_json: Json = False,
+) -> None:
+    """Show what a paper claims, and what is true."""
+    rows = claims_of(paper)
+    if as_json:
+        print_json({"paper": paper, "claims": rows})
+        return
+    for row in rows:
+        screen.print(f"[bold]{row['claim']}[/bold]")
+        figures = {key: value for key, value in row.items() if key not in ("claim", "source")}
+        print_table(row["source"], spaced(figures))
+
+
+def bits_of_paper_5(
+    epsilon: Epsilon,
+    delta: Delta,
+    coordinates: Annotated[int, typer.Option(min=1, help="Number of coordinates of the vector.")],
+    batch: Batch,
+    as_json: Json = False,
+) -> None:
+    """Compute the bits with which paper 5 hides a shuffled sum of vectors, beside exact normal noise."""
+    bits = published_bits(epsilon, delta, coordinates, batch)
+    exact = gaussian_standard_deviation(epsilon, delta)
+    result = {"bits_per_person": bits.bits, "against_analytic_gaussian": bits.standard_deviation / exact}
+    if as_json:
+        print_json(result)
+    else:
+        print_table("published bits", spaced(result))
 
 
 def claims_of(paper: int) -> list[dict[str, Any]]:
@@ -28,7 +76,7 @@ def _paper_1() -> list[dict[str, Any]]:
             "claimed_epsilon": 1.0,
             "true_epsilon": account(Pure(1.0)).epsilon(0.0),
             "why": "true: Laplace noise of scale 4/epsilon hides two vectors that differ by 4 in L1. It is "
-            'what `calibration = "published"` runs',
+            "what the algorithm paper-1-ldpmab runs",
         },
     ]
 

@@ -1,4 +1,4 @@
-"""A trial as paper 4 publishes it, ConSE without a promise and DP-ConSE with one: in simulation alone."""
+"""What learns in ConSE, without a promise, and in DP-ConSE, with one."""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -6,13 +6,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
+from privateer_core.algorithms.trial import TrialPolicy
 from privateer_core.contributions import CellHits
 from privateer_core.errors import SpecError
 from privateer_core.result import Result, Table
 from privateer_core.terms import calibrate, nobody_asked
-from privateer_server.algorithms import Bulk, Step
-from privateer_server.algorithms.trial.conse import ConSE
+from privateer_papers.paper_4.dp_conse import DpConseSpec
+from privateer_papers.paper_4.numbers import ConSE
+from privateer_server.algorithms import Bulk, Learner, Step
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -21,7 +22,7 @@ BOTH = -1
 
 
 @dataclass(frozen=True)
-class PublishedState:
+class DpConseState:
     """What DP-ConSE's curator holds. Sums are exact: a state is no function of private releases, and is not shown.
 
     Attributes
@@ -52,25 +53,25 @@ class PublishedState:
     effects: Array
 
 
-class PublishedLearner:
+class DpConseLearner:
     """Successive elimination in bins by the first half of people, then coins in wider bins (Algorithms 1 and 2).
 
     A round of one person is the paper's; a larger one may end an epoch later by what is left of it.
     """
 
-    state_type = PublishedState
+    state_type = DpConseState
     repeats: ClassVar[bool] = False
     publishes_result: ClassVar[bool] = True
     growth: ClassVar[tuple[str, str]] = ("experiment.round_size", "the people in all")
 
-    def __init__(self, spec: TrialSpec) -> None:
+    def __init__(self, spec: DpConseSpec) -> None:
         self.spec, self.half = spec, spec.experiment.horizon // 2
         width = spec.algorithm.width
         self.numbers = ConSE(spec.experiment.horizon, spec.alpha, spec.privacy.epsilon, width)
         halvings = spec.segment_count.bit_length() - 1
         self.wide = 2 ** round((1 - spec.alpha) * halvings)
 
-    def start(self, seed: int) -> PublishedState:
+    def start(self, seed: int) -> DpConseState:
         """Return the state before any report.
 
         Raises
@@ -79,14 +80,14 @@ class PublishedLearner:
             If there are not two arms.
         """
         if self.spec.arm_count != 2 or self.spec.experiment.retired:
-            detail, remedy = "must be two in the published algorithm", "name a control and a treatment"
+            detail, remedy = "must be two in the paper's algorithm", "name a control and a treatment"
             raise SpecError(detail, field="experiment.arms", remedy=remedy)
         bins = self.spec.segment_count
         both, none = np.full(bins, BOTH, np.int64), np.zeros((bins, 2))
         zero, one = np.zeros(bins, np.int64), np.ones(bins, np.int64)
-        return PublishedState(seed, 0, 0, both, zero, one, none, none, np.zeros(0))
+        return DpConseState(seed, 0, 0, both, zero, one, none, none, np.zeros(0))
 
-    def next(self, state: PublishedState, version: int, seed: int) -> Step:
+    def next(self, state: DpConseState, version: int, seed: int) -> Step:
         """Return the next round, or the end."""
         batch = self.spec.turn("", state.heard).batch
         if not batch:
@@ -95,13 +96,13 @@ class PublishedLearner:
         terms = calibrate(self.spec.privacy, batch, self.spec.asked(choice))
         return Step(state, TrialPolicy(version, self.spec.segmentation, choice, terms), batch, state.heard)
 
-    def last(self, state: PublishedState, version: int, _seed: int) -> Step:
+    def last(self, state: DpConseState, version: int, _seed: int) -> Step:
         """Return the step that asks nobody: everybody gets the arm that is left in their bin."""
         choice = self.spec.layout(state.seed, _certain(state.arms))
         terms = nobody_asked(self.spec.privacy, self.spec.named_cells(choice))
         return Step(state, TrialPolicy(version, self.spec.segmentation, choice, terms), 0, state.heard)
 
-    def changed(self, _state: PublishedState, _before: TrialSpec) -> PublishedState:
+    def changed(self, _state: DpConseState, _before: DpConseSpec) -> DpConseState:
         """Refuse: all lengths follow from the people planned.
 
         Raises
@@ -109,10 +110,10 @@ class PublishedLearner:
         SpecError
             Always.
         """
-        detail, remedy = "the published calibration runs in simulation alone", "use tight"
-        raise SpecError(detail, field="privacy.calibration", remedy=remedy)
+        detail, remedy = "runs in simulation alone, as it began", "use another algorithm"
+        raise SpecError(detail, field="algorithm.name", remedy=remedy)
 
-    def begun(self, state: PublishedState, before: TrialSpec) -> PublishedState:
+    def begun(self, state: DpConseState, before: DpConseSpec) -> DpConseState:
         """Refuse: nothing is published that another trial could begin with.
 
         Raises
@@ -122,7 +123,7 @@ class PublishedLearner:
         """
         return self.changed(state, before)
 
-    def learn(self, state: PublishedState, _policy: TrialPolicy, release: CellHits) -> PublishedState:
+    def learn(self, state: DpConseState, _policy: TrialPolicy, release: CellHits) -> DpConseState:
         """Add a round; end epochs and halves that are full, and publish effects with the last person."""
         rng = np.random.default_rng([state.seed, state.rounds])
         won, played = (one.reshape(-1, 2) for one in (release.positive, release.hits))
@@ -141,7 +142,7 @@ class PublishedLearner:
             return self._widened(state, rng) if heard >= self.half else state
         return replace(state, effects=self._effects(state, rng)) if not self.spec.turn("", heard).batch else state
 
-    def _eliminated(self, state: PublishedState, rng: np.random.Generator) -> PublishedState:
+    def _eliminated(self, state: DpConseState, rng: np.random.Generator) -> DpConseState:
         """End epochs that have their people: compare means, lines 10 to 17."""
         arms, epochs, lengths = state.arms.copy(), state.epochs.copy(), state.lengths.copy()
         won, played = state.won.copy(), state.played.copy()
@@ -156,36 +157,36 @@ class PublishedLearner:
             won[k] = played[k] = 0.0
         return replace(state, arms=arms, epochs=epochs, lengths=lengths, won=won, played=played)
 
-    def _widened(self, state: PublishedState, rng: np.random.Generator) -> PublishedState:
+    def _widened(self, state: DpConseState, rng: np.random.Generator) -> DpConseState:
         """Begin the second half: nobody has flipped a coin in the wide bins, lines 22 to 26."""
         lengths = np.array([self.numbers.randomized(self.numbers.coins, rng) for _ in range(self.wide)])
         none = np.zeros((self.wide, 2))
         return replace(state, lengths=lengths, won=none, played=none)
 
-    def _tossing(self, state: PublishedState) -> NDArray[np.bool_]:
+    def _tossing(self, state: DpConseState) -> NDArray[np.bool_]:
         """Whether people of each bin, or in the second half of each wide bin, flip coins."""
         return np.asarray(state.arms == BOTH if state.heard < self.half else state.played.sum(axis=1) < state.lengths)
 
-    def _shares(self, state: PublishedState) -> Array:
+    def _shares(self, state: DpConseState) -> Array:
         """Shares of the arms in each bin, shape (bins, 2)."""
         tossing = self._tossing(state)
         return np.where(np.repeat(tossing, len(state.arms) // len(tossing))[:, None], 0.5, _certain(state.arms))
 
-    def _effects(self, state: PublishedState, rng: np.random.Generator) -> Array:
+    def _effects(self, state: DpConseState, rng: np.random.Generator) -> Array:
         """Return what is published, line 36."""
         rows = zip(state.won, state.played, state.lengths.tolist(), strict=True)
         return np.array([self.numbers.effect(won, played, length, rng) for won, played, length in rows])
 
-    def miss(self, state: PublishedState, _policy: TrialPolicy, *, again: bool) -> PublishedState:
+    def miss(self, state: DpConseState, _policy: TrialPolicy, *, again: bool) -> DpConseState:
         """Return the state as it is: other people report in the next round."""
         del again
         return state
 
-    def failed(self, _state: PublishedState) -> bool:
+    def failed(self, _state: DpConseState) -> bool:
         """Whether a round came to no end: rounds wait for their people."""
         return False
 
-    def result(self, state: PublishedState) -> Result | None:
+    def result(self, state: DpConseState) -> Result | None:
         """Return the effects that are published at the end, and the arms left; the paper has no intervals."""
         if not len(state.effects):
             return None
@@ -198,7 +199,7 @@ class PublishedLearner:
             (), 0.0, None, stopped=True, tables=(Table("what is published", columns, rows),), ended="its horizon"
         )
 
-    def describe(self, state: PublishedState) -> dict[str, Any]:
+    def describe(self, state: DpConseState) -> dict[str, Any]:
         """Describe a state as JSON, for people."""
         return {"people": state.heard, "bins": len(state.arms), "decided": int((state.arms != BOTH).sum())}
 
@@ -206,7 +207,7 @@ class PublishedLearner:
         """Return the largest round."""
         return [Bulk(self.spec.largest_batch(), 1, first.policy.terms.mechanism.report_size)]
 
-    def figures(self, state: PublishedState) -> dict[str, float]:
+    def figures(self, state: DpConseState) -> dict[str, float]:
         """Return the share of bins that have one arm left."""
         return {"decided": float((state.arms != BOTH).mean())}
 
@@ -214,3 +215,8 @@ class PublishedLearner:
 def _certain(arms: Integers) -> Array:
     """Return shares (bins, 2) where everybody gets the arm left, or the control while there are two."""
     return np.eye(2)[np.maximum(arms, 0)]
+
+
+def learner(spec: DpConseSpec) -> Learner:
+    """Return the learner of a spec."""
+    return DpConseLearner(spec)

@@ -12,7 +12,7 @@ from privateer_core.contributions import CellSums
 from privateer_server.algorithms import learner_for
 from tests.support.specs import make_spec
 
-CHANGES = {"privacy.calibration": "published", "privacy.epsilon": 2.0, "experiment.horizon": 1 << 16}
+CHANGES = {"algorithm.name": "paper-1-ldpmab", "privacy.epsilon": 2.0, "experiment.horizon": 1 << 16}
 
 
 def learned(rewards, counts, reports, **sizes):

@@ -8,10 +8,10 @@ import pytest
 from privateer_core.coins import Layout
 from privateer_core.contributions import KeyedValues
 from privateer_core.errors import OutOfRange, SpecError
-from privateer_core.mechanisms import laplace_cells
-from privateer_core.mechanisms.laplace_cells import LaplaceCells
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_lab.noise import SeededNoise
+from privateer_papers.paper_1 import laplace_cells
+from privateer_papers.paper_1.laplace_cells import LaplaceCells
 
 EDGES = np.array([[20_000, 40_000], [10_000, 65_536]], np.uint32)
 
