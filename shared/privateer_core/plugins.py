@@ -3,17 +3,19 @@
 from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from typing_extensions import override
 
 from privateer_core.errors import PluginError
 
 T = TypeVar("T")
+_OURS: Final = "privateer-"
+"""What the names of our distributions begin with."""
 
 
 class Plugins(Mapping[str, T]):
-    """The plug-ins of a group by name, in alphabetical order; each is imported when somebody asks for it.
+    """The plug-ins of a group by name, ours first, in alphabetical order; imported when somebody asks for one.
 
     Entry points are read when somebody asks first, and never at import.
 
@@ -32,7 +34,7 @@ class Plugins(Mapping[str, T]):
     @cached_property
     def _found(self) -> dict[str, list[EntryPoint]]:
         found: dict[str, list[EntryPoint]] = {}
-        for point in sorted(entry_points(group=self.group), key=lambda point: point.name):
+        for point in sorted(entry_points(group=self.group), key=_place):
             found.setdefault(point.name, []).append(point)
         return found
 
@@ -85,6 +87,12 @@ class Plugins(Mapping[str, T]):
 
     def _wrong(self, detail: str, remedy: str) -> PluginError:
         return PluginError(detail, field=self._field, remedy=remedy)
+
+
+def _place(point: EntryPoint) -> tuple[bool, str, str]:
+    """Return a key that puts our distributions before others, and each after the other."""
+    owner = _owner(point)
+    return not owner.startswith(_OURS), owner, point.name
 
 
 def _owner(point: EntryPoint) -> str:

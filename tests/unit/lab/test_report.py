@@ -71,7 +71,7 @@ def test_every_algorithm_has_a_report(name: str) -> None:
     assert found.promise in page.text
     assert f"privateer policy {spec.name} --json" in page.text
     assert "--url" not in page.text
-    assert page.images or name in ("convex", "sparse")  # what is not shares is told as figures
+    assert page.images or name in ("convex", "sparse", "paper-2-convex")  # what is not shares is told as figures
 
 
 def test_a_map_has_every_bin_and_says_so_to_who_does_not_see_it() -> None:
