@@ -23,13 +23,13 @@ from privateer_lab.commands import (
     planning,
     records,
     report,
-    reproductions,
     review,
     running,
     sweeps,
     token,
     transparency,
 )
+from privateer_lab.commands.plugins import install
 
 app = typer.Typer(
     name="privateer",
@@ -51,7 +51,6 @@ for module in (
     planning,
     peers,
     sweeps,
-    reproductions,
     account,
     records,
     audit,
@@ -59,6 +58,8 @@ for module in (
     report,
 ):
     module.register(app)
+for problem in install(app):
+    print(f"privateer: {printable(str(problem))}", file=sys.stderr)
 
 
 def _print_version(wanted: bool) -> None:

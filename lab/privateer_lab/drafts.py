@@ -22,6 +22,7 @@ from privateer_core.arms_spec import ArmsSpec
 from privateer_core.context import COLUMNS_MAX, FEATURES_MAX, Context
 from privateer_core.errors import SpecError
 from privateer_core.levels import OTHER
+from privateer_core.questions import KeyedMeans
 from privateer_core.sections import parse_section
 from privateer_core.spec import Spec, example_promises
 from privateer_lab.profiles import Profile, Value, profiles_in, profiles_of
@@ -308,12 +309,14 @@ def _reward(profile: Profile, found: _Features, bounds: tuple[float, float] | No
 
 
 def _closing() -> list[str]:
-    """Return the sections that no data decide: the first promise and algorithm that take features."""
+    """Return the sections that no data decide: the first promise, and algorithm of means by features."""
     promise = next(example_promises())
     promise |= {"epsilon": 1.0} if "epsilon" in promise else {}
     kinds = {one: algorithm(one).spec for one in ALGORITHMS}
     fitting = next(
-        one for one, spec in kinds.items() if issubclass(spec, ArmsSpec) and spec.model_fields["context"].is_required()
+        one
+        for one, spec in kinds.items()
+        if issubclass(spec, ArmsSpec) and spec.question is KeyedMeans and spec.model_fields["context"].is_required()
     )
     return [
         "[privacy]  # what you promise to each person: `privateer plan` shows what it costs",

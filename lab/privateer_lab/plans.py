@@ -105,10 +105,10 @@ def variants(spec: Spec, models: Iterable[str], epsilons: Iterable[float]) -> li
 def _under(spec: Spec, model: str, epsilon: float) -> Spec:
     row, data = TRUST[model], spec.model_dump(exclude_none=True)
     delta = (spec.privacy.delta or _DELTA) if row.delta_least else 0.0
-    data["privacy"] |= {"model": model, "epsilon": epsilon, "delta": delta, "calibration": "tight"}
+    data["privacy"] |= {"model": model, "epsilon": epsilon, "delta": delta}
     if not row.promises:
         del data["privacy"]["epsilon"]
-    if row.batched and any(mechanism.pure for mechanism in row.serves[spec.question].tight):
+    if row.batched and any(mechanism.pure for mechanism in row.serves[spec.question].mechanisms):
         data["privacy"]["local_epsilon_max"] = _limit(spec, epsilon)
     if not row.batched:
         data["algorithm"] = {key: value for key, value in data["algorithm"].items() if key not in spec.batched_keys}

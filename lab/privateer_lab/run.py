@@ -151,7 +151,7 @@ class Simulation:
         # A curator adds its noise once, to all blocks.
         additive = not TRUST[policy.terms.model].curated or len(blocks) == 1
         # Where coins ask people of a source about arms, they say something about what these people contribute.
-        independent = not policy.cohort or policy.fresh_coins or policy.terms.calibration == "published"
+        independent = not (policy.cohort and cast(Any, policy).coins_ask)
         if additive and independent and hasattr(mechanism, "least"):  # no smaller crowd is released
             return mechanism.simulate(_joined(contributed), self.rng)
         if additive and independent and not mechanism.continues:

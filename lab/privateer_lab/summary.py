@@ -10,7 +10,6 @@ from privateer_core.arms_spec import ArmsSpec
 from privateer_core.certificate import certify
 from privateer_core.spec import Spec
 from privateer_core.terms import Terms
-from privateer_core.trust import trust_of
 from privateer_lab.interval import interval
 from privateer_lab.simulation import Run
 from privateer_lab.windows import assumed
@@ -66,7 +65,7 @@ def promise(spec: Spec, terms: list[Terms]) -> dict[str, Any]:
     privacy = spec.privacy
     certificate = msgspec.to_builtins(certify(spec.name, privacy, terms)) if terms else None
     promised: dict[str, Any] = {"epsilon": None, "delta": None, "true_delta": None, "holds": None}
-    if terms and trust_of(privacy.model).promises:
+    if terms and privacy.trust.promises:
         promised = {
             "epsilon": privacy.epsilon,
             "delta": privacy.delta,
@@ -101,7 +100,7 @@ def warnings(spec: Spec, terms: list[Terms], facts: dict[str, float]) -> list[st
             f"people keeps it. Choose a delta well below 1/{people}; 1e-6 is usual"
         )
     if not all(one.holds for one in terms):
-        found.append("the published calibration does not keep its promise: compare true_delta with delta")
+        found.append("the calibration does not keep its promise: compare true_delta with delta")
     if (clipped := facts.get("clipped_share", 0.0)) > _CLIPPED:
         found.append(
             f"at least {clipped:.0%} of the reported averages were clipped: rewards are larger than their stated "

@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 from privateer_core.clock import Clock
-from privateer_core.errors import NotFound, PrivateerError, Unavailable
+from privateer_core.errors import NotFound, PluginError, PrivateerError, Unavailable
 from privateer_core.wire.envelope import Envelope, binding, pieces
 from privateer_core.wire.publication import decode_publication
 from privateer_server.accumulator import Accumulator
@@ -177,7 +177,7 @@ class Counting:
             if experiment is None:
                 return _GONE
             known = self._experiments.readings.latest(name, experiment.snapshot, standing)
-        except TRANSIENT as error:  # one experiment must not keep the others from being counted
+        except (*TRANSIENT, PluginError) as error:  # one experiment must not keep the others from being counted
             _log.error("experiment %s: its round cannot be read (%s)", name, error)
             return _UNREADABLE
         current = known.current

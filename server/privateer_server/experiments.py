@@ -7,11 +7,14 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from privateer_core.algorithms import ALGORITHMS
 from privateer_core.clock import Clock
-from privateer_core.errors import Conflict, Deleted, NotFound, SpecError, Unavailable, WrongEndpoint
+from privateer_core.errors import Conflict, Deleted, NotFound, PluginError, SpecError, Unavailable, WrongEndpoint
 from privateer_core.serving.logs import tell, trace
 from privateer_core.spec import Spec, is_name
+from privateer_core.trust import TIGHT
 from privateer_core.wire.publication import decode_publication
+from privateer_server.algorithms import LEARNERS
 from privateer_server.closing import Closer
 from privateer_server.data import Data, open_data
 from privateer_server.experiment import Experiment
@@ -70,25 +73,41 @@ class Experiments:
             self._store.delete(name, line)
         self._deleted = set(self._store.deleted())
         mender = Mender(data, self.closer, clock)
+        self._by_name: dict[str, Experiment] = {}
+        self._idle: dict[str, PluginError] = {}
         for name in self._store.standings():
-            mender.mend(name)
+            try:
+                mender.mend(name)
+                if stored := self._store.experiment(name):
+                    self._by_name[name] = self._restored(stored)
+            except PluginError as error:  # what one experiment lacks must not keep the server from the others
+                _log.error("experiment %s stands still: %s", name, error)
+                self._idle[name] = error
         self.mended = mender.mended
-        self._by_name = {one.name: self._restored(one) for one in self._store.experiments()}
         for name in self._journal.experiments():
-            if name not in self._by_name:
+            if name not in self._by_name and name not in self._idle:
                 _log.warning(
                     "experiment %s: published earlier, and not in this database; restore a backup that has it", name
                 )
-        self._keys.keep([key for experiment in self for key in self.keys_of(experiment)])
+        kept = (*map(self.keys_of, self), *map(self._stored_keys, self._idle))
+        self._keys.keep([key for keys in kept for key in keys])
 
     def __iter__(self) -> Iterator[Experiment]:
         return iter(list(self._by_name.values()))
 
     def keys_of(self, experiment: Experiment) -> list[bytes]:
         """Return the public keys of the open round, and of the next one if it is on record already."""
-        entry = self._journal.last(experiment.name)
-        following = [decode_publication(entry.following.publication).round.public_key] if entry else []
-        return [experiment.current.round.public_key, *following]
+        return [experiment.current.round.public_key, *self._following_key(experiment.name)]
+
+    def _following_key(self, name: str) -> list[bytes]:
+        entry = self._journal.last(name)
+        return [decode_publication(entry.following.publication).round.public_key] if entry else []
+
+    def _stored_keys(self, name: str) -> list[bytes]:
+        """Return what `keys_of` would, of an experiment that cannot be read."""
+        stored = self._store.experiment(name)
+        open_round = [decode_publication(stored.current.publication).round.public_key] if stored else []
+        return [*open_round, *self._following_key(name)]
 
     def is_put_off(self, experiment: Experiment) -> bool:
         """Whether closing its round has failed, and is to be tried again."""
@@ -101,9 +120,13 @@ class Experiments:
         ------
         NotFound
             If there is no such experiment, or it was deleted.
+        Unavailable
+            If its algorithm cannot be used here.
         """
         if name in self._deleted:
             raise Deleted("the experiment was deleted", remedy="nothing to do: it asks nobody any more")
+        if error := self._idle.get(name):
+            raise Unavailable(error.detail, field=error.field, remedy=error.remedy)
         try:
             return self._by_name[name]
         except KeyError:
@@ -115,8 +138,11 @@ class Experiments:
 
     async def find(self, name: str) -> Experiment:
         """Return the experiment of that name, also if another server has just created it; raises what `get` does."""
-        if is_name(name) and name not in self._by_name and name not in self._deleted:
-            self.add(await asyncio.to_thread(self.readings.experiment, name))
+        if is_name(name) and not (name in self._by_name or name in self._deleted or name in self._idle):
+            try:
+                self.add(await asyncio.to_thread(self.readings.experiment, name))
+            except PluginError as error:
+                self._idle[name] = error
         return self.get(name)
 
     def add(self, experiment: Experiment | None) -> None:
@@ -286,12 +312,9 @@ class Experiments:
 
 
 def _check_calibration(spec: Spec) -> None:
-    if spec.privacy.calibration == "published":
-        raise SpecError(
-            "the published calibration is for simulation alone",
-            field="privacy.calibration",
-            remedy="use tight here, or privateer simulate",
-        )
+    if spec.privacy.trust.calibration != TIGHT:
+        detail, remedy = "is for simulation alone", "choose another here, or use privateer simulate"
+        raise SpecError(detail, field="algorithm.name", remedy=remedy)
 
 
 def check_sizes(schedule: Schedule, first: Step, settings: Settings) -> None:
@@ -323,6 +346,8 @@ def open_experiments(settings: Settings, clock: Clock) -> tuple[Data, Experiment
     SpecError
         If the folder cannot be used, is in use, or holds what cannot be read.
     """
+    for problem in (*ALGORITHMS.problems(), *LEARNERS.problems()):
+        _log.error("%s", problem)
     with ExitStack() as stack:
         try:
             data = open_data(settings)

@@ -294,7 +294,7 @@ class Intake:
         """Open the reports of a group, those for one round together. What is not for an open round stays closed."""
         rounds: dict[str, tuple[OpenRound, list[Request]]] = {}
         for request, _ in group:
-            with suppress(NotFound):
+            with suppress(NotFound, Unavailable):
                 current = self._experiments.get(request.experiment).current
                 if request.is_for(current):
                     rounds.setdefault(request.experiment, (current, []))[1].append(request)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROLES = ("shared", "client", "shuffler", "issuer", "server", "lab")
+ROLES = ("shared", "client", "shuffler", "issuer", "server", "lab", "papers")
 LINT = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
 
 

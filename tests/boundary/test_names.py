@@ -8,17 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from privateer_core.algorithms import ALGORITHMS
+from privateer_core.algorithms import ALGORITHMS as INSTALLED
 from privateer_core.trust import TRUST
 
 ROOT = Path(__file__).parents[2]
 ROLES = ("shared", "client", "shuffler", "issuer", "server", "lab")
-REGISTRY = "shared/privateer_core/algorithms/__init__.py"
 TABLE = "shared/privateer_core/trust.py"
 DASHBOARD = ROOT / "server/privateer_server/dashboard"
 Files = dict[str, str]
-ABOUT_PAPERS = "lab/privateer_lab/reproductions/"
-"""Reproductions of papers are about their algorithms and models."""
+ALGORITHMS = [name for name in INSTALLED if not name.startswith("paper-")]
+"""Those of the product: the papers' are nowhere to be imported."""
 FAMILIES = {"phased": ("phase", "phases"), "partition": ("partitions",)}
 """Words that mean an algorithm although they are not its name, but in the lab, where environments have phases, too."""
 HOMONYMS = re.compile(
@@ -69,7 +68,7 @@ def others(files: Files, name: str) -> Iterator[tuple[str, str]]:
     """Every source file that is not the algorithm's own."""
     own = own_files(name)
     for path, text in files.items():
-        if not own.match(path) and not path.startswith(ABOUT_PAPERS) and path != REGISTRY:
+        if not own.match(path):
             yield path, text
 
 
@@ -111,7 +110,7 @@ def named_models(files: Files) -> list[str]:
     own = [own_files(name) for name in ALGORITHMS]
     found = []
     for path, text in files.items():
-        if path == TABLE or path.startswith(ABOUT_PAPERS) or any(one.match(path) for one in own):
+        if path == TABLE or any(one.match(path) for one in own):
             continue
         named = [node for node in strings(parsed(text)) if set(node.value.split(",")) <= set(TRUST)]
         found += [f"{path}:{node.lineno}: {node.value}" for node in named if (path, node.value) not in OTHER_MEANINGS]

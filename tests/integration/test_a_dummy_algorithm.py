@@ -1,16 +1,17 @@
-"""Two files and a line in the registry make an algorithm, and a row of a table a trust model: nothing else changes."""
+"""Two files and an entry point of each make an algorithm, and a row of a table a trust model: nothing else changes."""
 
 import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 DUMMY = ROOT / "tests" / "support" / "explore"
-ROLES = ("shared", "client", "shuffler", "server", "lab")
+ROLES = ("shared", "client", "shuffler", "server", "lab", "papers")
 ROW = """        Trust(
             name="stricter",
             sees="reports that are twice as private as promised",
@@ -62,12 +63,23 @@ def copy(tmp_path: Path) -> Path:
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     shutil.copy(DUMMY / "public.py", tmp_path / "shared" / "privateer_core" / "algorithms" / "explore.py")
     shutil.copy(DUMMY / "learner.py", tmp_path / "server" / "privateer_server" / "algorithms" / "explore.py")
-    put(
-        tmp_path / "shared" / "privateer_core" / "algorithms" / "__init__.py",
-        '    "explore",\n',
-        after='    "trial",\n',
-    )
+    for role, module, made in (("shared", "privateer_core", "ALGORITHM"), ("server", "privateer_server", "learner")):
+        line = f'"{module}.algorithms.trial:{made}"\n'
+        added = line.replace("trial", "explore")
+        put(tmp_path / role / "pyproject.toml", f"explore = {added}", after=f"trial = {line}")
+        installed(tmp_path, role)
     return tmp_path
+
+
+def installed(copy: Path, role: str) -> None:
+    """Tell the copy's Python which entry points a distribution has, as an installation does."""
+    project = tomllib.loads((copy / role / "pyproject.toml").read_text())["project"]
+    groups = project["entry-points"].items()
+    text = "".join(f"[{group}]\n" + "".join(f"{n} = {at}\n" for n, at in points.items()) for group, points in groups)
+    made = copy / role / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    made.mkdir()
+    (made / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+    (made / "entry_points.txt").write_text(text)
 
 
 def put(path: Path, text: str, *, after: str) -> None:

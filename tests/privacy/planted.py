@@ -17,7 +17,6 @@ from privateer_core.algorithms import algorithm
 from privateer_core.contributions import KeyedValues
 from privateer_core.errors import InputError, Malformed
 from privateer_core.mechanisms import vector_bits
-from privateer_core.mechanisms.laplace_cells import LaplaceCells
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.sampling.laplace import DiscreteLaplace
@@ -28,6 +27,7 @@ from privateer_core.vectors import Ball
 from privateer_core.wire.envelope import Envelope, encode_envelope
 from privateer_lab.audit.case import CHANNELS
 from privateer_lab.noise import SeededNoise
+from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from privateer_server.accumulator import Accumulator
 from privateer_shuffler.shuffle import Places
 

@@ -15,12 +15,12 @@ from privateer_core.continual import Factorization
 from privateer_core.mechanisms import screened_moments, vector_bits
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.central_sums import CentralSums
-from privateer_core.mechanisms.laplace_cells import LaplaceCells
 from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_core.sampling.normal import RoundedNormal
 from privateer_core.sampling.response import RandomizedResponse, SubsetResponse
+from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from privateer_shuffler.shuffle import Places
 
 Patch = pytest.MonkeyPatch

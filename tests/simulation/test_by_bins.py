@@ -21,7 +21,7 @@ MODELS = {
     "shuffle": SHUFFLE,
     "central": {"privacy.model": "central", "privacy.delta": 1e-6},
     "none": {"privacy.model": "none", "privacy.epsilon": None},
-    "published": {"privacy.calibration": "published", "privacy.epsilon": 16.0},
+    "published": {"algorithm.name": "paper-1-ldpmab", "privacy.epsilon": 16.0},
 }
 PEOPLE = {"population.name": "peaks", "experiment.horizon": 12_000, "experiment.round_size": 3000}
 

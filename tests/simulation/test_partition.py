@@ -63,9 +63,9 @@ def test_shuffle_beats_local_at_equal_epsilon():
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("arms", [2, 5, 16])
-@pytest.mark.parametrize("calibration", ["tight", "published"])
-def test_every_size_runs(dimension, arms, calibration):
-    changes = {"privacy.epsilon": 8.0, "privacy.calibration": calibration, "experiment.horizon": 6000}
+@pytest.mark.parametrize("algorithm", ["partition", "paper-1-ldpmab"])
+def test_every_size_runs(dimension, arms, algorithm):
+    changes = {"privacy.epsilon": 8.0, "algorithm.name": algorithm, "experiment.horizon": 6000}
     *_, last = rounds(make_spec(changes, dimension=dimension, arms=arms), bumps(arms), 1)
     assert last.state.seen == 6000
     assert last.state.active.any(axis=1).all()

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from privateer_lab.reproductions.paper_4_trials import Array, Setting, Trials
+from privateer_papers.paper_4.trials import Array, Setting, Trials
 from privateer_server.algorithms.trial.group_sequential import POWER, drift_of
 from privateer_server.algorithms.trial.power import deviations, looks_of
 from privateer_server.algorithms.trial.trial_evidence import (

@@ -42,7 +42,7 @@ _BITS_AT_ONCE: Final = 20.0
 
 
 def experiment_cases(samples: int) -> list[Case]:
-    """Return attacks on every algorithm under every trust model with a claim, in each calibration that it has.
+    """Return attacks on every algorithm under every trust model with a claim, as its instances calibrate it.
 
     Where rounds hand out records, there is no release to attack: only attacks of the algorithm's own know what follows.
     """
@@ -57,7 +57,7 @@ def experiment_cases(samples: int) -> list[Case]:
 
 def _cases(name: str, instance: str, spec: Spec, samples: int) -> Iterator[Case]:
     asking = _most_asked(list(rounds(spec)))
-    claim = (spec.privacy.model, spec.privacy.calibration, spec.privacy.bound, spec.privacy.delta)
+    claim = (spec.privacy.model, spec.privacy.trust.calibration, spec.privacy.bound, spec.privacy.delta)
     for pair, people in _PAIRS.items():
         if people[0].place == people[1].place or spec.dimension:
             sample = _sampler(spec, asking, people)

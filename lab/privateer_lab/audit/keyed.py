@@ -1,4 +1,4 @@
-"""Attacks on keyed means: symbols alone and shuffled, published Laplace cells, a curator's sums."""
+"""Attacks on keyed means: symbols alone and shuffled, a curator's sums."""
 
 import numpy as np
 
@@ -6,7 +6,6 @@ from privateer_core.accounting.amplification import amplified_local_epsilon
 from privateer_core.coins import Layout
 from privateer_core.contributions import KeyedValues
 from privateer_core.mechanisms.central_sums import CentralSums
-from privateer_core.mechanisms.laplace_cells import LaplaceCells
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.questions import KeyedMeans
 from privateer_lab.audit.case import Case
@@ -28,7 +27,7 @@ _LOCAL_MAX = 12.0
 
 def keyed_cases(samples: int) -> list[Case]:
     """Return all attacks on mechanisms of keyed means."""
-    return [*_symbol_cases(samples), *_laplace_cases(samples), *_central_cases(samples), *_shuffled_cases(samples)]
+    return [*_symbol_cases(samples), *_central_cases(samples), *_shuffled_cases(samples)]
 
 
 def maker(person: Person) -> Maker:
@@ -60,21 +59,6 @@ def _symbol_cases(samples: int) -> list[Case]:
         )
         for mechanism in mechanisms
         for pair in PAIRS
-    ]
-
-
-def _laplace_cases(samples: int) -> list[Case]:
-    return [
-        mechanism_case(
-            f"cells for epsilon {epsilon:g}, {pair}",
-            reports,
-            Target(LaplaceCells(LAYOUT, epsilon), _neighbours(pair)),
-            (epsilon, 0.0),
-            samples // 4,
-            "published",
-        )
-        for epsilon in (1.0, 4.0)
-        for pair in ("opposite rewards", "another bin")
     ]
 
 

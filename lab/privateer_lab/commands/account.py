@@ -1,4 +1,4 @@
-"""``account``: calculators of privacy, and the claims of papers next to the truth."""
+"""``account``: calculators of privacy."""
 
 import math
 from enum import StrEnum
@@ -26,11 +26,9 @@ from privateer_core.accounting.gaussian import (
     gaussian_standard_deviation,
 )
 from privateer_core.accounting.numerics import check
-from privateer_core.accounting.published import published_bits
-from privateer_lab.claims import claims_of
 from privateer_lab.commands.options import Json
 from privateer_lab.documents import read_document
-from privateer_lab.output import print_json, print_table, screen
+from privateer_lab.output import print_json, print_table
 
 Epsilon = Annotated[float, typer.Option(help="Epsilon of the promise.")]
 Delta = Annotated[float, typer.Option(help="Delta of the promise.")]
@@ -146,7 +144,7 @@ def shuffled_bits(
     honest_fraction: Annotated[float, typer.Option(help="Share of the batch whose noise counts.")] = 1.0,
     as_json: Json = False,
 ) -> None:
-    """Compute the bits that hide a shuffled sum of vectors, for each person and in all, next to paper 5's."""
+    """Compute the bits that hide a shuffled sum of vectors, for each person and in all."""
     check("--honest-fraction", honest_fraction, 0 < honest_fraction <= 1, "above 0 and at most 1")
     honest = math.floor(honest_fraction * batch)
     check("--batch", batch, honest >= 1, "so large that at least one report is honest")
@@ -155,7 +153,6 @@ def shuffled_bits(
     probability = 0.5 if bits > 1 else shuffled_bits_probability(epsilon, delta, levels, coordinates, honest)
     standard_deviation = math.sqrt(bits * honest * probability * (1 - probability))
     exact = gaussian_standard_deviation(epsilon, delta, levels * math.sqrt(coordinates))
-    theirs = published_bits(epsilon, delta, coordinates, batch) if epsilon <= 15 else None
     result = {
         "noise_bits_total": total,
         "bits_per_person": bits,
@@ -163,10 +160,6 @@ def shuffled_bits(
         "noise_standard_deviation": standard_deviation,
         "against_analytic_gaussian": standard_deviation / exact,
         "bits_sent_per_person": coordinates * (levels + bits),
-        "published_bits_per_person": theirs.bits if theirs else None,
-        "published_against_analytic_gaussian": theirs.standard_deviation / gaussian_standard_deviation(epsilon, delta)
-        if theirs
-        else None,
     }
     _show("shuffled bits", result, as_json)
 
@@ -194,22 +187,3 @@ def compose(
 def finite(value: float) -> float | None:
     """Return a number for JSON, which has no infinity: None stands for it."""
     return value if math.isfinite(value) else None
-
-
-@accounts.command()
-def published(
-    paper: Annotated[
-        int,
-        typer.Argument(min=1, max=5, help="The paper's number, as docs/accounting.md lists them."),
-    ],
-    as_json: Json = False,
-) -> None:
-    """Show what a paper claims, and what is true."""
-    rows = claims_of(paper)
-    if as_json:
-        print_json({"paper": paper, "claims": rows})
-        return
-    for row in rows:
-        screen.print(f"[bold]{row['claim']}[/bold]")
-        figures = {key: value for key, value in row.items() if key not in ("claim", "source")}
-        print_table(row["source"], spaced(figures))

@@ -41,7 +41,7 @@ def audit(
     result = summary(found)
     print_json(result) if as_json else _print(found)
     if result["unsafe"] and not as_json:
-        screen.print(f"broken as published, which runs in simulation alone: {', '.join(result['unsafe'])}")
+        screen.print(f"broken as its paper has it, in simulation alone: {', '.join(result['unsafe'])}")
     if not result["holds"]:
         if not as_json:
             screen.print(f"broken: {', '.join(result['broken'])}")

@@ -12,6 +12,7 @@ from privateer_core.codec import decode
 from privateer_core.errors import PrivateerError
 from privateer_core.serving.database import make_tables
 from privateer_core.wire.publication import Round, decode_publication
+from privateer_lab.doctor.algorithms import check_algorithms, check_experiments
 from privateer_lab.doctor.answers import Listeners, listed_keys
 from privateer_lab.doctor.copies import Unsettled, copy_of
 from privateer_lab.doctor.files import MIB, check_clock, check_disk, check_folder, is_held
@@ -106,10 +107,12 @@ def examine_server(settings: Settings) -> Findings:
     trusted = check_trusted(found, "shufflers", settings.shuffler_keys)
     check_trusted(found, "senders", settings.sender_keys)
     _check_operators(found, settings)
+    check_algorithms(found)
     contents = found.settled(lambda seen: _examine_files(seen, settings), once=held is False)
     identity = settings.identity or settings.data / IDENTITY_FILE
     public = check_identity_key(found, identity, settings.data, contents.logged if contents else 0)
     if contents:
+        check_experiments(found, contents.experiments)
         _check_claims(found, contents, trusted)
     here = [name for name, facts in contents.open_rounds.items() if facts.endpoint == "server"] if contents else []
     check_upload_tokens(found, settings.tokens, settings.host, sorted(here))

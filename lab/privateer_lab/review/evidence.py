@@ -94,7 +94,7 @@ def run_audit(spec: Spec, record: Record, samples: int) -> Evidence:
 
     wanted, privacy = wanted_of(spec, record), spec.privacy
     chosen = {CHANNELS, *wanted}
-    total, findings = audit(samples, chosen, model=privacy.model, calibration=privacy.calibration)
+    total, findings = audit(samples, chosen, model=privacy.model, calibration=privacy.trust.calibration)
     found = progress(findings, total, "attacks")
     if len(found) < total:
         raise KeyboardInterrupt
@@ -145,7 +145,7 @@ def wanted_of(spec: Spec, record: Record) -> tuple[str, ...]:
     rows = [row for promise in promises for row in (*promise.rounds, promise.planned) if row is not None]
     tags = {row.mechanism.get("type") for row in rows}
     serving = spec.privacy.trust.serves[spec.question]
-    kinds: Iterable[type[Mechanism]] = (*serving.tight, *serving.published)
+    kinds: Iterable[type[Mechanism]] = serving.mechanisms
     names = {kind.__name__ for kind in kinds if kind.__struct_config__.tag in tags}
     return (*sorted(names), spec.algorithm.name)
 
@@ -159,7 +159,7 @@ def _about(audit: Audit, spec: Spec, wanted: tuple[str, ...], origin: str) -> Ev
         one
         for one in audit.findings
         if (one.mechanism == CHANNELS and is_about(one.attack, privacy.model))
-        or (one.mechanism in wanted and (one.model, one.calibration) == (privacy.model, privacy.calibration))
+        or (one.mechanism in wanted and (one.model, one.calibration) == (privacy.model, privacy.trust.calibration))
     )
     unattacked = tuple(sorted(set(wanted) - {one.mechanism for one in found}))
     broken = sum(one.verdict == "broken" and not one.unsafe for one in found)

@@ -1,9 +1,10 @@
 """Learners, found by the names of their algorithms: pure functions from state and release to state."""
 
-from importlib import import_module
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeAlias
 
 from privateer_core.answer.facts import Table
+from privateer_core.plugins import Plugins
 from privateer_core.spec import Spec
 from privateer_server.algorithms.rounds_learner import Bulk, NewRound, RoundsLearner, Step, must_agree
 
@@ -19,10 +20,25 @@ class Foreseeing(Protocol):
         ...
 
 
+LEARNERS: Final = Plugins[Callable[[Any], Learner]](
+    "privateer.learners", "distribution that brings its learner", "algorithm.name"
+)
+"""What makes the learner of a spec, by the algorithm's name."""
+
+
 def learner_for(spec: Spec) -> Learner:
-    """Return the learner that a spec names."""
-    made: Learner = import_module(f"privateer_server.algorithms.{spec.algorithm.name}").learner(spec)
-    return made
+    """Return the learner of the algorithm that a spec names; raises what `Plugins` does."""
+    return LEARNERS[spec.algorithm.name](spec)
 
 
-__all__ = ["Bulk", "Foreseeing", "Learner", "NewRound", "RoundsLearner", "Step", "learner_for", "must_agree"]
+__all__ = [
+    "LEARNERS",
+    "Bulk",
+    "Foreseeing",
+    "Learner",
+    "NewRound",
+    "RoundsLearner",
+    "Step",
+    "learner_for",
+    "must_agree",
+]

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from starlette.types import Scope
 
-from privateer_core.errors import NotFound
+from privateer_core.errors import NotFound, Unavailable
 from privateer_core.serving.page_cache import Version, common_version
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_server.experiment import Experiment
@@ -53,7 +53,7 @@ class PageVersions:
             return None
         try:
             experiment = self._experiments.get(name)
-        except NotFound:  # another server may have created it
+        except (NotFound, Unavailable):  # another server may have created it, or it stands still
             return None
         return Version(scope["path"], _standing(experiment))
 

@@ -13,24 +13,18 @@ from privateer_core.algorithms import Algorithm
 from privateer_core.answer.policy_view import EVERYBODY, ArmsOfGroup, GroupShares, PolicyView
 from privateer_core.arms_spec import ARMS_MIN, ArmsSpec, ArmsTable
 from privateer_core.coins import UNIT, Layout
-from privateer_core.contributions import BoundedVectors, KeyedValues
+from privateer_core.contributions import KeyedValues
 from privateer_core.decisions import Arms
 from privateer_core.errors import Malformed, SpecError
-from privateer_core.mechanisms import KeyedMechanism, VectorMechanism
+from privateer_core.mechanisms import KeyedMechanism
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.policy import ArmsPolicy
-from privateer_core.questions import KeyedMeans, NamedMeans, Question, VectorSum
+from privateer_core.questions import KeyedMeans, NamedMeans, Question
 from privateer_core.sections import Section, parse_section
 from privateer_core.spec import example_promises
 from privateer_core.terms import Terms
-from privateer_core.trust import check_promise
-from privateer_core.vectors import Ball
 
 ARMS_MAX: Final = 256
-HALF: Final = 0.5
-"""B of paper 2, Algorithm 1: losses are at most this far from the middle of their range."""
-_PUBLISHED_ROUND_MAX: Final = 1000
-"""The paper's rounds have one person each."""
 Array = NDArray[np.float64]
 Coins = NDArray[np.uint32]
 
@@ -89,27 +83,6 @@ class BanditSpec(ArmsSpec):
             raise SpecError(detail, field="context", remedy=remedy)
         return context
 
-    @model_validator(mode="after")
-    def _can_be_promised(self) -> Self:
-        """Check the promise, in the base's place: published reports, in simulation alone, are of another kind."""
-        check_promise(self.privacy, VectorSum if self.privacy.calibration == "published" else NamedMeans)
-        return self
-
-    @model_validator(mode="after")
-    def _as_published(self) -> Self:
-        if self.privacy.calibration != "published":
-            return self
-        if self.privacy.trust.batched or self.privacy.trust.curated:
-            detail = f"there is no 'published' form under the model '{self.privacy.model}'"
-            raise SpecError(detail, field="privacy.calibration", remedy="use 'tight'")
-        if self.algorithm.objective == "regret" and self.algorithm.host != "tsallis-inf":
-            detail = "must be 'tsallis-inf' in the published theorem"
-            raise SpecError(detail, field="algorithm.host", remedy="set it, or use 'tight'")
-        if self.largest_batch() > _PUBLISHED_ROUND_MAX:
-            detail = f"rounds have at most {_PUBLISHED_ROUND_MAX} people as published, where each plays the same arm"
-            raise SpecError(detail, field="experiment.round_size", remedy="lower it, and leave out round_growth")
-        return self
-
     @property
     def features(self) -> dict[str, Any]:
         """No features."""
@@ -119,10 +92,8 @@ class BanditSpec(ArmsSpec):
         """Return what a round asks whose coins choose so.
 
         Where the arm is in the key, every arm with a share is a key. Otherwise there is one key, and coins choose its
-        group. As published everybody has the arm of the round, and reports a loss around the middle of its range.
+        group.
         """
-        if self.privacy.calibration == "published":
-            return VectorSum(Ball("max", HALF, 1), choice.seed)
         if not self.privacy.arm_in_key:
             return KeyedMeans(choice)
         played = int(np.count_nonzero(choice.shares[0]))
@@ -143,14 +114,13 @@ class BanditSpec(ArmsSpec):
 
     @classmethod
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name, under every trust model and calibration."""
+        """Return small instances by name, under every trust model."""
         promises = {str(promise["model"]): promise for promise in example_promises()}
         made = {name: cls._instance(promise) for name, promise in promises.items()}
         made["local-kl-ucb"] = cls._instance(promises["local"], host="kl-ucb")
         made["shuffle-hidden"] = cls._instance(promises["shuffle"] | {"arms": "hidden"}, host="tsallis-inf")
         made["central-best-arm"] = cls._instance(promises["central"], objective="best-arm")
-        published = {"model": "local", "epsilon": 1.0, "delta": 1e-6, "calibration": "published"}
-        return made | {"published": cls._instance(published, host="tsallis-inf")}
+        return made
 
     @classmethod
     def _instance(cls, privacy: Any, **algorithm: Any) -> Self:
@@ -175,8 +145,8 @@ class BanditPolicy(ArmsPolicy):
     Attributes
     ----------
     choice
-        What the coins of a choice mean, where a report has coins of its own, because it hides the arm or is about the
-        one arm of its round; None: they are those of the report.
+        What the coins of a choice mean, where a report hides the arm and has coins of its own; None: they are those of
+        the report.
     """
 
     version: int
@@ -198,11 +168,6 @@ class BanditPolicy(ArmsPolicy):
     @override
     def mixes(self) -> bool:
         return self.fresh_coins
-
-    @property
-    @override
-    def timeless(self) -> bool:
-        return self.fresh_coins and isinstance(self.terms.mechanism, KeyedMechanism | NamedSymbol)
 
     @cached_property
     def played(self) -> Array:
@@ -236,11 +201,7 @@ class BanditPolicy(ArmsPolicy):
 
     def _asks(self, spec: BanditSpec) -> bool:
         """Whether reports are about what the spec says."""
-        mechanism, published = self.terms.mechanism, spec.privacy.calibration == "published"
-        if published:
-            return (
-                self.fresh_coins and isinstance(mechanism, VectorMechanism) and mechanism.ball == Ball("max", HALF, 1)
-            )
+        mechanism = self.terms.mechanism
         if not isinstance(mechanism, KeyedMechanism | NamedSymbol) or self.fresh_coins != spec.privacy.arm_in_key:
             return False
         expected = (len(self.cells), 1) if self.fresh_coins else (1, spec.arm_count)
@@ -252,11 +213,7 @@ class BanditPolicy(ArmsPolicy):
         return Arms(self.layout.group(self.layout.hashes(coins, keys), keys))
 
     @override
-    def contribute(
-        self, contexts: Array, coins: Coins, decisions: Arms, rewards: Array
-    ) -> KeyedValues | BoundedVectors:
-        if isinstance(self.terms.mechanism, VectorMechanism):
-            return BoundedVectors(coins, rewards[:, None] - HALF)
+    def contribute(self, contexts: Array, coins: Coins, decisions: Arms, rewards: Array) -> KeyedValues:
         if self.fresh_coins:
             keys = np.full(self.layout.groups, -1, np.int64)
             keys[self.cells] = np.arange(len(self.cells))

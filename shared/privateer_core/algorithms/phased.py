@@ -245,28 +245,24 @@ class PhasedSpec(Spec):
 
     @classmethod
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name, under every trust model and calibration."""
+        """Return small instances by name, under every trust model."""
         promises = {str(promise["model"]): promise for promise in example_promises()}
         wide = {
             name: promise | ({"epsilon": 4.0} if "epsilon" in promise else {}) for name, promise in promises.items()
         }
         made = {name: cls._instance(promise) for name, promise in wide.items()}
         made["local-normal"] = cls._instance({"model": "local", "epsilon": 1.0, "delta": 0.25})
-        for name, spec in list(made.items()):
-            if name in wide and spec.privacy.trust.serves[VectorSum].published:
-                made[f"{name}-published"] = cls._instance(wide[name] | {"delta": 1e-6, "calibration": "published"})
         return made
 
     @classmethod
-    def _instance(cls, privacy: Mapping[str, Any]) -> Self:
-        published = privacy.get("calibration") == "published"
-        batch = {"min_batch": 2, "honest_fraction": 1.0 if published else 0.6}
+    def _instance(cls, privacy: Mapping[str, Any], honest_fraction: float = 0.6, **algorithm: Any) -> Self:
+        batch = {"min_batch": 2, "honest_fraction": honest_fraction}
         data = {
             "experiment": {"name": "test", "horizon": 20_000, "people": 5_000},
             "actions": {"count": 30, "dimension": 4, "seed": 2},
             "reward": {"low": -1.0, "high": 1.0},
             "privacy": {**privacy, **batch},
-            "algorithm": {"name": "phased"},
+            "algorithm": {"name": "phased", **algorithm},
         }
         return parse_section(cls, data)
 
@@ -337,8 +333,12 @@ class PhasedPolicy(Policy):
         draw, ball = self.draw, self.mechanism.ball
         drawn = 0 <= draw.seed < 1 << 63 and draw.start >= 0 and draw.start + draw.places <= draw.people
         asked = draw.people == spec.experiment.people and draw.places == spec.asked(self.terms.batch)
-        bounded = ball.norm == "max" and (ball.bound == spec.reward.half_range or self.terms.calibration != "tight")
+        bounded = ball.norm == "max" and self._bounded(ball, spec)
         return drawn and asked and bounded and self.middle == spec.reward.middle
+
+    def _bounded(self, ball: Ball, spec: PhasedSpec) -> bool:
+        """Whether averages are clipped where rewards end."""
+        return ball.bound == spec.reward.half_range
 
     @override
     def decide(self, contexts: NDArray[np.float64], coins: NDArray[np.uint32]) -> Plays:

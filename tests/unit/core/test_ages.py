@@ -49,7 +49,7 @@ NONE = {"privacy.model": "none", "privacy.epsilon": None}
         (NONE, True, True),
         (HIDDEN, False, False),
         ({**CENTRAL, "privacy.arms": "hidden"}, True, True),
-        ({"privacy.calibration": "published", "privacy.epsilon": 16.0}, False, True),
+        ({"algorithm.name": "paper-1-ldpmab", "privacy.epsilon": 16.0}, False, True),
     ],
 )
 def test_who_tells_ages_and_who_takes_earlier_decisions(changes: dict[str, object], tells: bool, takes: bool) -> None:

@@ -101,7 +101,7 @@ def test_plans_have_as_many_choices_under_every_model():
         ({"experiment.reports_per_person": 0}, r"experiment\.reports_per_person"),
         ({"experiment.reports_per_person": 1001}, r"experiment\.reports_per_person"),
         ({"experiment.report_period": 60}, r"experiment\.report_period"),
-        ({"privacy.calibration": "published", "privacy.epsilon": 16.0}, "published calibration"),
+        ({"algorithm.name": "paper-1-ldpmab", "privacy.epsilon": 16.0}, "asks every person once"),
         (CENTRAL | {"privacy.delta": 1e-8}, r"privacy\.delta: must be at least 8e-08 for 4 reports a person"),
     ],
 )

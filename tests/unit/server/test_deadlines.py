@@ -332,7 +332,7 @@ async def test_phases_that_cannot_work_are_refused_at_creation(
 async def test_published_calibrations_are_for_the_lab(serve: Serving) -> None:
     async with serve() as api:
         problem = assert_problem(await create(api, "central-published"), 422, "spec-invalid")
-        assert problem["field"] == "privacy.calibration"
+        assert problem["field"] == "algorithm.name"
 
 
 def test_what_is_over_is_not_closed_again(clock: Hands) -> None:

@@ -86,7 +86,7 @@ async def test_create_needs_the_admin_token(api: Api, headers: dict[str, str]) -
         ({"context.features": {"x": {"low": 1.0, "high": 1.0}}}, "context.features.x"),
         (SHUFFLED | {"privacy.min_batch": 500}, "privacy.min_batch"),
         (SHUFFLED | {"privacy.min_batch": 100, "privacy.honest_fraction": 0.001}, "privacy.honest_fraction"),
-        ({"privacy.calibration": "published"}, "privacy.calibration"),
+        ({"algorithm.name": "paper-1-ldpmab"}, "algorithm.name"),
         (SHUFFLED | {"experiment.horizon": 10**10, "experiment.round_growth": 1.0}, "experiment.round_growth"),
     ],
 )

@@ -8,13 +8,14 @@ import pytest
 
 from privateer_client import OfflinePolicy
 from privateer_client.participation import Participation
-from privateer_core.algorithms import ALGORITHMS, algorithm
+from privateer_core.algorithms import algorithm
 from privateer_core.export import read_export
 from privateer_core.verification import Limits
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.documents.exports import redigested
+from tests.support.algorithms import RUN
 from tests.support.asgi import serving
 from tests.support.changes import change, lines, report
 from tests.support.phased import tables as phased_tables
@@ -109,7 +110,7 @@ async def test_what_is_exported_starts_another_experiment(api: Api, settings: Se
         ("context.features", {"context.features": {"x1": {"low": 0.0, "high": 2.0}, "x2": {"low": 0.0, "high": 1.0}}}),
         ("context.features", {"context.features": {"x2": {"low": 0.0, "high": 1.0}, "x1": {"low": 0.0, "high": 1.0}}}),
         ("reward", {"reward.high": 2.0}),
-        ("algorithm", {"algorithm.confidence": "proved"}),
+        ("algorithm", {"algorithm.memory": "auto"}),
     ],
 )
 async def test_another_kind_of_experiment_does_not_start_with_it(api: Api, field: str, changes: dict[str, Any]) -> None:
@@ -124,7 +125,7 @@ async def test_another_kind_of_experiment_does_not_start_with_it(api: Api, field
     assert_problem(await api.client.get("/experiments/next"), 404, "not-found")
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", RUN)
 async def test_a_file_of_any_algorithm_starts_another(api: Api, name: str) -> None:
     """As text that another program wrote; the policy is the one that was exported."""
     spec = next(iter(algorithm(name).spec.instances().values())).without_people()

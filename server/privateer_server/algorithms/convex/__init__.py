@@ -20,8 +20,8 @@ from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.policy_view import Point
 from privateer_core.arms_spec import Turn
-from privateer_core.contributions import KeyedSums, KeyedValues, VectorSums
-from privateer_core.mechanisms import AnyMechanism, ScreenedMoments, VectorMechanism
+from privateer_core.contributions import KeyedSums, KeyedValues
+from privateer_core.mechanisms import AnyMechanism, KeyedMechanism
 from privateer_core.terms import Terms
 from privateer_server.algorithms import Learner, NewRound, RoundsLearner, must_agree
 from privateer_server.algorithms.convex.shortfall import CONFIDENCE, Course
@@ -59,7 +59,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
     """Gradient ascent by one or two points (Flaxman et al. 2005; Agarwal et al. 2010), or Hazan and Levy's ellipsoid.
 
     Directions are an orthonormal frame turned at random, so each person's is uniform, as in the papers, and together
-    they span the space. ``published`` has one direction a round, and the papers' constants.
+    they span the space.
 
     Where people report later than they chose, gradients are delayed. What is learned of one is the bound of rewards
     that it and strong convexity give, and the next centre follows the bounds of all, as it does without delays.
@@ -71,7 +71,6 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
     def __init__(self, spec: ConvexSpec) -> None:
         super().__init__(spec)
         self.domain, self.rule = spec.domain, spec.algorithm
-        self.published = spec.privacy.calibration == "published"
 
     @override
     def start(self, seed: int) -> ConvexState:
@@ -94,14 +93,18 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         """Return the centre, and the ways from it to people's points."""
         if not ahead.batch:
             return state.point, np.zeros((self.domain.dimension, self.domain.dimension))
-        frame = _frame(ahead.seed if self.published else state.frame, self.domain.dimension)
+        frame = self._frame(state, ahead.seed)
         if self.rule.estimator == "ellipsoid":
             return state.point, self._size(terms) * frame @ self._ellipsoid(state, terms)
         rho = self._rho(terms)
         return self.domain.projected(state.point, rho), rho * frame
 
+    def _frame(self, state: ConvexState, _seed: int) -> Array:
+        """Return the directions of a round; rows are vectors."""
+        return drawn_frame(state.frame, self.domain.dimension)
+
     @override
-    def learn(self, state: ConvexState, policy: ConvexPolicy, release: KeyedSums | VectorSums) -> ConvexState:
+    def learn(self, state: ConvexState, policy: ConvexPolicy, release: KeyedSums) -> ConvexState:
         gradient, people, mu = self._gradient(policy, release), release.reports, self.rule.strong_convexity
         course = state.course.and_(people, policy.asked_at, gradient, mu)
         after = replace(state, heard=state.heard + people, learned=state.learned + people, course=course)
@@ -113,22 +116,39 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         here = gradient + mu * (policy.asked_at - policy.centre)
         return replace(after, point=self.domain.projected(policy.centre + step * here, rho))
 
-    def _gradient(self, policy: ConvexPolicy, release: KeyedSums | VectorSums) -> Array:
+    def _gradient(self, policy: ConvexPolicy, release: KeyedSums) -> Array:
         """Estimate the gradient: d times the mean, over people, of score times direction, by their scale.
 
         A point is at axes[i] = u A from the centre with u of the frame, and A^-1 u is column i of the inverse of axes.
         """
         scale = self.rule.slope if policy.points == 2 else self.spec.reward.half_range
-        means = _means(release, self.domain.dimension) * scale
+        means = self._means(release) * scale
         return np.asarray(np.linalg.inv(policy.measured) @ means)
 
+    def _means(self, release: KeyedSums) -> Array:
+        """Return the mean score along every axis, shape (axes,).
+
+        Where the axis is in the coins, its people are counted; in keys they are secret, and every axis has as many.
+        """
+        keys, groups = release.sums.shape
+        people = np.maximum(release.counts, 1) if groups > 1 else release.counts / keys
+        return np.asarray((release.sums / release.gain / people).ravel())
+
+    def _power(self, mechanism: AnyMechanism, people: int) -> float:
+        """Return the mean square of one person's released score, of all axes together; 1 or more.
+
+        What noise there is stands in any release, even in one of nobody.
+        """
+        keyed = cast(KeyedMechanism, mechanism)
+        none = np.zeros(0, np.int64)
+        nobody = KeyedValues(np.zeros(0, np.uint32), none, none, np.zeros(0))
+        release = keyed.simulate(nobody, np.random.default_rng(0))
+        hits = release.hit_own + (keyed.layout.keys - 1) * release.hit_other
+        return (hits + release.sums.size * release.noise / people) / release.gain**2
+
     def _deviation(self, terms: Terms) -> float:
-        """L: of what one person's reward is released as, in rewards; published, with the bound of Theorem 3's proof."""
-        half, horizon = self.spec.reward.half_range, self.spec.experiment.horizon
-        power = _power(terms.mechanism, terms.batch)
-        if not self.published:
-            return half * math.sqrt(power)
-        return half * (1 + math.sqrt((power - 1) * 2 * math.log(2 * horizon**2)))
+        """L: of what one person's reward is released as, in rewards."""
+        return self.spec.reward.half_range * math.sqrt(self._power(terms.mechanism, terms.batch))
 
     def _rho(self, terms: Terms) -> float:
         """Return the distance of points from the centre, at most half the set's radius."""
@@ -136,7 +156,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         lipschitz, mu, reach = self.rule.slope, self.rule.strong_convexity, self.domain.reach
         if self.rule.points == 2:
             near = self.domain.radius * math.log(max(3, horizon)) / horizon
-            rho = near if self.published else max(near, _CLEAR * self.rule.deviation / lipschitz)
+            rho = max(near, _CLEAR * self.rule.deviation / lipschitz)
         elif mu:
             square = (d * self._deviation(terms)) ** 2
             rho = (square * math.log(max(3, horizon)) / (mu * lipschitz * horizon)) ** (1 / 3)
@@ -151,12 +171,8 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         else R / sqrt(V T), with V the square of d times a person's released slope.
         """
         d, mu, horizon = self.domain.dimension, self.rule.strong_convexity, self.spec.experiment.horizon
-        if self.published and mu:
-            return people / (mu * (learned + people))
-        if self.published and self.rule.points == 2:
-            return people / math.sqrt(horizon)
         if self.rule.points == 2:
-            slope = self.rule.slope * math.sqrt(_power(policy.terms.mechanism, people))
+            slope = self.rule.slope * math.sqrt(self._power(policy.terms.mechanism, people))
         else:
             slope = self._deviation(policy.terms) / float(np.linalg.norm(policy.axes[0]))
         square, reach = (d * slope) ** 2, self.domain.reach
@@ -169,42 +185,28 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
     def _eta(self, learned: int, terms: Terms) -> float:
         """Return the step on the ellipsoid, with V = (d L)^2.
 
-        Where losses are strongly convex that is Hazan and Levy's. Published, theirs, which does not change, for losses
-        of smoothness mu; else the step at which, after t people, what the ellipsoid costs and what noise costs add up
-        to the least: rho^2 = sqrt(2 V / 3) / (mu sqrt(t)). Otherwise it is Saha and Tewari's (`_size`).
+        Where losses are strongly convex that is Hazan and Levy's, the step at which, after t people, what the ellipsoid
+        costs and what noise costs add up to the least: rho^2 = sqrt(2 V / 3) / (mu sqrt(t)). Otherwise it is Saha and
+        Tewari's (`_size`).
         """
         horizon = self.spec.experiment.horizon
         square = (self.domain.dimension * self._deviation(terms)) ** 2
         if self.rule.strong_convexity:
-            if not self.published:
-                return math.sqrt(3 / (2 * square * max(1, learned)))
-            return math.sqrt((self._barriers + 2) * math.log(max(3, horizon)) / (2 * square * horizon))
-        costs = self._barriers * math.log(max(3, horizon)) / 2 if self.published else 2.0
-        return self._size(terms) * math.sqrt(costs / (square * horizon))
+            return math.sqrt(3 / (2 * square * max(1, learned)))
+        return self._size(terms) * math.sqrt(2.0 / (square * horizon))
 
     def _size(self, terms: Terms) -> float:
         """Return the ellipsoid's size by that of the one that fits the set: 1 where it shrinks by itself.
 
-        Saha and Tewari's delta is least in what the barrier, noise and smoothness beta cost together. Published, these
-        are nu ln(T) / eta, 2 eta V T / delta^2 and beta (2 R delta)^2 T, by our own derivation of such a bound; else
-        1 / eta, eta V T / (2 delta^2) and beta (R delta)^2 T / 4: what they are in the middle of the set.
+        Saha and Tewari's delta is least in what the barrier, noise and smoothness beta cost together. In the middle of
+        the set these are 1 / eta, eta V T / (2 delta^2) and beta (R delta)^2 T / 4.
         """
         if self.rule.strong_convexity:
             return 1.0
         horizon, bent = self.spec.experiment.horizon, self.rule.smoothness
         each = (self.domain.dimension * self._deviation(terms)) ** 2 / horizon
-        if self.published:
-            cube = math.sqrt(2 * self._barriers * each * math.log(max(3, horizon))) / (
-                bent * (2 * self.domain.reach) ** 2
-            )
-        else:
-            cube = math.sqrt(8 * each) / (bent * self.domain.radius**2)
+        cube = math.sqrt(8 * each) / (bent * self.domain.radius**2)
         return float(min(1.0, cube ** (1 / 3)))
-
-    @property
-    def _barriers(self) -> int:
-        """nu, the parameter of the barrier."""
-        return 1 if self.domain.shape == "ball" else 2 * self.domain.dimension
 
     def _ellipsoid(self, state: ConvexState, terms: Terms) -> Array:
         """Return A = (Hessian of the barrier + eta mu t)^(-1/2) at the centre; its ellipsoid is within the set."""
@@ -267,39 +269,10 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         return {"centre_size": float(self.domain.sizes(state.point)) / self.domain.radius}
 
 
-def _frame(seed: int, dimension: int) -> Array:
+def drawn_frame(seed: int, dimension: int) -> Array:
     """Draw an orthonormal frame, uniformly; rows are its vectors."""
     q, r = np.linalg.qr(np.random.default_rng(seed).normal(size=(dimension, dimension)))
     return np.asarray((q * np.sign(np.diag(r))).T)
-
-
-def _means(release: KeyedSums | VectorSums, axes: int) -> Array:
-    """Return the mean score along every axis, shape (axes,).
-
-    Where the axis is in the coins, its people are counted; in keys they are secret, and every axis has as many. Where
-    all people have the first axis, the estimate is ``axes`` times theirs, and nothing is known of the others.
-    """
-    if isinstance(release, VectorSums):
-        return np.append(axes * release.sums / release.reports, np.zeros(axes - 1))
-    keys, groups = release.sums.shape
-    people = np.maximum(release.counts, 1) if groups > 1 else release.counts / keys
-    return np.asarray((release.sums / release.gain / people).ravel())
-
-
-def _power(mechanism: AnyMechanism, people: int) -> float:
-    """Return the mean square of one person's released score, of all axes together; 1 or more.
-
-    What noise there is stands in any release, even in one of nobody.
-    """
-    if isinstance(mechanism, VectorMechanism):
-        return 1 + mechanism.spread(people)[0] * people
-    assert not isinstance(mechanism, ScreenedMoments)
-    none = np.zeros(0, np.int64)
-    nobody = KeyedValues(np.zeros(0, np.uint32), none, none, np.zeros(0))
-    release = cast(KeyedSums, mechanism.simulate(nobody, np.random.default_rng(0)))
-    keys = mechanism.layout.keys
-    hits = release.hit_own + (keys - 1) * release.hit_other
-    return (hits + release.sums.size * release.noise / people) / release.gain**2
 
 
 def _barrier_hessian(domain: Domain, point: Array) -> Array:

@@ -25,8 +25,6 @@ from privateer_server.algorithms import Bulk, Learner, NewRound, RoundsLearner, 
 from privateer_server.algorithms.phased.design import near_optimal_design, span_of
 
 Array = NDArray[np.float64]
-_GAP: Final = {"tight": 1.5, "published": 2.0}
-"""Worst leverage of a design by the rank; the paper's 2 has fewer actions, and 1.5 a twentieth less regret."""
 _LEADERS: Final = 16
 """Actions of the highest estimates, against each of which every action is compared."""
 _SURE: Final = 2.0
@@ -106,17 +104,18 @@ class Estimate:
 class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
     """Algorithm 1, with phases drawn without replacement and exact widths (docs/phased.md has the departures).
 
-    ``tight`` compares pairs of actions by the exact width of their difference; ``published`` all of them by eq. (3).
+    Pairs of actions are compared by the exact width of their difference.
     """
 
     state_type = PhasedState
+    gap = 1.5
+    """Worst leverage of a design by the rank; the paper's 2 has fewer actions, and 1.5 a twentieth less regret."""
     repeats = True
     growth = ("algorithm.alpha", "algorithm.clients or experiment.horizon")
 
     def __init__(self, spec: PhasedSpec) -> None:
         super().__init__(spec)
         self.actions = spec.actions.matrix
-        self.published = spec.privacy.calibration == "published"
         self.log = math.log(1 / spec.beta)
 
     @override
@@ -183,7 +182,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         """Return the policy of the next phase; all phases draw their people from one order, whose seed the state has.
 
         A phase that the horizon has no room for asks nobody, nor does the last one: the best action is played to the
-        end, or, as published, as much of the phase as fits.
+        end.
         """
         left = self.spec.experiment.horizon - state.played
         support, plays = self._design(state)
@@ -207,17 +206,15 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
 
     def _design(self, state: PhasedState) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Actions to play and how often: T(x) = ceil(h pi(x))."""
-        design = near_optimal_design(self.actions[state.active], _GAP[self.spec.privacy.calibration])
+        design = near_optimal_design(self.actions[state.active], self.gap)
         length = self.spec.first_length * 2.0**state.phase
         return state.active[design.support], np.ceil(length * design.weights).astype(np.int64)
 
     def _ending(
-        self, state: PhasedState, support: NDArray[np.int64], plays: NDArray[np.int64], left: int
+        self, state: PhasedState, _support: NDArray[np.int64], _plays: NDArray[np.int64], left: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        if not self.published or len(state.active) == 1:
-            return state.active[[int(np.argmax(state.estimates))]], np.array([left])
-        cut = np.diff(np.cumsum(plays) * left // plays.sum(), prepend=0)
-        return support[cut > 0], cut[cut > 0]
+        """Return what is played when nobody is asked any more, and how often, where a phase would play so much."""
+        return state.active[[int(np.argmax(state.estimates))]], np.array([left])
 
     @override
     def learn(self, state: PhasedState, policy: PhasedPolicy, release: VectorSums) -> PhasedState:
@@ -230,11 +227,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         estimate = self._estimate(policy, averages, release.reports, basis)
         points = self.actions[state.active] @ basis.T
         values = points @ estimate.theta
-        keep = (
-            self._keep_published(state.phase, policy, release.reports, values)
-            if self.published
-            else self._keep(points, values, estimate)
-        )
+        keep = self._keep(state.phase, policy, release.reports, points, values, estimate)
         leader = int(np.argmax(values))
         after = replace(
             state,
@@ -264,7 +257,9 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         covariance: Array = (weights * (rewards + variance)) @ weights.T + sampled
         return Estimate(weights @ averages, np.asarray(weights, np.float64), covariance, scale)
 
-    def _keep(self, points: Array, values: Array, estimate: Estimate) -> NDArray[np.bool_]:
+    def _keep(
+        self, _closed: int, _policy: PhasedPolicy, _people: int, points: Array, values: Array, estimate: Estimate
+    ) -> NDArray[np.bool_]:
         """Actions that no leader beats by more than the exact width of the difference.
 
         The best action is dropped only if its own difference to some other one is off by more than its width: a union
@@ -276,16 +271,6 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
             beaten[leader] = False
             keep &= ~beaten
         return keep
-
-    def _keep_published(self, closed: int, policy: PhasedPolicy, people: int, values: Array) -> NDArray[np.bool_]:
-        """Line 18 with W of eq. (3), sigma_n = 2 sigma_noise sqrt(d) as its proofs have it (not by sqrt |V|)."""
-        dimension = self.actions.shape[1]
-        length = self.spec.first_length * 2.0**closed
-        rewards = self.spec.reward.half_range * math.sqrt(2 * dimension / (people * length))
-        sampled = self.spec.algorithm.client_deviation / math.sqrt(people)
-        noise = 2 * math.sqrt(policy.mechanism.spread(people)[0] * dimension)
-        width = (rewards + sampled + noise) * math.sqrt(2 * self.log)
-        return np.asarray(np.max(values) - values <= 2 * width)
 
     def _clipped(self, policy: PhasedPolicy, averages: Array, people: int) -> float:
         """Share of people's averages that must have been clipped, a function of what was released alone.

@@ -13,11 +13,10 @@ from privateer_core.algorithms.convex.domain import even
 from privateer_core.algorithms.convex.spec import ConvexSpec
 from privateer_core.answer.policy_view import Point, PolicyView
 from privateer_core.coins import Layout
-from privateer_core.contributions import BoundedVectors, KeyedValues
+from privateer_core.contributions import KeyedValues
 from privateer_core.decisions import Arms, Points
 from privateer_core.errors import Malformed
 from privateer_core.policy import Policy
-from privateer_core.questions import VectorSum
 from privateer_core.reward import numbers_of
 from privateer_core.terms import Terms
 
@@ -59,12 +58,6 @@ class ConvexPolicy(Policy):
     terms: Terms
 
     mixes = True
-
-    @property
-    @override
-    def tells_age(self) -> bool:
-        """Whether a report tells it: as published, every round has a direction of its own."""
-        return super().tells_age and self.terms.calibration != "published"
 
     @cached_property
     def measured(self) -> Array:
@@ -113,8 +106,6 @@ class ConvexPolicy(Policy):
         mechanism, asked = self.terms.mechanism, spec.asked(self.seed)
         if self.fresh_coins != spec.privacy.arm_in_key:
             return False
-        if isinstance(asked, VectorSum):
-            return getattr(mechanism, "ball", None) == asked.ball
         layout = getattr(mechanism, "layout", None)
         if not isinstance(layout, Layout):
             return False
@@ -128,32 +119,31 @@ class ConvexPolicy(Policy):
         return Points(arms, np.stack([self.centre + way for way in sides], axis=1))
 
     def _arms(self, coins: NDArray[np.uint32]) -> NDArray[np.int64]:
-        if self.terms.calibration == "published":
-            return np.ones(len(coins), np.int64)
         choice, key = even(self.seed, len(self.axes)), np.zeros(1, np.int64)
         hashes = choice.hashes(coins, key)
         side = (hashes >> _SIDE & np.uint64(1)).astype(np.int64)
         return 2 * choice.group(hashes, key) + side
 
-    def contribute(
-        self, _contexts: Any, coins: NDArray[np.uint32], decisions: Arms, rewards: Array
-    ) -> KeyedValues | BoundedVectors:
-        """Return everybody's score along their axis, between -1 and 1; unless published, as a value in [0, 1].
-
-        Of one point it is the reward from the middle of its range, with the sign of its side; of two the slope between
-        them, clipped to the Lipschitz constant and divided by it.
+    def contribute(self, _contexts: Any, coins: NDArray[np.uint32], decisions: Arms, rewards: Array) -> KeyedValues:
+        """Return everybody's score along their axis, as a value in [0, 1].
 
         Parameters
         ----------
         rewards
             In [0, 1]: shape (n,) of one point, (n, 2) of two.
         """
-        axis, sign = decisions.arms >> 1, 2.0 * (decisions.arms & 1) - 1
-        scores = sign * (self._slopes(decisions, rewards) if self.points == 2 else 2 * rewards - 1)
-        if self.terms.calibration == "published":
-            return BoundedVectors(coins, scores[:, None])
-        values, none = (scores + 1) / 2, np.zeros_like(axis)
+        axis, values = decisions.arms >> 1, (self.scores(decisions, rewards) + 1) / 2
+        none = np.zeros_like(axis)
         return KeyedValues(coins, axis, none, values) if self.fresh_coins else KeyedValues(coins, none, axis, values)
+
+    def scores(self, decisions: Arms, rewards: Array) -> Array:
+        """Return everybody's score along their axis, between -1 and 1, shape (n,).
+
+        Of one point it is the reward from the middle of its range, with the sign of its side; of two the slope between
+        them, clipped to the Lipschitz constant and divided by it.
+        """
+        sign = 2.0 * (decisions.arms & 1) - 1
+        return np.asarray(sign * (self._slopes(decisions, rewards) if self.points == 2 else 2 * rewards - 1))
 
     def _slopes(self, decisions: Arms, rewards: Array) -> Array:
         """Return slopes between two points, by the Lipschitz constant; an earlier policy may have chosen the points."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,6 +119,9 @@ class AskedBins(Bins):
         Shape (undecided,), int64, rising from 0, where the arm is in the key: bins of one number are parts of one
         whole, which reports are about. None: each bin is a whole.
     """
+
+    mechanisms: ClassVar[Any] = KeyedMechanism
+    """What may randomize its reports."""
 
     version: int
     dimension: int

@@ -17,7 +17,6 @@ from privateer_core.context import columns_of, conditions_of, inhabited
 from privateer_core.contributions import KeyedValues
 from privateer_core.decisions import Arms
 from privateer_core.errors import Malformed
-from privateer_core.mechanisms import KeyedMechanism
 from privateer_core.policy import ArmsPolicy
 
 
@@ -33,8 +32,8 @@ class PartitionPolicy(AskedBins, ArmsPolicy):
     @property
     @override
     def tells_age(self) -> bool:
-        """Whether a report tells it: not one that measures all arms at once, nor one of a source."""
-        return super().tells_age and self.terms.calibration != "published" and not self.cohort
+        """Whether a report tells it: not one of a source."""
+        return super().tells_age and not self.cohort
 
     @property
     @override
@@ -106,6 +105,11 @@ class PartitionPolicy(AskedBins, ArmsPolicy):
             return KeyedValues(coins, self._key_of_cell[keys, decisions.arms], np.zeros_like(keys), rewards)
         return KeyedValues(coins, keys, decisions.arms, rewards)
 
+    @property
+    def coins_ask(self) -> bool:
+        """Whether the coins of a source's people ask them about arms, so that they say something about the answer."""
+        return not self.fresh_coins
+
     def recall(
         self,
         contexts: NDArray[np.float64],
@@ -116,10 +120,10 @@ class PartitionPolicy(AskedBins, ArmsPolicy):
         """Return what n people of a source have to contribute about arms (n,) that they played before: secret ones.
 
         Where the arm is not in the key, coins ask about one arm of every bin, and those who played another have
-        nothing to contribute. Under the published mechanism everybody contributes.
+        nothing to contribute.
         """
         values = self.contribute(contexts, coins, Arms(arms), rewards)
-        if self.fresh_coins or self.terms.calibration == "published":
+        if not self.coins_ask:
             return values
         asked = self.decide(contexts, coins).arms
         return KeyedValues(coins, np.where(asked == arms, values.keys, -1), asked, rewards)
@@ -161,7 +165,7 @@ class PartitionPolicy(AskedBins, ArmsPolicy):
 
 def learners_make(policy: AskedBins, spec: PartitionSpec) -> bool:
     """Whether bins tile the space, arrays have the right shapes and ranges, and all is as the spec says."""
-    typed = isinstance(policy.mechanism, KeyedMechanism) and _well_typed(policy, spec.arm_count)
+    typed = isinstance(policy.mechanism, policy.mechanisms) and _well_typed(policy, spec.arm_count)
     return typed and policy.tile() and _has_wholes(policy) and _plays_active_arms(policy) and _agrees(policy, spec)
 
 

@@ -1,6 +1,7 @@
 """Sections of a trial's spec."""
 
-from typing import Annotated, Final, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -55,9 +56,6 @@ class TrialSection(Section):
     stop
         What ends it before its horizon: ``decided`` (every effect is), ``futility`` (no interval has an effect that
         matters any more), ``best`` (every segment's best arm is known). The first that holds counts.
-    width
-        Under the published calibration, where c_e, the private part of the width, is taken from. ``algorithm``: with a
-        factor of 2, as in Algorithm 2; ``appendix``: without, as in the proof.
     """
 
     name: Literal["trial"]
@@ -75,7 +73,14 @@ class TrialSection(Section):
     power: float = Field(default=0.8, gt=0.5, lt=1, allow_inf_nan=False)
     guardrails: tuple[Annotated[str, Field(pattern=r"^[\w .+-]{1,64}$")], ...] = Field(default=(), max_length=2)
     stop: tuple[Literal["decided", "futility", "best"], ...] = ()
-    width: Literal["algorithm", "appendix"] = "algorithm"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_stored(cls, data: Any) -> Any:
+        """Leave out what specs of earlier versions say, where it did nothing."""
+        if isinstance(data, Mapping) and data.get("width") == "algorithm" and "width" not in cls.model_fields:
+            return {key: value for key, value in data.items() if key != "width"}
+        return data
 
     @model_validator(mode="after")
     def _in_use(self) -> Self:

@@ -13,9 +13,10 @@ from privateer_core.errors import SpecError
 from privateer_core.terms import calibrate
 from privateer_lab.simulation import simulate_once
 from privateer_lab.specs import load_spec
+from privateer_papers.paper_2.bandit_learner import lil_ucb
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.bandit import rules
-from privateer_server.algorithms.bandit.rules import Evidence, kl_ucb, lil_ucb, proxy, repays, thompson, track, tsallis
+from privateer_server.algorithms.bandit.rules import Evidence, kl_ucb, proxy, repays, thompson, track, tsallis
 from privateer_server.schedule import Schedule
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -254,7 +255,7 @@ def test_new_arms_are_tried_and_estimates_stay():
 
 def test_published_losses_go_to_the_host_as_they_are():
     """A loss of -1/4 around the middle, by a share of a tenth: -2.5 for each of 20 people."""
-    settings = ("privacy.calibration=published", "privacy.delta=1e-6", "algorithm.host=tsallis-inf")
+    settings = ("algorithm.name=paper-2-bandit", "privacy.delta=1e-6")
     spec = example("bandit", *settings, "experiment.round_size=20", "experiment.round_growth=0")
     schedule = Schedule(spec)
     step = schedule.open(3)

@@ -148,7 +148,7 @@ def played_past_sources(spec: PartitionSpec) -> Any:
 
 
 def test_under_proofs_arms_go_but_none_comes() -> None:
-    before = make_spec({"algorithm.confidence": "proved", "privacy.epsilon": 8.0})
+    before = make_spec({"algorithm.name": "paper-1-proved", "privacy.epsilon": 8.0})
     step = played(before, 10, by_half)
     with pytest.raises(SpecError, match="shared out"):
         Schedule(with_arm(before, "new")).learner.changed(step.state, before)
@@ -161,7 +161,7 @@ def test_under_proofs_arms_go_but_none_comes() -> None:
 
 
 def test_an_arm_that_only_a_retired_one_beat_is_tried_again_under_proofs() -> None:
-    before = make_spec({"algorithm.confidence": "proved"})
+    before = make_spec({"algorithm.name": "paper-1-proved"})
     learner: Any = learner_for(before)
     state = replace(learner.start(0), active=np.array([[True, False, False]]))
     after: Any = learner_for(without_arm(before, "arm-0"))

@@ -8,18 +8,20 @@ import pytest
 from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.convex.domain import Domain
 from privateer_core.algorithms.convex.spec import ConvexSpec
-from privateer_server.algorithms.convex import ConvexLearner, ConvexState, _power, _radial
+from privateer_papers.paper_2.convex import PublishedConvexSpec
+from privateer_server.algorithms import learner_for
+from privateer_server.algorithms.convex import ConvexLearner, ConvexState, _radial
 from privateer_server.algorithms.convex.shortfall import Course
 from privateer_server.schedule import Schedule
 
-SPECS = ConvexSpec.instances()
+SPECS = {**ConvexSpec.instances(), "published": PublishedConvexSpec.instances()["local"]}
 TRUTH = np.array([0.3, -0.4])
 """The gradient of a linear reward, 0.5 + <truth, x>, within the bounds on a set of radius 1."""
 
 
 def estimates(spec, count, turned=False):
     """Estimate the gradient of a linear reward in so many rounds; ``turned``: planted, everybody's side is lost."""
-    learner, schedule, rng = ConvexLearner(spec), Schedule(spec), np.random.default_rng(3)
+    learner, schedule, rng = learner_for(spec), Schedule(spec), np.random.default_rng(3)
     made = []
     for seed in range(count):
         policy = schedule.open(seed).policy
@@ -57,11 +59,11 @@ def test_the_noise_is_what_the_learner_expects(name):
     terms, people = Schedule(spec).open(0).policy.terms, spec.experiment.round_size
     scale = (2 * spec.algorithm.slope) ** 2 / people
     found = float(np.square(estimates(spec, 200)).sum(axis=1).mean() - np.square(TRUTH).sum())
-    expected = scale * _power(terms.mechanism, people)
+    expected = scale * ConvexLearner(spec)._power(terms.mechanism, people)
     assert found < 1.2 * expected
     if terms.mechanism.pure:
         assert found > 0.8 * expected
-        assert not found > 0.8 * scale * _power(terms.mechanism.weaker(0.5), people)
+        assert not found > 0.8 * scale * ConvexLearner(spec)._power(terms.mechanism.weaker(0.5), people)
 
 
 def test_the_leader_solves_its_equation():
@@ -86,7 +88,7 @@ def test_ellipsoids_fit_the_set_even_at_its_edge(shape, learned):
 
 def test_a_reward_that_rises_leads_to_the_edge():
     spec = SPECS["none"]
-    learner, schedule, rng = ConvexLearner(spec), Schedule(spec), np.random.default_rng(3)
+    learner, schedule, rng = learner_for(spec), Schedule(spec), np.random.default_rng(3)
     step = schedule.open(1)
     while step.batch:
         coins = rng.integers(0, 2**32, step.batch, dtype=np.uint32)
@@ -135,7 +137,7 @@ def test_the_bound_is_the_largest_of_all_points(mu, shape):
 
 def test_a_result_says_where_people_are_led_and_what_that_costs():
     spec = SPECS["none"]
-    learner, schedule, rng = ConvexLearner(spec), Schedule(spec), np.random.default_rng(3)
+    learner, schedule, rng = learner_for(spec), Schedule(spec), np.random.default_rng(3)
     step, found = schedule.open(1), []
     while step.batch:
         found.append(learner.answer(step.state))

@@ -10,6 +10,7 @@ from scipy import stats
 from privateer_core.contributions import VectorSums
 from privateer_lab.environments import environment_for
 from privateer_lab.simulation import simulate_once
+from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.phased import PhasedLearner
 from privateer_server.algorithms.phased.design import span_of
 from tests.support.phased import TRUST, phased_spec
@@ -19,7 +20,7 @@ INLINE = {"actions": {"vectors": [[0.9, 0.0, 0.0], [0.0, 0.6, 0.0], [0.5, 0.5, 0
 
 
 def opened(spec, seed=3):
-    learner = PhasedLearner(spec)
+    learner = learner_for(spec)
     state = learner.start(seed)
     return learner, state, learner.next(state, 1, 0).policy
 
@@ -98,9 +99,9 @@ def test_the_best_action_is_kept(trust, monkeypatch):
     assert np.mean([run.regret / run.uniform_regret for run in kept]) < 0.2
     learner_width = PhasedLearner._keep
 
-    def hasty(self, points, values, estimate):
+    def hasty(self, closed, policy, people, points, values, estimate):
         narrow = replace(estimate, covariance=estimate.covariance / 1e6, scale=estimate.scale / 1e3)
-        return learner_width(self, points, values, narrow)
+        return learner_width(self, closed, policy, people, points, values, narrow)
 
     monkeypatch.setattr(PhasedLearner, "_keep", hasty)
     lost = sum(not simulate_once(spec, seed).facts["best_action_kept"] for seed in range(40))
@@ -114,7 +115,7 @@ def test_published_widths_are_those_of_equation_3():
     noise = policy.mechanism.standard_deviation / 2**14 / n
     width = (math.sqrt(2 * d / (n * h)) + 0.1 / math.sqrt(n) + 2 * noise * math.sqrt(d)) * math.sqrt(2 * math.log(100))
     values = np.array([0.0, -1.999 * width, -2.001 * width])
-    assert learner._keep_published(0, policy, n, values).tolist() == [True, True, False]
+    assert learner._keep(0, policy, n, values, values, None).tolist() == [True, True, False]
 
 
 def test_published_plays_the_last_phase_as_far_as_it_fits_and_tight_the_best():

@@ -13,7 +13,7 @@ from privateer_server.algorithms.trial.trial_evidence import TrialEvidence
 from privateer_server.schedule import Schedule
 from tests.support.statistics import centred
 
-SPECS = {name: spec for name, spec in TrialSpec.instances().items() if not spec.published}
+SPECS = TrialSpec.instances()
 PEOPLE, RUNS = 4000, 150
 MEANS = np.array([[0.3, 0.5, 0.2], [0.3, 0.3, 0.3], [0.6, 0.6, 0.9], [0.4, 0.4, 0.4]])
 
