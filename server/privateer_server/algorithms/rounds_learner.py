@@ -77,8 +77,8 @@ PolicyT = TypeVar("PolicyT", bound=Policy)
 class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
     """Learns from round to round. States are frozen dataclasses that travel by `privateer_core.codec`.
 
-    A subclass has ``state_type``, `start`, `policy`, `learn`, `result` and `describe`. Its states have ``heard``, the
-    people of this experiment whose reports opened, or it has a `turn` and an `anew` of its own.
+    A subclass has ``state_type``, `start`, `policy` and `learn`, and `result` and `describe` for people. Its states
+    have ``heard``, the people of this experiment whose reports opened, or it has a `turn` and an `anew` of its own.
 
     Attributes
     ----------
@@ -127,13 +127,14 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
     def learn(self, state: StateT, policy: PolicyT, release: Any) -> StateT:
         """Return the state after a round's release."""
 
-    @abstractmethod
     def result(self, state: StateT) -> Result | None:
-        """Return what the experiment has found so far; None if the algorithm publishes a policy alone."""
+        """Return what the experiment has found so far; None as long as its policies are all that it finds."""
+        del state
+        return None
 
-    @abstractmethod
     def describe(self, state: StateT) -> dict[str, Any]:
         """Describe a state as JSON, for people."""
+        return {"heard": cast(Any, state).heard}
 
     def turn(self, state: StateT) -> Turn:
         """Return whose turn it is, and how many people are asked: what did not open takes nobody's place."""

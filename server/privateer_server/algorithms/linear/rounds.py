@@ -11,7 +11,6 @@ from typing_extensions import override
 from privateer_core.algorithms.linear.links import LINKS
 from privateer_core.algorithms.linear.policy import LinearPolicy
 from privateer_core.algorithms.linear.spec import LinearSpec
-from privateer_core.result import Result
 from privateer_server.algorithms import NewRound, RoundsLearner
 from privateer_server.algorithms.linear.again import Recent
 from privateer_server.algorithms.linear.contexts import Contexts
@@ -108,10 +107,6 @@ class LinearLearner(RoundsLearner[LinearSpec, LinearState, LinearPolicy]):
     @override
     def anew(self, state: LinearState) -> LinearState:
         return replace(state, heard=0, recent=None)
-
-    def result(self, _state: LinearState) -> Result | None:
-        """Publish nothing beside the policy."""
-        return None
 
     @override
     def figures(self, state: LinearState) -> dict[str, float]:
