@@ -13,7 +13,7 @@ from privateer_core.text import printable
 from privateer_lab.answer_tables import estimates_of, tables_of
 from privateer_lab.answer_words import Drawn, left_out, most_drawn, rows_drawn, sentences
 from privateer_lab.output import readable
-from privateer_lab.picture import label
+from privateer_lab.picture import whole_label
 from privateer_lab.plots import in_thousands, panels
 from privateer_lab.style import BETTER, COLOURS, GREY, WORSE
 
@@ -96,7 +96,7 @@ def draw_rows(axis: Any, rows: Sequence[Drawn]) -> None:
         axis.plot(one.value, -place, "o", color=colour, markerfacecolor=face, markersize=4)
     if any(one.decided is not None for one in rows):
         axis.axvline(0, color=GREY, linewidth=0.8)
-    axis.set_yticks([-place for place in range(len(rows))], [label(one.name) for one in rows])
+    axis.set_yticks([-place for place in range(len(rows))], [whole_label(one.name) for one in rows])
 
 
 def draw_over_time(axis: Any, part: EffectsOverTime) -> None:
@@ -106,7 +106,7 @@ def draw_over_time(axis: Any, part: EffectsOverTime) -> None:
         looks = zip(part.people, one.values, one.lows, one.highs, strict=True)
         people, values, lows, highs = zip(*(look for look in looks if look[1] is not None), strict=True)
         colour = COLOURS[number % len(COLOURS)]
-        axis.plot(people, values, "o-", color=colour, markersize=3, label=label(one.name))
+        axis.plot(people, values, "o-", color=colour, markersize=3, label=whole_label(one.name))
         axis.fill_between(people, lows, highs, color=colour, alpha=0.12, linewidth=0)
     axis.axhline(0, color=GREY, linewidth=0.8)
     axis.set_xlabel("people")

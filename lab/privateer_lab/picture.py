@@ -99,7 +99,11 @@ def page_drawing(title: str, caption: str, height: float, *, vector: bool = True
         yield Picture(printable(title), figure, printable(caption), vector), figure.subplots()
 
 
-def label(name: str) -> str:
+def whole_label(name: str) -> str:
     """Write a name as a label of a picture, which leaves out those that begin with an underscore."""
-    short = printable(name) if len(name) <= _LABEL else printable(name[: _LABEL - 1]) + "…"
-    return f" {short}" if short.startswith("_") else short
+    return f" {printable(name)}" if name.startswith("_") else printable(name)
+
+
+def label(name: str) -> str:
+    """Write a name as a short label of a picture."""
+    return whole_label(name if len(name) <= _LABEL else f"{name[: _LABEL - 1]}…")

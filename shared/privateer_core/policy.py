@@ -15,6 +15,7 @@ from privateer_core.answer.policy_view import PolicyView
 from privateer_core.contributions import BoundedVectors, KeyedValues
 from privateer_core.decisions import Arms
 from privateer_core.draw import Draw
+from privateer_core.errors import Malformed
 from privateer_core.mechanisms import KeyedMechanism
 from privateer_core.reward import GuardedReward, Reward
 from privateer_core.terms import Terms
@@ -115,7 +116,6 @@ class Policy(ABC):
         object.__setattr__(made, "deciders", tuple((policy, share / whole) for policy, share in decided))
         return cast(Self, made)
 
-    @abstractmethod
     def check(self, spec: Any) -> None:
         """Refuse a policy that no learner makes: a device must not crash on, or be steered by, a malformed one.
 
@@ -124,6 +124,12 @@ class Policy(ABC):
         Malformed
             If its parts contradict each other or the spec.
         """
+        if not self.fits(spec):
+            raise Malformed("not a policy of this algorithm", remedy="fetch the policy again")
+
+    def fits(self, spec: Any) -> bool:
+        """Whether a learner makes it: types, shapes and ranges are right, and it asks no more than the spec."""
+        raise NotImplementedError
 
     @abstractmethod
     def decide(self, contexts: Array, coins: Coins) -> Any:

@@ -99,10 +99,6 @@ class Reward(Range):
         """Return in their unit what is from 0 to 1; what is beyond them, as an interval's end may be, stays so."""
         return np.asarray(self.low + self.span * values)
 
-    def clipped(self, rewards: Array) -> Array:
-        """Clip what is told of rewards, in their unit, to the bounds: no mean reward is beyond them."""
-        return np.asarray(np.clip(rewards, self.low, self.high))
-
 
 @dataclass(frozen=True)
 class GuardedReward:

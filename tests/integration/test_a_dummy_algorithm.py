@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DUMMY = ROOT / "tests" / "support" / "explore"
+DUMMY = ROOT / "tests" / "support" / "ucb"
 ROLES = ("shared", "client", "shuffler", "server", "lab", "papers")
 ROW = """        Trust(
             name="stricter",
@@ -61,12 +61,11 @@ def copy(tmp_path: Path) -> Path:
     for part in (*ROLES, "tests"):
         shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    shutil.copy(DUMMY / "public.py", tmp_path / "shared" / "privateer_core" / "algorithms" / "explore.py")
-    shutil.copy(DUMMY / "learner.py", tmp_path / "server" / "privateer_server" / "algorithms" / "explore.py")
+    shutil.copy(DUMMY / "public.py", tmp_path / "shared" / "privateer_core" / "algorithms" / "ucb.py")
+    shutil.copy(DUMMY / "learner.py", tmp_path / "server" / "privateer_server" / "algorithms" / "ucb.py")
     for role, module, made in (("shared", "privateer_core", "ALGORITHM"), ("server", "privateer_server", "learner")):
         line = f'"{module}.algorithms.trial:{made}"\n'
-        added = line.replace("trial", "explore")
-        put(tmp_path / role / "pyproject.toml", f"explore = {added}", after=f"trial = {line}")
+        put(tmp_path / role / "pyproject.toml", f"ucb = {line.replace('trial', 'ucb')}", after=f"trial = {line}")
         installed(tmp_path, role)
     return tmp_path
 
@@ -116,12 +115,12 @@ def battery(copy: Path, words: str) -> int:
 
 
 def test_the_battery_takes_a_new_algorithm(copy: Path) -> None:
-    assert battery(copy, "explore") > 4 * 20
+    assert battery(copy, "ucb") > 4 * 20
 
 
 def test_everything_takes_a_new_algorithm(copy: Path) -> None:
     """In one process and over HTTP, under all four trust models."""
-    said = run(copy, "tests/support/explore/everything.py", str(copy), "explore")
+    said = run(copy, "tests/support/ucb/everything.py", str(copy), "ucb")
     assert said.strip().splitlines()[-1] == "local shuffle central none"
 
 
@@ -133,4 +132,4 @@ def test_everything_takes_a_new_trust_model(copy: Path) -> None:
     source = trust.read_text()
     trust.write_text(source.replace(table, CALIBRATIONS + table))
     assert battery(copy, "stricter") > 3 * 20
-    assert "stricter" in run(copy, "tests/support/explore/everything.py", str(copy), "explore", "stricter")
+    assert "stricter" in run(copy, "tests/support/ucb/everything.py", str(copy), "ucb", "stricter")

@@ -77,8 +77,9 @@ PolicyT = TypeVar("PolicyT", bound=Policy)
 class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
     """Learns from round to round. States are frozen dataclasses that travel by `privateer_core.codec`.
 
-    A subclass has ``state_type``, `start`, `policy`, `learn` and `answer`. Its states have ``heard``, the
-    people of this experiment whose reports opened, or it has a `turn` and an `anew` of its own.
+    A subclass has ``state_type``, `start`, `policy` and `learn`, and `answer` if it finds more than its policies. Its
+    states have ``heard``, the people of this experiment whose reports opened, or it has a `turn` and an `anew` of its
+    own.
 
     Attributes
     ----------
@@ -127,9 +128,16 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
     def learn(self, state: StateT, policy: PolicyT, release: Any) -> StateT:
         """Return the state after a round's release."""
 
-    @abstractmethod
     def answer(self, state: StateT) -> Answer:
-        """Return what has been found so far."""
+        """Return what has been found so far: here how many people reported, and that the policy is all else."""
+        over = self.over(state)
+        return Answer(
+            status="ended" if over else "learning",
+            people=cast(Any, state).heard,
+            rounds=None,
+            confidence=None,
+            ended="its horizon" if over else None,
+        )
 
     def turn(self, state: StateT) -> Turn:
         """Return whose turn it is, and how many people are asked: what did not open takes nobody's place."""

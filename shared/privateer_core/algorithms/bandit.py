@@ -15,7 +15,7 @@ from privateer_core.arms_spec import ARMS_MIN, ArmsSpec, ArmsTable
 from privateer_core.coins import UNIT, Layout
 from privateer_core.contributions import KeyedValues
 from privateer_core.decisions import Arms
-from privateer_core.errors import Malformed, SpecError
+from privateer_core.errors import SpecError
 from privateer_core.mechanisms import KeyedMechanism
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.policy import ArmsPolicy
@@ -185,11 +185,10 @@ class BanditPolicy(ArmsPolicy):
         return np.flatnonzero(self.layout.shares[0])
 
     @override
-    def check(self, spec: BanditSpec) -> None:
+    def fits(self, spec: BanditSpec) -> bool:
         mechanism = self.terms.mechanism
         has = self.choice is not None or isinstance(mechanism, KeyedMechanism | NamedSymbol)
-        if not (has and self._chooses(spec) and (self.terms.batch == 0 or self._asks(spec))):
-            raise Malformed("not a policy of this algorithm", remedy="fetch the policy again")
+        return has and self._chooses(spec) and (self.terms.batch == 0 or self._asks(spec))
 
     def _chooses(self, spec: BanditSpec) -> bool:
         """Whether coins lead to arms that may be played."""

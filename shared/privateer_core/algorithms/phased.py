@@ -19,7 +19,7 @@ from privateer_core.answer.policy_view import PlayCounts, PolicyView, PublicDraw
 from privateer_core.contributions import BoundedVectors
 from privateer_core.decisions import Plays
 from privateer_core.draw import Draw
-from privateer_core.errors import InputError, Malformed, SpecError
+from privateer_core.errors import InputError, SpecError
 from privateer_core.mechanisms import VectorMechanism
 from privateer_core.policy import Policy
 from privateer_core.questions import Question, VectorSum
@@ -316,12 +316,11 @@ class PhasedPolicy(Policy):
         return cast(VectorMechanism, self.terms.mechanism)
 
     @override
-    def check(self, spec: PhasedSpec) -> None:
+    def fits(self, spec: PhasedSpec) -> bool:
         arrays = (self.active, self.support, self.plays)
         typed = all(array.dtype == np.int64 and array.ndim == 1 and len(array) for array in arrays)
         typed = typed and isinstance(self.mechanism, VectorMechanism)
-        if not (typed and self._consistent(spec.actions.shape[0]) and self._agrees(spec)):
-            raise Malformed("not a phased policy", remedy="fetch the policy again")
+        return typed and self._consistent(spec.actions.shape[0]) and self._agrees(spec)
 
     def _consistent(self, actions: int) -> bool:
         rising = all(bool((np.diff(rows) > 0).all()) for rows in (self.active, self.support))

@@ -15,7 +15,6 @@ from privateer_core.answer.policy_view import Point, PolicyView
 from privateer_core.coins import Layout
 from privateer_core.contributions import KeyedValues
 from privateer_core.decisions import Arms, Points
-from privateer_core.errors import Malformed
 from privateer_core.policy import Policy
 from privateer_core.reward import numbers_of
 from privateer_core.terms import Terms
@@ -87,9 +86,8 @@ class ConvexPolicy(Policy):
         return float(sum(share * (age_of(self.version, one.version) or 0) for one, share in self.deciders))
 
     @override
-    def check(self, spec: ConvexSpec) -> None:
-        if not (self._well_typed(spec.domain.dimension) and self._agrees(spec) and self._asks(spec)):
-            raise Malformed("not a policy on this set", remedy="fetch the policy again")
+    def fits(self, spec: ConvexSpec) -> bool:
+        return self._well_typed(spec.domain.dimension) and self._agrees(spec) and self._asks(spec)
 
     def _well_typed(self, dimension: int) -> bool:
         shapes = self.centre.shape == (dimension,) and self.axes.shape == (dimension, dimension)

@@ -17,7 +17,6 @@ from privateer_core.answer.policy_view import Coefficients, PolicyView
 from privateer_core.coins import classes_of, mix, normals_of
 from privateer_core.contributions import BoundedVectors
 from privateer_core.decisions import Arms
-from privateer_core.errors import Malformed
 from privateer_core.mechanisms import VectorMechanism
 from privateer_core.policy import ArmsPolicy
 from privateer_core.terms import Terms
@@ -101,9 +100,8 @@ class LinearPolicy(ArmsPolicy):
         return ByClasses(self.classes, partial(self.classes_of, chosen_by=earlier))
 
     @override
-    def check(self, spec: LinearSpec) -> None:
-        if not (self._is_shaped(spec) and self._agrees(spec) and self._asks_no_more(spec)):
-            raise Malformed("not a policy of this algorithm", remedy="fetch the policy again")
+    def fits(self, spec: LinearSpec) -> bool:
+        return self._is_shaped(spec) and self._agrees(spec) and self._asks_no_more(spec)
 
     def _is_shaped(self, spec: LinearSpec) -> bool:
         arms, d = spec.arm_count, spec.design.dimension

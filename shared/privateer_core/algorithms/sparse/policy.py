@@ -13,7 +13,7 @@ from privateer_core.answer.policy_view import INTERCEPT, Coefficients, PolicyVie
 from privateer_core.coins import classes_of
 from privateer_core.contributions import BoundedVectors
 from privateer_core.decisions import Arms
-from privateer_core.errors import InputError, Malformed
+from privateer_core.errors import InputError
 from privateer_core.mechanisms import ScreenedMoments, VectorMechanism
 from privateer_core.policy import ArmsPolicy
 from privateer_core.terms import Terms
@@ -66,9 +66,8 @@ class SparsePolicy(ArmsPolicy):
         return cast(ScreenedMoments | VectorMechanism, self.terms.mechanism)
 
     @override
-    def check(self, spec: SparseSpec) -> None:
-        if not (self._is_shaped(spec) and self._is_in_the_ball() and self._asks_no_more(spec)):
-            raise Malformed("not a policy of this algorithm", remedy="fetch the policy again")
+    def fits(self, spec: SparseSpec) -> bool:
+        return self._is_shaped(spec) and self._is_in_the_ball() and self._asks_no_more(spec)
 
     def _is_shaped(self, spec: SparseSpec) -> bool:
         shaped = all(_are_places(one, spec.arm_features) for one in (self.asked, self.places)) and len(self.asked) > 0
