@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any, Final, TypeVar
 
-from privateer_client.answers import Outcome
 from privateer_client.client import Client
+from privateer_client.delivery import Outcome
 from privateer_client.session import Session
 from privateer_core.errors import Deleted, InputError, NotFound, PrivateerError
 

@@ -6,16 +6,13 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_client.account import Account
-from privateer_client.answers import Outcome
-from privateer_client.choice import Choice
-from privateer_client.delivery import Pace, Steps, deliver
-from privateer_client.features import clipped_features, context_vector
-from privateer_client.outcomes import read_outcome
+from privateer_client.delivery import Outcome, Pace, Steps, deliver
+from privateer_client.inputs import clipped_features, context_vector, read_outcome
+from privateer_client.ledger.account import Account
+from privateer_client.ledger.choice import Choice, period_of
+from privateer_client.participation import SealedReport
 from privateer_client.publications import Publications, Published
 from privateer_client.reports import Reports
-from privateer_client.returns import period_of
-from privateer_client.sealing import SealedReport
 from privateer_core.errors import AlreadyReported, Deleted, InputError, Unavailable
 
 _REWARD: Final = "reward"

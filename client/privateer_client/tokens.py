@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from privateer_client.account import Account
-from privateer_client.address import Address
-from privateer_client.answers import Answer
-from privateer_client.delivery import Ask, Steps
-from privateer_client.purse import TokenPurse, mark_of
-from privateer_client.sealing import SealedReport
+from privateer_client.delivery import Answer, Ask, Steps
+from privateer_client.ledger.account import Account
+from privateer_client.ledger.token_store import TokenPurse, mark_of
+from privateer_client.participation import SealedReport
+from privateer_client.publications import Address
 from privateer_core.clock import Clock
 from privateer_core.errors import (
     AttestationRefused,
@@ -21,10 +20,17 @@ from privateer_core.errors import (
     TokensExhausted,
     Unavailable,
 )
-from privateer_core.wire.attestation import HEADER
 from privateer_core.wire.problem import slug_of
-from privateer_core.wire.token import REQUEST_TYPE, RESPONSE_TYPE, SIGNATURE_SIZE, Challenge, PendingToken, server_name
-from privateer_core.wire.token_keys import MEDIA_TYPE, VALID_MAX, Directory, TokenKey
+from privateer_core.wire.tokens.attestation import HEADER
+from privateer_core.wire.tokens.token import (
+    REQUEST_TYPE,
+    RESPONSE_TYPE,
+    SIGNATURE_SIZE,
+    Challenge,
+    PendingToken,
+    server_name,
+)
+from privateer_core.wire.tokens.token_keys import MEDIA_TYPE, VALID_MAX, Directory, TokenKey
 
 Attest = Callable[[str], str]
 """Returns what the application's backend signed for this device and an experiment."""

@@ -20,27 +20,24 @@ from starlette.types import ASGIApp, Scope
 
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import Unavailable
-from privateer_core.serving.background import Background
-from privateer_core.serving.budget import Budget
-from privateer_core.serving.disk import is_writable, watch_disk
-from privateer_core.serving.endpoint import answer
-from privateer_core.serving.hosts import Hosts
-from privateer_core.serving.openapi import public_part
-from privateer_core.serving.origins import Origins
-from privateer_core.serving.page_cache import PageCache, common_version
-from privateer_core.serving.problems import answer_problems
-from privateer_core.serving.process import Listener, Service, listen, prepare_process, run
-from privateer_core.serving.public import IS_PUBLIC, PublicPages
-from privateer_core.serving.timing import Timed
-from privateer_core.wire.token_keys import MEDIA_TYPE
+from privateer_core.serving.http.cors import Origins
+from privateer_core.serving.http.endpoint import answer
+from privateer_core.serving.http.listeners import IS_PUBLIC, Hosts, PublicPages
+from privateer_core.serving.http.openapi import public_part
+from privateer_core.serving.http.page_cache import PageCache, common_version
+from privateer_core.serving.http.problems import answer_problems
+from privateer_core.serving.http.timing import Timed
+from privateer_core.serving.limits.memory import Budget
+from privateer_core.serving.process import Background, Listener, Service, listen, prepare_process, run
+from privateer_core.serving.store.sqlite import is_writable, watch_disk
+from privateer_core.wire.tokens.token_keys import MEDIA_TYPE
+from privateer_issuer.api import Status, document
 from privateer_issuer.attestation import attestation
-from privateer_issuer.description import Status, document
-from privateer_issuer.issuing import Issuing
-from privateer_issuer.keys import Keys
+from privateer_issuer.key_rotation import Keys
 from privateer_issuer.metrics import Metrics
 from privateer_issuer.settings import Settings, read_settings
-from privateer_issuer.shares import Shares
 from privateer_issuer.store import Store
+from privateer_issuer.token_requests import Issuing, Shares
 
 _OK: Final = 200
 _BUDGET: Final = 4 << 20

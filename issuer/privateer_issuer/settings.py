@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.hosts import host_names
-from privateer_core.serving.origins import origins
+from privateer_core.serving.http.cors import origins
+from privateer_core.serving.http.listeners import host_names
 from privateer_core.serving.settings import PORT_MAX, number, required
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from privateer_core.serving.database import Kind, open_database, was_cut_short
 from privateer_core.serving.logs import tell
+from privateer_core.serving.store.sqlite import Kind, open_database, was_cut_short
 
 FILE: Final = "issuer.db"
 DATABASE: Final = Kind(

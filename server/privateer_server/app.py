@@ -1,58 +1,57 @@
-"""The server as an ASGI application and as a process."""
+"""Refusals of the control routes as problem documents."""
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer_core.clock import Clock, SystemClock
-from privateer_core.serving.background import Background
-from privateer_core.serving.budget import Budget
-from privateer_core.serving.endpoint import Reply
-from privateer_core.serving.heads import Heads
-from privateer_core.serving.hosts import Hosts
-from privateer_core.serving.logs import log_answer
-from privateer_core.serving.openapi import VERSION, refusals
-from privateer_core.serving.origins import Origins
-from privateer_core.serving.page_cache import PageCache
-from privateer_core.serving.process import Listener, Service, listen, prepare_process, run
-from privateer_core.serving.public import PublicPages
-from privateer_core.serving.timing import OTHER, Answered, Timed
-from privateer_core.serving.tokens import TokenGate
-from privateer_core.serving.turnstile import Turnstile
+from privateer_core.errors import ParameterInvalid, Unavailable
+from privateer_core.sections import said
+from privateer_core.serving.http import problems
+from privateer_core.serving.http.answer import Heads
+from privateer_core.serving.http.cors import Origins
+from privateer_core.serving.http.endpoint import Reply
+from privateer_core.serving.http.listeners import Hosts, PublicPages
+from privateer_core.serving.http.openapi import VERSION, refusals
+from privateer_core.serving.http.page_cache import PageCache
+from privateer_core.serving.http.timing import OTHER, Answered, Timed
+from privateer_core.serving.limits.memory import Budget
+from privateer_core.serving.limits.rate_limit import Turnstile
+from privateer_core.serving.logs import log_answer, trace
+from privateer_core.serving.process import Background, Listener, Service, listen, prepare_process, run
+from privateer_core.serving.token_gate import TokenGate
 from privateer_core.wire.keys import TrustedKeys
 from privateer_server.admin_tokens import AdminTokens
-from privateer_server.api.admin import Admins
-from privateer_server.api.backup import backup_router
-from privateer_server.api.changes import PRIVATE_PAGES, changes_router
-from privateer_server.api.claims import claims_router
+from privateer_server.api.changes import PRIVATE_PAGES, changes_router, claims_router
 from privateer_server.api.description import describe
 from privateer_server.api.endpoints import BatchesEndpoint, ReportsEndpoint
+from privateer_server.api.events import News, stream_router
 from privateer_server.api.experiments import experiments_router
-from privateer_server.api.log import log_router
-from privateer_server.api.news import News
-from privateer_server.api.operations import operations_router
-from privateer_server.api.page_versions import PageVersions
-from privateer_server.api.pages import OPERATOR, READING, pages
+from privateer_server.api.operators import Admins, backup_router, operations_router
+from privateer_server.api.pages import OPERATOR, READING, PageVersions, pages
 from privateer_server.api.policies import Policies
-from privateer_server.api.problems import answer_problems
-from privateer_server.api.stream import stream_router
-from privateer_server.api.tokens import tokens_router
-from privateer_server.changes import Changes
-from privateer_server.deadlines import Deadlines
-from privateer_server.experiments import open_experiments
-from privateer_server.gauges import Gauges
-from privateer_server.intake import Intake
-from privateer_server.metrics import Metrics
-from privateer_server.replicas import Follower
+from privateer_server.api.transparency import log_router, tokens_router
+from privateer_server.experiments.changes import Changes
+from privateer_server.experiments.registry import open_experiments
+from privateer_server.experiments.replication import Follower
+from privateer_server.intake.intake import Intake
+from privateer_server.observability.gauges import Gauges
+from privateer_server.observability.metrics import Metrics
+from privateer_server.observability.traces import Traces
+from privateer_server.rounds.deadlines import Deadlines
 from privateer_server.settings import Settings, read_settings
-from privateer_server.traces import Traces
+from privateer_server.store.records import TRANSIENT
 
+_log = logging.getLogger("privateer.server")
 _ABOUT: Final = (
     "Everybody may read policies and send reports. Changes, batches, metrics and backups are on the private listener "
     "alone. docs/wire-format.md describes publications, envelopes and signatures byte by byte."
@@ -61,6 +60,28 @@ _UNLOGGED: Final = frozenset({OTHER, "/metrics"})
 _PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/reports", "/events", "/openapi.json"})
 _PAGES: Final = pages()
 """The dashboard's."""
+
+
+def answer_problems(app: FastAPI) -> None:
+    """Answer every refusal of the control routes, and every defect, with a problem."""
+    problems.answer_problems(app)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    for kind in TRANSIENT:
+        app.add_exception_handler(kind, _on_no_data)
+
+
+async def _on_invalid(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"][1:])
+    return problems.problem_response(ParameterInvalid(said(first), field=field, remedy="correct the parameter"))
+
+
+async def _on_no_data(_: Request, error: Exception) -> Response:
+    """Refuse for now, since a disk is full or a database does not answer."""
+    _log.error("a request finds no data (%s)", trace(error))
+    refusal = Unavailable("the server cannot read or write its data now", remedy="try again later")
+    return problems.problem_response(refusal)
 
 
 class Server:

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from privateer_core.clock import Clock
-from privateer_core.serving.database import check_header, was_cut_short
+from privateer_core.serving.store.sqlite import check_header, was_cut_short
 from privateer_server.publication_log import PublicationLog, read_identity
-from privateer_server.round_keys import RoundKeys
-from privateer_server.rounds import OpenRound
+from privateer_server.rounds.open_round import OpenRound
+from privateer_server.rounds.round_keys import RoundKeys
 from privateer_server.settings import Settings
-from privateer_server.store import TRANSIENT
 from privateer_server.store.journal import JOURNAL, JournalFile
 from privateer_server.store.protocol import Bell, Journal, Keys, Store
+from privateer_server.store.records import TRANSIENT
 from privateer_server.store.sqlite import FILE, SqliteStore
 
 JOURNAL_FILE: Final = "journal.db"

@@ -10,10 +10,10 @@ from privateer_core.errors import NotFound, SpecError, Unavailable
 from privateer_core.spec import is_name
 from privateer_core.wire.identity import Identity
 from privateer_core.wire.keys import own_key
-from privateer_core.wire.log import BLOCK, Entry, Head, Proof, prove
 from privateer_core.wire.merkle import Tree
-from privateer_server.store import TRANSIENT, Leaf
+from privateer_core.wire.transparency_log import BLOCK, Entry, Head, Proof, prove
 from privateer_server.store.protocol import Journal, Store
+from privateer_server.store.records import TRANSIENT, Leaf
 
 IDENTITY_FILE: Final = "identity.key"
 _log = logging.getLogger("privateer.server")

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.hosts import host_names
-from privateer_core.serving.origins import origins
+from privateer_core.serving.http.cors import origins
+from privateer_core.serving.http.listeners import host_names
 from privateer_core.serving.settings import PORT_MAX, SIZE_MAX, STORE_KEY, check_database, number, paths, required
-from privateer_core.serving.tokens import TokenSettings
+from privateer_core.serving.token_gate import TokenSettings
 from privateer_server.admin_tokens import VARIABLE, token_digest
 
 _MIB: Final = 1 << 20

@@ -18,31 +18,34 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer_core.errors import NotFound, PrivateerError, Unavailable
-from privateer_core.serving.background import Background
-from privateer_core.serving.budget import Budget
-from privateer_core.serving.disk import watch_disk
-from privateer_core.serving.endpoint import Reply, answer
-from privateer_core.serving.hosts import Hosts
-from privateer_core.serving.openapi import public_part
-from privateer_core.serving.origins import Origins
-from privateer_core.serving.page_cache import PageCache, common_version
-from privateer_core.serving.problems import answer_problems
-from privateer_core.serving.process import Listener, Service, listen, prepare_process, run
-from privateer_core.serving.public import IS_PUBLIC, PublicPages
-from privateer_core.serving.tokens import TokenGate
-from privateer_core.serving.turnstile import Turnstile
+from privateer_core.serving.http.cors import Origins
+from privateer_core.serving.http.endpoint import Reply, answer
+from privateer_core.serving.http.listeners import IS_PUBLIC, Hosts, PublicPages
+from privateer_core.serving.http.openapi import public_part
+from privateer_core.serving.http.page_cache import PageCache, common_version
+from privateer_core.serving.http.problems import answer_problems
+from privateer_core.serving.limits.memory import Budget
+from privateer_core.serving.limits.rate_limit import Turnstile
+from privateer_core.serving.process import Background, Listener, Service, listen, prepare_process, run
+from privateer_core.serving.store.sqlite import watch_disk
+from privateer_core.serving.token_gate import TokenGate
 from privateer_core.wire.keys import TrustedKeys, public_hex, publish_key, signing_key_id
-from privateer_core.wire.token_keys import MEDIA_TYPE
-from privateer_shuffler.description import HeldRound, HeldRounds, SigningKey, Standing, Status, document
+from privateer_core.wire.tokens.token_keys import MEDIA_TYPE
+from privateer_shuffler.api import (
+    HeldRound,
+    HeldRounds,
+    SigningKey,
+    Standing,
+    Status,
+    document,
+)
+from privateer_shuffler.delivery import Forwarding, Upstream
 from privateer_shuffler.endpoint import EXPERIMENT, Endpoint
-from privateer_shuffler.forwarding import Forwarding
-from privateer_shuffler.held import Held, open_held
-from privateer_shuffler.holdings import Holdings
 from privateer_shuffler.metrics import Metrics
-from privateer_shuffler.requirements import Requirements
+from privateer_shuffler.pool.protocol import Holdings
+from privateer_shuffler.resources import Held, open_held
 from privateer_shuffler.rounds import Rounds
-from privateer_shuffler.settings import Settings, read_settings
-from privateer_shuffler.upstream import Upstream
+from privateer_shuffler.settings import Requirements, Settings, read_settings
 
 _OK: Final = 200
 _HOUR: Final = 3600

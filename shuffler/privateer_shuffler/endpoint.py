@@ -6,18 +6,17 @@ from typing import Final
 from starlette.types import Scope
 
 from privateer_core.errors import Malformed, PrivateerError
-from privateer_core.serving.answer import Answer
-from privateer_core.serving.bodies import Body
-from privateer_core.serving.budget import Budget
-from privateer_core.serving.endpoint import Receipt as Answerable
-from privateer_core.serving.endpoint import UploadEndpoint
-from privateer_core.serving.timing import Answered
-from privateer_core.serving.tokens import TokenGate
+from privateer_core.serving.http.answer import Answer
+from privateer_core.serving.http.endpoint import Body, UploadEndpoint
+from privateer_core.serving.http.endpoint import Receipt as Answerable
+from privateer_core.serving.http.timing import Answered
+from privateer_core.serving.limits.memory import Budget
+from privateer_core.serving.token_gate import TokenGate
+from privateer_core.wire.batch import check_alone
 from privateer_core.wire.envelope import Envelope, split_sealed
 from privateer_core.wire.keys import TrustedKeys
-from privateer_core.wire.upload import check_alone
 from privateer_shuffler.metrics import Metrics
-from privateer_shuffler.receipts import Receipt
+from privateer_shuffler.pool.protocol import Receipt
 from privateer_shuffler.rounds import Followed, Rounds
 
 EXPERIMENT: Final = "privateer.experiment"

@@ -8,16 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from privateer_core.errors import Deleted, Malformed, PrivateerError, RoundClosed, SpecError, Unavailable
-from privateer_core.serving.background import Background
+from privateer_core.serving.process import Background
 from privateer_core.wire.envelope import Header, check_header
 from privateer_core.wire.publication import Round, decode_publication, digest
-from privateer_shuffler.forwarding import Forwarding
-from privateer_shuffler.holdings import Holdings, RoundPool, Taken
-from privateer_shuffler.label import Label
+from privateer_shuffler.delivery import Forwarding, Upstream
 from privateer_shuffler.metrics import Metrics
-from privateer_shuffler.receipts import in_tenths, waiting
-from privateer_shuffler.requirements import Requirements
-from privateer_shuffler.upstream import Upstream
+from privateer_shuffler.pool.protocol import Holdings, Label, RoundPool, Taken, in_tenths, waiting
+from privateer_shuffler.settings import Requirements
 
 _POLL_SECONDS: Final = 30
 _RETRY_SECONDS: Final = 1.0

@@ -1,16 +1,23 @@
-"""The shuffler's settings, from environment variables."""
+"""The shuffler's settings, from environment variables, and what it requires of an experiment's rounds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.hosts import host_names
-from privateer_core.serving.origins import origins
+from privateer_core.serving.http.cors import origins
+from privateer_core.serving.http.listeners import host_names
 from privateer_core.serving.settings import PORT_MAX, SIZE_MAX, STORE_KEY, check_database, number, paths, required
-from privateer_core.serving.tokens import TokenSettings
+from privateer_core.serving.token_gate import TokenSettings
 from privateer_core.wire.identity import read_keys
+from privateer_core.wire.publication import Round
+
+BATCH_BYTES_MAX: Final = 1 << 30
+"""Sealed bytes of the largest batch: it is assembled in memory, and its disk space is reserved when the round opens."""
+MESSAGES_MAX: Final = 1 << 24
+"""Sealed messages of the largest batch: a fingerprint of each is in memory."""
 
 
 @dataclass(frozen=True)
@@ -153,3 +160,39 @@ def _url(environment: Mapping[str, str], name: str, default: str) -> str:
     if not well_formed or parts.query or parts.fragment:
         raise SpecError("must be an http or https address", field=name, remedy=f"for example {default}")
     return url.rstrip("/")
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """The operator's own conditions.
+
+    Attributes
+    ----------
+    min_batch
+        The shuffler never releases fewer people's reports at once, whatever an experiment asks for.
+    """
+
+    min_batch: int
+
+    def check(self, round_: Round) -> None:
+        """Refuse a round that may close with too few reports, or is too large to hold.
+
+        Raises
+        ------
+        SpecError
+            Naming the constraint that the experiment misses.
+        """
+        if round_.fewest < self.min_batch:
+            raise SpecError(
+                f"rounds of this experiment close at {round_.fewest} reports, "
+                f"but this shuffler releases no fewer than {self.min_batch} at once",
+                field="privacy.min_batch",
+                remedy="create the experiment with larger rounds, or report through another shuffler",
+            )
+        messages = round_.batch * round_.messages
+        if messages > MESSAGES_MAX or messages * round_.sealed_size > BATCH_BYTES_MAX:
+            raise SpecError(
+                f"a batch of this experiment is larger than {BATCH_BYTES_MAX} bytes or {MESSAGES_MAX} messages",
+                field="algorithm.round_size",
+                remedy="create the experiment with smaller rounds",
+            )

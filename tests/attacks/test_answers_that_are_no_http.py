@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from privateer_core.serving.token_keys import TokenKeys
-from privateer_core.wire.token_keys import Directory
+from privateer_core.wire.tokens.token_keys import Directory
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support import mint
@@ -55,7 +55,7 @@ def answering(*said: bytes) -> Iterator[tuple[str, threading.Event]]:
 
 @pytest.mark.parametrize("said", ANSWERS.values(), ids=ANSWERS)
 async def test_a_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
-    monkeypatch.setattr("privateer_server.traces._SECONDS", 0.05)
+    monkeypatch.setattr("privateer_server.observability.traces._SECONDS", 0.05)
     with answering(said) as (url, came):
         settings = replace(Settings(tmp_path, TOKEN), traces=url, admin_token=TOKEN)
         async with serving(create_app(settings)) as client:

@@ -9,7 +9,7 @@ import pytest
 
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
-from privateer_server.deadlines import Deadlines
+from privateer_server.rounds.deadlines import Deadlines
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
@@ -26,7 +26,7 @@ Serving = Callable[[], AbstractAsyncContextManager[Api]]
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One entry a look at the deadlines, when no round is being closed."""
-    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.005)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.005)
     looked: list[int] = []
     look = Deadlines.look
 

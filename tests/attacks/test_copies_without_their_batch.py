@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_server.app import create_app
-from privateer_server.closing import Closer
+from privateer_server.rounds.closing import Closer
 from privateer_server.settings import Settings
 from privateer_server.store.journal import JournalFile
 from tests.support.asgi import serving

@@ -11,7 +11,7 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_server.app import create_app
-from privateer_server.round_keys import RoundKeys
+from privateer_server.rounds.round_keys import RoundKeys
 from privateer_server.settings import Settings
 from privateer_server.store.backup import restore
 from privateer_server.store.journal import JournalFile
@@ -50,7 +50,7 @@ async def served(data: Path) -> AsyncIterator[Api]:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.01)
 
 
 async def reached(api: Api, version: int) -> None:
@@ -175,7 +175,7 @@ async def test_a_journal_that_does_not_write_leaves_the_change_to_a_later_look(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("privateer_server.experiment._RETRY_SECONDS", 0)
+    monkeypatch.setattr("privateer_server.experiments.experiment._RETRY_SECONDS", 0)
     async with served(settings.data) as api:
         await api.create(CENTRAL)
         with monkeypatch.context() as broken:

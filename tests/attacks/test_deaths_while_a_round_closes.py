@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from privateer_server.app import create_app
-from privateer_server.round_keys import RoundKeys
+from privateer_server.rounds.round_keys import RoundKeys
 from privateer_server.settings import Settings
 from privateer_server.store.journal import JournalFile
 from privateer_server.store.sqlite import SqliteStore

@@ -10,9 +10,9 @@ import pytest
 
 from privateer_client import Client, Ledger
 from privateer_core.errors import ProofInvalid
-from privateer_core.wire.log import BLOCK, Entry, Proof
 from privateer_core.wire.merkle import Tree
 from privateer_core.wire.publication import digest
+from privateer_core.wire.transparency_log import BLOCK, Entry, Proof
 from tests.support.notary import Notary
 from tests.support.publications import published
 from tests.support.specs import make_spec

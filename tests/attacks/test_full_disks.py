@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from privateer_server.app import create_app
-from privateer_server.round_keys import RoundKeys
+from privateer_server.rounds.round_keys import RoundKeys
 from privateer_server.settings import Settings
 from privateer_server.store.journal import JournalFile
 from privateer_server.store.sqlite import SqliteStore
@@ -29,8 +29,8 @@ FULL = {
 
 @asynccontextmanager
 async def served(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Api]:
-    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
-    monkeypatch.setattr("privateer_server.experiment._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.experiments.experiment._RETRY_SECONDS", 0.01)
     async with serving(create_app(settings)) as client:
         yield Api(client)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from privateer_core.wire.batch import UPLOAD
 from privateer_core.wire.problem import slug_of
-from privateer_core.wire.upload import UPLOAD
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving

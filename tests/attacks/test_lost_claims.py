@@ -31,7 +31,7 @@ async def test_a_refused_batch_is_kept_until_its_version_is_over(
         pauses.append(seconds)
         await sleep(0.01)
 
-    monkeypatch.setattr("privateer_shuffler.forwarding.asyncio", FakeAsyncio(note))
+    monkeypatch.setattr("privateer_shuffler.delivery.asyncio", FakeAsyncio(note))
     with caplog.at_level(logging.WARNING):
         async with serving(create_app(settings, transport)) as client:
             shuffler = Shuffler(client, server)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from privateer_server.api.news import News
+from privateer_server.api.events import News
 from tests.unit.server.test_stream import BEAT, listed, standing, there, told  # noqa: F401
 
 KEPT = 10 * BEAT

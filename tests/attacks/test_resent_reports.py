@@ -16,9 +16,9 @@ from privateer_core.wire.batch import decode_batch
 from privateer_core.wire.envelope import Header, pieces
 from privateer_core.wire.publication import decode_publication
 from privateer_shuffler.app import create_app
-from privateer_shuffler.pool import Pool
+from privateer_shuffler.pool.pool import Pool
+from privateer_shuffler.pool.round_file import RoundStore
 from privateer_shuffler.settings import Settings
-from privateer_shuffler.store import RoundStore
 from tests.support.asgi import serving
 from tests.support.pair import Losing, pair
 from tests.support.sealing import sealed_reports
@@ -151,7 +151,7 @@ async def test_fingerprints_tell_no_order_and_go_with_the_version(
 ) -> None:
     """The file is the same whatever the order of arrival; no report is in it, and after the version no fingerprint."""
     with monkeypatch.context() as known_key:
-        known_key.setattr("privateer_shuffler.store.secrets.token_bytes", bytes)
+        known_key.setattr("privateer_shuffler.pool.round_file.secrets.token_bytes", bytes)
         reports, contents = some_bytes(200), list[bytes]()
         for arrived in (reports, reports[::-1]):
             store = new_store(200)

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer_core.serving.heads import Heads
+from privateer_core.serving.http.answer import Heads
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.attacks.endpoints import SLOWER, Endpoint, endpoint, hardly_slower

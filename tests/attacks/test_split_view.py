@@ -11,12 +11,12 @@ import pytest
 from privateer_client import AsyncClient, Ledger, Limits
 from privateer_core.errors import LogForked
 from privateer_core.wire.identity import Identity
-from privateer_core.wire.log import Head
 from privateer_core.wire.publication import digest
+from privateer_core.wire.transparency_log import Head
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from privateer_shuffler.app import create_app as create_shuffler
-from privateer_shuffler.pin import PIN_FILE
+from privateer_shuffler.resources import PIN_FILE
 from privateer_shuffler.settings import Settings as ShufflerSettings
 from tests.support.asgi import serving
 from tests.support.notary import Notary

@@ -12,11 +12,11 @@ import httpx
 import pytest
 
 from privateer_core.wire.envelope import Header
-from privateer_core.wire.token import authorization
+from privateer_core.wire.tokens.token import authorization
 from privateer_shuffler.app import create_app
+from privateer_shuffler.pool.round_file import RoundStore
+from privateer_shuffler.pool.spent_tokens import TOKENS_FILE
 from privateer_shuffler.settings import Settings
-from privateer_shuffler.spent import FILE
-from privateer_shuffler.store import RoundStore
 from tests.support.asgi import serving
 from tests.support.crashes import snapshot_at
 from tests.support.mint import minted
@@ -282,7 +282,7 @@ async def test_the_disk_ties_no_token_to_a_report(shuffler: Gated, settings: Set
     with sqlite3.connect(file) as database:
         places = dict(database.execute("SELECT sealed, id FROM place WHERE taken"))
         tokens_at = dict(database.execute("SELECT substr(token, 1, 16), id FROM token WHERE taken"))
-    with sqlite3.connect(tmp_path / "stolen" / FILE) as database:
+    with sqlite3.connect(tmp_path / "stolen" / TOKENS_FILE) as database:
         (secret,) = database.execute("SELECT key FROM secret").fetchone()
     hashed = [hashlib.blake2b(token[2:34], digest_size=16, key=secret).digest() for _, token in people]
     pairs = [(places[sealed], tokens_at[one]) for (sealed, _), one in zip(people, hashed, strict=True)]

@@ -13,10 +13,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer_core.wire.token import Challenge, authorization
+from privateer_core.wire.tokens.token import Challenge, authorization
 from privateer_shuffler.app import create_app
+from privateer_shuffler.pool.round_file import RoundStore
 from privateer_shuffler.settings import Settings
-from privateer_shuffler.store import RoundStore
 from tests.attacks.test_tokens_at_the_shuffler import Gated, one
 from tests.support.asgi import serving
 from tests.support.mint import ISSUER, ORIGIN, minted

@@ -18,8 +18,8 @@ from privateer_core.errors import Malformed
 from privateer_core.wire.envelope import binding
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
-from privateer_server.opening import Opener
-from privateer_server.rounds import read_policy
+from privateer_server.intake.opening import Opener
+from privateer_server.rounds.open_round import read_policy
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
 from tests.support.disks import earlier_states, files

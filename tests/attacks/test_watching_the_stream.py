@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from privateer_server.api import models, news
-from privateer_server.api.news import News
+from privateer_server.api import events, models
+from privateer_server.api.events import News
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
@@ -51,7 +51,7 @@ class Eager(News):
     """A planted defect: it looks all the time."""
 
     def _later(self) -> None:
-        news.asyncio.get_running_loop().call_later(0.01, self._strike)
+        events.asyncio.get_running_loop().call_later(0.01, self._strike)
 
 
 async def told(source: News, beats: Beats, api: Api, waits: list[float]) -> list[tuple[float, int]]:
@@ -94,7 +94,7 @@ async def test_news_come_on_the_beat_whenever_people_report(
     async with serving(create_app(settings)) as client:
         await Api(client).create(SMALL)
         with monkeypatch.context() as patch:
-            patch.setattr(news, "asyncio", SimpleNamespace(get_running_loop=lambda: beats, Event=asyncio.Event))
+            patch.setattr(events, "asyncio", SimpleNamespace(get_running_loop=lambda: beats, Event=asyncio.Event))
             heard = await told(made[0], beats, Api(client), waits)
     assert heard[-1][1] == len(waits)
     on_the_beat = all(min(since, BEAT - since) < 1e-6 for since, _ in heard)

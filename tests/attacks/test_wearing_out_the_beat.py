@@ -4,7 +4,7 @@ import asyncio
 from contextlib import aclosing
 from typing import Any
 
-from privateer_server.api.news import News
+from privateer_server.api.events import News
 
 BEAT = 0.2
 

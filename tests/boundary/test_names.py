@@ -180,11 +180,13 @@ def planted(path: str, line: str) -> Files:
     ],
 )
 def test_a_planted_name_of_an_algorithm_is_found(line: str) -> None:
-    assert len(named_algorithms(planted("server/privateer_server/intake.py", line))) == 1
+    assert len(named_algorithms(planted("server/privateer_server/intake/intake.py", line))) == 1
 
 
 def test_a_planted_branch_on_a_class_is_found() -> None:
-    assert len(type_branches(planted("server/privateer_server/intake.py", "isinstance(policy, PhasedPolicy)"))) == 1
+    assert (
+        len(type_branches(planted("server/privateer_server/intake/intake.py", "isinstance(policy, PhasedPolicy)"))) == 1
+    )
 
 
 @pytest.mark.parametrize("line", ['if model == "shuffle": pass', 'MODELS = {"local": 1}', 'MODELS = "local,central"'])

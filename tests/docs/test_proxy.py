@@ -10,11 +10,11 @@ from typing import NamedTuple
 import pytest
 
 from privateer_core.serving.protocol import HEADER_BYTES_MAX
+from privateer_server.api.events import BEAT_SECONDS
 from privateer_server.api.experiments import _WAIT_MAX
-from privateer_server.api.news import BEAT_SECONDS
 from privateer_server.settings import Settings
+from privateer_shuffler.delivery import _LEARN_SECONDS
 from privateer_shuffler.settings import Settings as ShufflerSettings
-from privateer_shuffler.upstream import _LEARN_SECONDS
 
 ROOT = Path(__file__).parents[2]
 FILE = (ROOT / "deploy" / "proxy" / "nginx.conf").read_text()

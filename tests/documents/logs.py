@@ -10,9 +10,9 @@ import msgspec
 
 from privateer_core.errors import Untrusted
 from privateer_core.wire.identity import check_signed
-from privateer_core.wire.log import Entry, Head, Proof, block_of, check_proof
 from privateer_core.wire.merkle import Tree, consistent, included
 from privateer_core.wire.publication import digest
+from privateer_core.wire.transparency_log import Entry, Head, Proof, block_of, check_proof
 from tests.support.notary import ORIGIN, Notary
 
 FOLDER = Path("docs/wire")

@@ -11,19 +11,19 @@ from typing import Any, Protocol
 
 import pytest
 
-from privateer_core.serving.postgres.pool import Pool, Unreachable
-from privateer_server.closing import Closed, Closer
-from privateer_server.round_keys import RoundKeys
-from privateer_server.rounds import OpenRound
+from privateer_core.serving.store.postgres import Pool, Unreachable
+from privateer_server.rounds.closing import Closed, Closer
+from privateer_server.rounds.open_round import OpenRound
+from privateer_server.rounds.round_keys import RoundKeys
 from privateer_server.store.journal import JournalFile
 from privateer_server.store.postgres import store as postgres_store
 from privateer_server.store.postgres.journal import PostgresJournal
-from privateer_server.store.postgres.keys import PostgresKeys
+from privateer_server.store.postgres.round_keys import PostgresKeys
 from privateer_server.store.postgres.store import PostgresStore
 from privateer_server.store.sqlite import SqliteStore
-from privateer_shuffler.history import History
-from privateer_shuffler.spent import Spent
-from privateer_shuffler.store import RoundStore
+from privateer_shuffler.pool.folder import History
+from privateer_shuffler.pool.round_file import RoundStore
+from privateer_shuffler.pool.spent_tokens import Spent
 
 EMBEDDED = (
     (SqliteStore, "commit"),

@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from privateer_core.serving.postgres.leases import Lease, Leases
-from privateer_core.serving.postgres.pool import Pool
-from privateer_server.store.postgres.bell import PostgresBell
+from privateer_core.serving.store.leases import Lease, Leases
+from privateer_core.serving.store.postgres import Pool
+from privateer_server.store.postgres.notifications import PostgresBell
 from tests.faults.points import Faults
 from tests.faults.processes import Slot
 from tests.faults.schedule import Hands, Lasting

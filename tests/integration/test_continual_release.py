@@ -11,8 +11,8 @@ import pytest
 from privateer_core.mechanisms.running_vectors import RunningTotal, RunningVectors
 from privateer_server.algorithms.linear.continual import ContinualLearner
 from privateer_server.app import create_app
-from privateer_server.round_keys import RoundKeys
-from privateer_server.rounds import restore_lost, with_sums
+from privateer_server.rounds.open_round import restore_lost, with_sums
+from privateer_server.rounds.round_keys import RoundKeys
 from privateer_server.settings import Settings
 from privateer_server.store.backup import restore as restore_backup
 from privateer_server.store.sqlite import SqliteStore

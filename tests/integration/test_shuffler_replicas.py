@@ -14,18 +14,16 @@ from scipy import stats
 
 from privateer_core.clock import SystemClock
 from privateer_core.errors import SpecError, Unavailable
-from privateer_core.serving.postgres.leases import Leases
+from privateer_core.serving.store.leases import Leases
 from privateer_core.wire.batch import decode_batch
 from privateer_core.wire.envelope import pieces
 from privateer_core.wire.keys import own_key
 from privateer_core.wire.publication import decode_publication
-from privateer_core.wire.token import authorization
+from privateer_core.wire.tokens.token import authorization
 from privateer_shuffler.app import create_app
-from privateer_shuffler.held import open_held
-from privateer_shuffler.holdings import Taken
-from privateer_shuffler.label import Label
+from privateer_shuffler.pool.protocol import Label, Receipt, Taken
 from privateer_shuffler.postgres import round as shared_round
-from privateer_shuffler.receipts import Receipt
+from privateer_shuffler.resources import open_held
 from tests.support.mint import minted
 from tests.support.mint import settings as tokens
 from tests.support.postgres import Cluster
@@ -158,8 +156,8 @@ async def test_another_replica_delivers_the_same_bytes_when_one_has_died(
     monkeypatch.setattr(Leases.__init__, "__defaults__", (1.0,))
     header, reports = shared.server.publish(batch=10), sealed_reports(10)
     shared.server.mute = True
-    monkeypatch.setattr("privateer_core.serving.postgres.leases.Lease._renew", lambda _: None)
-    monkeypatch.setattr("privateer_core.serving.postgres.leases.Lease.give_back", lambda _: None)
+    monkeypatch.setattr("privateer_core.serving.store.leases.Lease._renew", lambda _: None)
+    monkeypatch.setattr("privateer_core.serving.store.leases.Lease.give_back", lambda _: None)
     async with shared.served(1) as (first,):
         assert await upload([first], header, reports) == [202] * 10
         await until(lambda: len(shared.server.attempts) == 1)

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from privateer_client import Outcome, delivery, session
-from privateer_client.participation import Participation
+from privateer_client.participation import Participation, Sealer
 from privateer_client.reports import Reports
-from privateer_client.sealing import Sealer
 from privateer_client.session import Session
 from privateer_core.algorithms import algorithm
 from privateer_core.contributions import KeyedValues
@@ -23,12 +22,12 @@ from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_core.sampling.normal import RoundedNormal
 from privateer_core.sampling.response import RandomizedResponse, SubsetResponse
-from privateer_core.serving import endpoint
+from privateer_core.serving.http import endpoint
 from privateer_core.vectors import Ball
 from privateer_core.wire.envelope import Envelope, encode_envelope
 from privateer_lab.audit.case import CHANNELS
 from privateer_lab.noise import SeededNoise
-from privateer_server.accumulator import Accumulator
+from privateer_server.intake.accumulator import Accumulator
 from privateer_shuffler.shuffle import Places
 
 Patch = Callable[[pytest.MonkeyPatch], None]

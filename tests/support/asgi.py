@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
-from privateer_core.serving.answer import Answer
+from privateer_core.serving.http.answer import Answer
 from tests.support.senders import Signing
 
 

@@ -6,10 +6,10 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from privateer_core.serving.postgres.leases import Leases
+from privateer_core.serving.store.leases import Leases
 from privateer_server import app
 from privateer_server.store.postgres.journal import PostgresJournal
-from privateer_server.store.postgres.keys import PostgresKeys
+from privateer_server.store.postgres.round_keys import PostgresKeys
 from privateer_server.store.postgres.store import PostgresStore
 
 _RNG = random.Random(os.getpid())

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from privateer_client.account import Payment
-from privateer_client.choice import Choice
-from privateer_client.known_servers import KnownServer
-from privateer_client.sealing import SealedReport
+from privateer_client.ledger.account import Payment
+from privateer_client.ledger.choice import Choice
+from privateer_client.ledger.known_servers import KnownServer
+from privateer_client.participation import SealedReport
 from privateer_core.wire.publication import digest
 
 

@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple
 import httpx
 from starlette.types import ASGIApp
 
-from privateer_client.account import Payment
-from privateer_client.answers import Outcome
-from privateer_client.choice import Choice
 from privateer_client.client import AsyncClient
-from privateer_client.known_servers import KnownServer
-from privateer_client.sealing import SealedReport
+from privateer_client.delivery import Outcome
+from privateer_client.ledger.account import Payment
+from privateer_client.ledger.choice import Choice
+from privateer_client.ledger.known_servers import KnownServer
+from privateer_client.participation import SealedReport
 from privateer_core.spec import Spec
 from privateer_core.wire.batch import SIGNATURE_HEADER
 from privateer_core.wire.identity import SIGNED_HEADER

@@ -5,9 +5,9 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core.wire.identity import SIGNED_HEADER, Identity
-from privateer_core.wire.log import Entry, Head, prove
 from privateer_core.wire.merkle import Tree
 from privateer_core.wire.publication import decode_publication, digest
+from privateer_core.wire.transparency_log import Entry, Head, prove
 
 _ORIGIN = f"privateer/log/{0:016x}"
 

@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from privateer_core.clock import SystemClock
 from privateer_core.wire.envelope import Envelope, binding, decode_envelope, pieces
 from privateer_lab.bench.sealed import bench_spec, seal_round
-from privateer_server.accumulator import Accumulator
-from privateer_server.closing import Closer
 from privateer_server.data import Data, open_data
-from privateer_server.rounds import first_round, record
+from privateer_server.intake.accumulator import Accumulator
+from privateer_server.rounds.closing import Closer
+from privateer_server.rounds.open_round import first_round, record
 from privateer_server.settings import Settings
 
 _GROUP: Final = 900

@@ -10,7 +10,7 @@ from typing import Final
 
 from privateer_core.codec import decode
 from privateer_core.errors import PrivateerError
-from privateer_core.serving.database import make_tables
+from privateer_core.serving.store.sqlite import make_tables
 from privateer_core.wire.publication import Round, decode_publication
 from privateer_lab.doctor.answers import Listeners, listed_keys
 from privateer_lab.doctor.copies import Unsettled, copy_of
@@ -22,13 +22,13 @@ from privateer_lab.doctor.stores import checked
 from privateer_lab.doctor.tokens import check_admin_tokens
 from privateer_lab.doctor.upload_tokens import check_upload_tokens
 from privateer_server.data import JOURNAL_FILE, KEYS_FOLDER
-from privateer_server.mending import reason_to_give_up
-from privateer_server.opening import Opener
+from privateer_server.intake.opening import Opener
 from privateer_server.publication_log import IDENTITY_FILE
-from privateer_server.rounds import RoundFacts
+from privateer_server.rounds.open_round import RoundFacts
+from privateer_server.rounds.recovery import reason_to_give_up
 from privateer_server.settings import Settings
-from privateer_server.store import Entry, ExperimentRecord
 from privateer_server.store.journal import JOURNAL, JournalFile
+from privateer_server.store.records import Entry, ExperimentRecord
 from privateer_server.store.sqlite import FILE, SqliteStore
 from privateer_server.store.tables import DATABASE
 

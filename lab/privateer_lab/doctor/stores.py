@@ -4,7 +4,7 @@ import sqlite3
 from pathlib import Path
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.database import Kind, bring_up_to_date, check_kind
+from privateer_core.serving.store.sqlite import Kind, bring_up_to_date, check_kind
 from privateer_lab.doctor.copies import Unsettled, copy_of
 from privateer_lab.doctor.files import shown
 from privateer_lab.doctor.findings import Findings

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from privateer_client.answers import ACCEPTED, Answer, Outcome, judge, outcome_of
+from privateer_client.delivery import ACCEPTED, Answer, Outcome, judge, outcome_of
 
 _PENDING: Final = "pending"
 

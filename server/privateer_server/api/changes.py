@@ -1,4 +1,4 @@
-"""Routes that change a running experiment, its log, and what it exports: on the private listener alone."""
+"""Which shuffler brings the batches of an experiment: it claims that, and the operator releases the claim."""
 
 from typing import Annotated, Any, Final
 
@@ -8,7 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from privateer_core.algorithms import parse_spec
+from privateer_core.clock import SystemClock
 from privateer_core.errors import (
+    BatchRefused,
     Conflict,
     Deleted,
     NotFound,
@@ -16,20 +18,26 @@ from privateer_core.errors import (
     SpecError,
     TooLarge,
     Unavailable,
+    WrongEndpoint,
 )
-from privateer_core.serving.bodies import Body
-from privateer_core.serving.budget import Budget
-from privateer_core.serving.openapi import ADMIN_REFUSALS, answers, refusals
-from privateer_core.serving.peer import peer
+from privateer_core.serving.http.endpoint import Body
+from privateer_core.serving.http.openapi import ADMIN_REFUSALS, answers, refusals
+from privateer_core.serving.limits.connections import peer
+from privateer_core.serving.limits.memory import Budget
+from privateer_core.wire.batch import SIGNATURE_HEADER, check_claim
+from privateer_core.wire.keys import TrustedKeys
 from privateer_server.admin_tokens import Scope
 from privateer_server.api import models, views
-from privateer_server.api.admin import Admins
-from privateer_server.changes import Changes
-from privateer_server.experiments import Experiments
-from privateer_server.exports import exported, start_with
-from privateer_server.respec import renamed
+from privateer_server.api.description import CLAIM
+from privateer_server.api.operators import Admins
+from privateer_server.experiments.acceptance import renamed
+from privateer_server.experiments.changes import Changes
+from privateer_server.experiments.exports import exported, start_with
+from privateer_server.experiments.registry import Experiments
 from privateer_server.store.protocol import Store
+from privateer_server.store.records import ShufflerKey
 
+_CLAIMING: Final = refusals(BatchRefused, NotFound, Deleted, WrongEndpoint, Conflict, Unavailable)
 PRIVATE_PAGES: Final = frozenset({"log", "export"})
 """Pages of an experiment that strangers do not read."""
 _BYTES_MAX: Final = 64 << 20
@@ -37,6 +45,34 @@ _BYTES_MAX: Final = 64 << 20
 _SECONDS_MAX: Final = 31_536_000.0
 Seconds = Annotated[float | None, Field(ge=0, le=_SECONDS_MAX, allow_inf_nan=False)]
 """How long the open round has at most; None: it waits for its people."""
+_CHANGE: Final = refusals(*ADMIN_REFUSALS, NotFound, Deleted, Conflict, ParameterInvalid, SpecError, Unavailable)
+_CREATION: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"model": models.Details, "description": "It was created before"},
+    **refusals(*ADMIN_REFUSALS, NotFound, Deleted, Conflict, ParameterInvalid, SpecError, TooLarge, Unavailable),
+}
+_EXPORT: Final = answers("Export", "Policy, result, record and state.")
+
+
+def claims_router(experiments: Experiments, admins: Admins, shufflers: TrustedKeys) -> APIRouter:
+    """Return the routes, bound to what they change."""
+    router = APIRouter(prefix="/experiments/{name}/shuffler", tags=["experiments"])
+
+    @router.post("", responses=_CLAIMING, openapi_extra={"parameters": [CLAIM]})
+    async def claim(name: str, request: Request) -> dict[str, str | None]:
+        """Have the shuffler that signs this bring all batches of the experiment; the same again changes nothing."""
+        signature = request.headers.get(SIGNATURE_HEADER, "")
+        claimed = check_claim(name, signature, shufflers.by_id(), SystemClock().now())
+        closer = ShufflerKey(claimed.key_id, shufflers.organisation(claimed.key_id))
+        await experiments.claim(name, closer, claimed.signed_at)
+        return {"shuffler": closer.shuffler}
+
+    @router.delete("", responses=refusals(*ADMIN_REFUSALS, NotFound, Deleted, Unavailable))
+    async def release(name: str, who: Annotated[str, Depends(admins.may(Scope.CHANGE))]) -> dict[str, str | None]:
+        """Let another shuffler claim the experiment, since the one that did is gone."""
+        await experiments.release(name, who)
+        return {"shuffler": None}
+
+    return router
 
 
 class _Body(BaseModel):
@@ -55,13 +91,9 @@ class Stop(_Body):
     seconds: Seconds = 0.0
 
 
-_CHANGE: Final = refusals(*ADMIN_REFUSALS, NotFound, Deleted, Conflict, ParameterInvalid, SpecError, Unavailable)
-_CREATION: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"model": models.Details, "description": "It was created before"},
-    **refusals(*ADMIN_REFUSALS, NotFound, Deleted, Conflict, ParameterInvalid, SpecError, TooLarge, Unavailable),
-}
-_EXPORT: Final = answers("Export", "Policy, result, record and state.")
 _WAITING: Final = Ending()
+
+
 _AT_ONCE: Final = Stop()
 
 

@@ -6,20 +6,19 @@ from typing import Final
 
 from starlette.types import Scope
 
-from privateer_core.serving.answer import Answer, with_body
-from privateer_core.serving.bodies import Body, unchanged
-from privateer_core.serving.budget import Budget, Reservation
-from privateer_core.serving.endpoint import Endpoint, Incoming, UploadEndpoint
+from privateer_core.serving.http.answer import Answer, with_body
+from privateer_core.serving.http.endpoint import Body, Endpoint, Incoming, UploadEndpoint, unchanged
+from privateer_core.serving.http.timing import Answered
+from privateer_core.serving.limits.memory import Budget, Reservation
 from privateer_core.serving.logs import log_answer
-from privateer_core.serving.timing import Answered
-from privateer_core.serving.tokens import TokenGate
+from privateer_core.serving.token_gate import TokenGate
 from privateer_core.wire.batch import BATCH, decode_batch
 from privateer_core.wire.envelope import Envelope
 from privateer_core.wire.keys import TrustedKeys
-from privateer_server.intake import Intake
-from privateer_server.metrics import Metrics
-from privateer_server.receipt import Delivery, Receipt
-from privateer_server.store import ShufflerKey
+from privateer_server.intake.intake import Intake
+from privateer_server.intake.receipts import Delivery, Receipt
+from privateer_server.observability.metrics import Metrics
+from privateer_server.store.records import ShufflerKey
 
 _OK: Final = 200
 _ACCEPTED: Final = 202

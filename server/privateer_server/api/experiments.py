@@ -20,20 +20,21 @@ from privateer_core.errors import (
 )
 from privateer_core.risk import risks
 from privateer_core.sections import TOML_BYTES_MAX, toml_tables
-from privateer_core.serving.bodies import Body
-from privateer_core.serving.budget import Budget
-from privateer_core.serving.openapi import ADMIN_REFUSALS, answers, refusals
-from privateer_core.serving.peer import peer
-from privateer_core.serving.public import IS_PUBLIC
+from privateer_core.serving.http.endpoint import Body
+from privateer_core.serving.http.listeners import IS_PUBLIC
+from privateer_core.serving.http.openapi import ADMIN_REFUSALS, answers, refusals
+from privateer_core.serving.limits.connections import peer
+from privateer_core.serving.limits.memory import Budget
 from privateer_core.spec import Spec
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.identity import SIGNED_FORM, SIGNED_HEADER, Identity
 from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY, ASKS_PUBLISHED, digest
 from privateer_server.admin_tokens import Scope
-from privateer_server.api import models, promises, views
-from privateer_server.api.admin import Admins
-from privateer_server.api.polls import Polls
-from privateer_server.experiments import Experiments
+from privateer_server.api import models, views
+from privateer_server.api.long_polls import Polls
+from privateer_server.api.operators import Admins
+from privateer_server.experiments import exports
+from privateer_server.experiments.registry import Experiments
 from privateer_server.store.protocol import Store
 
 _JSON_BYTES_MAX: Final = 4 << 20
@@ -161,12 +162,12 @@ def experiments_router(
     @router.get("/{name}/privacy", responses=_READING | answers("Record", "The privacy record."))
     def privacy(name: str) -> Response:
         """Show what is promised to a person, round by round and against whom, with a certificate."""
-        return _json(promises.privacy(experiments.get(name).spec, store.rounds(name), store.closers(name)))
+        return _json(exports.privacy(experiments.get(name).spec, store.rounds(name), store.closers(name)))
 
     @router.get("/{name}/risk", responses=_READING | answers("Risks", "The risk of every claim."))
     def risk(name: str) -> Response:
         """Show what the best attack on one person achieves at most, for every claim of the privacy record."""
-        record = promises.privacy(experiments.get(name).spec, store.rounds(name), store.closers(name))
+        record = exports.privacy(experiments.get(name).spec, store.rounds(name), store.closers(name))
         return _json(risks(record.certificate))
 
     return router

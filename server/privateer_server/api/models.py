@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from privateer_core.errors import BadRequest
 from privateer_core.export import Status
 from privateer_core.result import Result
-from privateer_server.acceptance import Change
+from privateer_server.experiments.acceptance import Change
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.database import Kind, bring_up_to_date, check_kind, make_tables
+from privateer_core.serving.store.sqlite import Kind, bring_up_to_date, check_kind, make_tables
 
 _MAGIC: Final = b"SQLite format 3\0"
 _TABLES: Final = ("experiments", "rounds", "answers", "refusals", "log", "deleted", "leaves", "closers", "spent_tokens")

@@ -9,8 +9,8 @@ from threading import Lock
 from typing import Final
 
 from privateer_core.codec import decode, encode
-from privateer_core.serving.database import Kind, open_database
-from privateer_server.store import Entry, Leaf, LogLine
+from privateer_core.serving.store.sqlite import Kind, open_database
+from privateer_server.store.records import Entry, Leaf, LogLine
 
 JOURNAL: Final = Kind(
     application=0x5052564A,

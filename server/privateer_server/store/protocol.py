@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from privateer_server.opening import Opener
-from privateer_server.store import (
+from privateer_server.intake.opening import Opener
+from privateer_server.store.records import (
     Before,
     Change,
     Entry,
@@ -45,7 +45,8 @@ class Locked(Protocol):
 class Store(Protocol):
     """Durable state. Every writing method is one transaction, durable when it returns.
 
-    What raises one of `privateer_server.store.TRANSIENT` may have been done or not: the same call may work later.
+    What raises one of `privateer_server.store.records.TRANSIENT` may have been done or not. The same call may work
+    later.
     """
 
     def create(self, name: str, spec: bytes, first: RoundRecord, line: LogLine | None = None) -> None:

@@ -9,9 +9,10 @@ from threading import Lock
 from typing import Any, Final
 
 from privateer_core.codec import decode, encode
-from privateer_core.serving.database import open_database
-from privateer_server.opening import REPORT_ID_SIZE
-from privateer_server.store import (
+from privateer_core.serving.store.sqlite import open_database
+from privateer_server.intake.opening import REPORT_ID_SIZE
+from privateer_server.store.backup import copied
+from privateer_server.store.records import (
     NO_PLAN,
     Before,
     Behind,
@@ -24,7 +25,6 @@ from privateer_server.store import (
     ShufflerKey,
     Standing,
 )
-from privateer_server.store.backup import copied
 from privateer_server.store.tables import DATABASE
 
 FILE: Final = "server.db"

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from privateer_core.serving.database import Kind
+from privateer_core.serving.store.sqlite import Kind
 
 DATABASE: Final = Kind(
     application=0x50525653,

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from privateer_core.serving.timing import Answered
+from privateer_core.serving.http.timing import Answered
 
 _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _REQUESTS: Final = logging.getLogger("privateer.requests")

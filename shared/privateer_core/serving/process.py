@@ -1,5 +1,6 @@
-"""A service as a process with two listeners: a public one, and a private one for operators and other services."""
+"""Work that goes on between requests."""
 
+import asyncio
 import gc
 import logging
 import os
@@ -7,7 +8,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import FrameType
@@ -16,13 +17,15 @@ from typing import Any, Final, NamedTuple, cast
 import uvicorn
 
 from privateer_core.errors import PrivateerError, SpecError
-from privateer_core.serving.connections import Connections
+from privateer_core.serving.http.openapi import VERSION
+from privateer_core.serving.limits.connections import Connections
+from privateer_core.serving.limits.rate_limit import Turnstile
 from privateer_core.serving.logs import log_to_stderr, tell
-from privateer_core.serving.openapi import VERSION
 from privateer_core.serving.protocol import GuardedProtocol
 from privateer_core.serving.settings import check_log, logs_json
-from privateer_core.serving.turnstile import Turnstile
 
+_AGAIN_SECONDS: Final = 0.1
+_log = logging.getLogger(__name__)
 _SHUTDOWN_SECONDS: Final = 2
 """How long open requests may delay a stop."""
 _CONNECTIONS_MAX: Final = 8192
@@ -36,6 +39,41 @@ _OBJECTS: Final = 20_000
 have so many objects that by default it looked all the time: that took an eighth of the server's."""
 _USAGE: Final = 2
 _OWNER_ONLY: Final = 0o077
+
+
+class Background:
+    """Tasks that run until they are done or the service stops.
+
+    Attributes
+    ----------
+    failed
+        Whether a task let an exception through. That is a defect: the service is not healthy any more.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.failed = False
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run ``work`` as a task."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finish)
+        return task
+
+    async def stop(self) -> None:
+        """Cancel all tasks and wait for them to end."""
+        while self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            # Once is not enough: Python 3.11's wait_for forgets a cancellation that comes with what it waits for.
+            await asyncio.wait(self._tasks, timeout=_AGAIN_SECONDS)
+
+    def _finish(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.failed = True
+            _log.error("a background task ended with %s; restart the service", type(error).__name__, exc_info=error)
 
 
 class Listener(NamedTuple):

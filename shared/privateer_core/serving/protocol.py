@@ -9,10 +9,9 @@ from typing import Any, Final
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from privateer_core.errors import BadRequest, HeadersTooLarge, PrivateerError
-from privateer_core.serving.answer import WHOLE, Answer
-from privateer_core.serving.connections import Connections, Stage
-from privateer_core.serving.peer import peer
-from privateer_core.serving.turnstile import Turnstile
+from privateer_core.serving.http.answer import WHOLE, Answer
+from privateer_core.serving.limits.connections import Connections, Stage, peer
+from privateer_core.serving.limits.rate_limit import Turnstile
 from privateer_core.wire.problem import MEDIA_TYPE, problem_body
 
 HEADER_BYTES_MAX: Final = 16 << 10

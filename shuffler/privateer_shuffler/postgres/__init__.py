@@ -3,11 +3,10 @@
 from contextlib import ExitStack
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.postgres.pool import Pool, row, run
-from privateer_core.serving.postgres.store_key import StoreKey, read_store_key
+from privateer_core.serving.store.postgres import Pool, row, run
+from privateer_core.serving.store.store_key import StoreKey, read_store_key
 from privateer_shuffler.postgres import schema
-from privateer_shuffler.postgres.holdings import SharedHoldings
-from privateer_shuffler.postgres.pin import SharedPin
+from privateer_shuffler.postgres.store import SharedHoldings, SharedPin
 from privateer_shuffler.settings import Settings
 
 

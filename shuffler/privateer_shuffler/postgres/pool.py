@@ -9,12 +9,12 @@ from typing import Final, Self, TypeVar
 
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.serving.logs import trace
-from privateer_core.serving.postgres.leases import Lease, Leases
-from privateer_core.serving.tokens import Admission
+from privateer_core.serving.store.leases import Lease, Leases
+from privateer_core.serving.token_gate import Admission
 from privateer_core.wire.envelope import Envelope, Header, encode_envelope
 from privateer_core.wire.publication import Round
+from privateer_shuffler.pool.protocol import Receipt, Waiting, in_tenths, settle, waiting
 from privateer_shuffler.postgres.round import SharedRound, State
-from privateer_shuffler.receipts import Receipt, Waiting, in_tenths, settle, waiting
 
 _LOOK_SECONDS: Final = 1.0
 """Pause between looks at what other replicas do."""
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class SharedPool:
-    """The reports held for one round (`privateer_shuffler.holdings.RoundPool`).
+    """The reports held for one round (`privateer_shuffler.pool.protocol.RoundPool`).
 
     Requests that arrive while the database is busy share the next transaction (group commit). What is known here of the
     round is as old as the last look or transaction; the transaction decides.

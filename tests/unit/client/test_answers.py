@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from privateer_client.answers import Answer, Outcome, judge, outcome_of
+from privateer_client.delivery import Answer, Outcome, judge, outcome_of
 from privateer_core.errors import PrivateerError, ReportRefused
 from privateer_core.wire.problem import problem_type
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privateer_client.choice import Choice, decode_choice, encode_choice, meaning
+from privateer_client.ledger.choice import Choice, decode_choice, encode_choice, meaning
 from privateer_client.participation import Participation
 from privateer_core.errors import InputError, Malformed
 from privateer_core.verification import Limits

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from privateer_client.choice import Choice, decode_choice, encode_choice
+from privateer_client.ledger.choice import Choice, decode_choice, encode_choice
 from privateer_client.participation import Participation
 from privateer_core.algorithms.convex.spec import ConvexSpec
 from tests.support.experiments import OPEN

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer_client.choice import Choice
-from privateer_client.ledger import Ledger
+from privateer_client.ledger.choice import Choice
+from privateer_client.ledger.ledger import Ledger
 from privateer_client.participation import Participation
 from privateer_core.errors import InputError
 from tests.support.experiments import OPEN, waiting_spec

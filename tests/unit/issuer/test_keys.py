@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from privateer_core.errors import NotFound, SpecError, TokenRequestRefused
-from privateer_core.wire.token_keys import Directory
-from privateer_issuer.keys import DAY, Keys
+from privateer_core.wire.tokens.token_keys import Directory
+from privateer_issuer.key_rotation import DAY, Keys
 from privateer_issuer.store import FILE, Store, Taking
 from tests.support.clocks import Hands
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from privateer_client.answers import Answer
+from privateer_client.delivery import Answer
 from privateer_core.wire.problem import problem_type
 from privateer_lab.load.counts import Counts
 

@@ -9,7 +9,7 @@ from privateer_lab import rest
 from privateer_lab.bin_map import chosen_by
 from privateer_lab.cli import main
 from privateer_lab.output import print_tables, whole_percent
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.phased import phased_spec
 from tests.support.specs import make_spec
 

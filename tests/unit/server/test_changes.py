@@ -72,7 +72,7 @@ async def test_a_pause_at_once_learns_from_what_came_and_is_late_for_the_rest(ap
 async def test_a_pause_has_a_deadline_which_a_restart_keeps(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.01)
     clock = Hands()
     async with serving(create_app(settings, clock)) as client:
         await Api(client).create(SMALL)
@@ -267,7 +267,7 @@ async def test_what_waits_may_be_hurried_and_is_never_put_off(api: Api) -> None:
 
 
 async def test_a_deadline_of_a_change_outlives_a_pause(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.01)
     clock = Hands()
     async with serving(create_app(settings, clock)) as client:
         api = Api(client)

@@ -15,9 +15,9 @@ from tests.support.servers import ADMIN, PHASED, Api, assert_problem
 async def test_phases_with_deadlines_do_not_fail_in_a_pause(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
-    monkeypatch.setattr("privateer_server.deadlines._LATE_SECONDS", 0)
-    monkeypatch.setattr("privateer_server.deadlines._LATE_LOOKS", 1)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LATE_SECONDS", 0)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LATE_LOOKS", 1)
     clock = Hands()
     timed_phases = phased_tables({**PHASED, "asking.seconds": 60, "asking.when_short": "fail"}, "local")
     async with serving(create_app(settings, clock)) as client:

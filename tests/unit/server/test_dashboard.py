@@ -10,7 +10,7 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 from privateer_core.errors import BatchRefused
-from privateer_core.serving.openapi import UPLOAD_REFUSALS
+from privateer_core.serving.http.openapi import UPLOAD_REFUSALS
 from privateer_server.api.pages import FOLDER
 from privateer_server.app import create_app
 from privateer_server.settings import Settings

@@ -32,7 +32,7 @@ Serving = Callable[[], AbstractAsyncContextManager[Api]]
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Hands:
-    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.01)
     return Hands()
 
 

@@ -14,7 +14,7 @@ from privateer_core.clock import SystemClock
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
 from tests.support.changes import arms_played, change, changed, report
@@ -33,7 +33,7 @@ SHUFFLE = SHUFFLED | WAITING | {"experiment.horizon": 250}
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.01)
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 from privateer_core.certificate import read_certificate, recompute
 from privateer_core.result import decode_result
 from privateer_core.wire.publication import decode_publication
-from privateer_server import schedule
-from privateer_server.experiments import Experiments
-from privateer_server.store import TRANSIENT
+from privateer_server.experiments.registry import Experiments
+from privateer_server.rounds import loop
+from privateer_server.store.records import TRANSIENT
 from tests.support.phased import tables as phased_tables
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import ADMIN, PHASED, SHUFFLED, SMALL, Api, assert_problem
@@ -228,10 +228,10 @@ async def test_a_result_is_served_as_it_is_published(api: Api) -> None:
 async def test_reading_makes_no_learner_and_describes_a_state_once(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     await api.create(SMALL)
     described = []
-    learner = type(schedule.Schedule(make_spec()).learner)
+    learner = type(loop.Schedule(make_spec()).learner)
     describe = learner.describe
     monkeypatch.setattr(learner, "describe", lambda *of: (described.append(1), describe(*of))[1])
-    monkeypatch.setattr(schedule, "learner_for", lambda _: 1 / 0)
+    monkeypatch.setattr(loop, "learner_for", lambda _: 1 / 0)
     for page in ("", "/policy", "/policy/1", "/state", "/state", "/history", "/privacy"):
         assert (await api.client.get(f"/experiments/test{page}")).status_code == 200
     assert described == [1]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from privateer_core.codec import decode, encode
-from privateer_server.store import Behind, Entry, Leaf, LogLine, RoundRecord
 from privateer_server.store.journal import JournalFile
 from privateer_server.store.protocol import Journal
+from privateer_server.store.records import Behind, Entry, Leaf, LogLine, RoundRecord
 
 ROUND = RoundRecord(1, 10, 0, 0, False, b"one", b"{}", b"publication", b"state", b"total")
 FIRST = Entry("test", b"", 0, False, ROUND)
@@ -33,7 +33,7 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]
 
 
 def shared_journal(url: str) -> Any:
-    from privateer_core.serving.postgres.pool import Pool
+    from privateer_core.serving.store.postgres import Pool
     from privateer_server.store.postgres import schema
     from privateer_server.store.postgres.journal import PostgresJournal
 
@@ -163,7 +163,7 @@ def test_a_journal_that_was_put_back_counts_for_versions_only(postgres: Any, tmp
 
 @pytest.mark.postgres
 def test_a_journal_that_is_put_back_under_a_running_server_is_not_used(postgres: Any, tmp_path: Path) -> None:
-    from privateer_core.serving.postgres.pool import Unreachable
+    from privateer_core.serving.store.postgres import Unreachable
 
     url = postgres.make()
     journal = shared_journal(url)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from privateer_server.round_keys import RoundKeys
+from privateer_server.rounds.round_keys import RoundKeys
 from privateer_server.store.protocol import Keys
 
 
@@ -16,9 +16,9 @@ def keys(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Keys,
     if request.param == "folder":
         yield RoundKeys(tmp_path / "keys"), RoundKeys(tmp_path / "keys")
         return
-    from privateer_core.serving.postgres.pool import Pool
+    from privateer_core.serving.store.postgres import Pool
     from privateer_server.store.postgres import schema
-    from privateer_server.store.postgres.keys import PostgresKeys
+    from privateer_server.store.postgres.round_keys import PostgresKeys
 
     cluster: Any = request.getfixturevalue("postgres")
     pool = Pool(cluster.make(), schema.JOURNAL, "PRIVATEER_JOURNAL_DATABASE")

@@ -13,8 +13,8 @@ from privateer_core.clock import SystemClock
 from privateer_core.verification import Limits
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_server.app import create_app
-from privateer_server.earlier import EarlierPolicies
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.late_reports import EarlierPolicies
+from privateer_server.rounds.loop import Schedule
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
@@ -148,7 +148,7 @@ def test_earlier_policies_are_read_once_while_there_is_room(
     """Room for two policies: the one that was asked for longest ago makes room."""
     bodies = {version: published(linear_spec("local"), version=version) for version in (1, 2, 3)}
     size = max(map(len, bodies.values()))
-    monkeypatch.setattr(f"privateer_server.earlier.{limit}", most if limit == "_KEPT" else most * size)
+    monkeypatch.setattr(f"privateer_server.rounds.late_reports.{limit}", most if limit == "_KEPT" else most * size)
     reads: list[int] = []
 
     class Store:

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer_core.serving.timing import OTHER, Answered, Timed
+from privateer_core.serving.http.timing import OTHER, Answered, Timed
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from privateer_server.store.sqlite import SqliteStore
@@ -66,7 +66,7 @@ async def test_a_slow_sender_is_not_a_slow_service(monkeypatch: pytest.MonkeyPat
         nonlocal now
         now += seconds
 
-    monkeypatch.setattr("privateer_core.serving.timing.time", SimpleNamespace(perf_counter=lambda: now))
+    monkeypatch.setattr("privateer_core.serving.http.timing.time", SimpleNamespace(perf_counter=lambda: now))
 
     async def app(_: Any, receive: Any, send: Any) -> None:
         while (await receive())["more_body"]:
@@ -151,7 +151,7 @@ async def test_what_waits_is_told(api: Api, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_a_round_that_does_not_close_is_told(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privateer_server.closing import Closer
+    from privateer_server.rounds.closing import Closer
 
     await api.create(SMALL)
     assert await api.metric("privateer_rounds_not_closed") == 0
@@ -168,7 +168,7 @@ async def test_a_round_that_does_not_close_is_told(api: Api, monkeypatch: pytest
 
 
 async def test_keys_that_a_disk_does_not_let_go_are_told(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privateer_server.round_keys import RoundKeys
+    from privateer_server.rounds.round_keys import RoundKeys
 
     await api.create(SMALL)
 

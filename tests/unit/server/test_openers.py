@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from msgspec.msgpack import encode
 
 from privateer_server.app import create_app
-from privateer_server.openers import Openers
-from privateer_server.opening import SEAL_SIZE, Opener
-from privateer_server.opening_process import LENGTH_BYTES, Job, serve
+from privateer_server.intake.opening import SEAL_SIZE, Opener
+from privateer_server.intake.opening_pool import Openers
+from privateer_server.intake.opening_process import LENGTH_BYTES, Job, serve
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
@@ -126,7 +126,7 @@ async def test_where_no_process_starts_reports_are_left_to_the_caller(
     async def start() -> Process:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("privateer_server.openers._start", start)
+    monkeypatch.setattr("privateer_server.intake.opening_pool._start", start)
     assert await opened(openers) is None
 
 
@@ -151,7 +151,7 @@ class Locals(BytesIO):
 
     def readinto(self, buffer: Any, /) -> int:
         found, frame = [], sys._getframe(1)
-        while frame and frame.f_globals["__name__"] == "privateer_server.opening_process":
+        while frame and frame.f_globals["__name__"] == "privateer_server.intake.opening_process":
             found += [encode(one) for one in frame.f_locals.values() if isinstance(one, bytes | bytearray | Job | list)]
             frame = frame.f_back
         self.seen = b"".join(found)

@@ -6,8 +6,8 @@ import logging
 import httpx
 import pytest
 
-from privateer_server import intake
 from privateer_server.app import create_app
+from privateer_server.intake import intake
 from privateer_server.settings import Settings
 from privateer_server.store.sqlite import SqliteStore
 from tests.support.asgi import serving

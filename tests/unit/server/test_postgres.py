@@ -14,16 +14,15 @@ import pytest
 
 from privateer_core.clock import SystemClock
 from privateer_core.errors import SpecError
-from privateer_core.serving.postgres.leases import Lease, Leases
-from privateer_core.serving.postgres.migrations import Kind
-from privateer_core.serving.postgres.pool import Pool, rows
-from privateer_server.closing import Closed, Closer
+from privateer_core.serving.store.leases import Lease, Leases
+from privateer_core.serving.store.postgres import Kind, Pool, rows
 from privateer_server.data import Data, open_data
-from privateer_server.opening import REPORT_ID_SIZE
-from privateer_server.rounds import OpenRound, first_round, record
+from privateer_server.intake.opening import REPORT_ID_SIZE
+from privateer_server.rounds.closing import Closed, Closer
+from privateer_server.rounds.open_round import OpenRound, first_round, record
 from privateer_server.settings import Settings, read_settings
-from privateer_server.store import Change, Entry, Leaf, RoundRecord
 from privateer_server.store.postgres import schema
+from privateer_server.store.records import Change, Entry, Leaf, RoundRecord
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
 from tests.support.servers import TOKEN

@@ -6,8 +6,7 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
-from privateer_core.wire.upload import UPLOAD
+from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, UPLOAD
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving

@@ -13,9 +13,9 @@ from privateer_core.errors import SpecError
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, sign_claim
 from privateer_core.wire.identity import SIGNED_HEADER, check_signed
 from privateer_core.wire.keys import signing_key_id
-from privateer_core.wire.log import Entry, Head, check_proof, read_proof
 from privateer_core.wire.merkle import consistent, included
 from privateer_core.wire.publication import decode_publication, digest
+from privateer_core.wire.transparency_log import Entry, Head, check_proof, read_proof
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from privateer_server.store.backup import restore

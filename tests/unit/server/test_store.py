@@ -11,7 +11,8 @@ import pytest
 
 from privateer_core.codec import encode
 from privateer_core.errors import SpecError
-from privateer_server.store import (
+from privateer_server.store.protocol import Store
+from privateer_server.store.records import (
     NO_PLAN,
     PAUSED,
     Before,
@@ -24,7 +25,6 @@ from privateer_server.store import (
     ShufflerKey,
     Standing,
 )
-from privateer_server.store.protocol import Store
 from privateer_server.store.sqlite import SqliteStore
 
 FIRST = RoundRecord(1, 10, 0, 0, False, b"digest-1", b"{}", b"publication-1", b"state-1", b"total-1")
@@ -44,7 +44,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 def opened_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "sqlite":
         return SqliteStore(tmp_path)
-    from privateer_core.serving.postgres.pool import Pool
+    from privateer_core.serving.store.postgres import Pool
     from privateer_server.store.postgres import schema
     from privateer_server.store.postgres.store import PostgresStore
 

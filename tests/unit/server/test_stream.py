@@ -12,9 +12,8 @@ import pytest
 
 from privateer_core.errors import Unavailable
 from privateer_server.api import models, views
-from privateer_server.api.news import News
-from privateer_server.api.seats import Seats
-from privateer_server.api.stream import Stream
+from privateer_server.api.events import News, Stream
+from privateer_server.api.long_polls import Seats
 from privateer_server.app import create_app
 from privateer_server.settings import Settings
 from tests.support.asgi import serving
@@ -238,7 +237,7 @@ async def test_streams_of_what_is_not_there(ended: Api) -> None:
 
 
 async def test_beyond_the_cap_a_stream_is_refused(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privateer_server.api.stream.STRANGERS_MAX", 1)
+    monkeypatch.setattr("privateer_server.api.events.STRANGERS_MAX", 1)
     app = create_app(settings)
     async with serving(app):
         transport = httpx.ASGITransport(app.public)

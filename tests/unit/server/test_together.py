@@ -10,12 +10,12 @@ import pytest
 from privateer_core.codec import encode
 from privateer_core.errors import PrivateerError
 from privateer_core.wire.envelope import Envelope, Header, binding
-from privateer_server import counting
-from privateer_server.accumulator import Accumulator
-from privateer_server.counting import Request
 from privateer_server.data import open_data
-from privateer_server.opening import Opener
-from privateer_server.rounds import OpenRound, first_round
+from privateer_server.intake import counting
+from privateer_server.intake.accumulator import Accumulator
+from privateer_server.intake.counting import Request
+from privateer_server.intake.opening import Opener
+from privateer_server.rounds.open_round import OpenRound, first_round
 from privateer_server.settings import Settings
 from tests.support.sealing import header_for, seal, sealed_reports
 from tests.support.servers import SMALL, TOKEN

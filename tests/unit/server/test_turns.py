@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from privateer_server.turns import Turns
+from privateer_server.intake.queue import Turns
 
 GROUP = 256 * 1024
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from privateer_core.serving.connections import Connections, Stage
+from privateer_core.serving.limits.connections import Connections, Stage
 
 
 class One:

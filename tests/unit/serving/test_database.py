@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.database import Kind, connect, open_database, was_cut_short
+from privateer_core.serving.store.sqlite import Kind, connect, open_database, was_cut_short
 
 STEPS = {3: "ALTER TABLE person ADD COLUMN born INTEGER; CREATE TABLE place (id)", 4: "CREATE TABLE pet (id)"}
 NOW = Kind(77, 5, "CREATE TABLE person (id, born INTEGER); CREATE TABLE place (id)", "SETTING", steps=STEPS)

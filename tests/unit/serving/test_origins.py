@@ -10,8 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.answer import Answer, with_body
-from privateer_core.serving.origins import Origins, origins
+from privateer_core.serving.http.answer import Answer, with_body
+from privateer_core.serving.http.cors import Origins, origins
 
 SHOP = "https://shop.example"
 ASKS = {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}

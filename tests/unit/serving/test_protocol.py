@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from privateer_core.serving import protocol
-from privateer_core.serving.answer import with_body
-from privateer_core.serving.connections import UNREAD_MAX, Connections
+from privateer_core.serving.http.answer import with_body
+from privateer_core.serving.limits.connections import UNREAD_MAX, Connections
 from privateer_core.serving.process import _config
 from privateer_core.serving.protocol import HEADER_BYTES_MAX, GuardedProtocol
 

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from privateer_core.serving import turnstile
-from privateer_core.serving.connections import Connections
+from privateer_core.serving.limits import rate_limit
+from privateer_core.serving.limits.connections import Connections
+from privateer_core.serving.limits.rate_limit import Turnstile
 from privateer_core.serving.process import _config
 from privateer_core.serving.protocol import GuardedProtocol
+from privateer_core.serving.token_gate import TokenGate
 from privateer_core.serving.token_keys import TokenKeys
-from privateer_core.serving.tokens import TokenGate
-from privateer_core.serving.turnstile import Turnstile
+from privateer_core.wire.batch import UPLOAD
 from privateer_core.wire.keys import TrustedKeys
-from privateer_core.wire.token import authorization
-from privateer_core.wire.upload import UPLOAD
+from privateer_core.wire.tokens.token import authorization
 from tests.support.mint import ORIGIN, minted
 from tests.support.mint import settings as tokens
 from tests.support.senders import KEY, TRUSTED
@@ -138,7 +138,7 @@ async def test_a_token_is_verified_once(tmp_path: Path, monkeypatch: pytest.Monk
     async with listening(tmp_path) as (port, _, gate):
         token = minted()
         assert (await said(port, upload(CLOSE + with_token(token)))).endswith(b"\r\n\r\n5")
-        monkeypatch.setattr("privateer_core.wire.token.Token.is_signed", lambda *_: False)
+        monkeypatch.setattr("privateer_core.wire.tokens.token.Token.is_signed", lambda *_: False)
         assert gate.admit(authorization(token).encode(), "spring").nonce == token[2:34]
         monkeypatch.undo()
         assert gate.admit(authorization(token).encode(), "spring").nonce == token[2:34]
@@ -193,8 +193,8 @@ async def test_many_at_once_on_a_connection_are_not_answered(tmp_path: Path) -> 
 
 async def test_whoever_sends_many_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With 2 units a tick, 20 connections that send again and again get 2 answers a tick after their first."""
-    monkeypatch.setattr(turnstile, "_UNITS", 2)
-    monkeypatch.setattr(turnstile, "_TICK", 0.5)
+    monkeypatch.setattr(rate_limit, "_UNITS", 2)
+    monkeypatch.setattr(rate_limit, "_TICK", 0.5)
 
     async def sender(port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -7,9 +7,9 @@ import pytest
 from privateer_core.wire.publication import Round
 from privateer_lab.services import free_port
 from privateer_shuffler.app import create_app
-from privateer_shuffler.label import Label
+from privateer_shuffler.pool.protocol import Label
+from privateer_shuffler.pool.round_file import RoundStore
 from privateer_shuffler.settings import Settings
-from privateer_shuffler.store import RoundStore
 from tests.support.asgi import serving
 from tests.support.senders import TRUSTED
 from tests.unit.shuffler.fake_server import SIZE, FakeServer

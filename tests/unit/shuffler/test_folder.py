@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.tokens import TokenSettings
+from privateer_core.serving.token_gate import TokenSettings
 from privateer_shuffler.app import create_app, main
-from privateer_shuffler.history import History
+from privateer_shuffler.pool.folder import History
 from tests.support.asgi import serving
 from tests.support.senders import Signing
 from tests.unit.shuffler.fake_server import body_of, listening

@@ -10,7 +10,7 @@ from privateer_core.wire.batch import decode_batch
 from privateer_core.wire.envelope import pieces
 from privateer_core.wire.problem import problem_body
 from privateer_shuffler.app import create_app
-from privateer_shuffler.store import RoundStore
+from privateer_shuffler.pool.round_file import RoundStore
 from tests.support.asgi import serving
 from tests.unit.shuffler.fake_server import SIZE
 from tests.unit.shuffler.helpers import Shuffler, assert_problem, sealed_reports, until
@@ -184,7 +184,7 @@ async def test_pauses_grow_to_a_limit(settings, server, monkeypatch):
         pauses.append(seconds)
         await sleep(0)
 
-    monkeypatch.setattr("privateer_shuffler.forwarding.asyncio", FakeAsyncio(note))
+    monkeypatch.setattr("privateer_shuffler.delivery.asyncio", FakeAsyncio(note))
     async with serving(create_app(settings, transport)) as client:
         await Shuffler(client, server).post(server.publish(), sealed_reports(5))
         await until(lambda: len(pauses) >= 12)

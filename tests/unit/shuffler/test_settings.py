@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.tokens import TokenSettings
+from privateer_core.serving.token_gate import TokenSettings
 from privateer_shuffler.settings import Settings, read_settings
 
 

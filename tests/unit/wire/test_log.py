@@ -18,10 +18,20 @@ from privateer_core.errors import (
     Untrusted,
 )
 from privateer_core.wire.identity import check_signed, read_keys
-from privateer_core.wire.log import BLOCK, Entry, Head, Proof, block_of, check_proof, prove, read_proof, starts_too_late
 from privateer_core.wire.merkle import Tree
 from privateer_core.wire.note import verifier
 from privateer_core.wire.publication import digest
+from privateer_core.wire.transparency_log import (
+    BLOCK,
+    Entry,
+    Head,
+    Proof,
+    block_of,
+    check_proof,
+    prove,
+    read_proof,
+    starts_too_late,
+)
 from tests.support.notary import ORIGIN, Notary
 
 

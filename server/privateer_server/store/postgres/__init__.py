@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from privateer_core.serving.postgres.pool import Pool
-from privateer_core.serving.postgres.store_key import read_store_key
+from privateer_core.serving.store.postgres import Pool
+from privateer_core.serving.store.store_key import read_store_key
 from privateer_server.publication_log import PublicationLog, read_identity
 from privateer_server.settings import Settings
 from privateer_server.store.postgres import schema
-from privateer_server.store.postgres.bell import PostgresBell
 from privateer_server.store.postgres.journal import PostgresJournal
-from privateer_server.store.postgres.keys import PostgresKeys
+from privateer_server.store.postgres.notifications import PostgresBell
+from privateer_server.store.postgres.round_keys import PostgresKeys
 from privateer_server.store.postgres.store import PostgresStore
 
 Databases = tuple[PostgresStore, PostgresJournal, PostgresKeys, PublicationLog, Mapping[str, Path], PostgresBell]

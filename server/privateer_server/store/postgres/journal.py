@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Final
 
 from privateer_core.codec import decode, encode
-from privateer_core.serving.postgres.pool import Connection, Pool, row, rows, run
-from privateer_server.store import Behind, Entry, Leaf, LogLine
+from privateer_core.serving.store.postgres import Connection, Pool, row, rows, run
+from privateer_server.store.records import Behind, Entry, Leaf, LogLine
 
 _log = logging.getLogger("privateer.server")
 _ONE_AT_A_TIME: Final = "SELECT pg_advisory_xact_lock(1, hashtext(%s))"

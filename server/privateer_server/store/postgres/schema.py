@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from privateer_core.serving.postgres.migrations import Kind
+from privateer_core.serving.store.postgres import Kind
 
 STORE: Final = Kind(
     "store",

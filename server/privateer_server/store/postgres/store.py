@@ -9,10 +9,11 @@ import psycopg
 
 from privateer_core.codec import decode, encode
 from privateer_core.errors import Conflict
-from privateer_core.serving.postgres.leases import Leases
-from privateer_core.serving.postgres.pool import Connection, Pool, row, rows, run
-from privateer_server.opening import REPORT_ID_SIZE
-from privateer_server.store import (
+from privateer_core.serving.store.leases import Leases
+from privateer_core.serving.store.postgres import Connection, Pool, row, rows, run
+from privateer_server.intake.opening import REPORT_ID_SIZE
+from privateer_server.store.postgres.notifications import ring
+from privateer_server.store.records import (
     NO_PLAN,
     Before,
     Behind,
@@ -25,7 +26,6 @@ from privateer_server.store import (
     ShufflerKey,
     Standing,
 )
-from privateer_server.store.postgres.bell import ring
 
 _COLUMNS: Final = "version, batch, seen, received, taken, digest, facts"
 _ROUND: Final = f"{_COLUMNS}, publication, state, total, given_up"

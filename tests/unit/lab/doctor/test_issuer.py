@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from privateer_core.serving.tokens import TokenSettings
-from privateer_core.wire.token_keys import BITS
-from privateer_issuer.keys import Keys
+from privateer_core.serving.token_gate import TokenSettings
+from privateer_core.wire.tokens.token_keys import BITS
+from privateer_issuer.key_rotation import Keys
 from privateer_issuer.store import FILE, Store
 from privateer_lab.doctor import answers, issuer, upload_tokens
 from privateer_lab.doctor.findings import Findings

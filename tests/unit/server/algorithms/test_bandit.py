@@ -16,7 +16,7 @@ from privateer_lab.specs import load_spec
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.bandit import rules
 from privateer_server.algorithms.bandit.rules import Evidence, kl_ucb, lil_ucb, proxy, repays, thompson, track, tsallis
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 ALL = np.ones(3, bool)

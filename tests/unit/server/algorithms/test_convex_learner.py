@@ -10,7 +10,7 @@ from privateer_core.algorithms.convex.domain import Domain
 from privateer_core.algorithms.convex.spec import ConvexSpec
 from privateer_server.algorithms.convex import ConvexLearner, ConvexState, _power, _radial
 from privateer_server.algorithms.convex.shortfall import Course
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 
 SPECS = ConvexSpec.instances()
 TRUTH = np.array([0.3, -0.4])

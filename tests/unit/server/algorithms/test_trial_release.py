@@ -10,7 +10,7 @@ from privateer_core.contributions import CellHits, KeyedValues
 from privateer_server.algorithms.trial.evidence import begin
 from privateer_server.algorithms.trial.learner import TrialLearner
 from privateer_server.algorithms.trial.release import epoch_of, excess_of
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.statistics import centred
 
 SPECS = {name: spec for name, spec in TrialSpec.instances().items() if not spec.published}
