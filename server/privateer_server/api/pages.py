@@ -1,4 +1,9 @@
-"""What the public pages show at a moment: two answers of a page with the same version are equal."""
+"""The dashboard: the page at ``/`` and the files that it is made of; and what each public page shows at a moment.
+
+The dashboard asks this server and nothing else. It has no secret and no rights. At the private listener it has forms,
+too, which send what an operator wants with the token that the operator types. At the public listener the files of these
+forms are not there, so that nobody is asked for the token on a page that strangers reach.
+"""
 
 from collections.abc import Hashable
 from hashlib import sha256

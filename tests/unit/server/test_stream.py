@@ -237,7 +237,7 @@ async def test_streams_of_what_is_not_there(ended: Api) -> None:
 
 
 async def test_beyond_the_cap_a_stream_is_refused(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privateer_server.api.events.STRANGERS_MAX", 1)
+    monkeypatch.setattr("privateer_server.api.events.STREAMS_MAX", 1)
     app = create_app(settings)
     async with serving(app):
         transport = httpx.ASGITransport(app.public)

@@ -195,7 +195,7 @@ async def test_pauses_grow_to_a_limit(settings, server, monkeypatch):
 class FakeAsyncio:
     """The module ``asyncio`` with another ``sleep``."""
 
-    to_thread = staticmethod(asyncio.to_thread)
+    to_thread, timeout = staticmethod(asyncio.to_thread), staticmethod(asyncio.timeout)
 
     def __init__(self, sleep):
         self.sleep = sleep
