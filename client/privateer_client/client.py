@@ -15,7 +15,7 @@ from privateer_client.ledger.account import Account
 from privateer_client.ledger.ledger import Ledger
 from privateer_client.participation import SealedReport
 from privateer_client.publications import Address, Publications, Published
-from privateer_client.reports import Due, Reports
+from privateer_client.reports import PendingReports, Reports
 from privateer_client.session import Reported, Session
 from privateer_client.tokens import Attest, Issuer, Tokens
 from privateer_client.transport import AsyncExchange, Exchange
@@ -160,7 +160,7 @@ class _Client(Generic[_Transport]):
 
     def _settling(self, end: float) -> Steps[dict[str, Outcome]]:
         """Make the reports that are due, before ``end``; return the outcomes of those that are not made."""
-        due, outcomes = Due(self._account, self._pace), dict[str, Outcome]()
+        due, outcomes = PendingReports(self._account, self._pace), dict[str, Outcome]()
         names = [name for server, _, name in map(_parts, self._account.choices()) if server == self._url]
         for name in _shuffled(names):
             left = min(self._pace.timeout, end - self._pace.clock.monotonic())

@@ -58,7 +58,7 @@ class Outcome(StrEnum):
     PENDING = "pending"
 
 
-class Answer(NamedTuple):
+class EndpointAnswer(NamedTuple):
     """An answer that kept to its bounds."""
 
     status: int
@@ -71,26 +71,26 @@ class Answer(NamedTuple):
     """The header that says who signed a publication (`wire.identity.SIGNED_HEADER`)."""
 
 
-class Verdict(NamedTuple):
+class DeliveryVerdict(NamedTuple):
     """What the device knows of a report, and the reason of an endpoint that did not take it."""
 
     outcome: Outcome
     reason: str | None = None
 
 
-def judge(answer: Answer | None) -> Verdict:
+def judge(answer: EndpointAnswer | None) -> DeliveryVerdict:
     """Judge what an answer decides about one person's report; None: no answer came."""
     # Only a verdict on the report itself is final. Whatever else comes (a fault, the login page of a network, a service
     # that does not know the experiment or the version yet) may be otherwise the next time.
     if answer is None:
-        return Verdict(Outcome.PENDING)
+        return DeliveryVerdict(Outcome.PENDING)
     if answer.status == ACCEPTED:
-        return Verdict(Outcome.ACCEPTED)
+        return DeliveryVerdict(Outcome.ACCEPTED)
     reason = slug_of(answer.body)
     if not 400 <= answer.status < 500 or answer.status in _AGAIN:
-        return Verdict(Outcome.PENDING, reason)
+        return DeliveryVerdict(Outcome.PENDING, reason)
     outcome = outcome_of(reason)
-    return Verdict(outcome, None if outcome is Outcome.ACCEPTED else reason)
+    return DeliveryVerdict(outcome, None if outcome is Outcome.ACCEPTED else reason)
 
 
 def outcome_of(reason: str) -> Outcome:
@@ -121,7 +121,7 @@ class Pause(NamedTuple):
     seconds: float
 
 
-Steps: TypeAlias = Generator[Ask | Pause, Answer | None, _Result]
+Steps: TypeAlias = Generator[Ask | Pause, EndpointAnswer | None, _Result]
 """What to do next. Its driver sends back the answer to each request, or None if none came within its bounds."""
 
 
@@ -159,9 +159,11 @@ class Pace:
         return _RANDOM.uniform(0.0, min(_MOST, _FIRST * 2.0 ** min(tries - 1, _DOUBLINGS)))
 
 
-def deliver(reports: Sequence[SealedReport], account: Account, pace: Pace) -> Steps[dict[SealedReport, Verdict]]:
+def deliver(
+    reports: Sequence[SealedReport], account: Account, pace: Pace
+) -> Steps[dict[SealedReport, DeliveryVerdict]]:
     """Send reports until each has a final answer, or patience ends; return the verdicts."""
-    known: dict[SealedReport, Verdict] = {}
+    known: dict[SealedReport, DeliveryVerdict] = {}
     end, tries = pace.clock.monotonic() + pace.patience, 0
     while reports:
         asked = yield from _try(reports, account, pace.timeout, known)
@@ -183,7 +185,7 @@ def deliver_once(reports: Sequence[SealedReport], account: Account, pace: Pace, 
 
 
 def _try(
-    reports: Sequence[SealedReport], account: Account, timeout: float, known: dict[SealedReport, Verdict]
+    reports: Sequence[SealedReport], account: Account, timeout: float, known: dict[SealedReport, DeliveryVerdict]
 ) -> Steps[float]:
     """Send each report, note its verdict in ``known``, and return the seconds for which the endpoints want quiet."""
     asked = 0.0

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 from urllib.parse import urlencode
 
-from privateer_client.delivery import Answer, Ask, Steps
+from privateer_client.delivery import Ask, EndpointAnswer, Steps
 from privateer_client.ledger.known_servers import KnownServer, Servers, contradiction
 from privateer_core.errors import HeadWentBack, InputError, Unavailable, Untrusted
 from privateer_core.wire.identity import check_signed, key_changed
@@ -44,7 +44,7 @@ class Witness:
     def __init__(self, server: str, pinned: frozenset[bytes], servers: Servers) -> None:
         self._server, self._pinned, self._servers = server, pinned, servers
 
-    def signer(self, answer: Answer) -> bytes:
+    def signer(self, answer: EndpointAnswer) -> bytes:
         """Return the key that signed the publication in an answer.
 
         Raises
@@ -72,7 +72,7 @@ class Witness:
                 remedy=f"publish client.evidence; ledger.servers.forget({self._server!r}) trusts the server anew",
             )
 
-    def witnessed(self, entry: Entry, answer: Answer, timeout: float) -> Steps[None]:
+    def witnessed(self, entry: Entry, answer: EndpointAnswer, timeout: float) -> Steps[None]:
         """Fetch the proof that a publication is in the log, check it, and keep the new head.
 
         Raises
@@ -128,7 +128,7 @@ class Witness:
         query = urlencode(asked if block is None else asked | {"block": block})
         return Ask("GET", f"{self._server}/log/proof?{query}", {}, timeout, most=PROOF_BYTES_MAX)
 
-    def _accuse(self, error: Untrusted, entry: Entry, answer: Answer, got: Answer) -> None:
+    def _accuse(self, error: Untrusted, entry: Entry, answer: EndpointAnswer, got: EndpointAnswer) -> None:
         known = self._servers.get(self._server)
         evidence = {
             "problem": error.slug,

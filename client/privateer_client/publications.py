@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from privateer_client.delivery import Answer, Ask, Pace, Steps
+from privateer_client.delivery import Ask, EndpointAnswer, Pace, Steps
 from privateer_client.ledger.account import Account
 from privateer_client.log import Witness
 from privateer_client.participation import Participation
@@ -200,7 +200,7 @@ class Publications:
         headers = {"Accept": MEDIA_TYPE} | ({} if tag is None else {"If-None-Match": f'"{tag.hex()}"'})
         return Ask("GET", self.address.policy, headers, timeout, most=_BYTES)
 
-    def _checked(self, answer: Answer | None, timeout: float, *, is_paused: bool) -> Steps[Published]:
+    def _checked(self, answer: EndpointAnswer | None, timeout: float, *, is_paused: bool) -> Steps[Published]:
         answer = _publication(answer)
         body, sent = answer.body, Moment.of(self.clock)
         self._witness.signer(answer)
@@ -217,7 +217,7 @@ class Publications:
         return Participation(body, self.address.name, self._limits, self._cohort, is_paused=is_paused)
 
 
-def _publication(answer: Answer | None) -> Answer:
+def _publication(answer: EndpointAnswer | None) -> EndpointAnswer:
     if answer is None:
         raise Unavailable("the server did not answer within time and size", remedy="try again later")
     if answer.status == _NOT_FOUND:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from privateer_client.delivery import Outcome, Pace, Steps
 from privateer_client.inputs import warn_unfit
 from privateer_client.ledger.account import Account, Payment
-from privateer_client.ledger.choice import Choice, meaning, period_of, pinned
+from privateer_client.ledger.choice import KeptChoice, meaning, period_of, pinned
 from privateer_client.participation import Participation, SealedReport
 from privateer_client.publications import Address, Publications
 from privateer_core.errors import (
@@ -59,7 +59,7 @@ class Reports:
         times, seconds, period = table.reports_per_person, table.report_period, period_of(followed.spec, now)
         return self._account.draw(self.address.identity, times, seconds, period)
 
-    def stands(self, choice: Choice, followed: Participation, now: float) -> bool:
+    def stands(self, choice: KeptChoice, followed: Participation, now: float) -> bool:
         """Whether a choice that is kept is still the person's, under a publication.
 
         It is not once its report is due, nor once another arm is retired. Where the experiment waits for outcomes,
@@ -76,11 +76,11 @@ class Reports:
         is_of_now = choice.period == period_of(spec, now) and _means_the_same(choice, followed)
         return followed.round.batch > 0 and takes and is_of_now
 
-    def waits(self, choice: Choice, followed: Participation, now: float) -> bool:
+    def waits(self, choice: KeptChoice, followed: Participation, now: float) -> bool:
         """Whether the report on a choice is due, and a round like the publication's may take it."""
         return choice.is_due(now) and (bool(choice.window) or _means_the_same(choice, followed))
 
-    def on(self, choice: Choice, opened: Participation) -> SealedReport | None:
+    def on(self, choice: KeptChoice, opened: Participation) -> SealedReport | None:
         """Make the report on a choice, and pay for it; None, and nothing is paid, if the open round does not take it.
 
         Raises
@@ -116,7 +116,7 @@ class Reports:
         played = np.array([_place(arm, spec.options)])
         return self._paid(opened, 0, lambda: opened.recorded(contexts, played, rewards)[0])
 
-    def check(self, choice: Choice, opened: Participation) -> None:
+    def check(self, choice: KeptChoice, opened: Participation) -> None:
         """Refuse a publication under which a choice means something else than when it was made.
 
         Raises
@@ -149,7 +149,7 @@ class Reports:
         return SealedReport(self.address.identity, endpoint, body)
 
 
-def _means_the_same(choice: Choice, followed: Participation) -> bool:
+def _means_the_same(choice: KeptChoice, followed: Participation) -> bool:
     return choice.meaning == meaning(followed.spec, choice.options)
 
 
@@ -171,7 +171,7 @@ def _place(arm: Any, options: tuple[str, ...]) -> int:
     return -1
 
 
-class Due:
+class PendingReports:
     """Makes the reports on choices that are kept, when they are due.
 
     Parameters
@@ -211,7 +211,7 @@ class Due:
             return None
         return (yield from self._made(choice, publications, timeout))
 
-    def _made(self, choice: Choice, publications: Publications, timeout: float) -> Steps[Outcome | None]:
+    def _made(self, choice: KeptChoice, publications: Publications, timeout: float) -> Steps[Outcome | None]:
         is_over = choice.is_given_up(self._pace.clock.now())
         try:
             opened = yield from publications.opened(None, timeout)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from privateer_client.delivery import Answer, Ask, Steps
+from privateer_client.delivery import Ask, EndpointAnswer, Steps
 from privateer_client.ledger.account import Account
-from privateer_client.ledger.token_store import TokenPurse, mark_of
+from privateer_client.ledger.token_store import TokenStore, mark_of
 from privateer_client.participation import SealedReport
 from privateer_client.publications import Address
 from privateer_core.clock import Clock
@@ -82,7 +82,7 @@ class Tokens:
         if purse is None:
             raise InputError("keeps no upload tokens", field="ledger", remedy="use a Ledger, or name no issuer")
         self._address, self._issuer, self._clock = address, issuer, clock
-        self._purse: TokenPurse = purse
+        self._token_store: TokenStore = purse
 
     def fill(self, endpoint: str, wanted: int, timeout: float) -> Steps[None]:
         """Get tokens until so many are left for an endpoint; ask nobody if they are there already.
@@ -96,7 +96,7 @@ class Tokens:
         Unavailable
             If somebody does not answer, or there are no keys now.
         """
-        missing = wanted - self._purse.count(self._address.identity, endpoint)
+        missing = wanted - self._token_store.count(self._address.identity, endpoint)
         if missing > 0:
             keys = yield from self._keys(self._address.base_of(endpoint), timeout)
             yield from self._get(endpoint, missing, keys.good, timeout)
@@ -112,18 +112,18 @@ class Tokens:
         PrivateerError
             As `fill`.
         """
-        where, token = (report.experiment, report.endpoint), self._purse.tied(report)
+        where, token = (report.experiment, report.endpoint), self._token_store.tied(report)
         if not token:
             return
         keys = yield from self._keys(self._address.base_of(report.endpoint), timeout)
         marks = {self._challenge(report.endpoint).digest + key.id for key in keys.shown}
         if mark_of(token) in marks:
             return
-        strays = self._purse.strays(*where, marks)
-        missing = 1 + self._purse.bare(*where) + len(strays) - self._purse.count(*where)
+        strays = self._token_store.strays(*where, marks)
+        missing = 1 + self._token_store.bare(*where) + len(strays) - self._token_store.count(*where)
         if missing > 0:
             yield from self._get(report.endpoint, missing, keys.good, timeout)
-        self._purse.part(report, token, strays)
+        self._token_store.part(report, token, strays)
 
     def _challenge(self, endpoint: str) -> Challenge:
         names = server_name(self._issuer.url), server_name(self._address.base_of(endpoint))
@@ -132,10 +132,10 @@ class Tokens:
     def _get(self, endpoint: str, missing: int, keys: list[TokenKey], timeout: float) -> Steps[None]:
         """Get so many tokens; first those that were asked for before."""
         where, challenge = (self._address.identity, endpoint), self._challenge(endpoint)
-        self._purse.keep_only(*where, challenge.digest)
-        pending = self._still_valid(self._purse.pending(*where), keys)
+        self._token_store.keep_only(*where, challenge.digest)
+        pending = self._still_valid(self._token_store.pending(*where), keys)
         drawn = [PendingToken.draw(challenge, keys[0]) for _ in range(missing - len(pending))]
-        self._purse.begin(*where, drawn, keys[0].not_after)
+        self._token_store.begin(*where, drawn, keys[0].not_after)
         for one in [*pending, *drawn][:missing]:
             yield from self._sign(one, keys, timeout)
 
@@ -144,7 +144,7 @@ class Tokens:
         known = {key.id for key in keys}
         for one in pending:
             if one.key_id not in known:
-                self._purse.drop(one)
+                self._token_store.drop(one)
         return [one for one in pending if one.key_id in known]
 
     def _keys(self, base: str, timeout: float) -> Steps["_Keys"]:
@@ -205,14 +205,14 @@ class Tokens:
             token = pending.finish(key, signed)
         except Malformed as error:
             raise _strange("the issuer signs with another key than everybody's") from error
-        self._purse.finish(pending, token)
+        self._token_store.finish(pending, token)
 
-    def _answered(self, answer: Answer | None, pending: PendingToken) -> bytes:
+    def _answered(self, answer: EndpointAnswer | None, pending: PendingToken) -> bytes:
         if answer is not None and answer.status == _OK:
             return answer.body
         slug = "" if answer is None else slug_of(answer.body)
         if slug == "token-request-refused":
-            self._purse.drop(pending)
+            self._token_store.drop(pending)
         if slug in _REFUSALS:
             raise _REFUSALS[slug]("the issuer gives this device no token", field="issuer", remedy=_REMEDIES[slug])
         raise Unavailable("the issuer has signed no token", field="issuer", remedy="try again later")

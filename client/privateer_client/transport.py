@@ -12,7 +12,7 @@ from typing import Any, Final, Self, TypeVar
 
 import httpx
 
-from privateer_client.delivery import PROBLEM_BYTES, Answer, Ask, Pause, Steps
+from privateer_client.delivery import PROBLEM_BYTES, Ask, EndpointAnswer, Pause, Steps
 from privateer_core.wire.identity import SIGNED_HEADER
 from privateer_core.wire.publication import ASKS_HEADER
 
@@ -44,7 +44,7 @@ class Exchange:
 
     def run(self, steps: Steps[_Result]) -> _Result:
         """Carry out all steps and return their result."""
-        answer: Answer | None = None
+        answer: EndpointAnswer | None = None
         while True:
             try:
                 step = steps.send(answer)
@@ -54,7 +54,7 @@ class Exchange:
                 sleep(step.seconds)
             answer = None if isinstance(step, Pause) else self._answer(step)
 
-    def _answer(self, ask: Ask) -> Answer | None:
+    def _answer(self, ask: Ask) -> EndpointAnswer | None:
         body = bytearray()
         with _Watchdog(ask.timeout) as watchdog:
             try:
@@ -79,7 +79,7 @@ class AsyncExchange:
 
     async def run(self, steps: Steps[_Result]) -> _Result:
         """Carry out all steps and return their result."""
-        answer: Answer | None = None
+        answer: EndpointAnswer | None = None
         while True:
             try:
                 step = steps.send(answer)
@@ -89,7 +89,7 @@ class AsyncExchange:
                 await async_sleep(step.seconds)
             answer = None if isinstance(step, Pause) else await self._answer(step)
 
-    async def _answer(self, ask: Ask) -> Answer | None:
+    async def _answer(self, ask: Ask) -> EndpointAnswer | None:
         body = bytearray()
         try:
             async with asyncio.timeout(ask.timeout), self._http.stream(**_request(ask)) as response:
@@ -168,10 +168,10 @@ def _grow(body: bytearray, chunk: bytes, most: int) -> None:
     body += chunk
 
 
-def _made(response: httpx.Response, body: bytearray) -> Answer:
+def _made(response: httpx.Response, body: bytearray) -> EndpointAnswer:
     told = response.headers
     wait, asks, signed = told.get("retry-after", ""), told.get(ASKS_HEADER, ""), told.get(SIGNED_HEADER, "")
-    return Answer(response.status_code, bytes(body), retry_seconds(wait), asks, signed)
+    return EndpointAnswer(response.status_code, bytes(body), retry_seconds(wait), asks, signed)
 
 
 def retry_seconds(retry_after: str) -> float:

@@ -19,7 +19,7 @@ from privateer_core.wire.tokens.token import REQUEST_SIZE, REQUEST_TYPE, RESPONS
 from privateer_core.wire.tokens.token_keys import MEDIA_TYPE, Directory
 
 
-class Status(msgspec.Struct, frozen=True):
+class IssuerStatus(msgspec.Struct, frozen=True):
     """How the service is."""
 
     status: str
@@ -64,7 +64,7 @@ def _page(summary: str, operation: str, good: _Answers, bad: _Answers, **more: A
 
 def document() -> dict[str, Any]:
     """Return the OpenAPI document."""
-    _, schemas = msgspec.json.schema_components((Status, Directory), ref_template=REF)
+    _, schemas = msgspec.json.schema_components((IssuerStatus, Directory), ref_template=REF)
     alive, signs = answers("Status", "It is so."), refusals(*_TOKEN_REFUSALS)
     asks = {"parameters": [_NAME, _ATTESTATION], "requestBody": _REQUEST}
     return {

@@ -19,7 +19,7 @@ from privateer_core.serving.logs import tell
 from privateer_core.wire.keys import write_file
 from privateer_core.wire.tokens.token_keys import BITS, EXPONENT, Directory, TokenKey
 from privateer_issuer.signing import Signer
-from privateer_issuer.store import KeyRow, Store
+from privateer_issuer.store import IssuerStore, KeyRow
 
 DAY: Final = 86_400
 _log = logging.getLogger("privateer.issuer")
@@ -32,7 +32,7 @@ class OwnKey(NamedTuple):
     signer: Signer | None
 
 
-class Keys:
+class IssuerKeys:
     """The keys of all experiments.
 
     A key begins with its day, so that its age tells nothing of an hour. After its days it gets a successor, and stays
@@ -48,7 +48,7 @@ class Keys:
     """
 
     def __init__(
-        self, store: Store, experiments: Sequence[str], days: int, name: str, shown: Path, clock: Clock
+        self, store: IssuerStore, experiments: Sequence[str], days: int, name: str, shown: Path, clock: Clock
     ) -> None:
         self._store, self._experiments, self._seconds = store, experiments, days * DAY
         self._name, self._shown, self._clock = name, shown, clock

@@ -21,7 +21,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 _PREFIX: Final = "privateer_issuer_"
 
 
-class Metrics:
+class IssuerMetrics:
     """The metrics of one issuer, in a registry of their own."""
 
     def __init__(self) -> None:

@@ -17,9 +17,9 @@ from privateer_core.serving.limits.memory import Budget
 from privateer_core.wire.tokens.attestation import HEADER
 from privateer_core.wire.tokens.token import REQUEST_SIZE, RESPONSE_TYPE, read_request
 from privateer_issuer.attestation import Attestation
-from privateer_issuer.key_rotation import Keys
-from privateer_issuer.metrics import Metrics
-from privateer_issuer.store import Store, Taking
+from privateer_issuer.key_rotation import IssuerKeys
+from privateer_issuer.metrics import IssuerMetrics
+from privateer_issuer.store import IssuerStore, Taking
 
 _WAITING_MAX: Final = 4096
 
@@ -29,7 +29,7 @@ class _Waiting(NamedTuple):
     granted: asyncio.Future[bool]
 
 
-class Shares:
+class TokenShares:
     """Counts requests. Those that come while the disk is busy share the next transaction.
 
     Parameters
@@ -43,7 +43,7 @@ class Shares:
         Whether the disk did not take the last group.
     """
 
-    def __init__(self, store: Store, most: int) -> None:
+    def __init__(self, store: IssuerStore, most: int) -> None:
         self._store, self._most = store, most
         self._disk = ThreadPoolExecutor(1, "disk")
         self._waiting: list[_Waiting] = []
@@ -105,14 +105,20 @@ def _unavailable() -> Unavailable:
     return Unavailable("the issuer cannot count tokens now", remedy="send the same request again later")
 
 
-class Issuing:
+class TokenRequests:
     """Signs a device's blinded token.
 
     The same request gets the same answer, and counts once: a device whose answer was lost asks again.
     """
 
     def __init__(
-        self, keys: Keys, shares: Shares, attestation: Attestation, metrics: Metrics, budget: Budget, clock: Clock
+        self,
+        keys: IssuerKeys,
+        shares: TokenShares,
+        attestation: Attestation,
+        metrics: IssuerMetrics,
+        budget: Budget,
+        clock: Clock,
     ) -> None:
         self._keys, self._shares, self._attestation = keys, shares, attestation
         self._metrics, self._budget, self._clock = metrics, budget, clock

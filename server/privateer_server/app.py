@@ -25,16 +25,23 @@ from privateer_core.serving.http.openapi import VERSION, refusals
 from privateer_core.serving.http.page_cache import PageCache
 from privateer_core.serving.http.timing import OTHER, Answered, Timed
 from privateer_core.serving.limits.memory import Budget
-from privateer_core.serving.limits.rate_limit import Turnstile
+from privateer_core.serving.limits.rate_limit import RateLimit
 from privateer_core.serving.logs import log_answer, trace
-from privateer_core.serving.process import Background, Listener, Service, listen, prepare_process, run
+from privateer_core.serving.process import (
+    Background,
+    Listener,
+    ServiceListeners,
+    listen,
+    prepare_process,
+    run,
+)
 from privateer_core.serving.token_gate import TokenGate
 from privateer_core.wire.keys import TrustedKeys
 from privateer_server.admin_tokens import AdminTokens
 from privateer_server.api.changes import PRIVATE_PAGES, changes_router, claims_router
 from privateer_server.api.description import describe
 from privateer_server.api.endpoints import BatchesEndpoint, ReportsEndpoint
-from privateer_server.api.events import News, stream_router
+from privateer_server.api.events import ChangeFeed, stream_router
 from privateer_server.api.experiments import experiments_router
 from privateer_server.api.operators import Admins, backup_router, operations_router
 from privateer_server.api.pages import OPERATOR, READING, PageVersions, pages
@@ -45,10 +52,10 @@ from privateer_server.experiments.registry import open_experiments
 from privateer_server.experiments.replication import Follower
 from privateer_server.intake.intake import Intake
 from privateer_server.observability.gauges import Gauges
-from privateer_server.observability.metrics import Metrics
+from privateer_server.observability.metrics import ServerMetrics
 from privateer_server.observability.traces import Traces
 from privateer_server.rounds.deadlines import Deadlines
-from privateer_server.settings import Settings, read_settings
+from privateer_server.settings import ServerSettings, read_settings
 from privateer_server.store.records import TRANSIENT
 
 _log = logging.getLogger("privateer.server")
@@ -106,11 +113,11 @@ class Server:
         end_waits: Callable[[], None],
         answered: Callable[[Answered], None],
         origins: tuple[str, ...],
-        turnstile: Turnstile | None = None,
+        rate_limit: RateLimit | None = None,
     ) -> None:
         self._endpoints: dict[str, ASGIApp] = {uploads.route: uploads, batches.route: batches}
         self._uploads, self._policies, self._control, self.end_waits = uploads, policies, control, end_waits
-        self.turnstile = turnstile
+        self.rate_limit = rate_limit
         self._timed = Timed(self._answer, _route, answered)
         self.public = Origins(PublicPages(self, _is_public), origins)
 
@@ -154,7 +161,7 @@ def _is_public(method: str, path: str) -> bool:
     return path.startswith("/log/") and method in READING
 
 
-def create_app(settings: Settings, clock: Clock | None = None) -> Server:
+def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
     """Make the server on a data directory, which it holds until its lifespan ends; ``clock`` says when rounds are due.
 
     Raises
@@ -164,7 +171,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     """
     traces, clock = Traces(settings.traces), clock or SystemClock()
     gate = settings.tokens.gate(clock=clock)
-    metrics = Metrics(traces.stage)
+    metrics = ServerMetrics(traces.stage)
     admins = Admins(AdminTokens(settings.token_digest, settings.admin_tokens), clock)
     data, experiments = open_experiments(settings, clock)
     intake, background = Intake(data, experiments, metrics, clock, settings.openers), Background()
@@ -177,8 +184,8 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         background.start(deadlines.run())
         background.start(data.clean(clock))
         background.start(traces.run())
-        if data.bell:
-            background.start(Follower(data, data.bell, experiments, intake).run())
+        if data.notifications:
+            background.start(Follower(data, data.notifications, experiments, intake).run())
         yield
         await background.stop()
         await intake.stop()
@@ -205,7 +212,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     control.include_router(log_router(data.log))
     changes = Changes(data, experiments, intake, settings, clock)
     control.include_router(changes_router(changes, experiments, data.store, admins, budget))
-    news = News(experiments)
+    news = ChangeFeed(experiments)
     control.include_router(stream_router(experiments, news))
     control.include_router(claims_router(experiments, admins, shufflers))
     control.include_router(tokens_router(gate))
@@ -225,14 +232,14 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         experiments.end_waits()
         news.end()
 
-    turnstile = _turnstile(required, metrics, senders, settings.origins) if required else None
+    rate_limit = _rate_limit(required, metrics, senders, settings.origins) if required else None
     kept = PageCache(Heads(control), PageVersions(experiments))
-    return Server(uploads, batches, policies, kept, end_waits, answered, settings.origins, turnstile)
+    return Server(uploads, batches, policies, kept, end_waits, answered, settings.origins, rate_limit)
 
 
-def _turnstile(gate: TokenGate, metrics: Metrics, senders: TrustedKeys, origins: tuple[str, ...]) -> Turnstile:
+def _rate_limit(gate: TokenGate, metrics: ServerMetrics, senders: TrustedKeys, origins: tuple[str, ...]) -> RateLimit:
     endpoint = ReportsEndpoint.route
-    return Turnstile(gate, lambda path: "" if path == endpoint else None, metrics.refuse, senders, origins=origins)
+    return RateLimit(gate, lambda path: "" if path == endpoint else None, metrics.refuse, senders, origins=origins)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -241,13 +248,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     run("privateer-server", lambda: _start(sys.argv[1:] if arguments is None else arguments))
 
 
-def _start(arguments: Sequence[str]) -> Service:
+def _start(arguments: Sequence[str]) -> ServiceListeners:
     settings = read_settings(os.environ, arguments)
     addresses = (settings.host, settings.port), (settings.admin_host, settings.admin_port)
     with listen(*addresses) as (public, private):
         app = create_app(settings)
-        return Service(
-            Listener(app.public, public, app.turnstile),
+        return ServiceListeners(
+            Listener(app.public, public, app.rate_limit),
             Listener(Hosts(app, (settings.admin_host, *settings.admin_names)), private),
             "PostgreSQL" if settings.database else str(settings.data),
             app.end_waits,

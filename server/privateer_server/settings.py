@@ -22,7 +22,7 @@ _TOKEN: Final = f"at least {_TOKEN_LENGTH} characters, such as openssl rand -hex
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """Settings of the server; ``PRIVATEER_DATA`` sets ``data``, and so on.
 
     Attributes
@@ -96,7 +96,7 @@ class Settings:
         object.__setattr__(self, "token_digest", token_digest(admin_token) if admin_token else b"")
 
 
-def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> Settings:
+def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> ServerSettings:
     """Read settings from ``PRIVATEER_*`` variables and command line flags; flags win.
 
     Raises
@@ -111,10 +111,10 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     given = {_variable("openers"): str(_cores()), **environment, **flags}
     _check_stores(given)
     given.setdefault("PRIVATEER_DATA", ".")  # nobody needs it where servers share their data
-    names = ["admin_token", *(one.name for one in fields(Settings) if one.init and one.name != "tokens")]
+    names = ["admin_token", *(one.name for one in fields(ServerSettings) if one.init and one.name != "tokens")]
     values = {name: _read(given, name) for name in names if given.get(_variable(name))}
-    tokens = TokenSettings.read(given, f"127.0.0.1:{values.get('port', Settings.port)}")
-    settings = Settings(**values, tokens=tokens)
+    tokens = TokenSettings.read(given, f"127.0.0.1:{values.get('port', ServerSettings.port)}")
+    settings = ServerSettings(**values, tokens=tokens)
     largest = max(settings.report_bytes_max, settings.batch_bytes_max)
     if settings.body_budget < largest:
         raise SpecError(

@@ -22,7 +22,7 @@ from privateer_core.wire.batch import UploadAnswer
 from privateer_core.wire.tokens.token_keys import MEDIA_TYPE, Directory
 
 
-class Standing(msgspec.Struct, frozen=True):
+class ExperimentStatus(msgspec.Struct, frozen=True):
     """The round of an experiment that the shuffler follows, and whether it takes reports now."""
 
     experiment: str
@@ -56,7 +56,7 @@ class SigningKey(msgspec.Struct, frozen=True):
     public_key: str
 
 
-class Status(msgspec.Struct, frozen=True):
+class ShufflerStatus(msgspec.Struct, frozen=True):
     """How the service is."""
 
     status: str
@@ -83,7 +83,7 @@ def _page(summary: str, operation: str, good: _Answers, bad: _Answers, **more: A
 def document() -> dict[str, Any]:
     """Return the OpenAPI document."""
     _, schemas = msgspec.json.schema_components(
-        (UploadAnswer, Standing, SigningKey, Status, Directory, HeldRounds), ref_template=REF
+        (UploadAnswer, ExperimentStatus, SigningKey, ShufflerStatus, Directory, HeldRounds), ref_template=REF
     )
     named, alive = {"parameters": [_NAME]}, answers("Status", "It is so.")
     reports = {"parameters": [_NAME, SENDER, TOKEN], "requestBody": ENVELOPE}

@@ -19,7 +19,7 @@ from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, BatchAnswer, sign
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.identity import SIGNED_HEADER
 from privateer_core.wire.problem import slug_of
-from privateer_shuffler.metrics import Metrics
+from privateer_shuffler.metrics import ShufflerMetrics
 from privateer_shuffler.pool.protocol import RoundPool
 
 _ANSWER_SECONDS: Final = 10.0
@@ -234,7 +234,7 @@ class Forwarding:
     After a crash between delivery and forgetting the same bytes are delivered again; the server knows their digest.
     """
 
-    def __init__(self, upstream: Upstream, key: Ed25519PrivateKey, metrics: Metrics) -> None:
+    def __init__(self, upstream: Upstream, key: Ed25519PrivateKey, metrics: ShufflerMetrics) -> None:
         self._upstream = upstream
         self._key = key
         self._metrics = metrics

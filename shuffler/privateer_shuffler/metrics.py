@@ -92,7 +92,7 @@ class UploadTimes(Collector):
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
-class Metrics:
+class ShufflerMetrics:
     """The metrics of one shuffler, in a registry of their own."""
 
     def __init__(self) -> None:

@@ -11,11 +11,11 @@ from privateer_core.serving.logs import tell
 from privateer_core.serving.store.sqlite import check_header, was_cut_short
 from privateer_core.wire.identity import check_signed
 from privateer_core.wire.keys import own_key, read_public_keys, write_public_key
-from privateer_shuffler.pool.folder import HISTORY_DATABASE, HISTORY_FILE, Folder, History
-from privateer_shuffler.pool.protocol import Holdings
+from privateer_shuffler.pool.folder import HISTORY_DATABASE, HISTORY_FILE, Folder, LastPublications
+from privateer_shuffler.pool.protocol import PoolStore
 from privateer_shuffler.pool.round_file import ROUND_DATABASE, SUFFIX
 from privateer_shuffler.pool.spent_tokens import TOKENS_DATABASE, TOKENS_FILE, Spent
-from privateer_shuffler.settings import Settings
+from privateer_shuffler.settings import ShufflerSettings
 
 PIN_FILE: Final = "server.pin"
 """Not ``*.pub``: nobody shall take it for a shuffler's key."""
@@ -79,7 +79,7 @@ class Checks(Protocol):
         """Refuse a publication that the known server has not signed."""
 
 
-class Held(NamedTuple):
+class Resources(NamedTuple):
     """All that outlives the process.
 
     Attributes
@@ -90,14 +90,14 @@ class Held(NamedTuple):
         Where reports are held; None: in a database.
     """
 
-    holdings: Holdings
+    pool_store: PoolStore
     key: Ed25519PrivateKey
     key_file: Path
     pin: Checks
     folder: Path | None
 
 
-def open_held(settings: Settings) -> Held:
+def open_resources(settings: ShufflerSettings) -> Resources:
     """Open what the settings name.
 
     Raises
@@ -113,18 +113,18 @@ def open_held(settings: Settings) -> Held:
     _check_headers(folder)
     is_cut_short = was_cut_short(folder / HISTORY_FILE)
     # Its lock comes first: two shufflers that start at once on an empty folder do not both make a key.
-    taken = History(folder)
+    taken = LastPublications(folder)
     try:
         key_file = settings.signing_key or folder / KEY_FILE
         key = own_key(key_file, "PRIVATEER_SIGNING_KEY" if settings.signing_key else "PRIVATEER_DATA")
         pin = Pin(folder, settings.server_key)
-        holdings = Folder(folder, taken, Spent(folder) if settings.tokens.required else None)
+        pool_store = Folder(folder, taken, Spent(folder) if settings.tokens.required else None)
     except (PrivateerError, OSError):
         taken.close()
         raise
     if is_cut_short:
-        tell(_log, "recovered after an unclean stop", open_rounds=holdings.found)
-    return Held(holdings, key, key_file, pin, folder)
+        tell(_log, "recovered after an unclean stop", open_rounds=pool_store.found)
+    return Resources(pool_store, key, key_file, pin, folder)
 
 
 def _check_headers(folder: Path) -> None:
@@ -135,10 +135,10 @@ def _check_headers(folder: Path) -> None:
         check_header(path, ROUND_DATABASE)
 
 
-def _in_database(settings: Settings) -> Held:
+def _in_database(settings: ShufflerSettings) -> Resources:
     from privateer_shuffler.postgres import open_database
 
     key_file = settings.signing_key or settings.data / KEY_FILE
     key = own_key(key_file, "PRIVATEER_SIGNING_KEY")
-    holdings, pin = open_database(settings, key.public_key().public_bytes_raw())
-    return Held(holdings, key, key_file, pin, None)
+    pool_store, pin = open_database(settings, key.public_key().public_bytes_raw())
+    return Resources(pool_store, key, key_file, pin, None)

@@ -12,8 +12,8 @@ from privateer_core.serving.process import Background
 from privateer_core.wire.envelope import Header, check_header
 from privateer_core.wire.publication import Round, decode_publication, digest
 from privateer_shuffler.delivery import Forwarding, Upstream
-from privateer_shuffler.metrics import Metrics
-from privateer_shuffler.pool.protocol import Holdings, Label, RoundPool, Taken, in_tenths, waiting
+from privateer_shuffler.metrics import ShufflerMetrics
+from privateer_shuffler.pool.protocol import Label, PoolStore, RoundPool, Taken, in_tenths, waiting
 from privateer_shuffler.settings import Requirements
 
 _POLL_SECONDS: Final = 30
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Followed:
+class FollowedRound:
     """The round of an experiment, as the server published it, and the reports held for it.
 
     Attributes
@@ -50,7 +50,7 @@ class Followed:
     deleted: bool = False
 
 
-class Rounds:
+class FollowedRounds:
     """Follows experiments from the first report until they are over.
 
     The first publication of every version counts. The shuffler does not follow a server that shows another one later or
@@ -64,19 +64,19 @@ class Rounds:
 
     def __init__(
         self,
-        holdings: Holdings,
+        pool_store: PoolStore,
         requirements: Requirements,
         upstream: Upstream,
         forwarding: Forwarding,
-        metrics: Metrics,
+        metrics: ShufflerMetrics,
     ) -> None:
-        self._holdings = holdings
+        self._pool_store = pool_store
         self._requirements = requirements
         self._upstream = upstream
         self._forwarding = forwarding
         self._metrics = metrics
         self._background = Background()
-        self._followed: dict[str, Followed] = {}
+        self._followed: dict[str, FollowedRound] = {}
         self._deliveries: dict[RoundPool, asyncio.Task[None]] = {}
         self._questions: dict[str, asyncio.Task[None]] = {}
         self._watched: set[str] = set()
@@ -106,7 +106,7 @@ class Rounds:
     async def start(self) -> None:
         """Take up the rounds that are held: deliver the full ones and follow their experiments."""
         await self._take_up()
-        if self._holdings.shared:
+        if self._pool_store.shared:
             self._background.start(self._look())
 
     async def _look(self) -> None:
@@ -118,13 +118,13 @@ class Rounds:
 
     async def _take_up(self) -> None:
         async with self._taking:
-            found = await self._holdings.find({pool.header.digest for pool in self._deliveries})
+            found = await self._pool_store.find({pool.header.digest for pool in self._deliveries})
             for pool in sorted(found, key=lambda pool: pool.round.version):
                 name, taken = pool.round.experiment, Taken(pool.round.version, pool.header.digest)
-                await self._holdings.note(name, taken)
+                await self._pool_store.note(name, taken)
                 known = self._followed.get(name)
                 if known is None or known.round.version < taken.version:
-                    self._enter(Followed(pool.round, taken.digest, pool))
+                    self._enter(FollowedRound(pool.round, taken.digest, pool))
                     self._watch(name)
                 else:  # its batch is on its way, or it is over
                     self._deliveries[pool] = self._background.start(self._deliver(pool))
@@ -135,7 +135,7 @@ class Rounds:
         for pool in self._deliveries:
             await pool.close()
 
-    async def find(self, name: str) -> Followed:
+    async def find(self, name: str) -> FollowedRound:
         """Return the round of an experiment. At first sight ask the server, and follow the experiment from then on.
 
         Raises
@@ -152,7 +152,7 @@ class Rounds:
             raise Deleted("the experiment was deleted", remedy="nothing to do: it asks nobody any more")
         return followed
 
-    async def current(self, header: Header) -> Followed:
+    async def current(self, header: Header) -> FollowedRound:
         """Return the round to compare ``header`` with. Ask the server if the header names a newer version.
 
         Raises
@@ -167,14 +167,14 @@ class Rounds:
                 followed = self._followed[header.experiment]
         return followed
 
-    def known(self, header: Header) -> Followed | None:
+    def known(self, header: Header) -> FollowedRound | None:
         """Return the round to compare ``header`` with, as `current` does; None if the server must be asked."""
         followed = self._followed.get(header.experiment)
         if followed is None or followed.deleted or header.version > followed.round.version:
             return None
         return followed
 
-    def admit(self, header: Header, followed: Followed) -> RoundPool:
+    def admit(self, header: Header, followed: FollowedRound) -> RoundPool:
         """Return the pool that takes reports with this header.
 
         Raises
@@ -262,7 +262,7 @@ class Rounds:
                 )
             if known is None or known.round.version < round_.version:
                 over = same and last is not None and last.over
-                self._enter(Followed(round_, mark, None if over else await self._open(round_, mark), over))
+                self._enter(FollowedRound(round_, mark, None if over else await self._open(round_, mark), over))
 
     async def _last(self, name: str) -> Taken | None:
         """Return the newest publication that is followed, or that reports were taken for before a restart.
@@ -273,7 +273,7 @@ class Rounds:
             If what is remembered cannot be read.
         """
         try:
-            last = await self._holdings.last(name)
+            last = await self._pool_store.last(name)
         except (OSError, sqlite3.Error) as error:
             raise _unstored() from error
         known = self._followed.get(name)
@@ -287,8 +287,8 @@ class Rounds:
         try:
             self._requirements.check(round_)
             await self._claim(round_.experiment)
-            await self._holdings.note(round_.experiment, Taken(round_.version, mark))
-            return await self._holdings.open(Label(round_, mark))
+            await self._pool_store.note(round_.experiment, Taken(round_.version, mark))
+            return await self._pool_store.open(Label(round_, mark))
         except SpecError as error:
             _log.warning("taking no reports for %s: %s", round_.experiment, error)
             return None
@@ -306,7 +306,7 @@ class Rounds:
             raise
         self._unclaimed.discard(name)
 
-    def _enter(self, new: Followed) -> None:
+    def _enter(self, new: FollowedRound) -> None:
         """Follow a round, and drop the reports held for an older one unless its pool is full."""
         old = self._followed.get(new.round.experiment)
         if old is not None and new.round.version < old.round.version:
@@ -355,20 +355,20 @@ class Rounds:
 
     def _drop(self, pool: RoundPool) -> None:
         self._deliveries[pool].cancel()
-        if not self._holdings.shared:
+        if not self._pool_store.shared:
             self._metrics.drop(pool.round.experiment, pool.shown)
         self._deliveries[pool] = self._background.start(self._abandon(pool))
 
     async def _abandon(self, pool: RoundPool) -> None:
         people = await self._forget(pool)
-        if self._holdings.shared:  # one of the replicas that drop it has erased it, and tells
+        if self._pool_store.shared:  # one of the replicas that drop it has erased it, and tells
             self._metrics.drop(pool.round.experiment, in_tenths(people, pool.round.batch))
 
     async def _forget(self, pool: RoundPool) -> int:
         """Remember that a version is over and erase its pool. Try again while the disk is full."""
         while True:
             try:
-                await self._holdings.end(pool.round.experiment, pool.round.version)
+                await self._pool_store.end(pool.round.experiment, pool.round.version)
                 people = await pool.forget()
                 break
             except (OSError, sqlite3.Error):

@@ -21,7 +21,7 @@ MESSAGES_MAX: Final = 1 << 24
 
 
 @dataclass(frozen=True)
-class Settings:
+class ShufflerSettings:
     """What an operator decides.
 
     Attributes
@@ -88,7 +88,7 @@ class Settings:
     signing_key: Path | None = None
 
 
-def read_settings(environment: Mapping[str, str]) -> Settings:
+def read_settings(environment: Mapping[str, str]) -> ShufflerSettings:
     """Read the settings from environment variables.
 
     Raises
@@ -97,22 +97,22 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         If one misses its constraint; ``field`` is the variable.
     """
     data = Path(environment.get("PRIVATEER_DATA") or "data/shuffler")
-    body_limit = number(environment, "PRIVATEER_BODY_LIMIT", Settings.body_limit, 1 << 30, 1 << 10)
+    body_limit = number(environment, "PRIVATEER_BODY_LIMIT", ShufflerSettings.body_limit, 1 << 30, 1 << 10)
     url = _url(environment, "PRIVATEER_SERVER_URL", "http://127.0.0.1:8002")
-    port = number(environment, "PRIVATEER_PORT", Settings.port, PORT_MAX)
+    port = number(environment, "PRIVATEER_PORT", ShufflerSettings.port, PORT_MAX)
     database = _database(environment)
     public_key_file = environment.get("PRIVATEER_PUBLIC_KEY_FILE")
-    return Settings(
+    return ShufflerSettings(
         server_url=url,
         data=data,
         public_key_file=Path(public_key_file or data / "shuffler.pub") if public_key_file or not database else None,
-        min_batch=number(environment, "PRIVATEER_MIN_BATCH", Settings.min_batch, 1 << 31),
-        host=environment.get("PRIVATEER_HOST") or Settings.host,
+        min_batch=number(environment, "PRIVATEER_MIN_BATCH", ShufflerSettings.min_batch, 1 << 31),
+        host=environment.get("PRIVATEER_HOST") or ShufflerSettings.host,
         port=port,
         body_limit=body_limit,
-        body_budget=number(environment, "PRIVATEER_BODY_BUDGET", Settings.body_budget, SIZE_MAX, body_limit),
-        admin_host=environment.get("PRIVATEER_ADMIN_HOST") or Settings.admin_host,
-        admin_port=number(environment, "PRIVATEER_ADMIN_PORT", Settings.admin_port, PORT_MAX),
+        body_budget=number(environment, "PRIVATEER_BODY_BUDGET", ShufflerSettings.body_budget, SIZE_MAX, body_limit),
+        admin_host=environment.get("PRIVATEER_ADMIN_HOST") or ShufflerSettings.admin_host,
+        admin_port=number(environment, "PRIVATEER_ADMIN_PORT", ShufflerSettings.admin_port, PORT_MAX),
         admin_names=host_names(environment),
         sender_keys=paths(environment, "PRIVATEER_SENDER_KEYS"),
         server_ca=_authorities(environment, "PRIVATEER_SERVER_CA", url),

@@ -10,7 +10,7 @@ import pytest
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
 from privateer_server.rounds.deadlines import Deadlines
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
 from tests.support.phased import tables
@@ -45,7 +45,7 @@ def clock() -> Hands:
 
 
 @pytest.fixture
-def serve(settings: Settings, clock: Hands) -> Serving:
+def serve(settings: ServerSettings, clock: Hands) -> Serving:
     @asynccontextmanager
     async def served() -> AsyncIterator[Api]:
         async with serving(create_app(settings, clock)) as client:

@@ -25,10 +25,10 @@ from privateer_core.wire.tokens.token_keys import Directory
 from privateer_issuer.app import _is_public as issuer_public
 from privateer_issuer.app import create_app as create_issuer
 from privateer_server.app import create_app as create_server
-from privateer_server.settings import Settings as ServerSettings
+from privateer_server.settings import ServerSettings
 from privateer_shuffler.app import _is_public as shuffler_public
 from privateer_shuffler.app import create_app as create_shuffler
-from privateer_shuffler.settings import Settings as ShufflerSettings
+from privateer_shuffler.settings import ShufflerSettings
 from tests.documents.openapi import FOLDER, documents
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.senders import KEY, TRUSTED

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from privateer_client.ledger import ledger_file
-from privateer_core.serving.store.sqlite import Kind
+from privateer_core.serving.store.sqlite import FileKind
 from privateer_issuer.store import DATABASE as ISSUER
 from privateer_server.store.journal import JOURNAL
 from privateer_server.store.postgres import schema as server_schema
@@ -51,13 +51,14 @@ def test_every_event_is_on_the_page() -> None:
 
 
 def test_the_page_says_from_which_schemas_a_start_migrates() -> None:
-    def of(kind: Kind) -> list[str]:
+    def of(kind: FileKind) -> list[str]:
         return [str(kind.version), str(kind.oldest) if kind.steps else ""]
 
     table = {row[0]: row[1:] for row in rows("## Upgrading")}
     assert table["server: `server.db`, and a backup of it"] == of(STORE)
     assert table["server: `journal.db`"] == of(JOURNAL)
-    shufflers = [of(one.DATABASE) for one in (round_file, folder, spent_tokens)]
+    kept = (round_file.ROUND_DATABASE, folder.HISTORY_DATABASE, spent_tokens.TOKENS_DATABASE)
+    shufflers = [of(one) for one in kept]
     assert shufflers == 3 * [table["shuffler: `*.db`, `taken.sqlite`, `spent.sqlite`"]]
     assert table["issuer: `issuer.db`"] == of(ISSUER)
     (ledger,) = (row for name, row in table.items() if name.startswith("a device's"))

@@ -15,10 +15,10 @@ from privateer_core.wire.keys import own_key, read_signing_key
 from privateer_core.wire.problem import slug_of
 from privateer_core.wire.tokens.token import authorization
 from privateer_server.app import create_app as create_server
-from privateer_server.settings import Settings as ServerSettings
+from privateer_server.settings import ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler
 from privateer_shuffler.resources import KEY_FILE
-from privateer_shuffler.settings import Settings as ShufflerSettings
+from privateer_shuffler.settings import ShufflerSettings
 from tests.faults.points import Faults
 from tests.faults.processes import Process, Slot, Way
 from tests.faults.reports import Body, Maker

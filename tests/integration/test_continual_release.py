@@ -13,7 +13,7 @@ from privateer_server.algorithms.linear.continual import ContinualLearner
 from privateer_server.app import create_app
 from privateer_server.rounds.open_round import restore_lost, with_sums
 from privateer_server.rounds.round_keys import RoundKeys
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from privateer_server.store.backup import restore as restore_backup
 from privateer_server.store.sqlite import SqliteStore
 from privateer_server.store.tables import DATABASE
@@ -45,8 +45,8 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-def settings_at(folder: Path) -> Settings:
-    return Settings(data=folder, admin_token=TOKEN, sender_keys=TRUSTED)
+def settings_at(folder: Path) -> ServerSettings:
+    return ServerSettings(data=folder, admin_token=TOKEN, sender_keys=TRUSTED)
 
 
 async def fill(client: httpx.AsyncClient, rounds: int) -> None:

@@ -21,9 +21,9 @@ from privateer_core.wire.keys import own_key
 from privateer_core.wire.publication import decode_publication
 from privateer_core.wire.tokens.token import authorization
 from privateer_shuffler.app import create_app
-from privateer_shuffler.pool.protocol import Label, Receipt, Taken
+from privateer_shuffler.pool.protocol import Label, PoolReceipt, Taken
 from privateer_shuffler.postgres import round as shared_round
-from privateer_shuffler.resources import open_held
+from privateer_shuffler.resources import open_resources
 from tests.support.mint import minted
 from tests.support.mint import settings as tokens
 from tests.support.postgres import Cluster
@@ -73,9 +73,9 @@ async def until_over(one: Shuffler, header: Any) -> None:
 async def test_what_comes_while_a_round_ends_is_answered(shared: SharedShufflers) -> None:
     """Uploads come at every moment of the end: before its last look at the database, during it, and after it."""
     header, reports = shared.server.publish(batch=100), sealed_reports(400)
-    facts, held = decode_publication(shared.server.publications["spring"]).round, open_held(shared.settings)
-    await held.holdings.note("spring", Taken(1, header.digest))
-    pool = await held.holdings.open(Label(facts, header.digest))
+    facts, held = decode_publication(shared.server.publications["spring"]).round, open_resources(shared.settings)
+    await held.pool_store.note("spring", Taken(1, header.digest))
+    pool = await held.pool_store.open(Label(facts, header.digest))
     receipts = [pool.hold([report]) for report in reports[:10]]
     ending = asyncio.create_task(pool.forget())
     for report in reports[10:]:
@@ -85,8 +85,8 @@ async def test_what_comes_while_a_round_ends_is_answered(shared: SharedShufflers
     assert ending.done()
     async with asyncio.timeout(20):
         answers = await asyncio.gather(*receipts, return_exceptions=True)
-    assert await ending == sum(isinstance(one, Receipt) and one.accepted for one in answers)
-    held.holdings.close()
+    assert await ending == sum(isinstance(one, PoolReceipt) and one.accepted for one in answers)
+    held.pool_store.close()
 
 
 async def test_a_report_is_held_once_whoever_is_asked(shared: SharedShufflers) -> None:
@@ -313,7 +313,7 @@ async def test_a_batch_in_order_of_arrival_is_caught(shared: SharedShufflers, mo
 
 
 def test_replicas_with_other_keys_do_not_start(shared: SharedShufflers, tmp_path: Path) -> None:
-    open_held(shared.settings).holdings.close()
+    open_resources(shared.settings).pool_store.close()
     other = tmp_path / "other.key"
     own_key(other, "PRIVATEER_SIGNING_KEY")
     with pytest.raises(SpecError, match="another key"):

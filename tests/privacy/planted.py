@@ -28,7 +28,7 @@ from privateer_core.wire.envelope import Envelope, encode_envelope
 from privateer_lab.audit.case import CHANNELS
 from privateer_lab.noise import SeededNoise
 from privateer_server.intake.accumulator import Accumulator
-from privateer_shuffler.shuffle import Places
+from privateer_shuffler.shuffle import RandomPlaces
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -91,7 +91,7 @@ def coins_that_suit_the_context(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_permutation(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Places, "draw", lambda self: self._free.pop(0))
+    patch.setattr(RandomPlaces, "draw", lambda self: self._free.pop(0))
 
 
 def a_size_that_tells_the_value(patch: pytest.MonkeyPatch) -> None:

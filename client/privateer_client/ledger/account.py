@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from privateer_client.ledger.choice import Choice
+from privateer_client.ledger.choice import KeptChoice
 from privateer_client.ledger.known_servers import Servers
-from privateer_client.ledger.token_store import TokenPurse
+from privateer_client.ledger.token_store import TokenStore
 from privateer_client.participation import SealedReport
 
 
@@ -64,7 +64,7 @@ class Account(Protocol):
         ...
 
     @property
-    def tokens(self) -> TokenPurse | None:
+    def tokens(self) -> TokenStore | None:
         """Where upload tokens are kept; None: nowhere."""
         ...
 
@@ -92,7 +92,7 @@ class Account(Protocol):
         """Forget a sealed report, but not its payment."""
         ...
 
-    def choice(self, experiment: str) -> Choice | None:
+    def choice(self, experiment: str) -> KeptChoice | None:
         """Return the choice that is kept for an experiment."""
         ...
 
@@ -100,7 +100,7 @@ class Account(Protocol):
         """Return the experiments for which a choice is kept."""
         ...
 
-    def change(self, experiment: str, change: Callable[[Choice | None], Choice | None]) -> Choice | None:
+    def change(self, experiment: str, change: Callable[[KeptChoice | None], KeptChoice | None]) -> KeptChoice | None:
         """Replace the choice that is kept by what ``change`` makes of it, at once; None once a report is paid for."""
         ...
 

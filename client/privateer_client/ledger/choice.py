@@ -52,7 +52,7 @@ def pinned(spec: Spec, terms: Terms) -> str:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Choice:
+class KeptChoice:
     """One choice of one person.
 
     Attributes
@@ -149,7 +149,7 @@ class Choice:
             return decided.shown
         return self.name.rstrip(b"\0").decode()
 
-    def told(self, rewards: NDArray[np.float64], now: float) -> "Choice":
+    def told(self, rewards: NDArray[np.float64], now: float) -> "KeptChoice":
         """Return the choice with another outcome; once the report is due, nothing changes it."""
         if self.is_due(now):
             return self
@@ -160,7 +160,7 @@ class Choice:
         """Whether the report may be made."""
         return now >= self.due
 
-    def is_same(self, other: "Choice") -> bool:
+    def is_same(self, other: "KeptChoice") -> bool:
         """Whether the two are one choice, whatever came of it."""
         mine, others = (self.digest, self.coins.tobytes()), (other.digest, other.coins.tobytes())
         return mine == others and np.array_equal(self.contexts, other.contexts)
@@ -197,7 +197,7 @@ def meaning(spec: Spec, options: int | None = None, cohort: str = "") -> bytes:
     return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).digest()
 
 
-def encode_choice(choice: Choice) -> bytes:
+def encode_choice(choice: KeptChoice) -> bytes:
     """Serialize a choice; its size depends on the publication alone.
 
     Raises
@@ -213,7 +213,7 @@ def encode_choice(choice: Choice) -> bytes:
     return body
 
 
-def decode_choice(body: bytes) -> Choice:
+def decode_choice(body: bytes) -> KeptChoice:
     """Parse a choice.
 
     Raises
@@ -221,7 +221,7 @@ def decode_choice(body: bytes) -> Choice:
     Malformed
         If it is none.
     """
-    return decode(body, Choice)
+    return decode(body, KeptChoice)
 
 
 def _end_of(experiment: ExperimentTable, now: float) -> float:

@@ -15,7 +15,7 @@ KEY_SIZE: Final = 32
 _NONCE_SIZE: Final = 12
 
 
-class Vault:
+class Encryption:
     """Encrypts and decrypts with AES-GCM.
 
     Use it from within a transaction of the ledger, so that no two processes make a key.

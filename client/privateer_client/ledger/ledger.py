@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from privateer_client.ledger.account import Payment
-from privateer_client.ledger.choice import Choice, decode_choice, encode_choice
-from privateer_client.ledger.encryption import Vault, unreadable
+from privateer_client.ledger.choice import KeptChoice, decode_choice, encode_choice
+from privateer_client.ledger.encryption import Encryption, unreadable
 from privateer_client.ledger.known_servers import KnownServers
 from privateer_client.ledger.ledger_file import LedgerFile
-from privateer_client.ledger.token_store import TokenPurse
+from privateer_client.ledger.token_store import TokenStore
 from privateer_client.participation import SealedReport
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import AlreadyReported, BudgetExceeded, InputError, Malformed, TermsRefused
@@ -119,13 +119,13 @@ class Ledger:
         self._totals, self._shares = _limits("total", totals), _limits("per_server", shares)
         self._clock = clock or SystemClock()
         where = Path(path) if path else default_path()
-        self._vault = Vault(key, where.with_name(f"{where.name}.key"))
+        self._encryption = Encryption(key, where.with_name(f"{where.name}.key"))
         self._file = LedgerFile(where, self._today)
         self.servers = KnownServers(self._file)
-        self._tokens = TokenPurse(self._file, self._clock)
+        self._tokens = TokenStore(self._file, self._clock)
 
     @property
-    def tokens(self) -> TokenPurse:
+    def tokens(self) -> TokenStore:
         """The upload tokens."""
         return self._tokens
 
@@ -259,7 +259,7 @@ class Ledger:
         with self._file.transaction() as database:
             database.execute("DELETE FROM outbox WHERE experiment = ?", (experiment,))
 
-    def choice(self, experiment: str) -> Choice | None:
+    def choice(self, experiment: str) -> KeptChoice | None:
         """Return the choice that is kept for an experiment.
 
         Raises
@@ -275,7 +275,7 @@ class Ledger:
         with self._file.transaction() as database:
             return [name for (name,) in database.execute("SELECT experiment FROM choices ORDER BY experiment")]
 
-    def change(self, experiment: str, change: Callable[[Choice | None], Choice | None]) -> Choice | None:
+    def change(self, experiment: str, change: Callable[[KeptChoice | None], KeptChoice | None]) -> KeptChoice | None:
         """Replace the choice that is kept for an experiment by what ``change`` makes of it, and return that.
 
         Once no report can be made of it none is kept, and this returns None.
@@ -293,7 +293,7 @@ class Ledger:
             if after is None:
                 _erase(database, experiment)
             elif after is not before:
-                body = self._vault.lock(encode_choice(after), experiment)
+                body = self._encryption.lock(encode_choice(after), experiment)
                 database.execute("INSERT OR REPLACE INTO choices VALUES (?, ?)", (experiment, body))
         return after
 
@@ -302,12 +302,12 @@ class Ledger:
         with self._file.transaction() as database:
             _erase(database, experiment)
 
-    def _choice(self, database: sqlite3.Connection, experiment: str) -> Choice | None:
+    def _choice(self, database: sqlite3.Connection, experiment: str) -> KeptChoice | None:
         row = database.execute("SELECT body FROM choices WHERE experiment = ?", (experiment,)).fetchone()
         if row is None:
             return None
         try:
-            return decode_choice(self._vault.unlock(row[0], experiment))
+            return decode_choice(self._encryption.unlock(row[0], experiment))
         except Malformed:
             raise unreadable(experiment) from None
 

@@ -15,7 +15,7 @@ _DIGEST = "substr(input, 35, 32)"
 _MARK: Final = slice(INPUT_SIZE - 2 * DIGEST_SIZE, INPUT_SIZE)
 
 
-class TokenPurse:
+class TokenStore:
     """Tokens of type 0x0002, each for one endpoint of one experiment. Every method is one durable transaction.
 
     A token that is drawn stays until the issuer has answered, so that a lost answer can be asked for again: the issuer

@@ -26,9 +26,9 @@ from privateer_server.intake.opening import Opener
 from privateer_server.publication_log import IDENTITY_FILE
 from privateer_server.rounds.open_round import RoundFacts
 from privateer_server.rounds.recovery import reason_to_give_up
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from privateer_server.store.journal import JOURNAL, JournalFile
-from privateer_server.store.records import Entry, ExperimentRecord
+from privateer_server.store.records import ExperimentRecord, JournalEntry
 from privateer_server.store.sqlite import FILE, SqliteStore
 from privateer_server.store.tables import DATABASE
 
@@ -62,7 +62,7 @@ class Contents:
 
     experiments: list[ExperimentRecord]
     deleted: set[str]
-    entries: dict[str, Entry] = field(repr=False)
+    entries: dict[str, JournalEntry] = field(repr=False)
     buried: set[str]
     recorded: float
     logged: int = 0
@@ -91,7 +91,7 @@ class Contents:
         return max((len(one.publication) + len(one.state) + len(one.total) for one in rounds), default=0)
 
 
-def examine_server(settings: Settings) -> Findings:
+def examine_server(settings: ServerSettings) -> Findings:
     """Look at a server's folder and listeners."""
     found = Findings("server")
     if settings.database:
@@ -123,7 +123,7 @@ def examine_server(settings: Settings) -> Findings:
     return found
 
 
-def _examine_shared(found: Findings, settings: Settings) -> Findings:
+def _examine_shared(found: Findings, settings: ServerSettings) -> Findings:
     """Look at a server whose data are in PostgreSQL, of which the doctor opens nothing."""
     remedy = "ask /readyz and /metrics, and PostgreSQL's own tools (docs/operations.md, More than one server)"
     found.warn("database", "the data are in PostgreSQL, where the doctor does not look", remedy)
@@ -138,16 +138,16 @@ def _examine_shared(found: Findings, settings: Settings) -> Findings:
     return found
 
 
-def _check_operators(found: Findings, settings: Settings) -> None:
+def _check_operators(found: Findings, settings: ServerSettings) -> None:
     if settings.admin_tokens:
         check_admin_tokens(found, settings.admin_tokens)
 
 
-def _journal(settings: Settings) -> Path:
+def _journal(settings: ServerSettings) -> Path:
     return settings.journal or settings.data / JOURNAL_FILE
 
 
-def _examine_files(found: Findings, settings: Settings) -> Contents | None:
+def _examine_files(found: Findings, settings: ServerSettings) -> Contents | None:
     folder = settings.data / KEYS_FOLDER
     before = {path.stem for path in folder.glob("*.key")}
     contents = _read(found, settings)
@@ -157,7 +157,7 @@ def _examine_files(found: Findings, settings: Settings) -> Contents | None:
     return contents
 
 
-def _read(found: Findings, settings: Settings) -> Contents | None:
+def _read(found: Findings, settings: ServerSettings) -> Contents | None:
     """Read the files while no round closes, if there is such a moment: it would look as if one were an earlier copy."""
     for _ in range(_TRIES):
         seen = Findings(found.service)
@@ -177,15 +177,15 @@ def _published(journal: Path) -> dict[str, bytes]:
         return {}
 
 
-def _digests(entries: dict[str, Entry]) -> dict[str, bytes]:
+def _digests(entries: dict[str, JournalEntry]) -> dict[str, bytes]:
     return {name: entry.following.digest for name, entry in entries.items()}
 
 
-def _entries(journal: JournalFile) -> dict[str, Entry]:
+def _entries(journal: JournalFile) -> dict[str, JournalEntry]:
     return {name: entry for name in journal.experiments() if (entry := journal.last(name))}
 
 
-def _read_once(found: Findings, settings: Settings) -> Contents | None:
+def _read_once(found: Findings, settings: ServerSettings) -> Contents | None:
     journal_copy = _journal_copy(found, _journal(settings))
     database = checked(found, "database", settings.data / FILE, DATABASE)
     if not (journal_copy and database):

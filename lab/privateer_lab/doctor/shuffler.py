@@ -22,7 +22,7 @@ from privateer_shuffler.pool.protocol import Label
 from privateer_shuffler.pool.round_file import REPAIR, SUFFIX, read_label
 from privateer_shuffler.pool.round_file import ROUND_DATABASE as ROUND
 from privateer_shuffler.resources import KEY_FILE
-from privateer_shuffler.settings import Settings
+from privateer_shuffler.settings import ShufflerSettings
 
 _SPARE: Final = 64 * MIB
 _NEXT: Final = 3
@@ -30,7 +30,7 @@ _NEXT: Final = 3
 _TRUST: Final = "give its public key file to the server's operator, for PRIVATEER_SHUFFLER_KEYS"
 
 
-def examine_shuffler(settings: Settings, trusted: Sequence[Path] | None = None) -> Findings:
+def examine_shuffler(settings: ShufflerSettings, trusted: Sequence[Path] | None = None) -> Findings:
     """Look at a shuffler's folder and listeners.
 
     Parameters
@@ -61,7 +61,7 @@ def examine_shuffler(settings: Settings, trusted: Sequence[Path] | None = None) 
 
 
 def _examine_key(
-    found: Findings, settings: Settings, default: Path, field: str, trusted: Sequence[Path] | None
+    found: Findings, settings: ShufflerSettings, default: Path, field: str, trusted: Sequence[Path] | None
 ) -> Ed25519PrivateKey | None:
     key = signing_key(found, settings.signing_key or default, field)
     if key:
@@ -71,7 +71,7 @@ def _examine_key(
     return key
 
 
-def _examine_shared(found: Findings, settings: Settings, trusted: Sequence[Path] | None) -> Findings:
+def _examine_shared(found: Findings, settings: ShufflerSettings, trusted: Sequence[Path] | None) -> Findings:
     """Look at a shuffler that holds reports in PostgreSQL, of which the doctor opens nothing."""
     remedy = "ask /readyz and /metrics, and PostgreSQL's own tools (docs/operations.md, More than one shuffler)"
     found.warn("database", "reports are held in PostgreSQL, where the doctor does not look", remedy)
@@ -142,7 +142,9 @@ def _is_known(label: Label, last: dict[str, tuple[int, bytes]]) -> bool:
     return label.round.version < version or (label.round.version, label.digest) == (version, digest)
 
 
-def _check_answers(found: Findings, settings: Settings, held: bool | None, key: Ed25519PrivateKey | None) -> None:
+def _check_answers(
+    found: Findings, settings: ShufflerSettings, held: bool | None, key: Ed25519PrivateKey | None
+) -> None:
     listeners = Listeners((settings.host, settings.port), (settings.admin_host, settings.admin_port))
     if listeners.check(found, held) and key:
         listed = listed_keys(listeners.public)

@@ -6,7 +6,7 @@ from typing import Final
 
 from starlette.types import Scope
 
-from privateer_core.serving.http.answer import Answer, with_body
+from privateer_core.serving.http.answer import HttpAnswer, with_body
 from privateer_core.serving.http.endpoint import Body, Endpoint, Incoming, UploadEndpoint, unchanged
 from privateer_core.serving.http.timing import Answered
 from privateer_core.serving.limits.memory import Budget, Reservation
@@ -17,7 +17,7 @@ from privateer_core.wire.envelope import Envelope
 from privateer_core.wire.keys import TrustedKeys
 from privateer_server.intake.intake import Intake
 from privateer_server.intake.receipts import Delivery, Receipt
-from privateer_server.observability.metrics import Metrics
+from privateer_server.observability.metrics import ServerMetrics
 from privateer_server.store.records import ShufflerKey
 
 _OK: Final = 200
@@ -33,7 +33,7 @@ class ReportsEndpoint(UploadEndpoint):
     def __init__(
         self,
         intake: Intake,
-        metrics: Metrics,
+        metrics: ServerMetrics,
         budget: Budget,
         bytes_max: int,
         keys: TrustedKeys,
@@ -67,7 +67,7 @@ class BatchesEndpoint(Endpoint):
     def __init__(
         self,
         intake: Intake,
-        metrics: Metrics,
+        metrics: ServerMetrics,
         budget: Budget,
         bytes_max: int,
         keys: TrustedKeys,
@@ -90,7 +90,7 @@ class BatchesEndpoint(Endpoint):
         # A batch may be large: parsing it must not keep the event loop from others.
         return await asyncio.to_thread(decode_batch, whole)
 
-    async def _counted(self, scope: Scope, envelope: Envelope, body: Body) -> Answer:  # noqa: ARG002
+    async def _counted(self, scope: Scope, envelope: Envelope, body: Body) -> HttpAnswer:  # noqa: ARG002
         closer = ShufflerKey(body.sender, self._keys.organisation(body.sender))
         receipt = await self._intake.deliver(Delivery(envelope, body.digest or b"", closer, body.signed_at))
         if not receipt.again:

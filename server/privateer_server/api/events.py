@@ -20,7 +20,12 @@ from privateer_core.serving.http.listeners import IS_PUBLIC
 from privateer_core.serving.http.openapi import refusals
 from privateer_core.serving.limits.connections import peer
 from privateer_server.api import models, views
-from privateer_server.api.long_polls import OPERATORS_MAX, STREAMS_MAX, Seat, Seats
+from privateer_server.api.long_polls import (
+    OPERATORS_MAX,
+    STREAMS_MAX,
+    ConnectionLimit,
+    LimitedConnection,
+)
 from privateer_server.experiments.experiment import Experiment
 from privateer_server.experiments.registry import Experiments
 
@@ -51,7 +56,7 @@ class _Seen(NamedTuple):
     at: float
 
 
-class News:
+class ChangeFeed:
     """The beats, and what each of them brought.
 
     Time is beaten only while somebody listens. Whoever comes meanwhile hears what the last beat brought.
@@ -195,7 +200,13 @@ class Stream(StreamingResponse):
         The seat that it holds, which it gives back.
     """
 
-    def __init__(self, news: AsyncGenerator[models.News | None, None], seats: Seats, seat: Seat, sender: str) -> None:
+    def __init__(
+        self,
+        news: AsyncGenerator[models.News | None, None],
+        seats: ConnectionLimit,
+        seat: LimitedConnection,
+        sender: str,
+    ) -> None:
         super().__init__(_told(news, seat), headers=_HEADERS, media_type=MEDIA_TYPE)
         self._seats, self._seat, self._sender = seats, seat, sender
 
@@ -207,7 +218,7 @@ class Stream(StreamingResponse):
             self._seats.leave(self._sender, self._seat)
 
 
-async def _told(news: AsyncGenerator[models.News | None, None], seat: Seat) -> AsyncIterator[bytes]:
+async def _told(news: AsyncGenerator[models.News | None, None], seat: LimitedConnection) -> AsyncIterator[bytes]:
     ends = asyncio.get_running_loop().time() + LIFE_SECONDS
     async with aclosing(news):
         async for one in news:
@@ -216,10 +227,10 @@ async def _told(news: AsyncGenerator[models.News | None, None], seat: Seat) -> A
                 return
 
 
-def stream_router(experiments: Experiments, news: News) -> APIRouter:
+def stream_router(experiments: Experiments, news: ChangeFeed) -> APIRouter:
     """Return the routes, bound to what they tell."""
     router = APIRouter(tags=["experiments"])
-    strangers, operators = Seats(STREAMS_MAX), Seats(OPERATORS_MAX)
+    strangers, operators = ConnectionLimit(STREAMS_MAX), ConnectionLimit(OPERATORS_MAX)
 
     def stream(request: Request, last_id: str, name: str | None = None) -> Stream:
         seats, sender = strangers if IS_PUBLIC in request.scope else operators, peer(request.scope)

@@ -14,7 +14,7 @@ POLLS_MAX: Final = 128
 """Strangers who may wait at a time: a few of the connections that the public listener has."""
 
 
-class Seat:
+class LimitedConnection:
     """Room for one stream or long poll.
 
     Attributes
@@ -30,7 +30,7 @@ class Seat:
         self.on_loss: Callable[[], object] = lambda: None
 
 
-class Seats:
+class ConnectionLimit:
     """The streams or long polls that one listener holds open, by sender.
 
     If all are taken, the oldest one of the sender that holds most makes room, unless the newcomer would then hold
@@ -44,12 +44,12 @@ class Seats:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._by_sender: dict[str, dict[Seat, None]] = {}
+        self._by_sender: dict[str, dict[LimitedConnection, None]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._by_sender.values()))
 
-    def take(self, sender: str) -> Seat:
+    def take(self, sender: str) -> LimitedConnection:
         """Take a seat for a sender.
 
         Raises
@@ -59,11 +59,11 @@ class Seats:
         """
         if len(self) >= self._most:
             self._make_room(sender)
-        seat = Seat()
+        seat = LimitedConnection()
         self._by_sender.setdefault(sender, {})[seat] = None
         return seat
 
-    def leave(self, sender: str, seat: Seat) -> None:
+    def leave(self, sender: str, seat: LimitedConnection) -> None:
         """Give a seat back; one that made room is gone already."""
         seat.is_taken = False
         own = self._by_sender.get(sender, {})
@@ -94,7 +94,7 @@ class Polls:
     """
 
     def __init__(self, strangers_max: int = POLLS_MAX) -> None:
-        self._seats = Seats(strangers_max)
+        self._seats = ConnectionLimit(strangers_max)
 
     async def wait(self, experiment: Experiment, seconds: float, sender: str | None) -> None:
         """Return once another round is published, the time is up, or at once where there is no room.

@@ -21,7 +21,7 @@ from privateer_server.api.views import public_key
 from privateer_server.experiments.registry import Experiments
 from privateer_server.intake.intake import Intake
 from privateer_server.observability.gauges import Gauges
-from privateer_server.observability.metrics import Metrics
+from privateer_server.observability.metrics import ServerMetrics
 from privateer_server.store.protocol import Store
 
 _SCHEME: Final = HTTPBearer(scheme_name="admin", description="An operator's token", auto_error=False)
@@ -111,7 +111,7 @@ def backup_router(store: Store, admins: Admins) -> APIRouter:
 
 
 def operations_router(
-    intake: Intake, experiments: Experiments, store: Store, metrics: Metrics, gauges: Gauges
+    intake: Intake, experiments: Experiments, store: Store, metrics: ServerMetrics, gauges: Gauges
 ) -> APIRouter:
     """Return the routes, bound to what they look at."""
     router, writes = APIRouter(tags=["operations"]), _Writes(store)

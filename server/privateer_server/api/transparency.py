@@ -64,7 +64,7 @@ class ServerKey(BaseModel):
     verifier: str
 
 
-class LogEntry(BaseModel):
+class PublicLogEntry(BaseModel):
     """A publication in the log."""
 
     experiment: str
@@ -76,7 +76,7 @@ class LogEntries(BaseModel):
     """Entries in order, from a place on: as many as an answer has, or up to the end."""
 
     start: int
-    entries: list[LogEntry]
+    entries: list[PublicLogEntry]
 
 
 class Inclusion(BaseModel):
@@ -132,7 +132,9 @@ def log_router(log: PublicationLog) -> APIRouter:
     def entries(start: Place = 0, end: Leaves = _PLACE_MAX) -> LogEntries:
         """List entries, 1,000 at most."""
         found = log.entries(start, end)
-        listed = [LogEntry(experiment=one.experiment, version=one.version, digest=one.digest.hex()) for one in found]
+        listed = [
+            PublicLogEntry(experiment=one.experiment, version=one.version, digest=one.digest.hex()) for one in found
+        ]
         return LogEntries(start=start, entries=listed)
 
     return router

@@ -25,8 +25,16 @@ from privateer_server.experiments.registry import Experiments, Start, check_size
 from privateer_server.intake.intake import Intake
 from privateer_server.rounds.loop import Schedule
 from privateer_server.rounds.open_round import read_schedule, timed
-from privateer_server.settings import Settings
-from privateer_server.store.records import PAUSED, STOPPED, TRANSIENT, Before, Behind, LogLine, Plan
+from privateer_server.settings import ServerSettings
+from privateer_server.store.records import (
+    PAUSED,
+    STOPPED,
+    TRANSIENT,
+    Behind,
+    LogLine,
+    Plan,
+    PlanBefore,
+)
 
 _log = logging.getLogger("privateer.server")
 _MEANWHILE: Final = Unavailable("the round is just closing", remedy="send the same change again")
@@ -54,7 +62,9 @@ class Changes:
     the plan again.
     """
 
-    def __init__(self, data: Data, experiments: Experiments, intake: Intake, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self, data: Data, experiments: Experiments, intake: Intake, settings: ServerSettings, clock: Clock
+    ) -> None:
         self._data, self._experiments, self._intake = data, experiments, intake
         self._settings, self._clock = settings, clock
 
@@ -207,7 +217,7 @@ class Changes:
             if plan is None:
                 return False
             current = experiment.current
-            before, line = Before(current.digest, current.plan), self._line(experiment, who, wish, plan)
+            before, line = PlanBefore(current.digest, current.plan), self._line(experiment, who, wish, plan)
             try:
                 await asyncio.to_thread(self._data.store.plan, name, before, plan, line)
             except Behind:

@@ -19,7 +19,14 @@ from privateer_core.spec import Spec
 from privateer_server.data import Data
 from privateer_server.rounds.loop import Schedule
 from privateer_server.rounds.open_round import OpenRound, restore, timed
-from privateer_server.store.records import PAUSED, STOPPED, TRANSIENT, Behind, ExperimentRecord, Standing
+from privateer_server.store.records import (
+    PAUSED,
+    STOPPED,
+    TRANSIENT,
+    Behind,
+    ExperimentRecord,
+    ExperimentState,
+)
 
 _RETRY_SECONDS: Final = 5
 """Between two attempts to close a round while the disk is full."""
@@ -161,7 +168,7 @@ class Experiment:
         self._published.set()
 
 
-class Readings:
+class ExperimentLoader:
     """Reads experiments from the store, and what has become of them since."""
 
     def __init__(self, data: Data, clock: Clock) -> None:
@@ -186,7 +193,7 @@ class Readings:
         experiment.shuffler = stored.standing.shuffler
         return experiment
 
-    def latest(self, name: str, known: Snapshot, standing: Standing) -> Snapshot:
+    def latest(self, name: str, known: Snapshot, standing: ExperimentState) -> Snapshot:
         """Return what became of an experiment of which this much was known.
 
         Raises

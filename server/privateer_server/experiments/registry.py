@@ -13,13 +13,13 @@ from privateer_core.serving.logs import tell, trace
 from privateer_core.spec import Spec, is_name
 from privateer_core.wire.publication import decode_publication
 from privateer_server.data import Data, open_data
-from privateer_server.experiments.experiment import Experiment, Readings
+from privateer_server.experiments.experiment import Experiment, ExperimentLoader
 from privateer_server.intake.opening import SEALED_SIZE
 from privateer_server.rounds.closing import Closer
 from privateer_server.rounds.loop import Schedule, Step
 from privateer_server.rounds.open_round import OpenRound, beyond, first_round, timed
-from privateer_server.rounds.recovery import Mender
-from privateer_server.settings import Settings
+from privateer_server.rounds.recovery import Recovery
+from privateer_server.settings import ServerSettings
 from privateer_server.store.records import TRANSIENT, ExperimentRecord, LogLine, ShufflerKey
 
 _HEADER_BYTES: Final = 1024
@@ -60,18 +60,18 @@ class Experiments:
         How many rounds the start ``published`` and has ``given_up``.
     """
 
-    def __init__(self, data: Data, settings: Settings, clock: Clock) -> None:
+    def __init__(self, data: Data, settings: ServerSettings, clock: Clock) -> None:
         self._store, self._journal, self._keys = data.store, data.journal, data.keys
         self._settings, self._clock = settings, clock
         self._creating, self._claiming = asyncio.Lock(), asyncio.Lock()
-        self.closer, self.readings = Closer(data, clock), Readings(data, clock)
+        self.closer, self.readings = Closer(data, clock), ExperimentLoader(data, clock)
         for name, line in self._journal.buried().items():
             self._store.delete(name, line)
         self._deleted = set(self._store.deleted())
-        mender = Mender(data, self.closer, clock)
+        recovery = Recovery(data, self.closer, clock)
         for name in self._store.standings():
-            mender.mend(name)
-        self.mended = mender.mended
+            recovery.recover(name)
+        self.mended = recovery.mended
         self._by_name = {one.name: self._restored(one) for one in self._store.experiments()}
         for name in self._journal.experiments():
             if name not in self._by_name:
@@ -293,7 +293,7 @@ def _check_calibration(spec: Spec) -> None:
         )
 
 
-def check_sizes(schedule: Schedule, first: Step, settings: Settings) -> None:
+def check_sizes(schedule: Schedule, first: Step, settings: ServerSettings) -> None:
     """Refuse an experiment that would come to a report or a batch that no request may carry, and stand still."""
     learner, is_shuffled = schedule.learner, schedule.spec.privacy.trust.shuffled
     report_max, batch_max = settings.report_bytes_max, settings.batch_bytes_max
@@ -314,7 +314,7 @@ def check_sizes(schedule: Schedule, first: Step, settings: Settings) -> None:
             )
 
 
-def open_experiments(settings: Settings, clock: Clock) -> tuple[Data, Experiments]:
+def open_experiments(settings: ServerSettings, clock: Clock) -> tuple[Data, Experiments]:
     """Open the data folder, mend what is there, and read its experiments.
 
     Raises

@@ -11,8 +11,8 @@ from privateer_server.data import Data
 from privateer_server.experiments.experiment import Experiment
 from privateer_server.experiments.registry import Experiments
 from privateer_server.intake.intake import Intake
-from privateer_server.store.protocol import Bell
-from privateer_server.store.records import TRANSIENT, Standing
+from privateer_server.store.protocol import Notifications
+from privateer_server.store.records import TRANSIENT, ExperimentState
 
 _POLL_SECONDS: Final = 1.0
 """Between two looks when nothing rings: what others count rings no bell."""
@@ -25,14 +25,14 @@ class Follower:
     Where it matters, nobody relies on it: whatever counts or changes something reads first where the experiment stands.
     """
 
-    def __init__(self, data: Data, bell: Bell, experiments: Experiments, intake: Intake) -> None:
-        self._store, self._bell, self._experiments, self._intake = data.store, bell, experiments, intake
+    def __init__(self, data: Data, bell: Notifications, experiments: Experiments, intake: Intake) -> None:
+        self._store, self._notifications, self._experiments, self._intake = data.store, bell, experiments, intake
         self._is_failing = False
 
     async def run(self) -> None:
         """Follow until the task is cancelled."""
         while True:
-            await asyncio.to_thread(self._bell.wait, _POLL_SECONDS)
+            await asyncio.to_thread(self._notifications.wait, _POLL_SECONDS)
             try:
                 await self.look()
                 self._is_failing = False
@@ -58,7 +58,7 @@ class Follower:
                 continue  # deleted meanwhile, or the intake has said why
 
 
-def _differs(experiment: Experiment, standing: Standing) -> bool:
+def _differs(experiment: Experiment, standing: ExperimentState) -> bool:
     current = experiment.current
     known = (current.digest, current.received, current.taken, current.given_up, current.plan, experiment.shuffler)
     there = (standing.digest, standing.received, standing.taken, standing.given_up, standing.plan, standing.shuffler)

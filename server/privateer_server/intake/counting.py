@@ -75,7 +75,7 @@ class Request:
         self.opened = opener.open(pieces(self.envelope.sealed, current.round.sealed_size), info)
 
 
-class Counted(NamedTuple):
+class CountedGroup(NamedTuple):
     """An experiment, where it stands now, and the change that made it so and is durable."""
 
     experiment: Experiment
@@ -90,11 +90,11 @@ class _Begun(NamedTuple):
     known: Snapshot
     accumulator: Accumulator
 
-    def counted(self) -> Counted:
+    def counted(self) -> CountedGroup:
         """Return what has been counted, to be made durable."""
         current, change = self.accumulator.close()
         refused = Counter(self.known.refused) + Counter(change.refused)
-        return Counted(self.experiment, replace(self.known, current=current, refused=refused), change)
+        return CountedGroup(self.experiment, replace(self.known, current=current, refused=refused), change)
 
 
 class Group(NamedTuple):
@@ -111,7 +111,7 @@ class Group(NamedTuple):
     """
 
     answers: list[Answer]
-    counted: list[Counted]
+    counted: list[CountedGroup]
     ended: list[Experiment]
 
 
@@ -196,7 +196,7 @@ class Counting:
         body = self._store.publication(name, version)
         return decode_publication(body).round.report_size if body else None
 
-    def close(self, experiment: Experiment) -> Counted | None:
+    def close(self, experiment: Experiment) -> CountedGroup | None:
         """Open the next round of an experiment; if that fails, or another server does it, this one stays."""
         known = experiment.snapshot
         try:
@@ -209,7 +209,7 @@ class Counting:
             experiment.wait(self._clock.monotonic())
             return None
         opened = replace(known, current=closed.opened, before=known.before + closed.received)
-        return Counted(experiment, opened, closed.change)
+        return CountedGroup(experiment, opened, closed.change)
 
 
 def _by_experiment(requests: list[Request]) -> dict[str, list[Request]]:

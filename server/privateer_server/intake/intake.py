@@ -20,13 +20,13 @@ from privateer_core.wire.envelope import Envelope, binding
 from privateer_server.data import Data
 from privateer_server.experiments.experiment import Experiment
 from privateer_server.experiments.registry import Experiments
-from privateer_server.intake.counting import Answer, Counted, Counting, Request
+from privateer_server.intake.counting import Answer, CountedGroup, Counting, Request
 from privateer_server.intake.opening_pool import Openers
-from privateer_server.intake.queue import Turns
+from privateer_server.intake.queue import SenderQueue
 from privateer_server.intake.receipts import Delivery, Receipt
 from privateer_server.intake.shufflers import Shufflers
 from privateer_server.intake.spent_tokens import SpentToken
-from privateer_server.observability.metrics import Metrics
+from privateer_server.observability.metrics import ServerMetrics
 from privateer_server.rounds.open_round import OpenRound
 from privateer_server.store.records import TRANSIENT
 
@@ -63,13 +63,15 @@ class Intake:
     that, and nobody else does. Nothing is answered before it is durable.
     """
 
-    def __init__(self, data: Data, experiments: Experiments, metrics: Metrics, clock: Clock, processes: int) -> None:
+    def __init__(
+        self, data: Data, experiments: Experiments, metrics: ServerMetrics, clock: Clock, processes: int
+    ) -> None:
         self._keys, self._experiments, self._metrics = data.keys, experiments, metrics
-        self._store, self._is_shared = data.store, data.bell is not None
+        self._store, self._is_shared = data.store, data.notifications is not None
         self._shufflers = Shufflers(experiments, data.journal)
         self._counting, self._openers = Counting(data, experiments, clock, metrics.stage), Openers(processes)
         self._is_failing = self._is_damaged = self._stopping = False
-        self._queue: Turns[_Waiting] = Turns(_QUEUE_MAX, _GROUP_BYTES)
+        self._queue: SenderQueue[_Waiting] = SenderQueue(_QUEUE_MAX, _GROUP_BYTES)
         self._called, self._writing = asyncio.Event(), asyncio.Lock()
         self._writer, self._closers = ThreadPoolExecutor(1, "count"), ThreadPoolExecutor(_CLOSERS, "close")
         self._closing: dict[str, asyncio.Task[None]] = {}
@@ -356,7 +358,7 @@ class Intake:
             del self._closing[experiment.name]
             self._called.set()
 
-    def _follow(self, counted: Counted) -> None:
+    def _follow(self, counted: CountedGroup) -> None:
         self._metrics.follow(counted.change)
         counted.experiment.advance(counted.snapshot)
 

@@ -27,7 +27,7 @@ class _Line(Generic[T]):
         self.credit = 0
 
 
-class Turns(Generic[T]):
+class SenderQueue(Generic[T]):
     """The requests that wait, by sender.
 
     Every sender's turn is good for the same number of bytes; a larger request takes several turns (deficit round

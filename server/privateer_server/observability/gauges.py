@@ -13,7 +13,7 @@ from privateer_core.export import Status
 from privateer_server.data import Data
 from privateer_server.experiments.registry import Experiments
 from privateer_server.intake.intake import Intake
-from privateer_server.observability.metrics import Metrics
+from privateer_server.observability.metrics import ServerMetrics
 
 _EXPERIMENT: Final = ("experiment",)
 
@@ -21,7 +21,7 @@ _EXPERIMENT: Final = ("experiment",)
 class Gauges:
     """Metrics that are read when they are shown. Times are given as they were: whoever reads them knows their ages."""
 
-    def __init__(self, metrics: Metrics, data: Data, experiments: Experiments, intake: Intake) -> None:
+    def __init__(self, metrics: ServerMetrics, data: Data, experiments: Experiments, intake: Intake) -> None:
         self._registry, self._data, self._experiments, self._intake = metrics.registry, data, experiments, intake
         self._version = self._gauge("version", "Policy version.", *_EXPERIMENT)
         self._opened = self._gauge(

@@ -29,7 +29,7 @@ class _Reasons(dict[str, Counter]):
         return counter
 
 
-class Metrics:
+class ServerMetrics:
     """What one server counts and times.
 
     Parameters

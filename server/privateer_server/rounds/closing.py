@@ -17,7 +17,7 @@ from privateer_server.rounds.open_round import (
     timed,
     with_sums,
 )
-from privateer_server.store.records import Behind, Change, Entry
+from privateer_server.store.records import Behind, Change, JournalEntry
 
 _log = logging.getLogger("privateer.server")
 
@@ -86,7 +86,7 @@ class Closer:
             tell(_log, "round given up", experiment=name, round=version)
         return Closed(timed(opened, self._clock), entry.received, change)
 
-    def _on_record(self, ended: OpenRound) -> Entry:
+    def _on_record(self, ended: OpenRound) -> JournalEntry:
         """Return the entry of the round's end; it is drawn and written now, if there is none."""
         # Read before anything is drawn: what another server writes meanwhile stands.
         last = self._journal.last(ended.round.experiment)
@@ -112,7 +112,7 @@ class Closer:
             return missed_round(current, self._keys.make, now)
         return following_round(current, self._keys.make, now, self.earlier.decided(current, now))
 
-    def enter(self, following: OpenRound, last: Entry | None, closed: OpenRound | None = None) -> Entry:
+    def enter(self, following: OpenRound, last: JournalEntry | None, closed: OpenRound | None = None) -> JournalEntry:
         """Put on record what is about to be published: the round after ``closed``, or the first of an experiment.
 
         Parameters
@@ -132,7 +132,7 @@ class Closer:
         public_key, name = following.round.public_key, following.round.experiment
         stored = record(following, self._keys.find(public_key))
         ended = (closed.digest, closed.received, closed.taken) if closed else (b"", 0, False)
-        own = Entry(name, *ended, stored)
+        own = JournalEntry(name, *ended, stored)
         try:
             entry = self._journal.write(own, last)
         except BaseException:
@@ -144,7 +144,7 @@ class Closer:
                 raise Behind("another server was first")
         return entry
 
-    def commit(self, closed: OpenRound, entry: Entry) -> Change:
+    def commit(self, closed: OpenRound, entry: JournalEntry) -> Change:
         """Publish what is on record as the round after ``closed``, and destroy the closed round's key."""
         facts = closed.round
         change = Change(facts.experiment, facts.version, taken=entry.taken, following=entry.following)

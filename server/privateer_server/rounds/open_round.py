@@ -23,7 +23,7 @@ from privateer_core.wire.envelope import Header, header_of
 from privateer_core.wire.publication import Drain, Publication, Round, decode_publication, digest, encode_publication
 from privateer_server.intake.opening import SEALED_SIZE, Opener, nobodys_key
 from privateer_server.rounds.loop import Decided, Schedule, Step
-from privateer_server.store.records import NO_PLAN, STOPPED, Plan, RoundRecord, Standing
+from privateer_server.store.records import NO_PLAN, STOPPED, ExperimentState, Plan, RoundRecord
 
 CLOCKS_APART: Final = 60
 """Seconds by which a shuffler's clock may differ."""
@@ -171,7 +171,7 @@ class OpenRound:
         """Whether it takes no more reports and the next round is not there: it is closed just now, or that failed."""
         return (self.taken or self.given_up) and self.round.batch > 0
 
-    def at(self, standing: Standing) -> "OpenRound":
+    def at(self, standing: ExperimentState) -> "OpenRound":
         """Return the round with the counts that the store has of it."""
         return replace(self, received=standing.received, taken=standing.taken, given_up=standing.given_up)
 

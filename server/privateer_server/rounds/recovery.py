@@ -8,12 +8,12 @@ from privateer_core.clock import Clock
 from privateer_server.data import Data
 from privateer_server.rounds.closing import Closer
 from privateer_server.rounds.open_round import OpenRound, beyond, missed_round, restore_lost, with_sums
-from privateer_server.store.records import Entry, ExperimentRecord, RoundRecord
+from privateer_server.store.records import ExperimentRecord, JournalEntry, RoundRecord
 
 _log = logging.getLogger("privateer.server")
 
 
-class Mender:
+class Recovery:
     """Brings the database to where every open round may go on.
 
     The journal knows the last publication of every experiment. If it has the round that follows the database's, the
@@ -34,7 +34,7 @@ class Mender:
         self._closer, self._clock = closer, clock
         self.mended = Counter(published=0, given_up=0)
 
-    def mend(self, name: str) -> None:
+    def recover(self, name: str) -> None:
         """See that the experiment's last round is open for good reason, or over."""
         entry, stored = self._read(name)
         if stored is None:
@@ -47,7 +47,7 @@ class Mender:
             last, plan, sums = entry.following, plan.carried_out, [entry.following.total]
         if not reason and last.batch and not self._is_whole(last, sums):
             if self._journal.last(name) != entry:  # another server has closed the round since, and destroyed its key
-                self.mend(name)
+                self.recover(name)
                 return
             reason = "its key or its sums are lost"
         # Where nobody is asked now, rounds may follow that were published before.
@@ -58,9 +58,9 @@ class Mender:
             self.mended["given_up"] += 1
         elif reason and entry:
             # Nobody was asked, so nothing can be released twice; what an operator wants next follows this round.
-            self._journal.write(Entry(name, b"", 0, False, last), entry)
+            self._journal.write(JournalEntry(name, b"", 0, False, last), entry)
 
-    def _read(self, name: str) -> tuple[Entry | None, ExperimentRecord | None]:
+    def _read(self, name: str) -> tuple[JournalEntry | None, ExperimentRecord | None]:
         """Return what journal and store had at the same moment: another server may just close a round."""
         while True:
             entry, stored = self._journal.last(name), self._store.experiment(name)
@@ -71,13 +71,13 @@ class Mender:
         blank = restore_lost(last)
         return with_sums(blank, sums, self._keys.find(blank.round.public_key)) is not None
 
-    def _give_up(self, lost: OpenRound, entry: Entry | None) -> None:
+    def _give_up(self, lost: OpenRound, entry: JournalEntry | None) -> None:
         version = beyond(max(lost.round.version, entry.following.version if entry else 0))
         following = missed_round(lost, self._keys.make, self._clock.now(), version, again=True)
         self._closer.commit(lost, self._closer.enter(following, entry, lost))
 
 
-def reason_to_give_up(last: RoundRecord, entry: Entry | None) -> str:
+def reason_to_give_up(last: RoundRecord, entry: JournalEntry | None) -> str:
     """Say why no round of this database may go on; nothing if it is the one that the journal was written with."""
     if entry is None:
         return "the journal does not know the experiment"

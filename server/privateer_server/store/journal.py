@@ -9,10 +9,10 @@ from threading import Lock
 from typing import Final
 
 from privateer_core.codec import decode, encode
-from privateer_core.serving.store.sqlite import Kind, open_database
-from privateer_server.store.records import Entry, Leaf, LogLine
+from privateer_core.serving.store.sqlite import FileKind, open_database
+from privateer_server.store.records import JournalEntry, Leaf, LogLine
 
-JOURNAL: Final = Kind(
+JOURNAL: Final = FileKind(
     application=0x5052564A,
     version=4,
     schema="""
@@ -33,7 +33,7 @@ JOURNAL: Final = Kind(
 
 
 class JournalFile:
-    """The journal (`privateer_server.store.protocol.Journal`) of a server that is alone with its data.
+    """The journal (`privateer_server.store.protocol.PublicationJournal`) of a server that is alone with its data.
 
     A file beside the database, or on another disk. It never goes back, so it shows when the database did.
 
@@ -52,21 +52,21 @@ class JournalFile:
         self._lock = Lock()
         self._db = path if isinstance(path, sqlite3.Connection) else open_database(path, JOURNAL)
 
-    def last(self, experiment: str) -> Entry | None:
+    def last(self, experiment: str) -> JournalEntry | None:
         """Return the last publication of an experiment, if there is one."""
         with self._lock:
             return self._last(experiment)
 
-    def _last(self, experiment: str) -> Entry | None:
+    def _last(self, experiment: str) -> JournalEntry | None:
         row = self._db.execute("SELECT entry FROM publications WHERE experiment = ?", (experiment,)).fetchone()
-        return decode(row[0], Entry) if row else None
+        return decode(row[0], JournalEntry) if row else None
 
     def experiments(self) -> list[str]:
         """Return the names of all experiments that were ever published, in alphabetical order."""
         with self._lock:
             return [row[0] for row in self._db.execute("SELECT experiment FROM publications ORDER BY experiment")]
 
-    def write(self, entry: Entry, after: Entry | None) -> Entry:
+    def write(self, entry: JournalEntry, after: JournalEntry | None) -> JournalEntry:
         """Put a publication on record, which is ``after`` the last one; durable when this returns.
 
         Raises
@@ -79,7 +79,7 @@ class JournalFile:
             self._write(entry)
         return entry
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: JournalEntry) -> None:
         self._db.execute("INSERT OR REPLACE INTO publications VALUES (?, ?)", (entry.experiment, encode(entry)))
 
     def shut(self, experiment: str, digest: bytes) -> None:

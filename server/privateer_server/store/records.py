@@ -60,7 +60,7 @@ class RoundRecord:
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalEntry:
     """The last publication of an experiment, as the journal has it.
 
     Attributes
@@ -116,7 +116,7 @@ NO_PLAN: Final = Plan()
 
 
 @dataclass(frozen=True)
-class Before:
+class PlanBefore:
     """What an operator's change was made for: the digest of the last round, and the plan so far."""
 
     digest: bytes
@@ -150,7 +150,7 @@ class LogLine:
 
 
 @dataclass(frozen=True)
-class Standing:
+class ExperimentState:
     """What changes of an experiment while its last round is open; another server may have changed it.
 
     Attributes
@@ -218,7 +218,7 @@ class ExperimentRecord:
     accepted: int
     current: RoundRecord
     parts: Sequence[bytes] = field(repr=False)
-    standing: Standing
+    standing: ExperimentState
 
 
 @dataclass(frozen=True)

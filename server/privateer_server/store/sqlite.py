@@ -14,16 +14,16 @@ from privateer_server.intake.opening import REPORT_ID_SIZE
 from privateer_server.store.backup import copied
 from privateer_server.store.records import (
     NO_PLAN,
-    Before,
     Behind,
     Change,
     ExperimentRecord,
+    ExperimentState,
     Leaf,
     LogLine,
     Plan,
+    PlanBefore,
     RoundRecord,
     ShufflerKey,
-    Standing,
 )
 from privateer_server.store.tables import DATABASE
 
@@ -94,11 +94,11 @@ class SqliteStore:
             if line:
                 _insert_line(db, name, line)
 
-    def plan(self, name: str, before: Before, plan: Plan, line: LogLine) -> None:
+    def plan(self, name: str, before: PlanBefore, plan: Plan, line: LogLine) -> None:
         """Keep what an operator wants of an experiment, with its line in the log."""
         with self._transaction() as db:
             now = _standing(db, name)
-            if now is None or Before(now.digest, now.plan) != before or now.taken or now.given_up:
+            if now is None or PlanBefore(now.digest, now.plan) != before or now.taken or now.given_up:
                 raise Behind("the experiment has changed")
             db.execute("UPDATE experiments SET plan = ? WHERE name = ?", (encode(plan), name))
             _insert_line(db, name, line)
@@ -181,12 +181,12 @@ class SqliteStore:
         where = "FROM answers WHERE experiment = ? AND version = ? AND digest = ?"
         return self._blob(f"SELECT answer {where}", experiment, version, digest)
 
-    def standing(self, experiment: str) -> Standing | None:
+    def standing(self, experiment: str) -> ExperimentState | None:
         """Return where an experiment stands; None if there is none of that name."""
         with self._lock:
             return _standing(self._db, experiment)
 
-    def standings(self) -> dict[str, Standing]:
+    def standings(self) -> dict[str, ExperimentState]:
         """Return where all experiments stand, by name."""
         with self._lock:
             names = [row[0] for row in self._db.execute("SELECT name FROM experiments ORDER BY name")]
@@ -286,7 +286,7 @@ class SqliteStore:
             self._db.close()
 
 
-def _standing(db: sqlite3.Connection, experiment: str) -> Standing | None:
+def _standing(db: sqlite3.Connection, experiment: str) -> ExperimentState | None:
     select = """
     SELECT version, digest, received, taken, given_up, plan, shuffler, released_at
     FROM experiments JOIN rounds ON experiment = name WHERE name = ? ORDER BY version DESC LIMIT 1
@@ -297,7 +297,9 @@ def _standing(db: sqlite3.Connection, experiment: str) -> Standing | None:
     version, digest, received, taken, given_up, plan, shuffler, released_at = row
     refused = dict(db.execute("SELECT reason, count FROM refusals WHERE experiment = ?", (experiment,)))
     wanted = decode(plan, Plan)
-    return Standing(version, digest, received, bool(taken), bool(given_up), wanted, shuffler, released_at, refused)
+    return ExperimentState(
+        version, digest, received, bool(taken), bool(given_up), wanted, shuffler, released_at, refused
+    )
 
 
 def _round(row: tuple[Any, ...]) -> RoundRecord:

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from privateer_core.serving.store.sqlite import Kind
+from privateer_core.serving.store.sqlite import FileKind
 
-DATABASE: Final = Kind(
+DATABASE: Final = FileKind(
     application=0x50525653,
     version=5,
     schema="""

@@ -19,7 +19,7 @@ import uvicorn
 from privateer_core.errors import PrivateerError, SpecError
 from privateer_core.serving.http.openapi import VERSION
 from privateer_core.serving.limits.connections import Connections
-from privateer_core.serving.limits.rate_limit import Turnstile
+from privateer_core.serving.limits.rate_limit import RateLimit
 from privateer_core.serving.logs import log_to_stderr, tell
 from privateer_core.serving.protocol import GuardedProtocol
 from privateer_core.serving.settings import check_log, logs_json
@@ -81,10 +81,10 @@ class Listener(NamedTuple):
 
     app: Any
     socket: socket.socket
-    turnstile: Turnstile | None = None
+    rate_limit: RateLimit | None = None
 
 
-class Service(NamedTuple):
+class ServiceListeners(NamedTuple):
     """What a process serves.
 
     Attributes
@@ -103,7 +103,7 @@ class Service(NamedTuple):
     on_stop: Callable[[], None] = lambda: None
 
 
-def run(name: str, start: Callable[[], Service]) -> None:
+def run(name: str, start: Callable[[], ServiceListeners]) -> None:
     """Run a service until a signal stops it. If it cannot start, print why in one line and exit with code 2.
 
     The log says when it starts to listen, and when it has stopped.
@@ -163,12 +163,12 @@ def _listen(host: str, port: int, field: str) -> socket.socket:
         raise SpecError(f"cannot listen on {host}:{port}: {why}", field=field, remedy="choose another") from None
 
 
-def _serve(service: Service, log: logging.Logger) -> None:
+def _serve(service: ServiceListeners, log: logging.Logger) -> None:
     files = _open_files()
     # A connection closes some time after it has to go, and a burst is accepted at once: hence half of the files.
     public = Connections(min(_CONNECTIONS_MAX, files // 2))
     private = Connections(min(_PRIVATE_MAX, files // 8), _BACKUPS)
-    config = _config(service.public.app, "on", public, service.public.turnstile)
+    config = _config(service.public.app, "on", public, service.public.rate_limit)
     beside = uvicorn.Server(_config(service.private.app, "off", private))
     gc.set_threshold(_OBJECTS)
     _Process(config, beside, service, log).run(sockets=[service.public.socket])
@@ -183,13 +183,13 @@ def _open_files() -> int:
     return hard
 
 
-def _config(app: Any, lifespan: Any, connections: Connections, turnstile: Turnstile | None = None) -> uvicorn.Config:
+def _config(app: Any, lifespan: Any, connections: Connections, rate_limit: RateLimit | None = None) -> uvicorn.Config:
     # No access log, no date header, no forwarded addresses: nothing here notes who sent something when. Uvicorn would
     # also warn about what strangers send.
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http=cast(Any, partial(GuardedProtocol, connections, turnstile)),
+        http=cast(Any, partial(GuardedProtocol, connections, rate_limit)),
         ws="none",
         lifespan=lifespan,
         access_log=False,
@@ -206,7 +206,9 @@ def _config(app: Any, lifespan: Any, connections: Connections, turnstile: Turnst
 class _Process(uvicorn.Server):
     """The public listener, with the private one beside it while the application runs."""
 
-    def __init__(self, config: uvicorn.Config, beside: uvicorn.Server, service: Service, log: logging.Logger) -> None:
+    def __init__(
+        self, config: uvicorn.Config, beside: uvicorn.Server, service: ServiceListeners, log: logging.Logger
+    ) -> None:
         super().__init__(config)
         self._beside, self._service, self._log, self._signal = beside, service, log, ""
 

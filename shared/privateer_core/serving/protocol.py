@@ -9,9 +9,9 @@ from typing import Any, Final
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from privateer_core.errors import BadRequest, HeadersTooLarge, PrivateerError
-from privateer_core.serving.http.answer import WHOLE, Answer
-from privateer_core.serving.limits.connections import Connections, Stage, peer
-from privateer_core.serving.limits.rate_limit import Turnstile
+from privateer_core.serving.http.answer import WHOLE, HttpAnswer
+from privateer_core.serving.limits.connections import Connections, ConnectionStage, peer
+from privateer_core.serving.limits.rate_limit import RateLimit
 from privateer_core.wire.problem import MEDIA_TYPE, problem_body
 
 HEADER_BYTES_MAX: Final = 16 << 10
@@ -51,11 +51,11 @@ class GuardedProtocol(HttpToolsProtocol):
         The arguments that uvicorn gives its protocols.
     """
 
-    def __init__(self, connections: Connections, turnstile: Turnstile | None = None, **how: Any) -> None:
+    def __init__(self, connections: Connections, rate_limit: RateLimit | None = None, **how: Any) -> None:
         super().__init__(**how)
-        self._turnstile, self._is_turned, self._goes_on = turnstile, False, True
+        self._rate_limit, self._is_turned, self._goes_on = rate_limit, False, True
         self._is_refused, self._is_held = False, False
-        self.stage = Stage.WAITING
+        self.stage = ConnectionStage.WAITING
         self._connections = connections
         self._due = self._write_due = math.inf
         self._in_headers = True
@@ -63,7 +63,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._began, self._body_bytes = 0.0, 0
         self._working: RequestResponseCycle
         self._begun: Any = None
-        self._at_once: Callable[[Any, bytearray, Callable[[Answer], None]], bool] = getattr(
+        self._at_once: Callable[[Any, bytearray, Callable[[HttpAnswer], None]], bool] = getattr(
             self.app, "at_once", lambda *_: False
         )
         self._extensions: dict[str, Any] = {WHOLE: self._write_whole}
@@ -117,7 +117,7 @@ class GuardedProtocol(HttpToolsProtocol):
         elif self._unparsed > 2 * self._body_bytes + 2 * HEADER_BYTES_MAX:
             self._refusal = BadRequest("the body consists mostly of framing", remedy="send it with a content-length")
             self.send_400_response("")
-        elif self.stage is Stage.READING:
+        elif self.stage is ConnectionStage.READING:
             self._due = self._began + _BODY_SECONDS + self._body_bytes / _BYTES_PER_SECOND
 
     def on_message_begin(self) -> None:
@@ -141,8 +141,8 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.parser.get_method() in _BODILESS and self._announces_body():
             self._refusal = BadRequest("a request with this method has no body", remedy="leave it out")
             raise self._refusal
-        if self._turnstile is not None and not self.pipeline and (self.cycle is None or self.cycle.response_complete):
-            refusal = self._turnstile.refusal(self.parser.get_method(), self.url, self.headers)
+        if self._rate_limit is not None and not self.pipeline and (self.cycle is None or self.cycle.response_complete):
+            refusal = self._rate_limit.refusal(self.parser.get_method(), self.url, self.headers)
             if refusal is not None:
                 self._turn_away(*refusal)
                 return
@@ -150,7 +150,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._unparsed, self._body_bytes, self._began = self._piece, 0, self.loop.time()
         super().on_headers_complete()
         self._due = self._began + _BODY_SECONDS
-        self._connections.move(self, Stage.READING)
+        self._connections.move(self, ConnectionStage.READING)
 
     def _join_headers(self) -> None:
         """Leave one line of each header, so that everybody reads the same one (RFC 9110, section 5.3)."""
@@ -177,8 +177,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._due = self.loop.time() + _LINGER_SECONDS
         self.transport.write(answer)
         self.flow.pause_reading()
-        assert self._turnstile is not None
-        self._turnstile.hold(self, cost)
+        assert self._rate_limit is not None
+        self._rate_limit.hold(self, cost)
 
     def read_on(self) -> None:
         """Take the rest of a request that was turned away, and the next one."""
@@ -210,7 +210,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._due = self.loop.time() + _IDLE_SECONDS
         else:
             self._due = math.inf
-            self._connections.move(self, Stage.WORKING)
+            self._connections.move(self, ConnectionStage.WORKING)
 
     def on_response_complete(self) -> None:
         """Wait for the peer to take the answer, and for its next request."""
@@ -225,7 +225,7 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         seconds = _IDLE_SECONDS if self._in_headers else _LINGER_SECONDS
         self._due = self.loop.time() + seconds + self.transport.get_write_buffer_size() / _BYTES_PER_SECOND
-        self._connections.move(self, Stage.WAITING)
+        self._connections.move(self, ConnectionStage.WAITING)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Begin to work on a request: on one at a time, and best when it is there as a whole."""
@@ -252,14 +252,14 @@ class GuardedProtocol(HttpToolsProtocol):
             else:
                 self._start_asgi_task(self._working, app)
 
-    def _write_whole(self, answer: Answer) -> bool:
+    def _write_whole(self, answer: HttpAnswer) -> bool:
         """Answer the request that is being worked on in one write; False if that must wait for the peer."""
         if self.flow.write_paused:
             return False
         self._write(answer)
         return True
 
-    def _write(self, answer: Answer) -> None:
+    def _write(self, answer: HttpAnswer) -> None:
         cycle = self._working
         # When the peer hangs up, uvicorn tells only the last of several requests.
         if cycle.disconnected or self.transport.is_closing():
@@ -305,7 +305,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """Throw away what still comes until the peer closes: to close before would take the answer from it."""
         self._is_refused, self._unparsed = True, 0
         self._due = self.loop.time() + _LINGER_SECONDS
-        self._connections.move(self, Stage.WAITING)
+        self._connections.move(self, ConnectionStage.WAITING)
         self.flow.resume_reading()
         self.transport.write_eof()
 

@@ -17,7 +17,14 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from privateer_core.errors import HeadWentBack, KeyChanged, LogForked, ProofInvalid, SignatureInvalid
-from privateer_core.wire.merkle import HASH_SIZE, Peaks, Tree, consistent, included, leaf_hash
+from privateer_core.wire.merkle import (
+    HASH_SIZE,
+    MerkleTree,
+    Peaks,
+    consistent,
+    included,
+    leaf_hash,
+)
 from privateer_core.wire.note import Note, open_note, sign_note
 from privateer_core.wire.publication import DIGEST_SIZE
 
@@ -123,7 +130,7 @@ class Proof(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     consistency: str = ""
 
 
-def prove(tree: Tree, head: Head, index: int, block: int | None = None) -> Proof:
+def prove(tree: MerkleTree, head: Head, index: int, block: int | None = None) -> Proof:
     """Return the proof for devices; by default with the last leaves, 33 to 64 of them once there are so many.
 
     Parameters

@@ -6,13 +6,13 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-from privateer_core.serving.store.sqlite import Kind, damaged, is_writable, open_database
+from privateer_core.serving.store.sqlite import FileKind, damaged, is_writable, open_database
 from privateer_shuffler.pool.pool import Pool
 from privateer_shuffler.pool.protocol import Label, Taken
 from privateer_shuffler.pool.round_file import REPAIR, ROUND_DATABASE, SUFFIX, RoundStore
 from privateer_shuffler.pool.spent_tokens import TOKEN_BYTES, Spent
 
-HISTORY_DATABASE: Final = Kind(
+HISTORY_DATABASE: Final = FileKind(
     application=0x50525654,
     version=1,
     schema="""
@@ -31,7 +31,7 @@ WHERE excluded.version > version
 """
 
 
-class History:
+class LastPublications:
     """Public facts alone, durable before the first report of a round is taken.
 
     Without it a server could show an older version again after the shuffler restarts, whose people have all reported,
@@ -68,7 +68,7 @@ class History:
 
 
 class Folder:
-    """The data folder (`privateer_shuffler.pool.protocol.Holdings`): a database a round, and files that outlive rounds.
+    """The data folder (`privateer_shuffler.pool.protocol.PoolStore`): a file a round, and files that outlive rounds.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class Folder:
 
     shared = False
 
-    def __init__(self, folder: Path, history: History, spent: Spent | None = None) -> None:
+    def __init__(self, folder: Path, history: LastPublications, spent: Spent | None = None) -> None:
         self._folder, self._history, self._spent = folder, history, spent
         self._found = _load_pools(folder, spent)
         self.found = len(self._found)

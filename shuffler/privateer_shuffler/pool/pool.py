@@ -12,8 +12,8 @@ from privateer_core.serving.token_gate import Admission
 from privateer_core.wire.envelope import Envelope, Header, encode_envelope, pieces
 from privateer_core.wire.publication import Round
 from privateer_shuffler.pool.protocol import (
-    Receipt,
-    Waiting,
+    PoolReceipt,
+    WaitingUpload,
     duplicate,
     failure,
     in_tenths,
@@ -77,7 +77,7 @@ class Pool:
         self._held: set[bytes] = set()
         facts = self.round
         self._places = Groups(self._recover(), facts.batch, facts.messages_of_kind, facts.groups, self._below)
-        self._waiting: list[Waiting] = []
+        self._waiting: list[WaitingUpload] = []
         self._writer: asyncio.Task[None] | None = None
         self._truncation: asyncio.TimerHandle | None = None
         self._ended = False
@@ -123,7 +123,7 @@ class Pool:
                 self._wake()
         return True
 
-    def hold(self, sealed: list[bytes], admission: Admission | None = None) -> asyncio.Future[Receipt]:
+    def hold(self, sealed: list[bytes], admission: Admission | None = None) -> asyncio.Future[PoolReceipt]:
         """Take people's reports into the pool; the receipt comes when those accepted are durable.
 
         With an ``admission`` it is one person's report, and its token is spent in the same transaction.
@@ -139,8 +139,8 @@ class Pool:
         """
         if self._lost:
             raise failure()
-        receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Waiting(sealed, receipt, admission))
+        receipt: asyncio.Future[PoolReceipt] = asyncio.get_running_loop().create_future()
+        self._waiting.append(WaitingUpload(sealed, receipt, admission))
         self._wake()
         return receipt
 
@@ -239,7 +239,7 @@ class Pool:
             self._truncation.cancel()
         self._truncation = asyncio.get_running_loop().call_later(seconds, self._wake)
 
-    async def _stored(self, group: list[Waiting]) -> list[Receipt] | None:
+    async def _stored(self, group: list[WaitingUpload]) -> list[PoolReceipt] | None:
         """Store the reports of requests and return their receipts, or undo it and return None if the disk fails."""
         placed: list[tuple[bytes, int]] = []
         try:
@@ -272,14 +272,14 @@ class Pool:
         except sqlite3.Error:
             self._lost = True  # only a restart shows what the database holds
 
-    def _place(self, request: Waiting, placed: list[tuple[bytes, int]]) -> Receipt:
+    def _place(self, request: WaitingUpload, placed: list[tuple[bytes, int]]) -> PoolReceipt:
         """Find places for the reports of one request, adding those found to ``placed``."""
         reports, admission = request.sealed, request.admission
         refusal = self._take(reports, admission, placed)
         if refusal is None or len(reports) == 1:
-            return Receipt.of(len(reports), [refusal] if refusal else [])
+            return PoolReceipt.of(len(reports), [refusal] if refusal else [])
         each = (self._take([report], admission, placed) for report in reports)
-        return Receipt.of(len(reports), [one for one in each if one])
+        return PoolReceipt.of(len(reports), [one for one in each if one])
 
     def _take(
         self, reports: list[bytes], admission: Admission | None, placed: list[tuple[bytes, int]]

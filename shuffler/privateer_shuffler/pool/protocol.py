@@ -24,7 +24,7 @@ class Label(msgspec.Struct, frozen=True, array_like=True):
         return header_of(self.round, self.digest)
 
 
-class Receipt(NamedTuple):
+class PoolReceipt(NamedTuple):
     """What became of the reports of a request: how many are held and were refused, by slug, and the first refusal."""
 
     accepted: int
@@ -32,7 +32,7 @@ class Receipt(NamedTuple):
     problem: PrivateerError | None
 
     @classmethod
-    def of(cls, people: int, refusals: Sequence[PrivateerError]) -> "Receipt":
+    def of(cls, people: int, refusals: Sequence[PrivateerError]) -> "PoolReceipt":
         """Return the receipt of a request with the reports of so many people."""
         refused: dict[str, int] = {}
         for refusal in refusals:
@@ -40,15 +40,15 @@ class Receipt(NamedTuple):
         return cls(people - len(refusals), refused, refusals[0] if refusals else None)
 
 
-class Waiting(NamedTuple):
+class WaitingUpload(NamedTuple):
     """A request: the sealed reports of people, and what admits it, if it must be admitted."""
 
     sealed: list[bytes]
-    receipt: asyncio.Future[Receipt]
+    receipt: asyncio.Future[PoolReceipt]
     admission: Admission | None
 
 
-def settle(group: Sequence[Waiting], receipts: Sequence[Receipt] | None) -> None:
+def settle(group: Sequence[WaitingUpload], receipts: Sequence[PoolReceipt] | None) -> None:
     """Give requests their receipts; None: nothing is stored."""
     for index, request in enumerate(group):
         if request.receipt.done():  # the sender has hung up
@@ -127,7 +127,7 @@ class RoundPool(Protocol):
     def full(self) -> bool:
         """Whether it takes no more reports."""
 
-    def hold(self, sealed: list[bytes], admission: Admission | None = None) -> asyncio.Future[Receipt]:
+    def hold(self, sealed: list[bytes], admission: Admission | None = None) -> asyncio.Future[PoolReceipt]:
         """Take people's reports into the pool; the receipt comes when those accepted are durable."""
 
     async def complete(self) -> bool:
@@ -146,7 +146,7 @@ class RoundPool(Protocol):
         """End this pool, and keep the reports."""
 
 
-class Holdings(Protocol):
+class PoolStore(Protocol):
     """Pools, and what is remembered beyond them. Methods raise ``OSError`` or ``sqlite3.Error`` if it fails.
 
     Attributes

@@ -20,13 +20,13 @@ from typing import Final, Self
 
 import msgspec
 
-from privateer_core.serving.store.sqlite import Kind, connect, damaged, open_database
+from privateer_core.serving.store.sqlite import FileKind, connect, damaged, open_database
 from privateer_core.wire.publication import Round
 from privateer_shuffler.pool.protocol import Label
 
 SUFFIX: Final = ".db"
 REPAIR: Final = "restore it, or move it away and lose what it holds"
-ROUND_DATABASE: Final = Kind(
+ROUND_DATABASE: Final = FileKind(
     application=0x50525652,
     version=1,
     schema="""

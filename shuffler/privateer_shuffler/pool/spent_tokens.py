@@ -15,13 +15,13 @@ from typing import Final
 
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import Unavailable
-from privateer_core.serving.store.sqlite import Kind, open_database
+from privateer_core.serving.store.sqlite import FileKind, open_database
 from privateer_core.serving.token_gate import Admission
 from privateer_shuffler.pool.round_file import REPAIR, RoundStore
-from privateer_shuffler.shuffle import Places
+from privateer_shuffler.shuffle import RandomPlaces
 
 TOKENS_FILE: Final = "spent.sqlite"
-TOKENS_DATABASE: Final = Kind(
+TOKENS_DATABASE: Final = FileKind(
     application=0x50525655,
     version=1,
     schema="""
@@ -141,7 +141,7 @@ class RoundTokens:
                 free.append(place)
             else:
                 spent.spend(row[:_HASH_BYTES])
-        self._places = Places(free, below)
+        self._places = RandomPlaces(free, below)
         self._placed: list[tuple[bytes, int]] = []
 
     def spend(self, admission: Admission) -> bool:

@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import PrivateerError, RoundClosed
-from privateer_core.serving.store.postgres import Connection, Pool, row, rows, run
+from privateer_core.serving.store.postgres import Connection, ConnectionPool, row, rows, run
 from privateer_core.serving.store.store_key import StoreKey
 from privateer_core.wire.envelope import pieces
-from privateer_shuffler.pool.protocol import Label, Receipt, Waiting, duplicate, waiting
+from privateer_shuffler.pool.protocol import Label, PoolReceipt, WaitingUpload, duplicate, waiting
 from privateer_shuffler.pool.spent_tokens import GRACE_SECONDS
 
 _HASH_BYTES: Final = 16
@@ -68,7 +68,7 @@ class SharedSpent:
 
 
 @dataclass
-class Person:
+class PersonsMessages:
     """One person's messages, and why they are not held, if they are not.
 
     Attributes
@@ -77,7 +77,7 @@ class Person:
         What is kept of the upload token; empty: there is none.
     """
 
-    request: Waiting
+    request: WaitingUpload
     messages: list[bytes]
     fingerprints: list[bytes]
     token: bytes = b""
@@ -89,16 +89,18 @@ def keyed_hash(message: bytes, key: bytes) -> bytes:
     return hashlib.blake2b(message, digest_size=_HASH_BYTES, key=key).digest()
 
 
-def people_of(group: Sequence[Waiting], size: int, key: bytes, spent: SharedSpent | None) -> Iterator[Person]:
+def people_of(
+    group: Sequence[WaitingUpload], size: int, key: bytes, spent: SharedSpent | None
+) -> Iterator[PersonsMessages]:
     """Yield the people of requests; ``size`` is that of a message, and ``key`` is for fingerprints."""
     for request in group:
         token = spent.hash(request.admission.nonce) if request.admission and spent else b""
         for report in request.sealed:
             messages = pieces(report, size)
-            yield Person(request, messages, [keyed_hash(one, key) for one in messages], token)
+            yield PersonsMessages(request, messages, [keyed_hash(one, key) for one in messages], token)
 
 
-def decide(people: Sequence[Person], known: Collection[bytes], spent: Collection[bytes], room: int) -> None:
+def decide(people: Sequence[PersonsMessages], known: Collection[bytes], spent: Collection[bytes], room: int) -> None:
     """Refuse duplicates, those for whom there is no room, and those whose tokens were spent, in this order."""
     held, used = set(known), set(spent)
     for person in people:
@@ -114,23 +116,23 @@ def decide(people: Sequence[Person], known: Collection[bytes], spent: Collection
             used |= {person.token} - {b""}
 
 
-def refuse_spent(person: Person) -> None:
+def refuse_spent(person: PersonsMessages) -> None:
     """Refuse a report whose token was spent."""
     assert person.request.admission, "it has a token"
     person.refusal = person.request.admission.spent()
 
 
-def receipts(group: Sequence[Waiting], people: Sequence[Person]) -> list[Receipt]:
+def receipts(group: Sequence[WaitingUpload], people: Sequence[PersonsMessages]) -> list[PoolReceipt]:
     """Return what each request is told."""
     refusals: list[list[PrivateerError]] = [[] for _ in group]
     places = {id(request): at for at, request in enumerate(group)}
     for person in people:
         if person.refusal:
             refusals[places[id(person.request)]].append(person.refusal)
-    return [Receipt.of(len(request.sealed), told) for request, told in zip(group, refusals, strict=True)]
+    return [PoolReceipt.of(len(request.sealed), told) for request, told in zip(group, refusals, strict=True)]
 
 
-class State(NamedTuple):
+class RoundState(NamedTuple):
     """How a round is.
 
     Attributes
@@ -161,17 +163,19 @@ class SharedRound:
         The upload tokens that were spent; None: reports come without.
     """
 
-    def __init__(self, pool: Pool, number: int, label: Label, secret: bytes, spent: SharedSpent | None) -> None:
+    def __init__(
+        self, pool: ConnectionPool, number: int, label: Label, secret: bytes, spent: SharedSpent | None
+    ) -> None:
         self._pool, self._number, self._spent, self.label = pool, number, spent, label
         self._key = StoreKey(secret)
         self._fingerprint_key = self._key.derived(b"fingerprint")
 
-    def state(self) -> State | None:
+    def state(self) -> RoundState | None:
         """Return how the round is; None: it is over."""
         with self._pool.connection() as db:
             return _state(row(db, _STATE, self._number))
 
-    def add(self, group: Sequence[Waiting], now: float) -> tuple[list[Receipt], State | None]:
+    def add(self, group: Sequence[WaitingUpload], now: float) -> tuple[list[PoolReceipt], RoundState | None]:
         """Take people's reports in one transaction, which is durable when this returns, or takes nothing."""
         facts = self.label.round
         people = list(people_of(group, facts.sealed_size, self._fingerprint_key, self._spent))
@@ -186,7 +190,7 @@ class SharedRound:
             self._spent.note([person.token for person in people if person.token and not person.refusal])
         return receipts(group, people), state
 
-    def _take(self, db: Connection, people: list[Person], state: State, now: float) -> State:
+    def _take(self, db: Connection, people: list[PersonsMessages], state: RoundState, now: float) -> RoundState:
         asked = [fingerprint for person in people for fingerprint in person.fingerprints]
         run(db, _BY_INDEX)
         known = {one for (one,) in rows(db, _KNOWN, asked)}
@@ -200,17 +204,17 @@ class SharedRound:
         taken = [person for person in people if not person.refusal]
         return self._write(db, taken, state, now) if taken else state
 
-    def _write(self, db: Connection, taken: list[Person], state: State, now: float) -> State:
+    def _write(self, db: Connection, taken: list[PersonsMessages], state: RoundState, now: float) -> RoundState:
         piece = b"".join(message for person in taken for message in person.messages)
         run(db, "INSERT INTO pieces VALUES (%s, %b)", self._number, self._key.wrapped(piece, self._about(state.batch)))
         fingerprints = sorted(fingerprint for person in taken for fingerprint in person.fingerprints)
         run(db, "INSERT INTO fingerprints SELECT unnest(%b::bytea[]), %s", fingerprints, self._number)
         held = state.held + len(taken)
-        after = State(state.batch, held, now if self.label.round.is_due(now, held) else 0.0)
+        after = RoundState(state.batch, held, now if self.label.round.is_due(now, held) else 0.0)
         run(db, _SET, *after, self._number)
         return after
 
-    def end(self, now: float) -> State | None:
+    def end(self, now: float) -> RoundState | None:
         """Take no more reports if the round may close by its deadline. Return how it is; None: it is over."""
         state = self.state()
         if not state or state.ended_at or not self.label.round.is_due(now, state.held):
@@ -219,7 +223,7 @@ class SharedRound:
             run(db, "UPDATE rounds SET ended_at = %s WHERE id = %s AND ended_at = 0", now, self._number)
         return self.state()
 
-    def batch(self, state: State) -> bytes:
+    def batch(self, state: RoundState) -> bytes:
         """Return the messages that are held, permuted within their kind: the same bytes whoever asks.
 
         Raises
@@ -273,5 +277,5 @@ class SharedRound:
         return self.label.digest + batch.to_bytes(8)
 
 
-def _state(found: tuple[Any, ...] | None) -> State | None:
-    return State(*found) if found else None
+def _state(found: tuple[Any, ...] | None) -> RoundState | None:
+    return RoundState(*found) if found else None

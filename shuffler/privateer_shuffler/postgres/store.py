@@ -9,12 +9,12 @@ import msgspec
 
 from privateer_core.errors import RoundClosed, SpecError, Unavailable
 from privateer_core.serving.store.leases import Leases
-from privateer_core.serving.store.postgres import Connection, Pool, Unreachable, row, rows, run
+from privateer_core.serving.store.postgres import Connection, ConnectionPool, Unreachable, row, rows, run
 from privateer_core.serving.store.store_key import StoreKey
 from privateer_core.wire.identity import check_signed
 from privateer_shuffler.pool.protocol import Label, Taken
 from privateer_shuffler.postgres.pool import SharedPool
-from privateer_shuffler.postgres.round import SharedRound, SharedSpent, State
+from privateer_shuffler.postgres.round import RoundState, SharedRound, SharedSpent
 
 _SECRET_BYTES: Final = 32
 _ABOUT: Final = b"privateer/shuffler-round/1"
@@ -38,7 +38,7 @@ class SharedPin:
         The keys that the operator names; empty: the first one counts.
     """
 
-    def __init__(self, pool: Pool, named: frozenset[bytes]) -> None:
+    def __init__(self, pool: ConnectionPool, named: frozenset[bytes]) -> None:
         self._pool, self._known = pool, named
         if not named:
             with pool.connection() as db:
@@ -72,8 +72,8 @@ class SharedPin:
         return bytes(found[0])
 
 
-class SharedHoldings:
-    """The database of replicas (`privateer_shuffler.pool.protocol.Holdings`).
+class SharedPoolStore:
+    """The database of replicas (`privateer_shuffler.pool.protocol.PoolStore`).
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class SharedHoldings:
 
     shared = True
 
-    def __init__(self, pool: Pool, store_key: StoreKey, with_tokens: bool) -> None:
+    def __init__(self, pool: ConnectionPool, store_key: StoreKey, with_tokens: bool) -> None:
         self._pool, self._key, self._leases = pool, store_key, Leases(pool)
         self._spent = SharedSpent(store_key) if with_tokens else None
 
@@ -131,7 +131,7 @@ class SharedHoldings:
         if secret is None:
             remedy = "put the database back, or delete its row and lose what it holds: docs/operations.md"
             raise SpecError("the secret of a round is damaged", field="PRIVATEER_DATABASE", remedy=remedy)
-        return SharedPool(SharedRound(self._pool, number, label, secret, self._spent), State(*state), self._leases)
+        return SharedPool(SharedRound(self._pool, number, label, secret, self._spent), RoundState(*state), self._leases)
 
     async def last(self, experiment: str) -> Taken | None:
         """Return the newest publication that any replica took reports for."""

@@ -21,7 +21,7 @@ from privateer_server.intake.opening import Opener
 from privateer_server.rounds import open_round
 from privateer_server.rounds.deadlines import Deadlines
 from privateer_server.rounds.open_round import first_round, missed_round
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from privateer_server.store.sqlite import SqliteStore
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
@@ -40,7 +40,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Hands:
 
 
 @pytest.fixture
-def serve(settings: Settings, clock: Hands) -> Serving:
+def serve(settings: ServerSettings, clock: Hands) -> Serving:
     """Serves the data folder, once or again."""
 
     @asynccontextmanager

@@ -11,7 +11,7 @@ from privateer_server.app import create_app
 from privateer_server.rounds.closing import Closer
 from privateer_server.rounds.open_round import OpenRound
 from privateer_server.rounds.round_keys import RoundKeys
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import ADMIN, SMALL, Api, assert_problem
@@ -122,7 +122,7 @@ async def test_others_are_counted_while_a_change_waits_for_a_closing_round(api: 
 
 
 async def test_others_meet_their_deadlines_while_one_experiment_learns(
-    settings: Settings, learning: Event, monkeypatch: pytest.MonkeyPatch
+    settings: ServerSettings, learning: Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.01)
     async with serving(create_app(settings)) as client:

@@ -15,7 +15,7 @@ from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_server.app import create_app
 from privateer_server.rounds.late_reports import EarlierPolicies
 from privateer_server.rounds.loop import Schedule
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
 from tests.support.linears import linear_spec
@@ -52,7 +52,7 @@ async def filled(api: Api, people: int) -> bytes:
     return await api.publication()
 
 
-async def test_reports_on_earlier_decisions_are_counted_also_after_a_restart(settings: Settings) -> None:
+async def test_reports_on_earlier_decisions_are_counted_also_after_a_restart(settings: ServerSettings) -> None:
     async with serving(create_app(settings)) as client:
         api = Api(client)
         await api.create(SMALL)
@@ -89,7 +89,7 @@ async def test_bad_ages_do_not_take_good_reports_with_them(api: Api) -> None:
 
 
 async def test_with_a_window_the_learner_sees_whose_decisions_a_batch_is_about(
-    settings: Settings, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+    settings: ServerSettings, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rounds open at 0, 100 and 200 seconds; reports of the third, to 300, are on choices of 150 seconds before."""
     seen, learned, clock = [], Schedule.learned, Hands()
@@ -113,7 +113,7 @@ async def test_with_a_window_the_learner_sees_whose_decisions_a_batch_is_about(
 
 
 async def test_a_learner_sees_whose_decisions_reports_are_about_also_where_they_tell_it(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As above, where coins tell classes and reports their ages: all policies decided which arms people have."""
     seen, learned, clock = [], Schedule.learned, Hands()

@@ -12,7 +12,7 @@ import pytest
 
 from privateer_core.serving.http.timing import OTHER, Answered, Timed
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from privateer_server.store.sqlite import SqliteStore
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
@@ -184,14 +184,14 @@ async def test_keys_that_a_disk_does_not_let_go_are_told(api: Api, monkeypatch: 
             await asyncio.sleep(0.05)
 
 
-async def test_disks_are_those_of_data_and_journal(settings: Settings) -> None:
+async def test_disks_are_those_of_data_and_journal(settings: ServerSettings) -> None:
     async with serving(create_app(settings)) as client:
         for of in ("data", "journal"):
             assert await Api(client).metric(f'privateer_disk_free_bytes{{of="{of}"}}') > 0
         assert await Api(client).metric("privateer_counting") == 1
 
 
-async def test_a_server_that_counts_no_more_says_so(settings: Settings) -> None:
+async def test_a_server_that_counts_no_more_says_so(settings: ServerSettings) -> None:
     app = create_app(settings)
     async with serving(app):
         pass

@@ -21,7 +21,7 @@ from privateer_server.app import create_app
 from privateer_server.intake.opening import SEAL_SIZE, Opener
 from privateer_server.intake.opening_pool import Openers
 from privateer_server.intake.opening_process import LENGTH_BYTES, Job, serve
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import SMALL, TOKEN, Api
@@ -169,7 +169,7 @@ def test_a_process_that_waits_has_neither_the_key_nor_what_it_opened() -> None:
     assert content not in jobs.seen
 
 
-async def test_a_server_with_processes_counts_as_one_without(settings: Settings) -> None:
+async def test_a_server_with_processes_counts_as_one_without(settings: ServerSettings) -> None:
     async with serving(create_app(replace(settings, admin_token=TOKEN, openers=1))) as client:
         api = Api(client)
         await api.create(SMALL | {"experiment.round_size": 200})

@@ -12,7 +12,7 @@ import pytest
 
 from privateer_core.serving.limits import rate_limit
 from privateer_core.serving.limits.connections import Connections
-from privateer_core.serving.limits.rate_limit import Turnstile
+from privateer_core.serving.limits.rate_limit import RateLimit
 from privateer_core.serving.process import _config
 from privateer_core.serving.protocol import GuardedProtocol
 from privateer_core.serving.token_gate import TokenGate
@@ -46,7 +46,7 @@ async def listening(folder: Path, *origins: str, buffer: int = 0) -> AsyncIterat
     gate = TokenGate(TokenKeys(tokens(folder / "keys").keys), (ORIGIN,))
     refused: Counter[str] = Counter()
     senders = TrustedKeys(TRUSTED)
-    one = Turnstile(gate, lambda path: "spring" if path == PATH else None, refused.update, senders, origins=origins)
+    one = RateLimit(gate, lambda path: "spring" if path == PATH else None, refused.update, senders, origins=origins)
     config, state = _config(app, "off", Connections(100)), State()
     config.load()
     loop = asyncio.get_running_loop()

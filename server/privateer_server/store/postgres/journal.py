@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Final
 
 from privateer_core.codec import decode, encode
-from privateer_core.serving.store.postgres import Connection, Pool, row, rows, run
-from privateer_server.store.records import Behind, Entry, Leaf, LogLine
+from privateer_core.serving.store.postgres import Connection, ConnectionPool, row, rows, run
+from privateer_server.store.records import Behind, JournalEntry, Leaf, LogLine
 
 _log = logging.getLogger("privateer.server")
 _ONE_AT_A_TIME: Final = "SELECT pg_advisory_xact_lock(1, hashtext(%s))"
@@ -15,13 +15,13 @@ _ONE_EXTENDS: Final = "SELECT pg_advisory_xact_lock(2, 0)"
 
 
 class PostgresJournal:
-    """The journal (`privateer_server.store.protocol.Journal`) of servers that share their data.
+    """The journal (`privateer_server.store.protocol.PublicationJournal`) of servers that share their data.
 
     It knows which copy of its database it is. If it has become another one, it may have gone back: what it has counts
     for versions only then, so that every open round is given up at the start.
     """
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
         with pool.transaction() as db:
             run(db, "INSERT INTO origin VALUES (1, %s) ON CONFLICT DO NOTHING", pool.identity)
@@ -32,7 +32,7 @@ class PostgresJournal:
                     "the journal's database was put back or moved: it may have gone back, so rounds are given up"
                 )
 
-    def last(self, experiment: str) -> Entry | None:
+    def last(self, experiment: str) -> JournalEntry | None:
         """Return the last publication of an experiment, if there is one; one that may have gone back has no digests."""
         with self._pool.connection() as db:
             return _last(db, experiment)
@@ -42,7 +42,7 @@ class PostgresJournal:
         with self._pool.connection() as db:
             return [name for (name,) in rows(db, "SELECT experiment FROM publications ORDER BY experiment")]
 
-    def write(self, entry: Entry, after: Entry | None) -> Entry:
+    def write(self, entry: JournalEntry, after: JournalEntry | None) -> JournalEntry:
         """Put a publication on record, if the last one still is ``after``; return the one that is on record then.
 
         Raises
@@ -128,12 +128,12 @@ class PostgresJournal:
         self._pool.close()
 
 
-def _last(db: Connection, experiment: str) -> Entry | None:
+def _last(db: Connection, experiment: str) -> JournalEntry | None:
     found = row(db, "SELECT digest, entry FROM publications WHERE experiment = %s", experiment)
     if found is None:
         return None
     digest, encoded = found
-    entry = decode(encoded, Entry)
+    entry = decode(encoded, JournalEntry)
     return entry if digest else replace(entry, closed=b"", following=replace(entry.following, digest=b""))
 
 

@@ -11,12 +11,12 @@ from privateer_core.serving.store.postgres import Connection, connect, run
 CHANNEL: Final = "privateer"
 
 
-def ring(db: Connection, experiment: str) -> None:
+def notify(db: Connection, experiment: str) -> None:
     """Tell all servers of a change to an experiment, once it is committed."""
     run(db, "SELECT pg_notify(%s, %s)", CHANNEL, experiment)
 
 
-class PostgresBell:
+class PostgresNotifications:
     """Listens on a connection of its own, which is made again when it breaks."""
 
     def __init__(self, url: str) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from privateer_core.serving.logs import trace
-from privateer_core.serving.store.postgres import Pool, Unreachable, row, run
+from privateer_core.serving.store.postgres import ConnectionPool, Unreachable, row, run
 from privateer_core.serving.store.store_key import StoreKey
 from privateer_server.intake.opening import Opener
 
@@ -18,8 +18,8 @@ _YOUNG: Final = "1 hour"
 _log = logging.getLogger("privateer.server")
 
 
-class PostgresKeys:
-    """The keys (`privateer_server.store.protocol.Keys`) of servers that share their data, in the journal's database.
+class PostgresKeyStore:
+    """The keys (`privateer_server.store.protocol.KeyStore`) of servers that share data, in the journal's database.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class PostgresKeys:
         If the keys there are encrypted under another one.
     """
 
-    def __init__(self, pool: Pool, store_key: bytes) -> None:
+    def __init__(self, pool: ConnectionPool, store_key: bytes) -> None:
         self._pool, self._store_key = pool, StoreKey(store_key)
         self._openers: dict[bytes, Opener] = {}
         self._doomed: set[bytes] = set()

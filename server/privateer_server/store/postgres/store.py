@@ -10,21 +10,21 @@ import psycopg
 from privateer_core.codec import decode, encode
 from privateer_core.errors import Conflict
 from privateer_core.serving.store.leases import Leases
-from privateer_core.serving.store.postgres import Connection, Pool, row, rows, run
+from privateer_core.serving.store.postgres import Connection, ConnectionPool, row, rows, run
 from privateer_server.intake.opening import REPORT_ID_SIZE
-from privateer_server.store.postgres.notifications import ring
+from privateer_server.store.postgres.notifications import notify
 from privateer_server.store.records import (
     NO_PLAN,
-    Before,
     Behind,
     Change,
     ExperimentRecord,
+    ExperimentState,
     Leaf,
     LogLine,
     Plan,
+    PlanBefore,
     RoundRecord,
     ShufflerKey,
-    Standing,
 )
 
 _COLUMNS: Final = "version, batch, seen, received, taken, digest, facts"
@@ -79,7 +79,7 @@ class PostgresStore:
     each other, and those to different ones keep nobody waiting.
     """
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: ConnectionPool) -> None:
         self._pool, self._leases = pool, Leases(pool)
 
     def create(self, name: str, spec: bytes, first: RoundRecord, line: LogLine | None = None) -> None:
@@ -91,17 +91,17 @@ class PostgresStore:
             _insert_round(db, name, first)
             if line:
                 run(db, _ADD_LINE, name, *astuple(line))
-            ring(db, name)
+            notify(db, name)
 
-    def plan(self, name: str, before: Before, plan: Plan, line: LogLine) -> None:
+    def plan(self, name: str, before: PlanBefore, plan: Plan, line: LogLine) -> None:
         """Keep what an operator wants of an experiment, with its line in the log."""
         with self._pool.transaction() as db:
             _, now = _locked(db, [name]).get(name, (0, None))
-            if now is None or Before(now.digest, now.plan) != before or now.taken or now.given_up:
+            if now is None or PlanBefore(now.digest, now.plan) != before or now.taken or now.given_up:
                 raise Behind("the experiment has changed")
             run(db, "UPDATE experiments SET plan = %s WHERE name = %s", encode(plan), name)
             run(db, _ADD_LINE, name, *astuple(line))
-            ring(db, name)
+            notify(db, name)
 
     def log(self, name: str) -> list[LogLine]:
         """Return the changes to an experiment in order, a deleted one included."""
@@ -121,7 +121,7 @@ class PostgresStore:
             for table in ("rounds", "answers", "refusals", "closers", "leases"):
                 run(db, f"DELETE FROM {table} WHERE experiment = %s", name)  # noqa: S608 - our own names
             run(db, "DELETE FROM experiments WHERE name = %s", name)
-            ring(db, name)
+            notify(db, name)
 
     def deleted(self) -> list[str]:
         """Return the names of deleted experiments."""
@@ -149,13 +149,13 @@ class PostgresStore:
     def claim(self, experiment: str, shuffler: str, signed_at: float) -> bool:
         """Note which shuffler brings the batches of an experiment; false if another has claimed it, or a release."""
         with self._pool.transaction() as db:
-            ring(db, experiment)
+            notify(db, experiment)
             return run(db, _CLAIM, shuffler, experiment, shuffler, signed_at) == 1
 
     def release(self, experiment: str, line: LogLine) -> None:
         """Note, also in the log, that no shuffler has claimed an experiment; claims signed until then are void."""
         with self._pool.transaction() as db:
-            ring(db, experiment)
+            notify(db, experiment)
             run(db, "UPDATE experiments SET shuffler = '', released_at = %s WHERE name = %s", line.at, experiment)
             run(db, _ADD_LINE, experiment, *astuple(line))
 
@@ -164,13 +164,13 @@ class PostgresStore:
         select = f"SELECT answer FROM answers {_THAT} AND digest = %s"  # noqa: S608 - our own
         return self._blob(select, experiment, version, digest)
 
-    def standing(self, experiment: str) -> Standing | None:
+    def standing(self, experiment: str) -> ExperimentState | None:
         """Return where an experiment stands; None if there is none of that name."""
         with self._pool.connection() as db:
             found = _standings(db, "WHERE name = %s", experiment)
         return found[experiment][1] if found else None
 
-    def standings(self) -> dict[str, Standing]:
+    def standings(self) -> dict[str, ExperimentState]:
         """Return where all experiments stand, by name."""
         with self._pool.connection() as db:
             return {name: standing for name, (_, standing) in _standings(db, "ORDER BY name").items()}
@@ -272,10 +272,10 @@ class PostgresStore:
 class _Locked:
     """Experiments (`privateer_server.store.protocol.Locked`) that nobody else changes while a transaction lasts."""
 
-    def __init__(self, db: Connection, standings: dict[str, tuple[int, Standing]]) -> None:
+    def __init__(self, db: Connection, standings: dict[str, tuple[int, ExperimentState]]) -> None:
         self._db, self._standings = db, standings
 
-    def standing(self, experiment: str) -> Standing | None:
+    def standing(self, experiment: str) -> ExperimentState | None:
         """Return where an experiment stands; None if there is none of that name."""
         return self._standings[experiment][1] if experiment in self._standings else None
 
@@ -299,20 +299,20 @@ class _Locked:
         run(self._db, "COMMIT")
 
 
-def _locked(db: Connection, names: Sequence[str]) -> dict[str, tuple[int, Standing]]:
+def _locked(db: Connection, names: Sequence[str]) -> dict[str, tuple[int, ExperimentState]]:
     """Lock experiments in the order of their names, and return where they stand then, as `_standings`."""
     names = list(names)
     rows(db, "SELECT name FROM experiments WHERE name = ANY(%s) ORDER BY name FOR NO KEY UPDATE", names)
     return _standings(db, "WHERE name = ANY(%s)", names)
 
 
-def _standings(db: Connection, where: str, *values: Any) -> dict[str, tuple[int, Standing]]:
+def _standings(db: Connection, where: str, *values: Any) -> dict[str, tuple[int, ExperimentState]]:
     """Return the numbers of the last rounds of experiments, and where these stand, by name."""
     found = {}
     for name, number, plan, *others in rows(db, _STANDINGS + where, *values):
         version, digest, received, taken, given_up, shuffler, released_at, refused = others
         wanted = decode(plan, Plan)
-        standing = Standing(version, digest, received, taken, given_up, wanted, shuffler, released_at, refused)
+        standing = ExperimentState(version, digest, received, taken, given_up, wanted, shuffler, released_at, refused)
         found[name] = number, standing
     return found
 
@@ -373,4 +373,4 @@ def _publish(db: Connection, change: Change, following: RoundRecord) -> None:
     assert plan is not None, "it is locked"
     run(db, "UPDATE experiments SET plan = %s WHERE name = %s", encode(decode(plan[0], Plan).carried_out), name)
     run(db, "UPDATE log SET since = %s WHERE experiment = %s AND since IS NULL", following.version, name)
-    ring(db, name)
+    notify(db, name)

@@ -7,12 +7,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 Headers = tuple[tuple[bytes, bytes], ...]
 WHOLE: Final = "privateer.whole"
-"""The ASGI extension of a connection that takes a whole `Answer`: one write, where two messages take two."""
+"""The ASGI extension of a connection that takes a whole `HttpAnswer`: one write, where two messages take two."""
 _JSON: Final = b"application/json"
 _HEAD: Final = "HEAD"
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """A whole answer.
 
     Attributes
@@ -34,13 +34,13 @@ class Answer(NamedTuple):
         await send({"type": "http.response.body", "body": self.body})
 
 
-def with_body(status: int, body: bytes, media_type: bytes = _JSON, headers: Headers = ()) -> Answer:
+def with_body(status: int, body: bytes, media_type: bytes = _JSON, headers: Headers = ()) -> HttpAnswer:
     """Return an answer with a body, and with further headers."""
     length = b"%d" % len(body)
-    return Answer(status, ((b"content-type", media_type), (b"content-length", length), *headers), body)
+    return HttpAnswer(status, ((b"content-type", media_type), (b"content-length", length), *headers), body)
 
 
-def with_json(status: int, content: Any) -> Answer:
+def with_json(status: int, content: Any) -> HttpAnswer:
     """Return an answer in JSON."""
     return with_body(status, msgspec.json.encode(content))
 

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import PrivateerError
-from privateer_core.serving.http.answer import Answer, with_json
+from privateer_core.serving.http.answer import HttpAnswer, with_json
 from privateer_core.serving.http.problems import MethodNotAllowed, defect, problem_answer
 from privateer_core.serving.http.timing import Answered, known_method
 from privateer_core.serving.limits.connections import peer
@@ -31,7 +31,7 @@ _SIGNATURE: Final = UPLOAD.header.encode()
 _TOKEN: Final = b"authorization"
 _ALLOW: Final = ((b"allow", b"POST"),)
 _ACCEPTED: Final = 202
-Reply = Callable[[Answer], object]
+Reply = Callable[[HttpAnswer], object]
 """Takes the answer to a request."""
 
 
@@ -103,7 +103,7 @@ async def unchanged(chunks: AsyncIterator[bytes], digest: bytes, changed: Privat
         raise changed
 
 
-class Receipt(Protocol):
+class UploadReceipt(Protocol):
     """What became of the reports of an upload."""
 
     @property
@@ -200,7 +200,7 @@ class Endpoint(ABC):
         self._time(incoming, answer)
         await answer.send(scope, send)
 
-    async def _answer(self, incoming: Incoming, receive: Receive) -> Answer:
+    async def _answer(self, incoming: Incoming, receive: Receive) -> HttpAnswer:
         if incoming.scope["method"] != "POST":
             return problem_answer(MethodNotAllowed("the page takes only POST", remedy="use POST"), _ALLOW)
         try:
@@ -215,12 +215,12 @@ class Endpoint(ABC):
                 return self._refused(error)
             return await self._counted(incoming.scope, envelope, body)
 
-    def _refused(self, error: PrivateerError) -> Answer:
+    def _refused(self, error: PrivateerError) -> HttpAnswer:
         """Count a body that was refused before its reports were looked at."""
         self._refuse({error.slug: 1})
         return problem_answer(error, accepted=0, refused={error.slug: 1})
 
-    def _time(self, incoming: Incoming, answer: Answer) -> None:
+    def _time(self, incoming: Incoming, answer: HttpAnswer) -> None:
         seconds = time.perf_counter() - incoming.arrived
         self._tell(incoming.scope, Answered(known_method(incoming.scope), self.route, answer.status, seconds))
 
@@ -237,7 +237,7 @@ class Endpoint(ABC):
         """Read the body."""
 
     @abstractmethod
-    async def _counted(self, scope: Scope, envelope: Envelope, body: Body) -> Answer:
+    async def _counted(self, scope: Scope, envelope: Envelope, body: Body) -> HttpAnswer:
         """Count the reports, and answer what became of them."""
 
 
@@ -292,7 +292,7 @@ class UploadEndpoint(Endpoint):
             self._reply(incoming, reply, found)
         return found is not None
 
-    def _begun(self, scope: Scope, body: bytearray, announced: Body) -> "asyncio.Future[Any] | Answer | None":
+    def _begun(self, scope: Scope, body: bytearray, announced: Body) -> "asyncio.Future[Any] | HttpAnswer | None":
         """Return what will become of the reports, or their refusal; None if `_taken` must say it."""
         try:
             if announced.digest and hashlib.sha256(body).digest() != announced.digest:
@@ -319,7 +319,7 @@ class UploadEndpoint(Endpoint):
             answer = defect(error)
         self._reply(incoming, reply, answer)
 
-    def _reply(self, incoming: Incoming, reply: Reply, answer: Answer) -> None:
+    def _reply(self, incoming: Incoming, reply: Reply, answer: HttpAnswer) -> None:
         self._time(incoming, answer)
         reply(answer)
 
@@ -342,13 +342,13 @@ class UploadEndpoint(Endpoint):
             chunks = unchanged(chunks, body.digest, UPLOAD.changed())
         return decode_envelope(await room.read(chunks))
 
-    async def _counted(self, scope: Scope, envelope: Envelope, body: Body) -> Answer:
+    async def _counted(self, scope: Scope, envelope: Envelope, body: Body) -> HttpAnswer:
         try:
             return self._told(await self._taken(scope, envelope, body))
         except PrivateerError as error:
             return self._failed(error)
 
-    def _told(self, receipt: Receipt) -> Answer:
+    def _told(self, receipt: UploadReceipt) -> HttpAnswer:
         """Return the answer to an upload whose reports are durable or refused."""
         if receipt.problem and not receipt.accepted:
             return problem_answer(receipt.problem, accepted=0, refused=receipt.refused)
@@ -356,21 +356,21 @@ class UploadEndpoint(Endpoint):
             return _all_accepted(receipt.accepted)
         return with_json(_ACCEPTED, UploadAnswer(receipt.accepted, dict(receipt.refused)))
 
-    def _failed(self, error: PrivateerError) -> Answer:
+    def _failed(self, error: PrivateerError) -> HttpAnswer:
         """Return the answer to an upload that is refused as a whole."""
         return problem_answer(error)
 
     @abstractmethod
     def _take(self, scope: Scope, envelope: Envelope, body: Body) -> "asyncio.Future[Any] | None":
-        """Return the `Receipt` to come; None if that needs to be awaited."""
+        """Return the `UploadReceipt` to come; None if that needs to be awaited."""
 
     @abstractmethod
-    async def _taken(self, scope: Scope, envelope: Envelope, body: Body) -> Receipt:
+    async def _taken(self, scope: Scope, envelope: Envelope, body: Body) -> UploadReceipt:
         """Have the reports counted, and return once those accepted are durable."""
 
 
 @lru_cache(maxsize=REPORTS_PER_BODY_MAX)
-def _all_accepted(reports: int) -> Answer:
+def _all_accepted(reports: int) -> HttpAnswer:
     return with_json(_ACCEPTED, UploadAnswer(reports, {}))
 
 

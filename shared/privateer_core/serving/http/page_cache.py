@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from privateer_core.errors import Unavailable
-from privateer_core.serving.http.answer import Answer, Headers
+from privateer_core.serving.http.answer import Headers, HttpAnswer
 from privateer_core.serving.http.listeners import IS_PUBLIC
 from privateer_core.serving.http.problems import problem_answer
 from privateer_core.serving.limits.connections import peer
@@ -49,7 +49,7 @@ def common_version(scope: Scope) -> Version | None:
 
 class _Page(NamedTuple):
     shown: Hashable
-    answer: Answer
+    answer: HttpAnswer
     tag: bytes
     route: Any
     """What the router has found, for metrics."""
@@ -145,7 +145,7 @@ class PageCache:
             self._size -= self._kept.pop(oldest).size
 
 
-async def _collected(app: ASGIApp, scope: Scope) -> Answer:
+async def _collected(app: ASGIApp, scope: Scope) -> HttpAnswer:
     """Return the whole answer of an application to a request without a body."""
     messages, body = list[Message](), bytearray()
 
@@ -157,10 +157,10 @@ async def _collected(app: ASGIApp, scope: Scope) -> Answer:
         body.extend(message.get("body", b""))
 
     await app(scope, receive, send)
-    return Answer(messages[0]["status"], tuple(messages[0]["headers"]), bytes(body))
+    return HttpAnswer(messages[0]["status"], tuple(messages[0]["headers"]), bytes(body))
 
 
-def _tagged(shown: Hashable, answer: Answer, route: Any) -> _Page:
+def _tagged(shown: Hashable, answer: HttpAnswer, route: Any) -> _Page:
     """Return an answer with an entity tag, and the word that caches ask before they use it again."""
     if answer.status != _OK:
         return _Page(shown, answer, b"", route)
@@ -170,11 +170,11 @@ def _tagged(shown: Hashable, answer: Answer, route: Any) -> _Page:
     return _Page(shown, answer._replace(headers=added), tag, route)
 
 
-def _answer(page: _Page, scope: Scope) -> Answer:
+def _answer(page: _Page, scope: Scope) -> HttpAnswer:
     """Return a page as it is, or that it has not changed since it was asked for last."""
     asked = dict(scope["headers"]).get(_ASKED, b"")
     tags = {tag.strip().removeprefix(b"W/").strip(b'"') for tag in asked.split(b",")}
     if page.tag and (page.tag.strip(b'"') in tags or b"*" in tags):
         kept = tuple(header for header in page.answer.headers if header[0] not in _OF_BODIES)
-        return Answer(_NOT_MODIFIED, kept)
+        return HttpAnswer(_NOT_MODIFIED, kept)
     return page.answer if scope["method"] == "GET" else page.answer._replace(body=b"")

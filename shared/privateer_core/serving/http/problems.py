@@ -11,7 +11,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from privateer_core.errors import NotFound, PrivateerError, ScopeMissing, TokenRefused, Unauthorized, Unavailable
-from privateer_core.serving.http.answer import Answer, Headers, with_body
+from privateer_core.serving.http.answer import Headers, HttpAnswer, with_body
 from privateer_core.serving.logs import trace
 from privateer_core.wire.problem import MEDIA_TYPE, problem_body
 
@@ -39,7 +39,7 @@ class Internal(PrivateerError):
     slug, title, status = "internal", "Internal error", 500
 
 
-def problem_answer(error: PrivateerError, headers: Headers = (), **extension: Any) -> Answer:
+def problem_answer(error: PrivateerError, headers: Headers = (), **extension: Any) -> HttpAnswer:
     """Return the answer to a request that failed with ``error``."""
     body = problem_body(error, **extension)
     return with_body(error.status, body, _MEDIA_TYPE, (*headers, *_headers(error)))
@@ -61,7 +61,7 @@ def _headers(error: PrivateerError) -> Headers:
     return _UNAVAILABLE if isinstance(error, Unavailable) else ()
 
 
-def defect(error: Exception) -> Answer:
+def defect(error: Exception) -> HttpAnswer:
     """Log the kind of a defect and where it happened, and return the answer to the request that met it."""
     _log.error("a request failed (%s)", trace(error))
     return problem_answer(Internal("the service failed to answer", remedy="see its log"))

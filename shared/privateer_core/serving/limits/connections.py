@@ -15,7 +15,7 @@ _OWNED: Final = 64
 """Bits of an IPv6 address that one subscriber does not choose."""
 
 
-class Stage(IntEnum):
+class ConnectionStage(IntEnum):
     """What a connection is doing. The earlier the stage, the less is lost when it is closed."""
 
     WAITING = 0  # for a request, or for the rest of its headers
@@ -26,7 +26,7 @@ class Stage(IntEnum):
 class Connection(Protocol):
     """What the table needs from a connection."""
 
-    stage: Stage
+    stage: ConnectionStage
 
     @property
     def sender(self) -> str:
@@ -63,7 +63,7 @@ class Connections:
         self._most, self._unread_max = most, unread_max
         self._slow: dict[str, dict[Connection, int]] = {}  # bytes by sender and connection, the slowest first
         self._unread: Counter[str] = Counter()
-        self._stages: dict[Stage, dict[Connection, None]] = {stage: {} for stage in Stage}
+        self._stages: dict[ConnectionStage, dict[Connection, None]] = {stage: {} for stage in ConnectionStage}
         self._next_look: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -77,7 +77,7 @@ class Connections:
         if self._next_look is None:
             self._look_later()
 
-    def move(self, connection: Connection, stage: Stage) -> None:
+    def move(self, connection: Connection, stage: ConnectionStage) -> None:
         """Note that a connection has reached another stage."""
         if self._stages[connection.stage].pop(connection, connection) is None:
             self._stages[stage][connection] = None

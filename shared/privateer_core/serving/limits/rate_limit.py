@@ -34,7 +34,7 @@ _KEPT: Final = 256
 _SENDER: Final = UPLOAD.header.encode()
 
 
-class Turned(Protocol):
+class RefusedUpload(Protocol):
     """A connection whose upload was turned away."""
 
     def read_on(self) -> None:
@@ -42,7 +42,7 @@ class Turned(Protocol):
         ...
 
 
-class Turnstile:
+class RateLimit:
     """Turns uploads away that a gate does not admit, before they become requests.
 
     A connection whose upload is turned away is not read until its turn has come. New connections have theirs at once,
@@ -73,7 +73,7 @@ class Turnstile:
     ) -> None:
         self._gate, self._experiment, self._refuse, self._keys = gate, experiment, refuse, keys
         self._origins = frozenset(origins)
-        self._waiting: deque[tuple[Turned, int]] = deque()
+        self._waiting: deque[tuple[RefusedUpload, int]] = deque()
         self._next: asyncio.TimerHandle | None = None
         self._answers: dict[tuple[str, ...], bytes] = {}
         self._known_senders: tuple[float, Mapping[str, Ed25519PublicKey]] = (-_FRESH, {})
@@ -122,7 +122,7 @@ class Turnstile:
             answer = self._answers[known] = STATUS_LINE[refused.status] + "\r\n".join(head).encode() + body
         return answer
 
-    def hold(self, connection: Turned, cost: int) -> None:
+    def hold(self, connection: RefusedUpload, cost: int) -> None:
         """Have a connection read on when its turn has come."""
         self._waiting.append((connection, cost))
         if self._next is None:

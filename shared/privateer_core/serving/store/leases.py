@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Final
 
-from privateer_core.serving.store.postgres import Pool, Unreachable, run
+from privateer_core.serving.store.postgres import ConnectionPool, Unreachable, run
 
 SECONDS: Final = 10.0
 """How long a lease lasts that nobody renews: whoever has it renews it three times in that time."""
@@ -37,7 +37,7 @@ class Leases:
         How long a lease lasts that nobody renews.
     """
 
-    def __init__(self, pool: Pool, seconds: float = SECONDS) -> None:
+    def __init__(self, pool: ConnectionPool, seconds: float = SECONDS) -> None:
         self._pool, self._seconds = pool, seconds
 
     def take(self, name: str) -> "Lease | None":
@@ -61,7 +61,7 @@ class Leases:
 class Lease:
     """A lease that is held, renewed by a thread of its own."""
 
-    def __init__(self, pool: Pool, seconds: float, name: str, holder: bytes) -> None:
+    def __init__(self, pool: ConnectionPool, seconds: float, name: str, holder: bytes) -> None:
         self._pool, self._seconds, self._name, self._holder = pool, seconds, name, holder
         self._over = Event()
         self._renewing = Thread(target=self._renew, name="lease", daemon=True)

@@ -44,7 +44,7 @@ SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()),
 
 
 @dataclass(frozen=True)
-class Kind:
+class Schema:
     """What a database holds.
 
     Attributes
@@ -59,7 +59,7 @@ class Kind:
     steps: tuple[str, ...]
 
 
-def migrate(db: psycopg.Connection[tuple[Any, ...]], kind: Kind, field: str) -> None:
+def migrate(db: psycopg.Connection[tuple[Any, ...]], kind: Schema, field: str) -> None:
     """Bring a database to this version, in one transaction, and tell the log; one process at a time does that.
 
     Raises
@@ -91,7 +91,7 @@ class Unreachable(OSError):
     """The database does not answer as it should now. What it was asked to do may be done, or not."""
 
 
-class Pool:
+class ConnectionPool:
     """Connections that are kept, and one more for every thread that needs it.
 
     Parameters
@@ -114,7 +114,7 @@ class Pool:
         If the database cannot be used, or is of another kind or a newer version.
     """
 
-    def __init__(self, url: str, kind: Kind, field: str) -> None:
+    def __init__(self, url: str, kind: Schema, field: str) -> None:
         self._url, self._field = url, field
         self._idle: list[Connection] = []
         self._lock, self.identity, self._closed = Lock(), "", False

@@ -30,7 +30,7 @@ _LOOK_SECONDS: Final = 10.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
+class FileKind:
     """What a file holds.
 
     Attributes
@@ -63,7 +63,7 @@ class Kind:
         return min([self.version, *self.steps])
 
 
-def open_database(path: Path, kind: Kind) -> sqlite3.Connection:
+def open_database(path: Path, kind: FileKind) -> sqlite3.Connection:
     """Open a file as `connect` does, and explain to the operator why that fails.
 
     Raises
@@ -78,7 +78,7 @@ def open_database(path: Path, kind: Kind) -> sqlite3.Connection:
         raise _refusal(error, path, kind) from None
 
 
-def connect(path: Path, kind: Kind) -> sqlite3.Connection:
+def connect(path: Path, kind: FileKind) -> sqlite3.Connection:
     """Return a connection that holds the file's exclusive lock.
 
     A file that is missing or empty gets its tables. One of an earlier version is brought to this one, which the log
@@ -101,7 +101,7 @@ def connect(path: Path, kind: Kind) -> sqlite3.Connection:
     return db
 
 
-def _prepare(db: sqlite3.Connection, path: Path, kind: Kind) -> None:
+def _prepare(db: sqlite3.Connection, path: Path, kind: FileKind) -> None:
     for pragma in ("locking_mode=EXCLUSIVE", *kind.pragmas):
         db.execute(f"PRAGMA {pragma}")
     db.execute("BEGIN EXCLUSIVE")  # the lock, before anything is read or changed; it stays
@@ -122,7 +122,7 @@ def _number(db: sqlite3.Connection, pragma: str) -> int:
     return int(db.execute(f"PRAGMA {pragma}").fetchone()[0])
 
 
-def make_tables(db: sqlite3.Connection, kind: Kind) -> None:
+def make_tables(db: sqlite3.Connection, kind: FileKind) -> None:
     """Turn an empty database into one of this kind."""
     for statement in kind.schema.split(";"):
         db.execute(statement)
@@ -130,7 +130,7 @@ def make_tables(db: sqlite3.Connection, kind: Kind) -> None:
     db.execute(f"PRAGMA user_version = {kind.version}")
 
 
-def bring_up_to_date(db: sqlite3.Connection, kind: Kind) -> None:
+def bring_up_to_date(db: sqlite3.Connection, kind: FileKind) -> None:
     """Make a database that `check_kind` took one of this version; the caller commits that."""
     for version in range(_number(db, "user_version"), kind.version):
         for statement in kind.steps[version].split(";"):
@@ -138,7 +138,7 @@ def bring_up_to_date(db: sqlite3.Connection, kind: Kind) -> None:
         db.execute(f"PRAGMA user_version = {version + 1}")
 
 
-def check_kind(db: sqlite3.Connection, path: Path, kind: Kind) -> None:
+def check_kind(db: sqlite3.Connection, path: Path, kind: FileKind) -> None:
     """Refuse a database that is damaged, of another kind, too old or too new.
 
     Raises
@@ -157,7 +157,7 @@ def check_kind(db: sqlite3.Connection, path: Path, kind: Kind) -> None:
         raise damaged(path, kind)
 
 
-def _check_version(version: int, path: Path, kind: Kind) -> None:
+def _check_version(version: int, path: Path, kind: FileKind) -> None:
     if version > kind.version:
         raise SpecError(
             f"{path.name} was made by a newer Privateer: schema {version}, and this one reads {kind.version}",
@@ -172,7 +172,7 @@ def _check_version(version: int, path: Path, kind: Kind) -> None:
         )
 
 
-def check_header(path: Path, kind: Kind) -> None:
+def check_header(path: Path, kind: FileKind) -> None:
     """Refuse a file that is too old or too new before anything opens it: SQLite changes what it opens.
 
     What else may be wrong with it `check_kind` finds. The header may be behind the write-ahead log, which a migration
@@ -205,7 +205,7 @@ def is_damage(error: BaseException) -> bool:
     return isinstance(error, sqlite3.Error) and _code(error) in _DAMAGE
 
 
-def damaged(path: Path, kind: Kind) -> SpecError:
+def damaged(path: Path, kind: FileKind) -> SpecError:
     """Return the refusal of a database that cannot be read."""
     return SpecError(f"{path.name} is damaged, or no database", field=kind.field, remedy=kind.repair)
 
@@ -214,7 +214,7 @@ def _code(error: sqlite3.Error) -> int:
     return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
 
 
-def _refusal(error: sqlite3.Error | OSError, path: Path, kind: Kind) -> SpecError:
+def _refusal(error: sqlite3.Error | OSError, path: Path, kind: FileKind) -> SpecError:
     if isinstance(error, OSError):
         detail, remedy = f"{path.name} cannot be used: {error.strerror}", "check the path and its permissions"
         return SpecError(detail, field=kind.field, remedy=remedy)

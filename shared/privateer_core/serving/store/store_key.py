@@ -9,7 +9,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.store.postgres import Pool, row, run
+from privateer_core.serving.store.postgres import ConnectionPool, row, run
 
 _SIZE: Final = 32
 _NONCE_SIZE: Final = 12
@@ -64,7 +64,7 @@ class StoreKey:
         except (InvalidTag, ValueError):
             return None
 
-    def check(self, pool: Pool) -> None:
+    def check(self, pool: ConnectionPool) -> None:
         """See that this is the key of a database, whose table ``seal`` knows it from then on.
 
         Raises
