@@ -71,11 +71,11 @@ def _read(values: Mapping[str, Any], name: str, feature: Feature) -> float:
 
 def warn_unfit(error: InputError, as_if: str = "it were missing") -> None:
     """Tell the developer, and nobody else, that a value has no place in the spec."""
-    told = f"{error.field}: {error.detail}; the report is made as if {as_if} ({error.remedy})"
-    warnings.warn(told, UnfitValueWarning, stacklevel=2)
+    warning = f"{error.field}: {error.detail}; the report is made as if {as_if} ({error.remedy})"
+    warnings.warn(warning, UnfitValueWarning, stacklevel=2)
 
 
-def read_outcome(policy: Policy, spec: Spec, shown: Any, told: Any) -> tuple[NDArray[np.float64], bool]:
+def read_outcome(policy: Policy, spec: Spec, shown: Any, observed: Any) -> tuple[NDArray[np.float64], bool]:
     """Return one person's rewards as the policy reads them, and whether one had to be clipped.
 
     What does not fit counts as no outcome, with an `UnfitValueWarning`; of several values, each by itself.
@@ -84,10 +84,10 @@ def read_outcome(policy: Policy, spec: Spec, shown: Any, told: Any) -> tuple[NDA
     ----------
     shown
         What was chosen, as the application was given it.
-    told
+    observed
         What the application reports.
     """
-    numbers, is_clipped = _finite(told, spec.reward)
+    numbers, is_clipped = _finite(observed, spec.reward)
     try:
         rewards, clipped = policy.read(spec, numbers)
     except InputError as error:
@@ -96,38 +96,38 @@ def read_outcome(policy: Policy, spec: Spec, shown: Any, told: Any) -> tuple[NDA
     return rewards, clipped or is_clipped
 
 
-def _fitting(policy: Policy, spec: Spec, shown: Any, told: Any) -> Any:
+def _fitting(policy: Policy, spec: Spec, shown: Any, observed: Any) -> Any:
     """Return what is reported without an outcome, but for the values that the policy can read."""
     nothing = spec.without_outcome(shown)
-    if not isinstance(nothing, Mapping) or not isinstance(told, Mapping):
+    if not isinstance(nothing, Mapping) or not isinstance(observed, Mapping):
         return nothing
-    return {name: told[name] if _fits(policy, spec, nothing, name, told) else nothing[name] for name in nothing}
+    return {name: observed[name] if _fits(policy, spec, nothing, name, observed) else nothing[name] for name in nothing}
 
 
-def _fits(policy: Policy, spec: Spec, nothing: Mapping[Any, Any], name: Any, told: Mapping[Any, Any]) -> bool:
+def _fits(policy: Policy, spec: Spec, nothing: Mapping[Any, Any], name: Any, observed: Mapping[Any, Any]) -> bool:
     try:
-        policy.read(spec, {**nothing, name: told[name]})
+        policy.read(spec, {**nothing, name: observed[name]})
     except (InputError, KeyError):
         return False
     return True
 
 
-def _finite(told: Any, reward: Reward) -> tuple[Any, bool]:
+def _finite(observed: Any, reward: Reward) -> tuple[Any, bool]:
     """Make True and False 1 and 0, and clip what is too large for a number; also tell whether that was so."""
-    if isinstance(told, Mapping):
-        read = {name: _finite_number(one, reward) for name, one in told.items()}
+    if isinstance(observed, Mapping):
+        read = {name: _finite_number(one, reward) for name, one in observed.items()}
         return {name: value for name, (value, _) in read.items()}, any(clipped for _, clipped in read.values())
-    return _finite_number(told, reward)
+    return _finite_number(observed, reward)
 
 
-def _finite_number(told: Any, reward: Reward) -> tuple[Any, bool]:
-    if isinstance(told, bool | np.bool_):
-        return int(told), False
-    if isinstance(told, int | float | np.integer | np.floating):
+def _finite_number(observed: Any, reward: Reward) -> tuple[Any, bool]:
+    if isinstance(observed, bool | np.bool_):
+        return int(observed), False
+    if isinstance(observed, int | float | np.integer | np.floating):
         try:
-            is_large = math.isinf(told)
+            is_large = math.isinf(observed)
         except OverflowError:
             is_large = True
         if is_large:
-            return (reward.high if told > 0 else reward.low), True
-    return told, False
+            return (reward.high if observed > 0 else reward.low), True
+    return observed, False

@@ -201,7 +201,7 @@ class PendingReports:
         identity = publications.address.identity
         try:
             choice = self._account.choice(identity)
-        except InputError:  # whoever joins the experiment is told
+        except InputError:  # whoever joins the experiment gets the error
             return Outcome.PENDING
         if choice is None or not choice.is_due(self._pace.clock.now()):
             return None

@@ -268,12 +268,12 @@ class Session(Generic[Reported]):
         if not self.asked:
             return Outcome.NOT_ASKED
         self._reports.check(choice, self._participation)
-        told = self._told(choice, rewards)
-        if (told or choice).window:  # nothing is sent now: that would say when the outcome came
-            return Outcome.NOT_ASKED if told is None else Outcome.PENDING
-        return (yield from self._sent(told or choice.told(rewards, self._now)))
+        updated = self._with_outcome(choice, rewards)
+        if (updated or choice).window:  # nothing is sent now: that would say when the outcome came
+            return Outcome.NOT_ASKED if updated is None else Outcome.PENDING
+        return (yield from self._sent(updated or choice.with_outcome(rewards, self._now)))
 
-    def _told(self, choice: KeptChoice, rewards: NDArray[np.float64]) -> KeptChoice | None:
+    def _with_outcome(self, choice: KeptChoice, rewards: NDArray[np.float64]) -> KeptChoice | None:
         """Keep an outcome with the choice that is kept, or is to be; return that, None if there is none."""
         now = self._now
         waits = bool(choice.window) and not choice.is_due(now)
@@ -284,23 +284,23 @@ class Session(Generic[Reported]):
 
         def tell(kept: KeptChoice | None) -> KeptChoice | None:
             standing = kept or (choice if waits else None)
-            return standing.told(rewards, now) if standing is not None and counts(standing) else kept
+            return standing.with_outcome(rewards, now) if standing is not None and counts(standing) else kept
 
-        told = self._account.change(self._identity, tell)
-        return told if counts(told) else None
+        updated = self._account.change(self._identity, tell)
+        return updated if counts(updated) else None
 
-    def _sent(self, told: KeptChoice) -> Steps[Outcome]:
+    def _sent(self, updated: KeptChoice) -> Steps[Outcome]:
         """Report to the open round, or keep the outcome if nobody says which one that is."""
         try:
             opened = yield from self._open()
         except Unavailable:
-            # An outcome that was told before waits already.
-            self._account.change(self._identity, lambda kept: kept if kept and self._waits(kept) else told)
+            # An outcome that came before waits already.
+            self._account.change(self._identity, lambda kept: kept if kept and self._waits(kept) else updated)
             return Outcome.PENDING
         except Deleted:
             self._account.forget(self._identity)
             return Outcome.NOT_ASKED
-        report = self._reports.on(told, opened.participation)
+        report = self._reports.on(updated, opened.participation)
         if report is None:
             self._account.forget(self._identity)
             return Outcome.NOT_ASKED

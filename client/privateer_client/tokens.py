@@ -78,11 +78,11 @@ class Tokens:
     """
 
     def __init__(self, address: Address, issuer: Issuer, account: Account, clock: Clock) -> None:
-        purse = account.tokens
-        if purse is None:
+        store = account.tokens
+        if store is None:
             raise InputError("keeps no upload tokens", field="ledger", remedy="use a Ledger, or name no issuer")
         self._address, self._issuer, self._clock = address, issuer, clock
-        self._token_store: TokenStore = purse
+        self._token_store: TokenStore = store
 
     def fill(self, endpoint: str, wanted: int, timeout: float) -> Steps[None]:
         """Get tokens until so many are left for an endpoint; ask nobody if they are there already.

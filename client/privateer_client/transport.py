@@ -169,8 +169,8 @@ def _grow(body: bytearray, chunk: bytes, most: int) -> None:
 
 
 def _made(response: httpx.Response, body: bytearray) -> EndpointAnswer:
-    told = response.headers
-    wait, asks, signed = told.get("retry-after", ""), told.get(ASKS_HEADER, ""), told.get(SIGNED_HEADER, "")
+    headers = response.headers
+    wait, asks, signed = headers.get("retry-after", ""), headers.get(ASKS_HEADER, ""), headers.get(SIGNED_HEADER, "")
     return EndpointAnswer(response.status_code, bytes(body), retry_seconds(wait), asks, signed)
 
 

@@ -22,7 +22,7 @@ class Attestation(Protocol):
     """Says which device asks. It sees identity and time, and nothing of the token."""
 
     async def device(self, text: str, experiment: str, now: float) -> str | None:
-        """Return what the issuer knows the device by, the same each time; None: devices are not told apart.
+        """Return what the issuer knows the device by, the same each time; None: devices are not distinguished.
 
         Parameters
         ----------

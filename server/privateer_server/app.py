@@ -100,7 +100,7 @@ class Server:
         The same without what is private: for a listener that strangers reach.
     end_waits
         Answers all long polls and ends all streams, before a stop.
-    turnstile
+    rate_limit
         Turns uploads without a token away, if they need one.
     """
 
@@ -212,8 +212,8 @@ def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
     control.include_router(log_router(data.log))
     changes = Changes(data, experiments, intake, settings, clock)
     control.include_router(changes_router(changes, experiments, data.store, admins, budget))
-    news = ChangeFeed(experiments)
-    control.include_router(stream_router(experiments, news))
+    feed = ChangeFeed(experiments)
+    control.include_router(stream_router(experiments, feed))
     control.include_router(claims_router(experiments, admins, shufflers))
     control.include_router(tokens_router(gate))
     describe(control, _is_public)
@@ -230,7 +230,7 @@ def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
 
     def end_waits() -> None:
         experiments.end_waits()
-        news.end()
+        feed.end()
 
     rate_limit = _rate_limit(required, metrics, senders, settings.origins) if required else None
     kept = PageCache(Heads(control), PageVersions(experiments))

@@ -36,8 +36,8 @@ class Data:
         The public log of what is published.
     folders
         Folders whose disks the server can fill, by what they hold.
-    bell
-        Rings when another server has published or changed something; None if there is no other server.
+    notifications
+        Say when another server has published or changed something; None if there is no other server.
     was_cut_short
         Whether the process that had the folder last did not stop as it should; servers that share their data do not
         know.

@@ -54,7 +54,7 @@ class ServerSettings:
         Servers that share their data have the same key.
     openers
         Processes that open reports; 0: a thread of the server's own does. A server that is started as a process has as
-        many as there are cores, unless it is told otherwise.
+        many as there are cores, unless a setting says otherwise.
     origins
         Origins whose pages may use the public listener from a browser; none by default.
     traces

@@ -134,7 +134,7 @@ class Shuffler:
 
     Attributes
     ----------
-    turnstile
+    rate_limit
         Turns uploads without a token away, if they need one.
     """
 

@@ -68,9 +68,9 @@ class PoolEndpoint(UploadEndpoint):
             check_alone(envelope, followed.round)
         return pool.hold(split_sealed(envelope, followed.round), body.admission)
 
-    def _told(self, receipt: Answerable) -> HttpAnswer:
+    def _answer_of(self, receipt: Answerable) -> HttpAnswer:
         self._refuse(receipt.refused)
-        return super()._told(receipt)
+        return super()._answer_of(receipt)
 
     def _failed(self, error: PrivateerError) -> HttpAnswer:
         return self._refused(error)

@@ -80,7 +80,7 @@ class UploadTimes(Collector):
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
         """Yield the histogram."""
-        text = "From the last byte of an upload to the first of its answer, told with its batch; refused ones in tens"
+        text = "From the last byte of an upload to the first of its answer, shown with its batch; refused ones in tens"
         family = HistogramMetricFamily("privateer_shuffler_upload_seconds", text, labels=["status"])
         for kind, times in sorted(self._shown.items()):
             totals = [sum(times.buckets[: end + 1]) for end in range(len(_BOUNDS))]

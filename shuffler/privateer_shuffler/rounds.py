@@ -58,7 +58,7 @@ class FollowedRounds:
 
     Parameters
     ----------
-    holdings
+    pool_store
         What is held and remembered; the rounds that are found there are taken up again.
     """
 

@@ -70,11 +70,11 @@ class KeptChoice:
     name
         The arm's name in UTF-8, filled up to one length.
     rewards
-        As the policy reads them: of the outcome that counts, which is the experiment's default until one is told.
+        As the policy reads them: of the outcome that counts, which is the experiment's default until one is known.
     window
         Seconds from the choice to the report.
     due
-        When the report on it may be made, in seconds since 1970; infinite: when an outcome is told.
+        When the report on it may be made, in seconds since 1970; infinite: when an outcome is known.
     period
         Number of the period of reports in which the person chose; 0 where they report once.
     points
@@ -149,11 +149,11 @@ class KeptChoice:
             return decided.shown
         return self.name.rstrip(b"\0").decode()
 
-    def told(self, rewards: NDArray[np.float64], now: float) -> "KeptChoice":
+    def with_outcome(self, rewards: NDArray[np.float64], now: float) -> "KeptChoice":
         """Return the choice with another outcome; once the report is due, nothing changes it."""
         if self.is_due(now):
             return self
-        # Without a window a report is due when its outcome is told: the day says enough.
+        # Without a window a report is due when its outcome is known: the day says enough.
         return replace(self, rewards=rewards, due=self.due if self.window else now // _DAY * _DAY)
 
     def is_due(self, now: float) -> bool:
@@ -167,7 +167,7 @@ class KeptChoice:
 
     def is_given_up(self, now: float) -> bool:
         """Whether a report that no round takes has waited for long enough: another window, and a day at least."""
-        # Without a window ``due`` is the beginning of the day on which the outcome was told.
+        # Without a window ``due`` is the beginning of the day on which the outcome was known.
         return now >= self.due + (max(self.window, _DAY) if self.window else 2 * _DAY)
 
 
@@ -187,14 +187,14 @@ def meaning(spec: Spec, options: int | None = None, cohort: str = "") -> bytes:
     # All names count, not only that of the person's arm: whether a device reports would tell which one that is.
     names, promised = spec.options[:options], spec.privacy_of(cohort).epsilon
     # Keys of tables may come in any order, but contexts have the order of the features.
-    told = [tables, list(spec.features), names, promised]
+    said = [tables, list(spec.features), names, promised]
     # What an outcome has besides one reward: another spec would read the same numbers as something else.
     nothing = spec.without_outcome(None)
     if spec.rewards > 1 or isinstance(nothing, Mapping):
-        told += [spec.rewards, list(nothing) if isinstance(nothing, Mapping) else []]
+        said += [spec.rewards, list(nothing) if isinstance(nothing, Mapping) else []]
     if spec.experiment.reports_per_person > 1:
-        told += [spec.experiment.reports_per_person, spec.experiment.report_period]
-    return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).digest()
+        said += [spec.experiment.reports_per_person, spec.experiment.report_period]
+    return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).digest()
 
 
 def encode_choice(choice: KeptChoice) -> bytes:

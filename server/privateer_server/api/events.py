@@ -32,7 +32,7 @@ from privateer_server.experiments.registry import Experiments
 BEAT_SECONDS: Final = 4.0
 """Equals the interval at which the dashboard asks where it has no stream."""
 KEPT_SECONDS: Final = 60.0
-"""For so long it is told that an experiment was deleted. Who comes later, and who is new, is told what there is."""
+"""For so long the feed says that an experiment was deleted. Who comes later, and who is new, gets what there is."""
 MEDIA_TYPE: Final = "text/event-stream"
 LIFE_SECONDS: Final = 900.0
 """Then a stream ends, and whoever listens comes again with the id of the last message."""
@@ -45,7 +45,7 @@ _MESSAGE: Final = {
     "required": ["id", "data"],
     "properties": {"id": {"type": "string"}, "data": {"type": "string", "contentMediaType": "application/json"}},
 }
-LastId = Annotated[str, Header(alias="Last-Event-ID", description="The last message that was heard.")]
+LastId = Annotated[str, Header(alias="Last-Event-ID", description="The last message that was received.")]
 
 
 class _Seen(NamedTuple):
@@ -59,7 +59,7 @@ class _Seen(NamedTuple):
 class ChangeFeed:
     """The beats, and what each of them brought.
 
-    Time is beaten only while somebody listens. Whoever comes meanwhile hears what the last beat brought.
+    Time is beaten only while somebody listens. Whoever comes meanwhile gets what the last beat brought.
 
     Parameters
     ----------
@@ -68,14 +68,14 @@ class ChangeFeed:
     beat
         Seconds from a beat to the next one.
     kept
-        Seconds for which a deletion is told.
+        Seconds for which a deletion is sent.
     """
 
     def __init__(
         self, experiments: Iterable[Experiment], beat: float = BEAT_SECONDS, kept: float = KEPT_SECONDS
     ) -> None:
         self._experiments, self._beat, self._kept = experiments, beat, kept
-        self._forgotten = 0  # the number of the last deletion that is told no more
+        self._forgotten = 0  # the number of the last deletion that is sent no more
         self._epoch, self._number = secrets.token_hex(8), 0
         self._seen: dict[str, _Seen] = {}
         self._listeners = 0
@@ -88,23 +88,23 @@ class ChangeFeed:
         self._next.set()
 
     async def follow(self, since: str = "", name: str | None = None) -> AsyncGenerator[models.News | None, None]:
-        """Yield what is to be told: first all that changed after a message, then with each beat what it brought.
+        """Yield what to send: first all that changed after a message, then with each beat what it brought.
 
         None stands for a beat that brought nothing.
 
         Parameters
         ----------
         since
-            The id of the last message that was heard; where it is not one of this process, everything is told.
+            The id of the last message that was received; where it is not one of this process, everything is sent.
         name
-            The experiment that it is about; by default all are. Once it is deleted, nothing more is told.
+            The experiment that it is about; by default all are. Once it is deleted, nothing more is sent.
         """
         with self._listening():
             after = self._read(since)
             while True:
-                news, after, following = self._news(after, name), self._number, self._next
-                yield news
-                if self._is_over or (news and name in news.deleted):
+                changes, after, following = self._changes(after, name), self._number, self._next
+                yield changes
+                if self._is_over or (changes and name in changes.deleted):
                     return
                 await following.wait()
 
@@ -160,7 +160,7 @@ class ChangeFeed:
         is_known = epoch == self._epoch and number.isdecimal() and len(number) < 16
         return int(number) if is_known and int(number) <= self._number else -1
 
-    def _news(self, after: int, name: str | None) -> models.News | None:
+    def _changes(self, after: int, name: str | None) -> models.News | None:
         if after < self._forgotten:
             after = -1
         # A newcomer who listens to everything does not learn what was deleted before; who asks for its name does.
@@ -184,57 +184,57 @@ def _answers(*errors: Any) -> dict[int | str, dict[str, Any]]:
     what = (
         "Messages, one at most in each beat of four seconds, and a comment where there is none. Their data is JSON: "
         "`experiments` that stand elsewhere than before, as their pages have them without the spec, names that were "
-        "`deleted`, and whether that is the `whole`. Last-Event-ID names the last message that was heard."
+        "`deleted`, and whether that is the `whole`. Last-Event-ID names the last message that was received."
     )
     return {200: {"description": what, "content": {MEDIA_TYPE: {"schema": _MESSAGE}}}, **refusals(*errors, Unavailable)}
 
 
 class Stream(StreamingResponse):
-    """The answer that does not end until its seat, its time or the process does.
+    """The answer that does not end until its place, its time or the process does.
 
     Parameters
     ----------
-    news
-        What is told.
-    seats, seat, sender
-        The seat that it holds, which it gives back.
+    changes
+        What it sends.
+    limit, place, sender
+        The place that it holds, which it gives back.
     """
 
     def __init__(
         self,
-        news: AsyncGenerator[models.News | None, None],
-        seats: ConnectionLimit,
-        seat: LimitedConnection,
+        changes: AsyncGenerator[models.News | None, None],
+        limit: ConnectionLimit,
+        place: LimitedConnection,
         sender: str,
     ) -> None:
-        super().__init__(_told(news, seat), headers=_HEADERS, media_type=MEDIA_TYPE)
-        self._seats, self._seat, self._sender = seats, seat, sender
+        super().__init__(_encoded(changes, place), headers=_HEADERS, media_type=MEDIA_TYPE)
+        self._limit, self._place, self._sender = limit, place, sender
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Tell until it ends."""
+        """Send until it ends."""
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._seats.leave(self._sender, self._seat)
+            self._limit.leave(self._sender, self._place)
 
 
-async def _told(news: AsyncGenerator[models.News | None, None], seat: LimitedConnection) -> AsyncIterator[bytes]:
+async def _encoded(changes: AsyncGenerator[models.News | None, None], place: LimitedConnection) -> AsyncIterator[bytes]:
     ends = asyncio.get_running_loop().time() + LIFE_SECONDS
-    async with aclosing(news):
-        async for one in news:
+    async with aclosing(changes):
+        async for one in changes:
             yield f"id: {one.id}\ndata: {one.model_dump_json(exclude={'id'})}\n\n".encode() if one else _HEARTBEAT
-            if not seat.is_taken or asyncio.get_running_loop().time() > ends:
+            if not place.is_taken or asyncio.get_running_loop().time() > ends:
                 return
 
 
-def stream_router(experiments: Experiments, news: ChangeFeed) -> APIRouter:
-    """Return the routes, bound to what they tell."""
+def stream_router(experiments: Experiments, feed: ChangeFeed) -> APIRouter:
+    """Return the routes, bound to the feed that they send."""
     router = APIRouter(tags=["experiments"])
     strangers, operators = ConnectionLimit(STREAMS_MAX), ConnectionLimit(OPERATORS_MAX)
 
     def stream(request: Request, last_id: str, name: str | None = None) -> Stream:
-        seats, sender = strangers if IS_PUBLIC in request.scope else operators, peer(request.scope)
-        return Stream(news.follow(last_id[:_ID_MAX], name), seats, seats.take(sender), sender)
+        limit, sender = strangers if IS_PUBLIC in request.scope else operators, peer(request.scope)
+        return Stream(feed.follow(last_id[:_ID_MAX], name), limit, limit.take(sender), sender)
 
     @router.get("/events", response_class=StreamingResponse, responses=_answers())
     async def events(request: Request, last_id: LastId = "") -> Stream:

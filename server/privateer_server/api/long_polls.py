@@ -50,7 +50,7 @@ class ConnectionLimit:
         return sum(map(len, self._by_sender.values()))
 
     def take(self, sender: str) -> LimitedConnection:
-        """Take a seat for a sender.
+        """Take a place for a sender.
 
         Raises
         ------
@@ -59,15 +59,15 @@ class ConnectionLimit:
         """
         if len(self) >= self._most:
             self._make_room(sender)
-        seat = LimitedConnection()
-        self._by_sender.setdefault(sender, {})[seat] = None
-        return seat
+        place = LimitedConnection()
+        self._by_sender.setdefault(sender, {})[place] = None
+        return place
 
-    def leave(self, sender: str, seat: LimitedConnection) -> None:
-        """Give a seat back; one that made room is gone already."""
-        seat.is_taken = False
+    def leave(self, sender: str, place: LimitedConnection) -> None:
+        """Give a place back; one that made room is gone already."""
+        place.is_taken = False
         own = self._by_sender.get(sender, {})
-        own.pop(seat, None)
+        own.pop(place, None)
         if not own:
             self._by_sender.pop(sender, None)
 
@@ -94,7 +94,7 @@ class Polls:
     """
 
     def __init__(self, strangers_max: int = POLLS_MAX) -> None:
-        self._seats = ConnectionLimit(strangers_max)
+        self._limit = ConnectionLimit(strangers_max)
 
     async def wait(self, experiment: Experiment, seconds: float, sender: str | None) -> None:
         """Return once another round is published, the time is up, or at once where there is no room.
@@ -108,13 +108,13 @@ class Polls:
             await experiment.next_publication(seconds)
             return
         try:
-            seat = self._seats.take(sender)
+            place = self._limit.take(sender)
         except Unavailable:
             return
         waiting = asyncio.ensure_future(experiment.next_publication(seconds))
-        seat.on_loss = waiting.cancel
+        place.on_loss = waiting.cancel
         try:
             await asyncio.wait({waiting})
         finally:
             waiting.cancel()
-            self._seats.leave(sender, seat)
+            self._limit.leave(sender, place)

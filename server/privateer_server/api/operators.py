@@ -52,7 +52,7 @@ class Admins:
 
     def __init__(self, tokens: AdminTokens, clock: Clock) -> None:
         self._tokens, self._clock = tokens, clock
-        self._told, self._untold = -_QUIET_SECONDS, 0
+        self._logged, self._unlogged = -_QUIET_SECONDS, 0
 
     def may(self, scope: Scope) -> Callable[..., str]:
         """Return what a route depends on that needs a scope: it returns how logs name the token.
@@ -75,14 +75,14 @@ class Admins:
     def _tell(self, request: Request, refused: Unauthorized | ScopeMissing) -> None:
         """Log a refusal: what was wanted, why not, and from what kind of address; nothing of what was sent."""
         now = self._clock.monotonic()
-        if now - self._told < _QUIET_SECONDS:
-            self._untold += 1
+        if now - self._logged < _QUIET_SECONDS:
+            self._unlogged += 1
             return
         wanted = f"{known_method(request.scope)} {getattr(request.scope.get('route'), 'path', '')}"
-        more = {"more_since_the_line_before": self._untold} if self._untold else {}
+        more = {"more_since_the_line_before": self._unlogged} if self._unlogged else {}
         facts = {"wanted": wanted, "sender": _kind(request), "why": refused.detail}
         tell(_admin_log, "operator refused", level=logging.WARNING, **facts, **more)
-        self._told, self._untold = now, 0
+        self._logged, self._unlogged = now, 0
 
 
 def _kind(request: Request) -> str:

@@ -54,9 +54,9 @@ class Experiments:
     ----------
     closer
         What ends their rounds.
-    readings
+    loader
         What reads them from the store.
-    mended
+    recovered
         How many rounds the start ``published`` and has ``given_up``.
     """
 
@@ -64,14 +64,14 @@ class Experiments:
         self._store, self._journal, self._keys = data.store, data.journal, data.keys
         self._settings, self._clock = settings, clock
         self._creating, self._claiming = asyncio.Lock(), asyncio.Lock()
-        self.closer, self.readings = Closer(data, clock), ExperimentLoader(data, clock)
+        self.closer, self.loader = Closer(data, clock), ExperimentLoader(data, clock)
         for name, line in self._journal.buried().items():
             self._store.delete(name, line)
         self._deleted = set(self._store.deleted())
         recovery = Recovery(data, self.closer, clock)
         for name in self._store.standings():
             recovery.recover(name)
-        self.mended = recovery.mended
+        self.recovered = recovery.recovered
         self._by_name = {one.name: self._restored(one) for one in self._store.experiments()}
         for name in self._journal.experiments():
             if name not in self._by_name:
@@ -115,7 +115,7 @@ class Experiments:
     async def find(self, name: str) -> Experiment:
         """Return the experiment of that name, also if another server has just created it; raises what `get` does."""
         if is_name(name) and name not in self._by_name and name not in self._deleted:
-            self.add(await asyncio.to_thread(self.readings.experiment, name))
+            self.add(await asyncio.to_thread(self.loader.experiment, name))
         return self.get(name)
 
     def add(self, experiment: Experiment | None) -> None:
@@ -269,7 +269,7 @@ class Experiments:
         return timed(first, self._clock)
 
     def _restored(self, stored: ExperimentRecord) -> Experiment:
-        experiment = self.readings.restored(stored)
+        experiment = self.loader.restored(stored)
         if experiment.current.is_unlearned:
             self._learn_again(experiment)
         return experiment
@@ -315,7 +315,7 @@ def check_sizes(schedule: Schedule, first: Step, settings: ServerSettings) -> No
 
 
 def open_experiments(settings: ServerSettings, clock: Clock) -> tuple[Data, Experiments]:
-    """Open the data folder, mend what is there, and read its experiments.
+    """Open the data folder, recover what a stop interrupted, and read the experiments.
 
     Raises
     ------
@@ -348,5 +348,5 @@ def open_experiments(settings: ServerSettings, clock: Clock) -> tuple[Data, Expe
 
 def _tell_recovered(experiments: Experiments) -> None:
     open_rounds = sum(bool(experiment.current.round.batch) for experiment in experiments)
-    rounds = {f"rounds_{what}": count for what, count in experiments.mended.items()}
+    rounds = {f"rounds_{what}": count for what, count in experiments.recovered.items()}
     tell(_log, _RECOVERED, experiments=len(list(experiments)), open_rounds=open_rounds, **rounds)

@@ -15,18 +15,23 @@ from privateer_server.store.protocol import Notifications
 from privateer_server.store.records import TRANSIENT, ExperimentState
 
 _POLL_SECONDS: Final = 1.0
-"""Between two looks when nothing rings: what others count rings no bell."""
+"""Between two looks without a notification: what others count notifies nobody."""
 _log = logging.getLogger("privateer.server")
 
 
 class Follower:
-    """Brings experiments up to what is in the store, when a bell rings and once a second.
+    """Brings experiments up to what is in the store, at each notification and once a second.
 
     Where it matters, nobody relies on it: whatever counts or changes something reads first where the experiment stands.
     """
 
-    def __init__(self, data: Data, bell: Notifications, experiments: Experiments, intake: Intake) -> None:
-        self._store, self._notifications, self._experiments, self._intake = data.store, bell, experiments, intake
+    def __init__(self, data: Data, notifications: Notifications, experiments: Experiments, intake: Intake) -> None:
+        self._store, self._notifications, self._experiments, self._intake = (
+            data.store,
+            notifications,
+            experiments,
+            intake,
+        )
         self._is_failing = False
 
     async def run(self) -> None:

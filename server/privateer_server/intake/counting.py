@@ -172,11 +172,11 @@ class Counting:
             return _GONE
         try:
             if self._experiments.known(name) is None:
-                self._experiments.add(self._experiments.readings.experiment(name))
+                self._experiments.add(self._experiments.loader.experiment(name))
             experiment = self._experiments.known(name)  # the follower may have been faster
             if experiment is None:
                 return _GONE
-            known = self._experiments.readings.latest(name, experiment.snapshot, standing)
+            known = self._experiments.loader.latest(name, experiment.snapshot, standing)
         except TRANSIENT as error:  # one experiment must not keep the others from being counted
             _log.error("experiment %s: its round cannot be read (%s)", name, error)
             return _UNREADABLE

@@ -138,7 +138,7 @@ class Intake:
 
     async def _catch_up(self, name: str) -> None:
         """Read what another server has made of an experiment."""
-        experiment, readings = self._experiments.known(name), self._experiments.readings
+        experiment, loader = self._experiments.known(name), self._experiments.loader
         if experiment is None:
             return
         try:
@@ -146,7 +146,7 @@ class Intake:
             if standing is None:
                 await self._experiments.check_deleted(name)
                 return
-            experiment.advance(await asyncio.to_thread(readings.latest, name, experiment.snapshot, standing))
+            experiment.advance(await asyncio.to_thread(loader.latest, name, experiment.snapshot, standing))
             experiment.shuffler = standing.shuffler
         except TRANSIENT as error:
             _log.error("experiment %s: what other servers did cannot be read (%s)", name, error)
@@ -300,7 +300,7 @@ class Intake:
                 current = self._experiments.get(request.experiment).current
                 if request.is_for(current):
                     rounds.setdefault(request.experiment, (current, []))[1].append(request)
-        # What fails to open here is opened as it is counted, where a failure is told to those whom it concerns.
+        # What fails to open here is opened as it is counted, where a failure is answered to those whom it concerns.
         await asyncio.gather(*(self._open_round(*one) for one in rounds.values()), return_exceptions=True)
 
     async def _open_round(self, current: OpenRound, requests: list[Request]) -> None:

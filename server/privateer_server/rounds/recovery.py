@@ -1,4 +1,4 @@
-"""What a start mends: rounds whose closing was interrupted, whose key is lost, or that an old copy brought back."""
+"""Recovery at a start: rounds whose closing was interrupted, whose key is lost, or that an old copy brought back."""
 
 import logging
 from collections import Counter
@@ -19,20 +19,20 @@ class Recovery:
     The journal knows the last publication of every experiment. If it has the round that follows the database's, the
     process died before the database had it, and it is published now, with the noise that was drawn then. If it knows
     neither, the database is an earlier copy: the round may have been released, so it is given up, and the experiment
-    goes on with a version above all that may have been published. A round is given up as well if its shuffler was told
+    goes on with a version above all that may have been published. A round is given up as well if its shuffler heard
     that it takes no further batch, and the database does not know that: the batch is gone. Nothing is ever released of
     a round given up.
 
     Attributes
     ----------
-    mended
+    recovered
         How many rounds were ``published`` and ``given_up``.
     """
 
     def __init__(self, data: Data, closer: Closer, clock: Clock) -> None:
         self._store, self._journal, self._keys = data.store, data.journal, data.keys
         self._closer, self._clock = closer, clock
-        self.mended = Counter(published=0, given_up=0)
+        self.recovered = Counter(published=0, given_up=0)
 
     def recover(self, name: str) -> None:
         """See that the experiment's last round is open for good reason, or over."""
@@ -43,7 +43,7 @@ class Recovery:
         reason = reason_to_give_up(last, entry)
         if entry and entry.closed == last.digest:
             self._closer.commit(restore_lost(last), entry)
-            self.mended["published"] += 1
+            self.recovered["published"] += 1
             last, plan, sums = entry.following, plan.carried_out, [entry.following.total]
         if not reason and last.batch and not self._is_whole(last, sums):
             if self._journal.last(name) != entry:  # another server has closed the round since, and destroyed its key
@@ -55,7 +55,7 @@ class Recovery:
         if reason and (last.batch or ahead):
             _log.warning("experiment %s: round %d is given up, because %s", name, last.version, reason)
             self._give_up(restore_lost(last, plan), entry)
-            self.mended["given_up"] += 1
+            self.recovered["given_up"] += 1
         elif reason and entry:
             # Nobody was asked, so nothing can be released twice; what an operator wants next follows this round.
             self._journal.write(JournalEntry(name, b"", 0, False, last), entry)

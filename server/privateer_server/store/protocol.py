@@ -286,10 +286,10 @@ class KeyStore(Protocol):
 
 
 class Notifications(Protocol):
-    """Rings when another server has published or changed something."""
+    """Says when another server has published or changed something."""
 
     def wait(self, seconds: float) -> None:
-        """Return when it rings, or after so many seconds."""
+        """Return at the next notification, or after so many seconds."""
         ...
 
     def close(self) -> None:

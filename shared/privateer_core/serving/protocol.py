@@ -45,7 +45,7 @@ class GuardedProtocol(HttpToolsProtocol):
     ----------
     connections
         The table of the listener's connections.
-    turnstile
+    rate_limit
         Turns uploads away by their headers; None: all become requests.
     how
         The arguments that uvicorn gives its protocols.

@@ -225,7 +225,7 @@ class TokenSettings:
 
     @classmethod
     def read(cls, variables: Mapping[str, str], origin: str) -> "TokenSettings":
-        """Read the variables; ``origin`` is the name of a service that is told none.
+        """Read the variables; ``origin`` is the name of a service that has no other.
 
         Raises
         ------

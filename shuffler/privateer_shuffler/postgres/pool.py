@@ -94,7 +94,7 @@ class SharedPool:
         ------
         Unavailable
             If the database does not answer. It is not known then whether the reports are held: who sends them again is
-            told that they are duplicates, if they are. Also if this pool has ended: nobody writes any more.
+            refused as duplicates, if they are. Also if this pool has ended: nobody writes any more.
         """
         if self._ended:
             raise waiting()

@@ -123,13 +123,13 @@ def refuse_spent(person: PersonsMessages) -> None:
 
 
 def receipts(group: Sequence[WaitingUpload], people: Sequence[PersonsMessages]) -> list[PoolReceipt]:
-    """Return what each request is told."""
+    """Return the answer to each request."""
     refusals: list[list[PrivateerError]] = [[] for _ in group]
     places = {id(request): at for at, request in enumerate(group)}
     for person in people:
         if person.refusal:
             refusals[places[id(person.request)]].append(person.refusal)
-    return [PoolReceipt.of(len(request.sealed), told) for request, told in zip(group, refusals, strict=True)]
+    return [PoolReceipt.of(len(request.sealed), refusal) for request, refusal in zip(group, refusals, strict=True)]
 
 
 class RoundState(NamedTuple):

@@ -32,19 +32,19 @@ def test_a_report_is_due_when_the_window_is_over_and_kept_no_finer_than_a_hundre
 
 def test_outcomes_replace_each_other_until_the_report_is_due() -> None:
     made = choice()
-    told = made.told(np.array([0.5]), NOW).told(np.array([0.75]), NOW + 5)
+    told = made.with_outcome(np.array([0.5]), NOW).with_outcome(np.array([0.75]), NOW + 5)
     assert (told.rewards[0], told.due) == (0.75, made.due)
-    assert told.told(np.array([1.0]), told.due) is told
+    assert told.with_outcome(np.array([1.0]), told.due) is told
     assert made.rewards[0] == 0.0
 
 
 def test_without_a_window_the_first_outcome_makes_the_report_due() -> None:
     made = choice(0.0)
     assert not made.is_due(1e15)
-    told = made.told(np.array([0.5]), NOW)
+    told = made.with_outcome(np.array([0.5]), NOW)
     assert told.is_due(NOW)
     assert told.due % 86_400 == 0  # the day says enough
-    assert told.told(np.array([1.0]), NOW) is told
+    assert told.with_outcome(np.array([1.0]), NOW) is told
 
 
 def test_a_choice_is_read_as_it_was_written() -> None:

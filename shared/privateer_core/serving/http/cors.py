@@ -82,16 +82,16 @@ class Origins:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        told = shown_to(headers.get("origin", ""), self._allowed)
-        if told and scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
-            await Response(status_code=_NO_CONTENT, headers=told | VARY | _ASKED)(scope, receive, send)
+        allowed = shown_to(headers.get("origin", ""), self._allowed)
+        if allowed and scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+            await Response(status_code=_NO_CONTENT, headers=allowed | VARY | _ASKED)(scope, receive, send)
             return
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 shown = MutableHeaders(scope=message)
                 shown.add_vary_header(VARY["Vary"])
-                shown.update(told)
+                shown.update(allowed)
             await send(message)
 
         # A whole answer would not pass here.

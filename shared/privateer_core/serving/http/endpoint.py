@@ -312,7 +312,7 @@ class UploadEndpoint(Endpoint):
     def _finish(self, incoming: Incoming, room: Reservation, reply: Reply, receipt: "asyncio.Future[Any]") -> None:
         room.release()
         try:
-            answer = self._told(receipt.result())
+            answer = self._answer_of(receipt.result())
         except PrivateerError as error:
             answer = self._failed(error)
         except Exception as error:
@@ -344,11 +344,11 @@ class UploadEndpoint(Endpoint):
 
     async def _counted(self, scope: Scope, envelope: Envelope, body: Body) -> HttpAnswer:
         try:
-            return self._told(await self._taken(scope, envelope, body))
+            return self._answer_of(await self._taken(scope, envelope, body))
         except PrivateerError as error:
             return self._failed(error)
 
-    def _told(self, receipt: UploadReceipt) -> HttpAnswer:
+    def _answer_of(self, receipt: UploadReceipt) -> HttpAnswer:
         """Return the answer to an upload whose reports are durable or refused."""
         if receipt.problem and not receipt.accepted:
             return problem_answer(receipt.problem, accepted=0, refused=receipt.refused)

@@ -1,4 +1,4 @@
-"""How long a service takes to answer. What is told of a request names nobody: a template, never the path itself."""
+"""How long a service takes to answer. What is said of a request names nobody: a template, never the path itself."""
 
 import time
 from collections.abc import Callable
@@ -56,7 +56,7 @@ class Timed:
     route
         Returns the template of a request that was answered, from its scope; empty if no page has its path.
     tell
-        Takes what is told.
+        Takes what is measured.
     """
 
     def __init__(self, app: ASGIApp, route: Callable[[Scope], str], tell: Callable[[Answered], None]) -> None:

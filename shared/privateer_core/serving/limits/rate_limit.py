@@ -108,10 +108,10 @@ class RateLimit:
         return keys
 
     def _answer(self, refused: TokenRefused | SenderRefused, origin: bytes) -> bytes:
-        told = {"www-authenticate": refused.challenge} if isinstance(refused, TokenRefused) else {}
+        headers = {"www-authenticate": refused.challenge} if isinstance(refused, TokenRefused) else {}
         if self._origins:
-            told |= VARY | shown_to(origin.decode("latin-1"), self._origins)
-        asks = [f"{name}: {text}" for name, text in told.items()]
+            headers |= VARY | shown_to(origin.decode("latin-1"), self._origins)
+        asks = [f"{name}: {text}" for name, text in headers.items()]
         known = (refused.detail, *asks)
         answer = self._answers.get(known)
         if answer is None:
