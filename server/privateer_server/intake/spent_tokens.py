@@ -20,7 +20,7 @@ class SpentToken(NamedTuple):
     Attributes
     ----------
     token, report
-        Hashes of the nonce with its experiment, and of the sealed report: the same report again is distinguished from another
+        Hashes of the nonce with its experiment, and of the sealed report: the same report again is known from another
         one unopened. Devices choose nonces, so two experiments may see the same one, and each is spent by itself.
     expires
         Until when it must be remembered, in seconds since 1970.

@@ -9,9 +9,11 @@ from threading import Lock
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from typing_extensions import override
 
 from privateer_core.serving.logs import trace
 from privateer_server.intake.opening import Opener
+from privateer_server.store.protocol import KeyStore
 
 _KEY_SIZE: Final = 32
 _SUFFIX: Final = ".key"
@@ -19,7 +21,7 @@ _NAME: Final = re.compile(r"[0-9a-f]{64}\.key", re.ASCII)
 _log = logging.getLogger("privateer.server")
 
 
-class RoundKeys:
+class RoundKeys(KeyStore):
     """A folder with a file for each key, named by its public half; outside the database, whose copies hold none.
 
     A file whose key no open round names is either of a round that was about to open or of one that has closed. When
@@ -45,6 +47,7 @@ class RoundKeys:
         folder.chmod(0o700)
         _sync(folder.parent)
 
+    @override
     def make(self) -> bytes:
         """Return the public half of a new key, which is on disk when this returns."""
         opener = Opener(X25519PrivateKey.generate())
@@ -57,8 +60,8 @@ class RoundKeys:
         self._openers[opener.public_key] = opener
         return opener.public_key
 
+    @override
     def find(self, public_key: bytes) -> Opener | None:
-        """Return what opens reports sealed to this key; None if its private half is lost or damaged."""
         if opener := self._openers.get(public_key):
             return opener
         with self._erasing:  # another thread may be destroying it
@@ -74,6 +77,7 @@ class RoundKeys:
         opener = Opener.of(raw) if len(raw) == _KEY_SIZE else None
         return opener if opener and opener.public_key == public_key else None
 
+    @override
     def destroy(self, public_key: bytes) -> None:
         """Forget a key and erase its file; what the disk refuses now, `retry` does later."""
         with self._erasing:
@@ -81,6 +85,7 @@ class RoundKeys:
             self._doomed.add(public_key)
         self.retry()
 
+    @override
     def retry(self) -> None:
         """Erase the files that a disk did not let go."""
         with self._erasing:
@@ -92,11 +97,13 @@ class RoundKeys:
                 else:
                     self._doomed.discard(public_key)
 
+    @override
     @property
     def unerased(self) -> int:
         """Keys of closed rounds that the disk did not let go yet."""
         return len(self._doomed)
 
+    @override
     def keep(self, public_keys: Collection[bytes]) -> None:
         """Erase the file of every key but these; other files in the folder are not ours.
 

@@ -73,7 +73,7 @@ class JournalEntry:
         The round that it opened. A curator's noise is in the state here: if the database does not have the round, since
         the process died in between, this is the release that stands, and none is drawn again.
     shut
-        Whether a shuffler got the answer that ``following`` takes no further batch. It has erased its reports then, and a
+        Whether a shuffler heard that ``following`` takes no further batch. It has erased its reports then, and a
         database that knows nothing of that is an earlier copy.
     """
 

@@ -5,8 +5,10 @@ from threading import Lock
 from typing import Final
 
 import psycopg
+from typing_extensions import override
 
 from privateer_core.serving.store.postgres import Connection, connect, run
+from privateer_server.store.protocol import Notifications
 
 CHANNEL: Final = "privateer"
 
@@ -16,13 +18,14 @@ def notify(db: Connection, experiment: str) -> None:
     run(db, "SELECT pg_notify(%s, %s)", CHANNEL, experiment)
 
 
-class PostgresNotifications:
+class PostgresNotifications(Notifications):
     """Listens on a connection of its own, which is made again when it breaks."""
 
     def __init__(self, url: str) -> None:
         self._url, self._closed, self._waiting = url, False, Lock()
         self._db: Connection | None = None
 
+    @override
     def wait(self, seconds: float) -> None:
         """Return when another server tells of a change, or after so many seconds."""
         with self._waiting:
@@ -46,6 +49,7 @@ class PostgresNotifications:
             self._db.close()
         self._db = None
 
+    @override
     def close(self) -> None:
         """End the connection, once the `wait` that is under way has returned."""
         self._closed = True

@@ -6,11 +6,13 @@ from threading import Lock
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from typing_extensions import override
 
 from privateer_core.serving.logs import trace
 from privateer_core.serving.store.postgres import ConnectionPool, Unreachable, row, run
 from privateer_core.serving.store.store_key import StoreKey
 from privateer_server.intake.opening import Opener
+from privateer_server.store.protocol import KeyStore
 
 _LABEL: Final = b"privateer/round-key/1"
 _YOUNG: Final = "1 hour"
@@ -18,7 +20,7 @@ _YOUNG: Final = "1 hour"
 _log = logging.getLogger("privateer.server")
 
 
-class PostgresKeyStore:
+class PostgresKeyStore(KeyStore):
     """The keys (`privateer_server.store.protocol.KeyStore`) of servers that share data, in the journal's database.
 
     Parameters
@@ -39,8 +41,8 @@ class PostgresKeyStore:
         self._erasing = Lock()
         self._store_key.check(pool)
 
+    @override
     def make(self) -> bytes:
-        """Return the public half of a new key, which is durable when this returns."""
         opener = Opener(X25519PrivateKey.generate())
         public_key = opener.public_key
         wrapped = self._store_key.wrapped(opener.private_bytes(), _LABEL + public_key)
@@ -49,8 +51,8 @@ class PostgresKeyStore:
         self._openers[public_key] = opener
         return public_key
 
+    @override
     def find(self, public_key: bytes) -> Opener | None:
-        """Return what opens reports sealed to this key; None if its private half is lost or damaged."""
         if opener := self._openers.get(public_key):
             return opener
         with self._pool.connection() as db:
@@ -63,6 +65,7 @@ class PostgresKeyStore:
                 return None
             return self._openers.setdefault(public_key, Opener.of(raw))
 
+    @override
     def destroy(self, public_key: bytes) -> None:
         """Forget a key and delete its row; what the database refuses now, `retry` does later."""
         with self._erasing:
@@ -70,6 +73,7 @@ class PostgresKeyStore:
             self._doomed.add(public_key)
         self.retry()
 
+    @override
     def retry(self) -> None:
         """Delete the rows that the database did not let go."""
         with self._erasing:
@@ -83,11 +87,13 @@ class PostgresKeyStore:
             else:
                 self._doomed.clear()
 
+    @override
     @property
     def unerased(self) -> int:
         """Keys of closed rounds that the database did not let go yet."""
         return len(self._doomed)
 
+    @override
     def keep(self, public_keys: Collection[bytes]) -> None:
         """Delete every key but these, and but those that another server may just have made."""
         delete = "DELETE FROM keys WHERE public_key <> ALL(%b) AND made < clock_timestamp() - %s::interval"
