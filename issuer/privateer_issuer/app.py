@@ -21,13 +21,13 @@ from starlette.types import ASGIApp, Scope
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import Unavailable
 from privateer_core.serving.http.cors import Origins
-from privateer_core.serving.http.endpoint import answer
 from privateer_core.serving.http.listeners import IS_PUBLIC, Hosts, PublicPages
 from privateer_core.serving.http.openapi import public_part
 from privateer_core.serving.http.page_cache import PageCache, common_version
 from privateer_core.serving.http.problems import answer_problems
+from privateer_core.serving.http.report_endpoint import answer
 from privateer_core.serving.http.timing import Timed
-from privateer_core.serving.limits.memory import Budget
+from privateer_core.serving.limits.body_budget import Budget
 from privateer_core.serving.process import (
     Background,
     Listener,

@@ -19,12 +19,12 @@ from privateer_core.sections import said
 from privateer_core.serving.http import problems
 from privateer_core.serving.http.answer import Heads
 from privateer_core.serving.http.cors import Origins
-from privateer_core.serving.http.endpoint import Reply
 from privateer_core.serving.http.listeners import Hosts, PublicPages
 from privateer_core.serving.http.openapi import VERSION, refusals
 from privateer_core.serving.http.page_cache import PageCache
+from privateer_core.serving.http.report_endpoint import Reply
 from privateer_core.serving.http.timing import OTHER, Answered, Timed
-from privateer_core.serving.limits.memory import Budget
+from privateer_core.serving.limits.body_budget import Budget
 from privateer_core.serving.limits.rate_limit import RateLimit
 from privateer_core.serving.logs import log_answer, trace
 from privateer_core.serving.process import (
@@ -38,17 +38,17 @@ from privateer_core.serving.process import (
 from privateer_core.serving.token_gate import TokenGate
 from privateer_core.wire.keys import TrustedKeys
 from privateer_server.admin_tokens import AdminTokens
-from privateer_server.api.changes import PRIVATE_PAGES, changes_router, claims_router
+from privateer_server.api.change_routes import PRIVATE_PAGES, changes_router, claims_router
 from privateer_server.api.description import describe
 from privateer_server.api.endpoints import BatchesEndpoint, ReportsEndpoint
 from privateer_server.api.events import ChangeFeed, stream_router
-from privateer_server.api.experiments import experiments_router
+from privateer_server.api.experiment_routes import experiments_router
 from privateer_server.api.operators import Admins, backup_router, operations_router
 from privateer_server.api.pages import OPERATOR, READING, PageVersions, pages
 from privateer_server.api.policies import Policies
 from privateer_server.api.transparency import log_router, tokens_router
+from privateer_server.experiments.catalog import open_experiments
 from privateer_server.experiments.changes import Changes
-from privateer_server.experiments.registry import open_experiments
 from privateer_server.experiments.replication import Follower
 from privateer_server.intake.intake import Intake
 from privateer_server.observability.gauges import Gauges

@@ -19,12 +19,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer_core.errors import NotFound, PrivateerError, Unavailable
 from privateer_core.serving.http.cors import Origins
-from privateer_core.serving.http.endpoint import Reply, answer
 from privateer_core.serving.http.listeners import IS_PUBLIC, Hosts, PublicPages
 from privateer_core.serving.http.openapi import public_part
 from privateer_core.serving.http.page_cache import PageCache, common_version
 from privateer_core.serving.http.problems import answer_problems
-from privateer_core.serving.limits.memory import Budget
+from privateer_core.serving.http.report_endpoint import Reply, answer
+from privateer_core.serving.limits.body_budget import Budget
 from privateer_core.serving.limits.rate_limit import RateLimit
 from privateer_core.serving.process import (
     Background,
@@ -48,10 +48,10 @@ from privateer_shuffler.api import (
 )
 from privateer_shuffler.delivery import Forwarding, Upstream
 from privateer_shuffler.endpoint import EXPERIMENT, PoolEndpoint
+from privateer_shuffler.followed_rounds import FollowedRounds
 from privateer_shuffler.metrics import ShufflerMetrics
 from privateer_shuffler.pool.protocol import PoolStore
 from privateer_shuffler.resources import Resources, open_resources
-from privateer_shuffler.rounds import FollowedRounds
 from privateer_shuffler.settings import Requirements, ShufflerSettings, read_settings
 
 _OK: Final = 200

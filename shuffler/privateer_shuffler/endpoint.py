@@ -7,17 +7,17 @@ from starlette.types import Scope
 
 from privateer_core.errors import Malformed, PrivateerError
 from privateer_core.serving.http.answer import HttpAnswer
-from privateer_core.serving.http.endpoint import Body, UploadEndpoint
-from privateer_core.serving.http.endpoint import UploadReceipt as Answerable
+from privateer_core.serving.http.report_endpoint import Body, UploadEndpoint
+from privateer_core.serving.http.report_endpoint import UploadReceipt as Answerable
 from privateer_core.serving.http.timing import Answered
-from privateer_core.serving.limits.memory import Budget
+from privateer_core.serving.limits.body_budget import Budget
 from privateer_core.serving.token_gate import TokenGate
 from privateer_core.wire.batch import check_alone
 from privateer_core.wire.envelope import Envelope, split_sealed
 from privateer_core.wire.keys import TrustedKeys
+from privateer_shuffler.followed_rounds import FollowedRound, FollowedRounds
 from privateer_shuffler.metrics import ShufflerMetrics
 from privateer_shuffler.pool.protocol import PoolReceipt
-from privateer_shuffler.rounds import FollowedRound, FollowedRounds
 
 EXPERIMENT: Final = "privateer.experiment"
 """The scope of a request has the experiment that its path names under this key."""

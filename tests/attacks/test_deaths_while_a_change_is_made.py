@@ -16,7 +16,7 @@ from privateer_server.settings import ServerSettings
 from privateer_server.store.backup import restore
 from privateer_server.store.journal import JournalFile
 from privateer_server.store.sqlite import SqliteStore
-from privateer_server.store.tables import DATABASE
+from privateer_server.store.sqlite_schema import DATABASE
 from tests.support.asgi import serving
 from tests.support.changes import change, changed, lines, report
 from tests.support.crashes import snapshot_at

@@ -200,7 +200,7 @@ def telling_ids(self, envelope, opened=None, *more):
     return take(self, envelope, opened, *more)
 Accumulator.take = telling_ids
 
-from privateer_core.serving.http.endpoint import UploadEndpoint
+from privateer_core.serving.http.report_endpoint import UploadEndpoint
 announced = UploadEndpoint._announced
 def telling_addresses(self, incoming):
     logging.getLogger("privateer.serving").error("from %s", incoming.scope["client"])

@@ -13,7 +13,7 @@ from privateer_core.serving.store.sqlite import FileKind
 from privateer_issuer.store import DATABASE as ISSUER
 from privateer_server.store.journal import JOURNAL
 from privateer_server.store.postgres import schema as server_schema
-from privateer_server.store.tables import DATABASE as STORE
+from privateer_server.store.sqlite_schema import DATABASE as STORE
 from privateer_shuffler.pool import folder, round_file, spent_tokens
 from privateer_shuffler.postgres import schema as shuffler_schema
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
-from privateer_core.serving.protocol import HEADER_BYTES_MAX
+from privateer_core.serving.http_protocol import HEADER_BYTES_MAX
 from privateer_server.api.events import BEAT_SECONDS
-from privateer_server.api.experiments import _WAIT_MAX
+from privateer_server.api.experiment_routes import _WAIT_MAX
 from privateer_server.settings import ServerSettings
 from privateer_shuffler.delivery import _LEARN_SECONDS
 from privateer_shuffler.settings import ShufflerSettings

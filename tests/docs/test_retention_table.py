@@ -13,7 +13,7 @@ from privateer_server.store.backup import _TABLES
 from privateer_server.store.journal import JOURNAL
 from privateer_server.store.postgres import schema
 from privateer_server.store.sqlite import FILE
-from privateer_server.store.tables import DATABASE as STORE
+from privateer_server.store.sqlite_schema import DATABASE as STORE
 from privateer_shuffler.pool import folder, round_file, spent_tokens
 from privateer_shuffler.resources import KEY_FILE, PIN_FILE
 

@@ -37,7 +37,7 @@ from privateer_core.wire.transparency_log import Head, check_proof, check_start,
 from privateer_lab.documents import read_document
 from privateer_server.store.backup import restore
 from privateer_server.store.sqlite import FILE, SqliteStore
-from privateer_server.store.tables import DATABASE
+from privateer_server.store.sqlite_schema import DATABASE
 from tests.documents import exports, vectors
 from tests.documents.logs import _entry, _grown
 from tests.support import mint

@@ -16,7 +16,7 @@ from privateer_server.rounds.round_keys import RoundKeys
 from privateer_server.settings import ServerSettings
 from privateer_server.store.backup import restore as restore_backup
 from privateer_server.store.sqlite import SqliteStore
-from privateer_server.store.tables import DATABASE
+from privateer_server.store.sqlite_schema import DATABASE
 from tests.support.asgi import serving
 from tests.support.disks import files
 from tests.support.sealing import body_of, sealed_reports

@@ -22,7 +22,7 @@ from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_core.sampling.normal import RoundedNormal
 from privateer_core.sampling.response import RandomizedResponse, SubsetResponse
-from privateer_core.serving.http import endpoint
+from privateer_core.serving.http import report_endpoint
 from privateer_core.vectors import Ball
 from privateer_core.wire.envelope import Envelope, encode_envelope
 from privateer_lab.audit.case import CHANNELS
@@ -200,7 +200,7 @@ def a_problem_that_quotes_the_body(patch: pytest.MonkeyPatch) -> None:
     def quoting(body: bytes) -> Any:
         raise Malformed(f"not an envelope: {body!r}")
 
-    patch.setattr(endpoint, "decode_envelope", quoting)
+    patch.setattr(report_endpoint, "decode_envelope", quoting)
 
 
 def an_error_that_quotes_the_reward(patch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from privateer_server.settings import ServerSettings
 from privateer_server.store.journal import JOURNAL, JournalFile
 from privateer_server.store.records import ExperimentRecord, JournalEntry
 from privateer_server.store.sqlite import FILE, SqliteStore
-from privateer_server.store.tables import DATABASE
+from privateer_server.store.sqlite_schema import DATABASE
 
 _SPARE: Final = 64 * MIB
 _CLOSING: Final = 8

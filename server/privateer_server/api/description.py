@@ -11,7 +11,6 @@ from privateer_core.errors import BatchRefused
 from privateer_core.export import Export
 from privateer_core.record import Record
 from privateer_core.risk import Risks
-from privateer_core.serving.http.endpoint import answer
 from privateer_core.serving.http.listeners import IS_PUBLIC
 from privateer_core.serving.http.openapi import (
     ENVELOPE,
@@ -26,6 +25,7 @@ from privateer_core.serving.http.openapi import (
     refusals,
     signature,
 )
+from privateer_core.serving.http.report_endpoint import answer
 from privateer_core.wire.batch import SIGNATURE_HEADER, BatchAnswer, UploadAnswer
 from privateer_core.wire.tokens.token_keys import Directory
 from privateer_core.wire.transparency_log import Proof

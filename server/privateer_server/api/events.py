@@ -26,8 +26,8 @@ from privateer_server.api.long_polls import (
     ConnectionLimit,
     LimitedConnection,
 )
+from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.experiment import Experiment
-from privateer_server.experiments.registry import Experiments
 
 BEAT_SECONDS: Final = 4.0
 """Equals the interval at which the dashboard asks where it has no stream."""

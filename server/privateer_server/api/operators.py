@@ -18,7 +18,7 @@ from privateer_core.serving.logs import tell, trace
 from privateer_server.admin_tokens import AdminTokens, Scope
 from privateer_server.api.models import PublicKey
 from privateer_server.api.views import public_key
-from privateer_server.experiments.registry import Experiments
+from privateer_server.experiments.catalog import Experiments
 from privateer_server.intake.intake import Intake
 from privateer_server.observability.gauges import Gauges
 from privateer_server.observability.metrics import ServerMetrics

@@ -19,8 +19,8 @@ from privateer_core.serving.http.listeners import IS_PUBLIC
 from privateer_core.serving.http.page_cache import Version, common_version
 from privateer_core.serving.http.problems import MethodNotAllowed, problem_response
 from privateer_core.wire.envelope import MEDIA_TYPE
+from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.experiment import Experiment
-from privateer_server.experiments.registry import Experiments
 
 _OF_ONE: Final = frozenset({"policy", "state", "result", "history", "privacy", "risk"})
 KEPT: Final = frozenset(

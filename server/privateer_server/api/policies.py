@@ -8,13 +8,13 @@ from starlette.types import Scope, Send
 
 from privateer_core.errors import PrivateerError
 from privateer_core.serving.http.answer import Headers, HttpAnswer, with_body
-from privateer_core.serving.http.endpoint import Reply
+from privateer_core.serving.http.report_endpoint import Reply
 from privateer_core.serving.http.timing import Answered
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.identity import SIGNED_HEADER, Identity
 from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY, ASKS_PUBLISHED
+from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.experiment import Experiment
-from privateer_server.experiments.registry import Experiments
 
 ROUTE: Final = "/experiments/{name}/policy"
 _PAGE: Final = "/policy"

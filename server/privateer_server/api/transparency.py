@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from privateer_core.errors import NotFound, ParameterInvalid, Unavailable
-from privateer_core.serving.http.endpoint import answer
 from privateer_core.serving.http.openapi import REF, answers, refusals
+from privateer_core.serving.http.report_endpoint import answer
 from privateer_core.serving.token_gate import TokenGate
 from privateer_core.wire.identity import fingerprint
 from privateer_core.wire.note import verifier

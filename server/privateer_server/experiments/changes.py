@@ -20,8 +20,8 @@ from privateer_core.terms import calibrate
 from privateer_core.verification import BATCH_MAX
 from privateer_server.data import Data
 from privateer_server.experiments.acceptance import extended, renamed, with_arm, without_arm
+from privateer_server.experiments.catalog import Experiments, Start, check_sizes
 from privateer_server.experiments.experiment import Experiment
-from privateer_server.experiments.registry import Experiments, Start, check_sizes
 from privateer_server.intake.intake import Intake
 from privateer_server.rounds.loop import Schedule
 from privateer_server.rounds.open_round import read_schedule, timed

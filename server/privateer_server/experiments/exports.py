@@ -16,8 +16,8 @@ from privateer_core.result import decode_result
 from privateer_core.spec import Spec
 from privateer_core.wire.publication import decode_publication
 from privateer_server.algorithms import learner_for
+from privateer_server.experiments.catalog import Start
 from privateer_server.experiments.experiment import Experiment
-from privateer_server.experiments.registry import Start
 from privateer_server.rounds.loop import Schedule
 from privateer_server.rounds.open_round import RoundFacts, read_decider
 from privateer_server.store.records import RoundRecord, ShufflerKey

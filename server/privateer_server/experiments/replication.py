@@ -8,8 +8,8 @@ from typing import Final
 from privateer_core.errors import NotFound, Unavailable
 from privateer_core.serving.logs import trace
 from privateer_server.data import Data
+from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.experiment import Experiment
-from privateer_server.experiments.registry import Experiments
 from privateer_server.intake.intake import Intake
 from privateer_server.store.protocol import Notifications
 from privateer_server.store.records import TRANSIENT, ExperimentState

@@ -13,8 +13,8 @@ from privateer_core.errors import NotFound, PrivateerError, Unavailable
 from privateer_core.wire.envelope import Envelope, binding, pieces
 from privateer_core.wire.publication import decode_publication
 from privateer_server.data import Data
+from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.experiment import Experiment, Snapshot
-from privateer_server.experiments.registry import Experiments
 from privateer_server.intake.accumulator import Accumulator
 from privateer_server.intake.opening import Opener
 from privateer_server.intake.receipts import Receipt

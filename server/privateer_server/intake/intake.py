@@ -18,8 +18,8 @@ from privateer_core.spec import is_name
 from privateer_core.wire.batch import check_alone
 from privateer_core.wire.envelope import Envelope, binding
 from privateer_server.data import Data
+from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.experiment import Experiment
-from privateer_server.experiments.registry import Experiments
 from privateer_server.intake.counting import Answer, CountedGroup, Counting, Request
 from privateer_server.intake.opening_pool import Openers
 from privateer_server.intake.queue import SenderQueue

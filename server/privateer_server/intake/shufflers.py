@@ -6,7 +6,7 @@ import logging
 from privateer_core.errors import BatchRefused, Conflict, Unavailable
 from privateer_core.serving.logs import trace
 from privateer_core.wire.envelope import Header
-from privateer_server.experiments.registry import Experiments
+from privateer_server.experiments.catalog import Experiments
 from privateer_server.intake.receipts import Delivery
 from privateer_server.store.protocol import PublicationJournal
 from privateer_server.store.records import TRANSIENT

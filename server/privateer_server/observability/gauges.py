@@ -11,7 +11,7 @@ from prometheus_client import Gauge
 
 from privateer_core.export import Status
 from privateer_server.data import Data
-from privateer_server.experiments.registry import Experiments
+from privateer_server.experiments.catalog import Experiments
 from privateer_server.intake.intake import Intake
 from privateer_server.observability.metrics import ServerMetrics
 

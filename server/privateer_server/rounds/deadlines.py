@@ -8,8 +8,8 @@ from privateer_core.clock import Clock
 from privateer_core.errors import NotFound, Unavailable
 from privateer_core.serving.logs import trace
 from privateer_core.serving.process import Background
+from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.experiment import Experiment
-from privateer_server.experiments.registry import Experiments
 from privateer_server.intake.intake import Intake
 from privateer_server.rounds.open_round import timed
 

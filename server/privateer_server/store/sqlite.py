@@ -28,7 +28,7 @@ from privateer_server.store.records import (
     RoundRecord,
     ShufflerKey,
 )
-from privateer_server.store.tables import DATABASE
+from privateer_server.store.sqlite_schema import DATABASE
 
 FILE: Final = "server.db"
 _COLUMNS: Final = "version, batch, seen, received, taken, digest, facts"

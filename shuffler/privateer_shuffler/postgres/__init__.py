@@ -6,7 +6,7 @@ from privateer_core.errors import SpecError
 from privateer_core.serving.store.postgres import ConnectionPool, row, run
 from privateer_core.serving.store.store_key import StoreKey, read_store_key
 from privateer_shuffler.postgres import schema
-from privateer_shuffler.postgres.store import SharedPin, SharedPoolStore
+from privateer_shuffler.postgres.pool_store import SharedPin, SharedPoolStore
 from privateer_shuffler.settings import ShufflerSettings
 
 

@@ -10,7 +10,7 @@ import pytest
 from privateer_core.certificate import read_certificate, recompute
 from privateer_core.result import decode_result
 from privateer_core.wire.publication import decode_publication
-from privateer_server.experiments.registry import Experiments
+from privateer_server.experiments.catalog import Experiments
 from privateer_server.rounds import loop
 from privateer_server.store.records import TRANSIENT
 from tests.support.phased import tables as phased_tables

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from privateer_core.serving.http_protocol import GuardedProtocol
 from privateer_core.serving.limits import rate_limit
 from privateer_core.serving.limits.connections import Connections
 from privateer_core.serving.limits.rate_limit import RateLimit
 from privateer_core.serving.process import _config
-from privateer_core.serving.protocol import GuardedProtocol
 from privateer_core.serving.token_gate import TokenGate
 from privateer_core.serving.token_keys import TokenKeys
 from privateer_core.wire.batch import UPLOAD
@@ -176,7 +176,7 @@ async def test_a_body_without_end_is_not_read(tmp_path: Path) -> None:
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privateer_core.serving.protocol._LINGER_SECONDS", 0.2)
+    monkeypatch.setattr("privateer_core.serving.http_protocol._LINGER_SECONDS", 0.2)
     async with listening(tmp_path) as (port, _, _):
         started = time.monotonic()
         assert (await said(port, upload(body=bytes(1000))[:-10])).startswith(b"HTTP/1.1 401 ")

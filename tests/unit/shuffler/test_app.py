@@ -90,7 +90,7 @@ async def test_a_defect_is_told_without_the_request(settings, server, monkeypatc
     def fail(*_):
         raise RuntimeError("secret of a report")
 
-    monkeypatch.setattr("privateer_core.serving.http.endpoint.decode_envelope", fail)
+    monkeypatch.setattr("privateer_core.serving.http.report_endpoint.decode_envelope", fail)
     app = create_app(settings, httpx.ASGITransport(server.app))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with serving(app), httpx.AsyncClient(transport=transport, base_url="http://shuffler") as client:

@@ -99,7 +99,7 @@ async def test_another_batch_is_filled_after_a_restart(settings, server):
 
 async def test_a_full_disk_delays_another_batch_and_loses_nothing(shuffler, settings, monkeypatch):
     """Neither the erasure of a batch nor room for the next one is given up."""
-    monkeypatch.setattr("privateer_shuffler.rounds._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_shuffler.followed_rounds._RETRY_SECONDS", 0.01)
     server, reports = shuffler.server, sealed_reports(6)
     server.insatiable = True
     header = server.publish()

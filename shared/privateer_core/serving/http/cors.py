@@ -10,8 +10,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from privateer_core.errors import SpecError
 from privateer_core.serving.http.answer import WHOLE
-from privateer_core.serving.http.endpoint import Reply
 from privateer_core.serving.http.listeners import Application
+from privateer_core.serving.http.report_endpoint import Reply
 from privateer_core.wire.tokens.attestation import HEADER as ATTESTATION
 
 VARIABLE: Final = "PRIVATEER_ORIGINS"

@@ -13,8 +13,8 @@ from typing import Final, Protocol
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer_core.errors import NotFound, SpecError
-from privateer_core.serving.http.endpoint import Reply
 from privateer_core.serving.http.problems import HostRefused, problem_answer
+from privateer_core.serving.http.report_endpoint import Reply
 
 IS_PUBLIC: Final = "privateer.is_public"
 """The scope of a request has this key if it came to the public listener."""

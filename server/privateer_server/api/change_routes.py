@@ -20,10 +20,10 @@ from privateer_core.errors import (
     Unavailable,
     WrongEndpoint,
 )
-from privateer_core.serving.http.endpoint import Body
 from privateer_core.serving.http.openapi import ADMIN_REFUSALS, answers, refusals
+from privateer_core.serving.http.report_endpoint import Body
+from privateer_core.serving.limits.body_budget import Budget
 from privateer_core.serving.limits.connections import peer
-from privateer_core.serving.limits.memory import Budget
 from privateer_core.wire.batch import SIGNATURE_HEADER, check_claim
 from privateer_core.wire.keys import TrustedKeys
 from privateer_server.admin_tokens import Scope
@@ -31,9 +31,9 @@ from privateer_server.api import models, views
 from privateer_server.api.description import CLAIM
 from privateer_server.api.operators import Admins
 from privateer_server.experiments.acceptance import renamed
+from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.changes import Changes
 from privateer_server.experiments.exports import exported, start_with
-from privateer_server.experiments.registry import Experiments
 from privateer_server.store.protocol import Store
 from privateer_server.store.records import ShufflerKey
 

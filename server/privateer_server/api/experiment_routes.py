@@ -20,11 +20,11 @@ from privateer_core.errors import (
 )
 from privateer_core.risk import risks
 from privateer_core.sections import TOML_BYTES_MAX, toml_tables
-from privateer_core.serving.http.endpoint import Body
 from privateer_core.serving.http.listeners import IS_PUBLIC
 from privateer_core.serving.http.openapi import ADMIN_REFUSALS, answers, refusals
+from privateer_core.serving.http.report_endpoint import Body
+from privateer_core.serving.limits.body_budget import Budget
 from privateer_core.serving.limits.connections import peer
-from privateer_core.serving.limits.memory import Budget
 from privateer_core.spec import Spec
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.identity import SIGNED_FORM, SIGNED_HEADER, Identity
@@ -34,7 +34,7 @@ from privateer_server.api import models, views
 from privateer_server.api.long_polls import Polls
 from privateer_server.api.operators import Admins
 from privateer_server.experiments import exports
-from privateer_server.experiments.registry import Experiments
+from privateer_server.experiments.catalog import Experiments
 from privateer_server.store.protocol import Store
 
 _JSON_BYTES_MAX: Final = 4 << 20

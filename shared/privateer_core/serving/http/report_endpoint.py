@@ -18,8 +18,8 @@ from privateer_core.errors import PrivateerError
 from privateer_core.serving.http.answer import HttpAnswer, with_json
 from privateer_core.serving.http.problems import MethodNotAllowed, defect, problem_answer
 from privateer_core.serving.http.timing import Answered, known_method
+from privateer_core.serving.limits.body_budget import Budget, Reservation, too_large
 from privateer_core.serving.limits.connections import peer
-from privateer_core.serving.limits.memory import Budget, Reservation, too_large
 from privateer_core.serving.token_gate import Admission, TokenGate
 from privateer_core.wire.batch import UPLOAD, UploadAnswer
 from privateer_core.wire.envelope import REPORTS_PER_BODY_MAX, Envelope, decode_envelope
