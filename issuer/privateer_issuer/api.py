@@ -65,7 +65,7 @@ def _page(summary: str, operation: str, good: _Answers, bad: _Answers, **more: A
 def document() -> dict[str, Any]:
     """Return the OpenAPI document."""
     _, schemas = msgspec.json.schema_components((IssuerStatus, Directory), ref_template=REF)
-    alive, signs = answers("Status", "It is so."), refusals(*_TOKEN_REFUSALS)
+    alive, signs = answers("IssuerStatus", "It is so."), refusals(*_TOKEN_REFUSALS)
     asks = {"parameters": [_NAME, _ATTESTATION], "requestBody": _REQUEST}
     return {
         "openapi": "3.1.0",

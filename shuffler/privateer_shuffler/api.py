@@ -85,13 +85,13 @@ def document() -> dict[str, Any]:
     _, schemas = msgspec.json.schema_components(
         (UploadAnswer, ExperimentStatus, SigningKey, ShufflerStatus, Directory, HeldRounds), ref_template=REF
     )
-    named, alive = {"parameters": [_NAME]}, answers("Status", "It is so.")
+    named, alive = {"parameters": [_NAME]}, answers("ShufflerStatus", "It is so.")
     reports = {"parameters": [_NAME, SENDER, TOKEN], "requestBody": ENVELOPE}
     held, refused = (
         answers("UploadAnswer", "Some reports are held.", 202),
         refusals(*UPLOAD_REFUSALS, *TOKEN_REFUSALS, *_UPSTREAM, SpecError),
     )
-    shown, unknown = answers("Standing", "The round."), refusals(NotFound, Deleted, *_UPSTREAM, Unavailable)
+    shown, unknown = answers("ExperimentStatus", "The round."), refusals(NotFound, Deleted, *_UPSTREAM, Unavailable)
     return {
         "openapi": "3.1.0",
         "info": {
