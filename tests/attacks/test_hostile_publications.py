@@ -259,10 +259,13 @@ def heaviest() -> float:
 @pytest.mark.parametrize(
     "name",
     [
-        "local", "central", "vectors-local",
-        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("sources", "vectors-reduced", "sparse-central")),
+        "local",
+        *(
+            pytest.param(name, marks=pytest.mark.nightly)
+            for name in ("central", "vectors-local", "sources", "vectors-reduced", "sparse-central")
+        ),
     ],
-)  # fmt: skip
+)
 def test_every_field_with_every_hostile_value(name, heaviest):
     device = Device(name)
     for body in changed_once(name):

@@ -156,7 +156,7 @@ def watched(folder: Path, capfd: pytest.CaptureFixture[str], *, killed: bool = F
     return seen
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("form", ["text", pytest.param("json", marks=pytest.mark.nightly)])
 def test_nothing_of_people_and_no_key_is_seen(
     form: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,12 +41,12 @@ def test_every_choice_is_reported_once_and_none_is_lost(model):
 
 
 def test_whoever_reports_at_once_reports_as_without_delays():
-    """40 seeds each way: regret and the number of bins at the end."""
+    """20 seeds each way: regret and the number of bins at the end."""
     found = [
         [(one.regret, one.facts["bins"]) for one in (simulate_once(spec, seed, one_by_one=True) for seed in seeds)]
         for spec, seeds in (
-            (make_spec({**PEOPLE, **LOCAL}), range(40)),
-            (late("fixed", 0.0, **LOCAL), range(40, 80)),
+            (make_spec({**PEOPLE, **LOCAL}), range(20)),
+            (late("fixed", 0.0, **LOCAL), range(20, 40)),
         )
     ]
     assert same_law(*np.array(found))
@@ -145,6 +145,7 @@ def test_learners_see_the_shares_that_people_followed():
     assert policy.followed([(policy, 1.0)]) is policy
 
 
+@pytest.mark.nightly
 def test_learning_with_the_wrong_shares_costs_regret():
     """Planted: the learner takes all reports for decisions of the round's own policy."""
 

@@ -16,7 +16,10 @@ BALL = Ball("l2", 1.0, 9)
 PROMISE = (1.0, 1e-6)
 
 
-@pytest.mark.parametrize(("epsilon", "honest"), [(1.0, 900), (2.0, 450), (0.5, 2000)])
+@pytest.mark.parametrize(
+    ("epsilon", "honest"),
+    [(2.0, 450), *(pytest.param(*case, marks=pytest.mark.nightly) for case in ((1.0, 900), (0.5, 2000)))],
+)
 def test_several_keep_the_promise_and_have_less_error_than_one(epsilon, honest):
     """Planted: an eighth more of local epsilon for each."""
     promise = (epsilon, 1e-6)
