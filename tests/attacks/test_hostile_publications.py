@@ -276,6 +276,7 @@ def test_every_field_with_every_hostile_value(name, heaviest):
 
 
 @pytest.mark.parametrize("name", SPECS)
+@pytest.mark.battery
 def test_hostile_terms_that_round_and_spec_agree_with(name, heaviest):
     device, rng = Device(name), random.Random(7)
     for _ in range(150):
@@ -286,6 +287,7 @@ def test_hostile_terms_that_round_and_spec_agree_with(name, heaviest):
 
 
 @pytest.mark.parametrize("name", SPECS)
+@pytest.mark.battery
 def test_other_bytes(name):
     device, rng = Device(name), random.Random(8)
     device.meets(published(*HONEST[name]))

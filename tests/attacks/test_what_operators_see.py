@@ -229,6 +229,7 @@ Metrics.__init__, Pool.hold = noting, telling_reports
 """Is run in the services' processes as they start: each plant leaks by one way."""
 
 
+@pytest.mark.nightly
 def test_planted_leaks_are_found(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

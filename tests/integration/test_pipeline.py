@@ -84,7 +84,9 @@ CENTRAL = {
 }
 
 
-@pytest.mark.parametrize(("changes", "people"), [(SHUFFLED, 6000), (LOCAL, 3000), (CENTRAL, 3000)])
+@pytest.mark.parametrize(
+    ("changes", "people"), [(SHUFFLED, 6000), pytest.param(LOCAL, 3000, marks=pytest.mark.nightly), (CENTRAL, 3000)]
+)
 def test_people_teach_a_policy(tmp_path: Path, changes: dict[str, object], people: int) -> None:
     spec = make_spec(changes)
     with services(tmp_path) as at:
@@ -111,7 +113,8 @@ def test_people_teach_a_policy(tmp_path: Path, changes: dict[str, object], peopl
             assert session.report(1.0) is Outcome.NOT_ASKED
 
 
-@pytest.mark.parametrize("changes", [SHUFFLED, pytest.param(LOCAL, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("changes", [SHUFFLED, LOCAL])
 def test_a_source_reports_ahead_of_the_experiments_own_people(tmp_path: Path, changes: dict[str, object]) -> None:
     source = {"name": "clinic", "people": 2000, "epsilon": 2.0, "shares": [0.5, 0.3, 0.2]}
     with services(tmp_path) as at:

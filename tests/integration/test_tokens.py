@@ -87,10 +87,8 @@ def rows(path: Path, select: str) -> int:
         return int(database.execute(select).fetchone()[0])
 
 
-@pytest.mark.parametrize(
-    ("victim", "people"),
-    [("shuffler", 80), *(pytest.param(name, 400, marks=pytest.mark.nightly) for name in ("shuffler", "server"))],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize(("victim", "people"), [("shuffler", 400), ("server", 400)])
 def test_kills_lose_no_report_and_spend_no_token_twice(tmp_path: Path, victim: str, people: int) -> None:
     """Everybody has one token and reports to one round: all are there, once, whatever was killed when."""
     is_shuffled, issuing = victim == "shuffler", Issuing("test", free_port())

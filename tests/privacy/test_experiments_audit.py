@@ -124,6 +124,7 @@ def bits_that_everybody_can_subtract(patch: pytest.MonkeyPatch) -> None:
         pytest.param(bits_that_everybody_can_subtract, ("shuffle",), marks=pytest.mark.nightly),
     ],
 )
+@pytest.mark.nightly
 def test_planted_faults_are_caught(fault: Patch, breaks: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     fault(monkeypatch)
     found = attacked("phased", DRAWN, 40_000) | attacked("phased", ("shuffle",), 300_000)

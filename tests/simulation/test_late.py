@@ -86,7 +86,7 @@ def reported(policy, earlier, rng, analyzer=None):
     return policy.mechanism.release(total, SeededNoise(int(rng.integers(2**63))))
 
 
-@pytest.mark.parametrize("model", ["local", "none"])
+@pytest.mark.parametrize("model", ["local", pytest.param("none", marks=pytest.mark.nightly)])
 def test_sums_are_of_the_arms_that_earlier_coins_chose(model):
     earlier, policy = between(MODELS[model])
     rng = np.random.default_rng(7)
@@ -102,7 +102,7 @@ def test_sums_are_of_the_arms_that_earlier_coins_chose(model):
     assert not centred(np.array(excess), 0.0)
 
 
-@pytest.mark.parametrize("model", ["local", "none"])
+@pytest.mark.parametrize("model", ["local", pytest.param("none", marks=pytest.mark.nightly)])
 def test_simulated_releases_have_the_law_of_real_ones(model):
     earlier, policy = between(MODELS[model])
     rng = np.random.default_rng(8)
