@@ -9,6 +9,9 @@ ROLES := shared client shuffler issuer server lab
 # The files with tests of a marker: collecting all the others takes longer than some of the runs.
 marked = $(shell grep -rlF --include='test_*.py' 'mark.$(1)' tests)
 
+# Tests start hundreds of processes: these read bytecode where they may write it, and need not compile all sources again.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: install test coverage check demo nightly bench benchmark browser pictures postgres data documents wheels packages site sdk sdkcheck lock format clean
 
 install: $(STAMP)

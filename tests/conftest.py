@@ -15,6 +15,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import pytest
 from hypothesis import settings
 
+from tests.support.batteries import move_to_the_night
+
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
 settings.load_profile("fixed")
 
@@ -38,6 +40,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and not hasattr(session.config, "workerinput"):
         session.config.pluginmanager.register(_Failures(reporter))
+
+
+@pytest.hookimpl(tryfirst=True)  # before markers decide what is run
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    move_to_the_night(items)
 
 
 @pytest.fixture(scope="session")

@@ -73,7 +73,7 @@ class _Client(Generic[_Transport]):
         """Fetch and check the publication of an experiment; before, send once what is due or waits."""
         end = self._pace.clock.monotonic() + self._pace.timeout
         publications = self._publications(name, cohort)
-        publications.check_server()
+        yield from publications.reconciled()
         yield from self._settling(end)
         yield from deliver_once(self._waiting(), self._account, self._pace, end)
         try:

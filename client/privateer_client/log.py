@@ -72,6 +72,16 @@ class Witness:
                 remedy=f"publish client.evidence; ledger.servers.forget({self._server!r}) trusts the server anew",
             )
 
+    @property
+    def saw_rollback(self) -> bool:
+        """Whether the evidence against the server is that its log went back, and nothing worse."""
+        evidence = self._servers.evidence(self._server)
+        return evidence is not None and contradiction(evidence) is HeadWentBack
+
+    def acquit(self) -> None:
+        """Drop the evidence of a rollback."""
+        self._servers.acquit(self._server)
+
     def witnessed(self, entry: Entry, answer: EndpointAnswer, timeout: float) -> Steps[None]:
         """Fetch the proof that a publication is in the log, check it, and keep the new head.
 

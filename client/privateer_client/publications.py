@@ -9,7 +9,7 @@ from privateer_client.ledger.account import Account
 from privateer_client.log import Witness
 from privateer_client.participation import Participation
 from privateer_core.clock import Clock
-from privateer_core.errors import Deleted, InputError, NotFound, TermsRefused, Unavailable
+from privateer_core.errors import Deleted, InputError, NotFound, PrivateerError, TermsRefused, Unavailable
 from privateer_core.trust import Trust
 from privateer_core.verification import Limits
 from privateer_core.wire.envelope import MEDIA_TYPE
@@ -196,6 +196,29 @@ class Publications:
         """
         self._witness.check()
 
+    def reconciled(self) -> Steps[None]:
+        """Refuse as `check_server`, but after a rollback ask first whether the log continues the last known head.
+
+        An old head may be one that somebody in between repeats. A proof that continues the last head shows that the
+        server still has what it had, and the evidence goes; a server that lost it cannot make one.
+
+        Raises
+        ------
+        LogForked, HeadWentBack
+            If the server's log has forked, or gone back and does not go on.
+        """
+        if self._witness.saw_rollback:
+            with suppress(PrivateerError):
+                answer = _publication((yield self._ask(self._pace.timeout)))
+                self._witness.signer(answer)
+                yield from self._proved(self._followed(answer.body), answer, self._pace.timeout)
+                self._witness.acquit()
+        self.check_server()
+
+    def _proved(self, followed: Participation, answer: EndpointAnswer, timeout: float) -> Steps[None]:
+        header = followed.header
+        yield from self._witness.witnessed(Entry(header.experiment, header.version, header.digest), answer, timeout)
+
     def _ask(self, timeout: float, tag: bytes | None = None) -> Ask:
         headers = {"Accept": MEDIA_TYPE} | ({} if tag is None else {"If-None-Match": f'"{tag.hex()}"'})
         return Ask("GET", self.address.policy, headers, timeout, most=_BYTES)
@@ -207,8 +230,7 @@ class Publications:
         published = Published(self._followed(body, is_paused=is_paused), sent)
         header = published.participation.header
         if not self._account.has_witnessed(self.address.identity, header.digest):
-            entry = Entry(header.experiment, header.version, header.digest)
-            yield from self._witness.witnessed(entry, answer, timeout)
+            yield from self._proved(published.participation, answer, timeout)
         with suppress(InputError):  # what cannot be kept is fetched again
             self._account.remember(self.address.identity, body)
         return published

@@ -6,7 +6,7 @@ from privateer_core.accounting import amplification
 from privateer_core.algorithms import parse_spec
 from privateer_core.certificate import certify
 from privateer_core.risk import risks
-from privateer_core.terms import calibrate
+from privateer_core.terms import Terms, calibrate
 
 SPEC = parse_spec(
     {
@@ -16,9 +16,15 @@ SPEC = parse_spec(
         "algorithm": {"name": "linear"},
     }
 )
-TERMS = [calibrate(SPEC.privacy, batch, SPEC.usual_question(), reports=SPEC.reports) for batch in (1001, 1303, 1707)]
 FEW = 300
 """A curve on its grid needs about a thousand sums over a batch, which take a tenth of a second a round."""
+
+
+@pytest.fixture(scope="module")
+def terms() -> list[Terms]:
+    """Those of three rounds."""
+    batches = (1001, 1303, 1707)
+    return [calibrate(SPEC.privacy, batch, SPEC.usual_question(), reports=SPEC.reports) for batch in batches]
 
 
 @pytest.fixture
@@ -36,19 +42,19 @@ def summed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def test_a_record_that_is_asked_for_again_costs_nothing(summed: list[int]) -> None:
-    first = certify("test", SPEC.privacy, TERMS)
+def test_a_record_that_is_asked_for_again_costs_nothing(summed: list[int], terms: list[Terms]) -> None:
+    first = certify("test", SPEC.privacy, terms)
     assert len(summed) > FEW, "planted: the first who asks has the server reckon"
     risks(first)
     summed.clear()
-    again = certify("test", SPEC.privacy, list(TERMS))
+    again = certify("test", SPEC.privacy, list(terms))
     assert (again, risks(again)) == (first, risks(first))
     assert not summed
 
 
-def test_a_round_that_is_added_leaves_the_others_as_they_are(summed: list[int]) -> None:
-    certify("test", SPEC.privacy, TERMS)
+def test_a_round_that_is_added_leaves_the_others_as_they_are(summed: list[int], terms: list[Terms]) -> None:
+    certify("test", SPEC.privacy, terms)
     more = calibrate(SPEC.privacy, 1999, SPEC.usual_question(), reports=SPEC.reports)
     summed.clear()
-    certify("test", SPEC.privacy, [*TERMS, more])
-    assert not {one.honest - 1 for one in TERMS} & set(summed)
+    certify("test", SPEC.privacy, [*terms, more])
+    assert not {one.honest - 1 for one in terms} & set(summed)

@@ -59,6 +59,7 @@ async def reached(api: Api, version: int) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.battery("moment", "action")
 @pytest.mark.parametrize(
     ("moment", "action", "body"),
     [

@@ -80,17 +80,21 @@ ACTS: dict[str, Callable[[Client, Any, Any], Any]] = {
 
 @pytest.mark.parametrize("how", ["fork", "rollback"])
 def test_a_device_that_holds_evidence_stops(world: World, how: str) -> None:
-    """Also with experiments that it joined earlier, in sessions that are open, and after a restart."""
+    """Also with experiments that it joined earlier, in sessions that are open, and after a restart.
+
+    After a rollback `join` alone asks whether the log goes on, and is refused as long as it does not.
+    """
     session, waiting = world.device().join("joined"), world.device().join("waiting")
     session.choose(CONTEXT)
     waiting.choose(CONTEXT)
     error = world.contradicts(how)
-    asked = world.asked
-    for act in ACTS.values():
+    for name, act in ACTS.items():
+        asked = world.asked
         with pytest.raises(error, match=r"holds evidence .* ledger\.servers\.forget\('http://s'\)") as refusal:
             act(world.device(), session, waiting)
         assert refusal.value.field == "evidence"
-    assert (world.asked, world.servers["joined"].sent, Ledger(world.folder / "ledger.db").payments()) == (asked, [], [])
+        assert world.asked == asked or (how == "rollback" and name.startswith("join"))
+    assert (world.servers["joined"].sent, Ledger(world.folder / "ledger.db").payments()) == ([], [])
     evidence = json.loads(world.device().evidence or "")
     assert evidence["problem"] == error.slug
     session.forget()  # what is the person's own they may erase
@@ -159,6 +163,41 @@ def test_what_somebody_in_between_can_do_does_not_stop_a_device(world: World) ->
     assert json.loads(world.device().evidence or "")["problem"] == "proof-invalid"
     assert world.device().join("test").asked
     assert session.report(1.0) is Outcome.ACCEPTED
+
+
+def test_an_old_head_that_somebody_in_between_repeats_stops_a_device_until_the_log_goes_on(world: World) -> None:
+    """A true, signed proof of before, kept and sent again: the next `join` that gets a newer one goes on."""
+    session = world.device().join("joined")
+    session.choose(CONTEXT)
+    kept = world.notary
+    world.notary = Notary(SEED)
+    with pytest.raises(HeadWentBack):
+        world.device().join("test")
+    for act in (world.device().resend, lambda: session.report(1.0), lambda: world.device().join("test")):
+        with pytest.raises(HeadWentBack, match="holds evidence"):
+            act()
+    world.notary = kept
+    world.enter(1)
+    with pytest.raises(HeadWentBack, match="holds evidence"):
+        session.report(1.0)  # who has not joined again has not asked
+    assert world.device().join("test").asked
+    assert world.device().evidence is None
+    assert session.report(1.0) is Outcome.ACCEPTED
+
+
+def test_a_fork_outweighs_a_rollback(world: World) -> None:
+    """Else a server that was caught at a fork after a rollback would be trusted again once it shows the true log."""
+    world.device().join("joined")
+    good = world.notary
+    world.contradicts("rollback")
+    world.notary = Notary(SEED)
+    world.enter(20, mark=b"another")
+    with pytest.raises(LogForked, match="holds evidence"):
+        world.device().join("test")
+    world.notary = good
+    with pytest.raises(LogForked, match="holds evidence"):
+        world.device().join("joined")
+    assert json.loads(world.device().evidence or "")["problem"] == LogForked.slug
 
 
 def test_a_contradiction_is_not_covered_up_by_lesser_evidence(world: World) -> None:

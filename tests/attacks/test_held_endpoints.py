@@ -16,9 +16,10 @@ from tests.attacks.endpoints import SECONDS, SLOWER, Endpoint, Repeated, endpoin
 
 MIB = 1 << 20
 BOTH = pytest.mark.parametrize("name", ["server", "shuffler"])
+ONE = pytest.mark.parametrize("name", ["server", pytest.param("shuffler", marks=pytest.mark.nightly)])
 
 
-@BOTH
+@ONE
 @pytest.mark.parametrize("sockets", [2500, pytest.param(9000, marks=pytest.mark.nightly)])
 def test_half_open_connections(tmp_path: Path, name: str, sockets: int) -> None:
     """Connections on which nothing is said: more than a process may have by default, or than a service keeps."""
@@ -44,6 +45,7 @@ def endless(at: Endpoint, piece: bytes) -> int:
     return sent
 
 
+@pytest.mark.battery
 @BOTH
 @pytest.mark.parametrize("piece", [b"a" * 32, b"\r\nx: " + b"a" * 27], ids=["one line", "many lines"])
 def test_a_header_that_never_ends(tmp_path: Path, name: str, piece: bytes) -> None:
@@ -66,7 +68,7 @@ def unfinished(at: Endpoint) -> Iterator[socket.socket]:
         yield one
 
 
-@BOTH
+@ONE
 def test_uploads_that_stop_in_the_middle(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bodies take no more memory than the budget, and the attacker's own make room for others."""
     monkeypatch.setenv("PRIVATEER_BODY_BUDGET", str(32 * MIB))
@@ -146,7 +148,7 @@ def test_idle_sockets_on_the_door_for_batches(tmp_path: Path) -> None:
                 one.close()
 
 
-@pytest.mark.parametrize("reports", [1000, 1])
+@pytest.mark.parametrize("reports", [pytest.param(1000, marks=pytest.mark.nightly), 1])
 def test_junk_from_elsewhere(tmp_path: Path, reports: int) -> None:
     """1.3 MB of sealed junk a second in large uploads, or report by report as fast as a thread does it."""
     with endpoint(tmp_path, "server") as at:

@@ -259,10 +259,13 @@ def heaviest() -> float:
 @pytest.mark.parametrize(
     "name",
     [
-        "local", "central", "vectors-local",
-        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("sources", "vectors-reduced", "sparse-central")),
+        "local",
+        *(
+            pytest.param(name, marks=pytest.mark.nightly)
+            for name in ("central", "vectors-local", "sources", "vectors-reduced", "sparse-central")
+        ),
     ],
-)  # fmt: skip
+)
 def test_every_field_with_every_hostile_value(name, heaviest):
     device = Device(name)
     for body in changed_once(name):
@@ -273,6 +276,7 @@ def test_every_field_with_every_hostile_value(name, heaviest):
 
 
 @pytest.mark.parametrize("name", SPECS)
+@pytest.mark.battery
 def test_hostile_terms_that_round_and_spec_agree_with(name, heaviest):
     device, rng = Device(name), random.Random(7)
     for _ in range(150):
@@ -283,6 +287,7 @@ def test_hostile_terms_that_round_and_spec_agree_with(name, heaviest):
 
 
 @pytest.mark.parametrize("name", SPECS)
+@pytest.mark.battery
 def test_other_bytes(name):
     device, rng = Device(name), random.Random(8)
     device.meets(published(*HONEST[name]))

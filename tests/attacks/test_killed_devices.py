@@ -67,7 +67,14 @@ def killed(folder: Path, place: str, start: float) -> None:
     assert done.returncode == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("place", ["told", "telling", "asking", "sealing", "paying", "sending"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "telling",
+        "paying",
+        *(pytest.param(place, marks=pytest.mark.nightly) for place in ("told", "asking", "sealing", "sending")),
+    ],
+)
 def test_a_kill_anywhere_between_choice_and_answer_pays_once_and_counts_once(tmp_path: Path, place: str) -> None:
     server = Server(published(waiting_spec()))
     (tmp_path / "publication").write_bytes(server.body)

@@ -79,6 +79,7 @@ async def send(api: Api, publication: bytes, sealed: list[bytes]) -> int:
 
 @pytest.mark.parametrize("put_back", [database_alone, all_but_the_journal, into_an_empty_folder])
 @pytest.mark.parametrize("rounds", [1, 3])
+@pytest.mark.battery
 async def test_a_round_is_released_once_whatever_copy_is_put_back(
     tmp_path: Path, put_back: PutBack, rounds: int
 ) -> None:

@@ -16,7 +16,7 @@ def test_the_billboard_holds_and_a_leaky_one_breaks() -> None:
     assert not _attacked(leaky, ALARM).holds
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("place", [0, *(pytest.param(place, marks=pytest.mark.nightly) for place in (1, 2))])
 def test_leaky_choices_and_blocks_break(place: int) -> None:
     """Planted: noise of an eighth."""
     assert not _attacked(moment_cases(1000, 8.0)[place], ALARM).holds

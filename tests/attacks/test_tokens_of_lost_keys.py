@@ -66,6 +66,7 @@ def lose(folder: Path) -> None:
 
 @ENDPOINTS
 @pytest.mark.parametrize("is_taken", [False, True], ids=["new", "counted"])
+@pytest.mark.battery
 async def test_a_report_whose_token_names_a_lost_key(
     tmp_path: Path, changes: dict[str, Any], host: str, is_taken: bool
 ) -> None:

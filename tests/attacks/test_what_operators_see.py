@@ -156,7 +156,7 @@ def watched(folder: Path, capfd: pytest.CaptureFixture[str], *, killed: bool = F
     return seen
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("form", ["text", pytest.param("json", marks=pytest.mark.nightly)])
 def test_nothing_of_people_and_no_key_is_seen(
     form: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +229,7 @@ Metrics.__init__, Pool.hold = noting, telling_reports
 """Is run in the services' processes as they start: each plant leaks by one way."""
 
 
+@pytest.mark.nightly
 def test_planted_leaks_are_found(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,8 @@ from tests.contract.instances import SPECS, kind_of, people_of
 from tests.contract.subjects import MESSAGES_MAX
 from tests.support.partitions import same
 
+pytestmark = pytest.mark.battery
+
 WIDE = Limits(math.inf, 0.3, math.inf, honest_fraction=1.0, min_batch=1, arms="hidden", curator=True)
 
 

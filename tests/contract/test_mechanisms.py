@@ -35,6 +35,8 @@ from tests.contract.subjects import (
 from tests.support.partitions import same
 from tests.support.statistics import centred, realised_epsilon, same_law
 
+pytestmark = pytest.mark.battery
+
 SUBJECTS, INSTANCES = subjects(), instances()
 KEYED, VECTORS = ([name for name, one in INSTANCES.items() if one.keyed is keyed] for keyed in (True, False))
 PURE = [

@@ -13,6 +13,8 @@ from tests.contract.instances import SPECS, kind_of, people_of
 from tests.contract.subjects import MESSAGES_MAX
 from tests.support.partitions import same
 
+pytestmark = pytest.mark.battery
+
 
 def test_contributions_answer_the_question(spec, played):
     for one in played:

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import httpx
+import pytest
 
 from privateer_lab.services import free_port, running
 from tests.docs.test_readme import blocks, execute, run_snippet
@@ -12,6 +13,7 @@ from tests.docs.test_readme import blocks, execute, run_snippet
 PAGE = (Path(__file__).parents[2] / "docs" / "convex.md").read_text()
 
 
+@pytest.mark.nightly
 def test_the_pages_commands_and_device(tmp_path: Path) -> None:
     create, load = (line for block in blocks("sh", PAGE) for line in block.splitlines())
     with running(tmp_path, free_port(), free_port(), token="change-me-to-something-random") as at:

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import httpx
+import pytest
 
 from privateer_core.algorithms.phased import PhasedSpec
 from privateer_lab.services import free_port, running
@@ -15,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "phased.md").read_text()
 
 
+@pytest.mark.nightly
 def test_the_pages_commands_and_device(tmp_path: Path) -> None:
     """The load is the nightly tests' to run in full: here those few of the people are that a short wait takes."""
     create, load = (line for block in blocks("sh", PAGE) for line in block.splitlines())

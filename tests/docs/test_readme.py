@@ -119,6 +119,7 @@ def test_the_pages_snippets_and_commands_work(page: str) -> None:
 
 
 @AS_TYPED
+@pytest.mark.nightly
 def test_the_simulation_pages_commands_work(people: int | None, tmp_path: Path) -> None:
     for block in blocks("sh", (ROOT / "docs" / "simulation.md").read_text()):
         for line in block.splitlines():

@@ -14,7 +14,6 @@ from tests.documents import commands, endpoints
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted(page.name for page in (ROOT / "docs" / "tutorials").glob("*.md"))
-BY_DAY = pytest.param("ab-test.md", 8000)
 AS_TYPED_BY_NIGHT = [pytest.param(page, None, marks=pytest.mark.nightly) for page in TUTORIALS]
 TOKEN = "change-me-to-something-random"
 
@@ -46,7 +45,7 @@ def typed(page: str, people: int | None) -> list[str]:
     return [fewer(re.sub(r"(^|\s)privateer ", r"\1.venv/bin/privateer ", line), people) for line in lines]
 
 
-@pytest.mark.parametrize(("page", "people"), [BY_DAY, *AS_TYPED_BY_NIGHT])
+@pytest.mark.parametrize(("page", "people"), AS_TYPED_BY_NIGHT)
 def test_the_tutorials_commands_work(page: str, people: int | None, tmp_path: Path) -> None:
     """Those between `up` and the end run against services elsewhere."""
     with running(tmp_path / "data", free_port(), free_port(), token=TOKEN) as at:

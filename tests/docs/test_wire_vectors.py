@@ -19,7 +19,10 @@ def same(committed: Any, made: Any) -> bool:
     return type(committed) is type(made) and bool(committed == made)
 
 
-@pytest.mark.parametrize("documents", [vectors, families, uploads, exports, offline, schemas, logs, tokens])
+@pytest.mark.parametrize(
+    "documents",
+    [vectors, pytest.param(families, marks=pytest.mark.nightly), uploads, exports, offline, schemas, logs, tokens],
+)
 def test_the_vectors_are_what_devices_do_and_services_answer(documents: Any) -> None:
     for path, text in documents.documents().items():
         assert same(json.loads(path.read_text()), json.loads(text)), f"{path} is not what is made: run make documents"

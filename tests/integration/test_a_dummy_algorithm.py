@@ -113,6 +113,7 @@ def test_everything_takes_a_new_algorithm(copy: Path) -> None:
     assert said.strip().splitlines()[-1] == "local shuffle central none"
 
 
+@pytest.mark.nightly
 def test_everything_takes_a_new_trust_model(copy: Path) -> None:
     trust = copy / "shared" / "privateer_core" / "trust.py"
     rows, table = "    for row in (\n", "TRUST: Final[dict[str, Trust]] = {\n"

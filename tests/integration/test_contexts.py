@@ -26,6 +26,7 @@ SPEC = make_spec(
 )
 
 
+@pytest.mark.nightly
 def test_levels_and_missing_values_teach_and_devices_pass_what_they_have(tmp_path: Path) -> None:
     """Local privacy, epsilon 4: 6,000 simulated people lose less than with the best single arm; then one more."""
     with running(tmp_path, free_port(), free_port()) as at:

@@ -62,6 +62,7 @@ def test_memory_is_flat_after_the_first_reports() -> None:
     assert {name: growth(rows[4:], name) for name in names if growth(rows[4:], name) >= 16} == {}
 
 
+@pytest.mark.nightly
 def test_the_memory_of_every_process_is_told() -> None:
     rows = list(bench_memory(8000, look=4000))
     assert [row["reports"] for row in rows] == [4000, 8000]

@@ -15,6 +15,7 @@ from privateer_lab.services import free_port, running
 SHAPE = {"experiment.round_size": 1000, "privacy.model": "central", "privacy.delta": None}
 
 
+@pytest.mark.nightly
 def test_an_experiment_in_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = lab.spec("examples/trial.toml", SHAPE, users=2000)
     with running(tmp_path, free_port(), free_port()) as at:

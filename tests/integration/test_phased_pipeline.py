@@ -87,6 +87,7 @@ def test_shuffled_phases_over_http(tmp_path: Path) -> None:
     assert_true_to_the_process(spec, result, 8)
 
 
+@pytest.mark.nightly
 def test_kill_minus_nine_in_a_phase_changes_nothing(tmp_path: Path) -> None:
     """Without a mechanism's noise what comes out is a function of the seed."""
     spec = phased_spec(STILL)
@@ -119,6 +120,7 @@ def kill_twice(at: Services, victim: str) -> None:
         at.processes.start(victim)
 
 
+@pytest.mark.nightly
 def test_a_phase_that_is_short_of_people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half the people never answer: with a deadline that reduces, the experiment goes on, and its record says so."""
     short = {"asking.seconds": 2, "asking.when_short": "reduce", "asking.least_share": 0.3, "privacy.min_batch": 20}

@@ -84,7 +84,9 @@ CENTRAL = {
 }
 
 
-@pytest.mark.parametrize(("changes", "people"), [(SHUFFLED, 6000), (LOCAL, 3000), (CENTRAL, 3000)])
+@pytest.mark.parametrize(
+    ("changes", "people"), [(SHUFFLED, 6000), pytest.param(LOCAL, 3000, marks=pytest.mark.nightly), (CENTRAL, 3000)]
+)
 def test_people_teach_a_policy(tmp_path: Path, changes: dict[str, object], people: int) -> None:
     spec = make_spec(changes)
     with services(tmp_path) as at:
@@ -111,6 +113,7 @@ def test_people_teach_a_policy(tmp_path: Path, changes: dict[str, object], peopl
             assert session.report(1.0) is Outcome.NOT_ASKED
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("changes", [SHUFFLED, LOCAL])
 def test_a_source_reports_ahead_of_the_experiments_own_people(tmp_path: Path, changes: dict[str, object]) -> None:
     source = {"name": "clinic", "people": 2000, "epsilon": 2.0, "shares": [0.5, 0.3, 0.2]}
@@ -146,6 +149,7 @@ def test_four_lines_through_the_shuffler(tmp_path: Path) -> None:
         assert held(tmp_path / "shuffler") == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("victim", ["server", "shuffler"])
 def test_kill_minus_nine_in_mid_load_loses_and_doubles_nothing(tmp_path: Path, victim: str) -> None:
     """People retry the same bytes until they are answered: as many count as were acknowledged."""
@@ -233,7 +237,7 @@ def test_kill_minus_nine_while_somebody_sends_junk(tmp_path: Path, victim: str) 
         assert facts(at)["refused"]["unopenable"] >= 150
 
 
-@pytest.mark.parametrize("signal_", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("signal_", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.nightly)])
 def test_up_stops_its_services_when_it_is_told_to_end(tmp_path: Path, signal_: int) -> None:
     ports = [free_port() for _ in range(4)]
     names = ("--server-port", "--shuffler-port", "--admin-port", "--shuffler-admin-port")

@@ -33,6 +33,7 @@ def driven(folder: Path, spec: Spec, population: dict[str, object], people: int)
         )
 
 
+@pytest.mark.nightly
 def test_a_csv_file_teaches_over_http(tmp_path):
     """Shuffle privacy, epsilon 1, 12,000 people: more right than any single arm would be (.372 of the rows)."""
     population = read_tables(GARDEN, [], "SPEC")["population"]

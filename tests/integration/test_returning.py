@@ -23,7 +23,11 @@ async def take_part(client: AsyncClient) -> Outcome:
     return await session.report(1.0)
 
 
-@pytest.mark.parametrize("algorithm", [{"name": "partition"}, {"name": "linear"}], ids=lambda one: one["name"])
+@pytest.mark.parametrize(
+    "algorithm",
+    [{"name": "partition"}, pytest.param({"name": "linear"}, marks=pytest.mark.nightly)],
+    ids=lambda one: one["name"],
+)
 async def test_reports_of_one_person_in_several_rounds_share_a_promise(
     tmp_path: Path, algorithm: dict[str, str]
 ) -> None:

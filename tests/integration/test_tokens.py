@@ -87,6 +87,7 @@ def rows(path: Path, select: str) -> int:
         return int(database.execute(select).fetchone()[0])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("victim", "people"), [("shuffler", 400), ("server", 400)])
 def test_kills_lose_no_report_and_spend_no_token_twice(tmp_path: Path, victim: str, people: int) -> None:
     """Everybody has one token and reports to one round: all are there, once, whatever was killed when."""

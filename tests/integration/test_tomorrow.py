@@ -91,7 +91,7 @@ def others(at: Services, spec: Spec, people: int) -> None:
     )
 
 
-@pytest.mark.parametrize("changes", [LOCAL, SHUFFLE])
+@pytest.mark.parametrize("changes", [pytest.param(LOCAL, marks=pytest.mark.nightly), SHUFFLE])
 def test_a_choice_outlives_the_device_and_the_services(tmp_path: Path, changes: dict[str, Any]) -> None:
     spec, ledger = make_spec(changes), tmp_path / "device.db"
     first = spec.experiment.round_size
@@ -110,6 +110,7 @@ def test_a_choice_outlives_the_device_and_the_services(tmp_path: Path, changes: 
         assert (before, reached(at, 3)["accepted"]) == (first, 2 * first)
 
 
+@pytest.mark.nightly
 def test_who_chose_before_the_horizon_reports_after_it_and_a_kill_loses_nothing(tmp_path: Path) -> None:
     spec, ledger = make_spec(LOCAL | {"experiment.horizon": 40}), tmp_path / "device.db"
     with running(tmp_path / "data", free_port(), free_port(), quiet=True) as at:
@@ -123,6 +124,7 @@ def test_who_chose_before_the_horizon_reports_after_it_and_a_kill_loses_nothing(
         assert facts(at) == before | {"accepted": 41, "received": 1}
 
 
+@pytest.mark.nightly
 def test_a_device_that_never_reports_costs_nobody_anything(tmp_path: Path) -> None:
     spec, ledger = make_spec(LOCAL), tmp_path / "device.db"
     with running(tmp_path / "data", free_port(), free_port(), quiet=True) as at:

@@ -128,6 +128,7 @@ def tables_of(family: str, model: str) -> dict[str, Any]:
         ("convex", "shuffle"),
     ],
 )
+@pytest.mark.battery
 async def test_late_vectors_are_counted_once_and_none_is_lost(folder: Path, family: str, model: str) -> None:
     """Three people choose, two rounds of others close, and they report."""
     tables = tables_of(family, model)

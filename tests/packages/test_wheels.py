@@ -36,6 +36,7 @@ def installed(python: Path, wheels: list[Path], wanted: tuple[str, ...], offered
     return report
 
 
+@pytest.mark.nightly
 def test_wheels_have_what_a_package_page_shows(wheels: list[Path]) -> None:
     assert {read(wheel)["Name"] for wheel in wheels} == set(projects())
     for wheel in wheels:
@@ -60,6 +61,7 @@ def test_sources_have_the_license_and_the_readme_too(role: str, tmp_path: Path) 
     assert not [name for name in names if "__pycache__" in name]
 
 
+@pytest.mark.nightly
 def test_an_installation_takes_nothing_of_ours_from_an_index(wheels: list[Path], tmp_path: Path) -> None:
     """Although the index offers all our names, in our versions and newer ones. Third parties are this Python's."""
     python = environment(tmp_path / "venv")
@@ -74,6 +76,7 @@ def test_an_installation_takes_nothing_of_ours_from_an_index(wheels: list[Path],
     assert [Path(line).is_relative_to(tmp_path / "venv") for line in done.stdout.split()] == [True] * len(names)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("planted", "taken"),
     [("privateer[core]", "privateer"), ("privateer-core[core]", "privateer-core")],

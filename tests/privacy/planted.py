@@ -216,7 +216,8 @@ def an_error_that_quotes_the_reward(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(policy, "read", quoting)
 
 
-DEFECTS: list[tuple[Patch, str, str]] = [
+NIGHTLY = pytest.mark.nightly
+DEFECTS: list[Any] = [
     (half_the_noise, "SignedSymbol", "2 symbols, opposite rewards"),
     (half_the_noise, "SignedSymbol", "batches of 3 symbols at delta 0.1, nothing to tell"),
     (half_the_noise_of_subsets, "VectorSymbol", "64 symbols in l2"),
@@ -225,7 +226,7 @@ DEFECTS: list[tuple[Patch, str, str]] = [
     (a_device_with_half_the_noise, "SignedSymbol", "sealed reports"),
     (noise_in_the_own_bin_alone, "LaplaceCells", "cells for epsilon 4, another bin"),
     (coins_that_suit_the_context, "SignedSymbol", "2 symbols, another bin"),
-    (no_permutation, "SignedSymbol", "first place of a batch"),
+    pytest.param(no_permutation, "SignedSymbol", "first place of a batch", marks=NIGHTLY),
     (a_size_that_tells_the_value, CHANNELS, "sizes of sealed reports"),
     (noise_anew_for_every_retry, CHANNELS, "a retry sends the same bytes"),
     (a_seeded_generator, CHANNELS, "noise ignores seeds"),
@@ -243,7 +244,7 @@ DEFECTS: list[tuple[Patch, str, str]] = [
     (no_clipping, "phased", "local-normal, opposite rewards"),
     (a_header_that_tells_the_reward, CHANNELS, "what the network shows, local"),
     (no_report_of_nothing, CHANNELS, "what the network shows, shuffle"),
-    (a_round_that_closes_on_rewards, CHANNELS, "what the network shows, central"),
+    pytest.param(a_round_that_closes_on_rewards, CHANNELS, "what the network shows, central", marks=NIGHTLY),
     (a_server_that_logs_what_it_refuses, CHANNELS, "answers and logs of services"),
     (a_problem_that_quotes_the_body, CHANNELS, "answers and logs of services"),
     (an_error_that_quotes_the_reward, CHANNELS, "errors and logs of devices"),

@@ -22,6 +22,8 @@ from privateer_server.rounds.loop import Schedule
 Patch = Callable[[pytest.MonkeyPatch], None]
 DRAWN = ("local", "local-normal", "central", "shuffle")
 """Instances of an algorithm that draws people, in their tight calibrations."""
+LONG = ("trial", "partition", "linear")
+"""Algorithms with so many attacks that all of them are made by night."""
 ALARM = 1e-6
 """Chance that one true claim is called broken."""
 
@@ -64,7 +66,9 @@ def test_every_claim_of_an_algorithm_is_attacked(name: str) -> None:
     assert names == {key for key, spec in algorithm(name).spec.instances().items() if claims(spec)}
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.nightly if name in LONG else ()) for name in ALGORITHMS]
+)
 def test_the_audit_has_these_attacks_and_true_claims_stand(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiments, "ALGORITHMS", (name,))
     total, findings = audit(1000, {name})
@@ -75,6 +79,7 @@ def test_the_audit_has_these_attacks_and_true_claims_stand(name: str, monkeypatc
     assert total >= len(cases_of(name, 1000))
 
 
+@pytest.mark.nightly
 def test_proofs_come_close_to_the_claims() -> None:
     found = attacked("phased", DRAWN, 200_000)
     assert all(stands for _, stands in found.values())
@@ -115,10 +120,11 @@ def bits_that_everybody_can_subtract(patch: pytest.MonkeyPatch) -> None:
         pytest.param(the_same_people_in_every_round, DRAWN, marks=pytest.mark.nightly),
         (sampling_with_replacement, DRAWN),
         # A symbol is as private whatever it is made of.
-        (unclipped_rewards, ("local-normal", "central", "shuffle")),
-        (bits_that_everybody_can_subtract, ("shuffle",)),
+        pytest.param(unclipped_rewards, ("local-normal", "central", "shuffle"), marks=pytest.mark.nightly),
+        pytest.param(bits_that_everybody_can_subtract, ("shuffle",), marks=pytest.mark.nightly),
     ],
 )
+@pytest.mark.nightly
 def test_planted_faults_are_caught(fault: Patch, breaks: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     fault(monkeypatch)
     found = attacked("phased", DRAWN, 40_000) | attacked("phased", ("shuffle",), 300_000)

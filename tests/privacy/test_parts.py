@@ -27,7 +27,11 @@ from tests.privacy.planted_parts import PLANTED
 ALARM = 1e-6
 PARTS = {f"{part.mechanism}: {part.name}": part for part in parts()}
 SLOW = "ScreenedMoments"
-"""Every observation is a release by itself, so a run by day makes a quarter of the choices and half of the blocks."""
+"""Every observation is a release by itself, so a run by day makes half of the blocks, and no choices."""
+QUICK_BY_DAY = [
+    pytest.param(name, marks=pytest.mark.nightly if part.mechanism == SLOW and part.sampler == "choose" else ())
+    for name, part in PARTS.items()
+]
 
 
 @pytest.fixture(autouse=True)
@@ -97,13 +101,13 @@ def test_every_part_has_a_name_of_its_own_and_a_planted_defect() -> None:
     assert {(part.mechanism, part.name) for part in parts()} == set(PLANTED)
 
 
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("name", QUICK_BY_DAY)
 def test_a_true_part_holds(name: str) -> None:
     found = by_day(PARTS[name]).examine(ALARM)
     assert found.holds, found
 
 
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("name", QUICK_BY_DAY)
 def test_half_the_noise_of_a_part_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     part = by_day(PARTS[name])
     PLANTED[part.mechanism, part.name][0](monkeypatch, 2)

@@ -55,6 +55,7 @@ def test_another_arms_reward_is_caught(monkeypatch):
 
 
 @pytest.mark.parametrize("model", ["local", pytest.param("shuffle", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
 def test_whole_runs_have_the_same_law(model):
     """40 seeds each way, other seeds: regret, reward and the number of bins at the end."""
     spec = spec_of(model)

@@ -41,12 +41,12 @@ def test_every_choice_is_reported_once_and_none_is_lost(model):
 
 
 def test_whoever_reports_at_once_reports_as_without_delays():
-    """40 seeds each way: regret and the number of bins at the end."""
+    """20 seeds each way: regret and the number of bins at the end."""
     found = [
         [(one.regret, one.facts["bins"]) for one in (simulate_once(spec, seed, one_by_one=True) for seed in seeds)]
         for spec, seeds in (
-            (make_spec({**PEOPLE, **LOCAL}), range(40)),
-            (late("fixed", 0.0, **LOCAL), range(40, 80)),
+            (make_spec({**PEOPLE, **LOCAL}), range(20)),
+            (late("fixed", 0.0, **LOCAL), range(20, 40)),
         )
     ]
     assert same_law(*np.array(found))
@@ -86,7 +86,7 @@ def reported(policy, earlier, rng, analyzer=None):
     return policy.mechanism.release(total, SeededNoise(int(rng.integers(2**63))))
 
 
-@pytest.mark.parametrize("model", ["local", "none"])
+@pytest.mark.parametrize("model", ["local", pytest.param("none", marks=pytest.mark.nightly)])
 def test_sums_are_of_the_arms_that_earlier_coins_chose(model):
     earlier, policy = between(MODELS[model])
     rng = np.random.default_rng(7)
@@ -102,7 +102,7 @@ def test_sums_are_of_the_arms_that_earlier_coins_chose(model):
     assert not centred(np.array(excess), 0.0)
 
 
-@pytest.mark.parametrize("model", ["local", "none"])
+@pytest.mark.parametrize("model", ["local", pytest.param("none", marks=pytest.mark.nightly)])
 def test_simulated_releases_have_the_law_of_real_ones(model):
     earlier, policy = between(MODELS[model])
     rng = np.random.default_rng(8)
@@ -145,6 +145,7 @@ def test_learners_see_the_shares_that_people_followed():
     assert policy.followed([(policy, 1.0)]) is policy
 
 
+@pytest.mark.nightly
 def test_learning_with_the_wrong_shares_costs_regret():
     """Planted: the learner takes all reports for decisions of the round's own policy."""
 

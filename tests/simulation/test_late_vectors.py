@@ -49,6 +49,7 @@ TRUTH = np.array([[0.5, 0.1, -0.15, 0.1, 0.0], [0.45, -0.1, 0.1, 0.0, 0.1]])
     ],
     ids=lambda one: one if isinstance(one, str) else "-".join(one),
 )
+@pytest.mark.battery
 def test_every_choice_is_reported_once_and_none_is_lost(name, settings, model):
     spec = load_spec(EXAMPLES / f"{name}.toml", ["privacy.delta=0.0", *PROMISES[model], *DELAY, *settings], 12_000)
     run = simulate_once(spec, 1)
@@ -137,6 +138,7 @@ def test_sums_are_of_the_classes_that_earlier_coins_had():
     assert not centred([released(now, made, own, rng) - exact for made, exact in drawn], 0.0)
 
 
+@pytest.mark.nightly
 def test_simulated_releases_have_the_law_of_real_ones():
     """Planted: releases of the round's own classes."""
     earlier, now = policies("local", epsilon=4.0)

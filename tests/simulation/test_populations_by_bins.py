@@ -103,6 +103,7 @@ def test_a_phase_too_late_is_caught(monkeypatch):
 @pytest.mark.parametrize(
     "name", ["swap", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("atoms", "smooth-3"))]
 )
+@pytest.mark.nightly
 def test_whole_runs_have_the_same_law(name):
     """30 seeds each way, other seeds: regret against the truth at the time, best constant, reward, bins at the end."""
     spec = spec_of(name)

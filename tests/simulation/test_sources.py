@@ -67,7 +67,10 @@ def estimate(spec, learner, state, policy, seed, shares):
     return (after.moment / after.precision).ravel()
 
 
-@pytest.mark.parametrize("model", PROMISES)
+@pytest.mark.parametrize(
+    "model",
+    [pytest.param(name, marks=() if name in ("local", "shuffle") else pytest.mark.nightly) for name in PROMISES],
+)
 def test_estimates_are_of_rewards_whatever_the_shares(model):
     spec = spec_of(model)
     expected = np.tile(2 * MEANS - 1, 2)

@@ -95,6 +95,7 @@ def test_simulated_trials_find_effects_as_often_as_the_plan_says(
     assert share == pytest.approx(power, abs=0.03)
 
 
+@pytest.mark.nightly
 def test_a_plan_knows_that_matching_starves_arms() -> None:
     """By day: 240 segments, four standard errors are .1. The planted defect: formulas of fixed shares."""
     setting = ("matching", _CENTRAL, 4, 20_000)

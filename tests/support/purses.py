@@ -25,6 +25,9 @@ class Rumours:
     def accuse(self, server: str, evidence: str) -> None:
         self._evidence[server] = evidence
 
+    def acquit(self, server: str) -> None:
+        self._evidence.pop(server, None)
+
     def evidence(self, server: str) -> str | None:
         return self._evidence.get(server)
 

@@ -1,6 +1,7 @@
 """Privacy records for tests, as a server answers with them."""
 
 import json
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -75,5 +76,11 @@ def rounds_of(spec: Spec, count: int) -> dict[str, list[Row]]:
 
 def record_of(name: str, count: int = 1) -> dict[str, Any]:
     """The record of a spec of `SPECS`, as JSON brings it."""
+    return dict(json.loads(_written(name, count)))
+
+
+@cache
+def _written(name: str, count: int) -> str:
+    """A record that many tests begin with takes the accountant a while."""
     record = make_record(SPECS[name], rounds_of(SPECS[name], count))
-    return dict(json.loads(json.dumps(msgspec.to_builtins(record), allow_nan=False)))
+    return json.dumps(msgspec.to_builtins(record), allow_nan=False)

@@ -31,7 +31,11 @@ class Servers(Protocol):
         ...
 
     def accuse(self, server: str, evidence: str) -> None:
-        """Keep evidence against a server, unless there is a contradiction already."""
+        """Keep evidence against a server, unless there is as strong evidence already."""
+        ...
+
+    def acquit(self, server: str) -> None:
+        """Drop the evidence that a server's log went back, if that is all there is."""
         ...
 
     def evidence(self, server: str) -> str | None:
@@ -78,11 +82,18 @@ class KnownServers:
         return None if row is None else str(row[0])
 
     def accuse(self, server: str, evidence: str) -> None:
-        """Keep evidence against a server, unless there is a contradiction already."""
+        """Keep evidence against a server, unless there is as strong evidence already: a fork is the strongest."""
         with self._file.transaction() as database:
             row = database.execute("SELECT body FROM evidence WHERE server = ?", (server,)).fetchone()
-            if row is None or contradiction(row[0]) is None:
+            if row is None or _strength(evidence) > _strength(row[0]) or contradiction(row[0]) is None:
                 database.execute("INSERT OR REPLACE INTO evidence VALUES (?, ?)", (server, evidence))
+
+    def acquit(self, server: str) -> None:
+        """Drop the evidence that a server's log went back, if that is all there is."""
+        with self._file.transaction() as database:
+            row = database.execute("SELECT body FROM evidence WHERE server = ?", (server,)).fetchone()
+            if row is not None and contradiction(row[0]) is HeadWentBack:
+                database.execute("DELETE FROM evidence WHERE server = ?", (server,))
 
     def evidence(self, server: str) -> str | None:
         """Return the evidence against a server; None if there is none."""
@@ -94,3 +105,8 @@ class KnownServers:
 def contradiction(evidence: str) -> type[LogForked] | type[HeadWentBack] | None:
     """Return the error that evidence is of, if it shows that the server contradicted itself."""
     return CONTRADICTIONS.get(json.loads(evidence)["problem"])
+
+
+def _strength(evidence: str) -> int:
+    """Rank evidence: a fork is signed, a rollback may be repeated by somebody in between, anything else is unsigned."""
+    return (None, HeadWentBack, LogForked).index(contradiction(evidence))

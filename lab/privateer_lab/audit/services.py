@@ -101,6 +101,9 @@ class _Servers:
     def accuse(self, _server: str, _evidence: str) -> None:
         """Keep nothing."""
 
+    def acquit(self, _server: str) -> None:
+        """Have nothing to drop."""
+
     def evidence(self, _: str) -> str | None:
         """Have none."""
         return None

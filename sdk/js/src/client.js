@@ -68,7 +68,7 @@ export class Client {
   async join(name) {
     const publications = new Publications(this, name);
     const end = this.clock.monotonic() + this.timeout;
-    await this.checkServer();
+    await publications.reconciled();
     await this.settle(end);
     for (const [identity, sealed] of await this.waiting()) {
       if (this.clock.monotonic() < end) await this.delivery.once(identity, sealed);

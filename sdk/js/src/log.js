@@ -64,6 +64,12 @@ const CONTRADICTIONS = ["log-forked", "head-went-back"];
 /** Whether evidence is of a server that contradicted itself; null: nothing is known. @param {string | null} evidence */
 export const contradicts = (evidence) => evidence !== null && CONTRADICTIONS.includes(JSON.parse(evidence).problem);
 
+/** Whether evidence is of a log that went back, and nothing worse. @param {string | null} evidence */
+export const isRollback = (evidence) => evidence !== null && JSON.parse(evidence).problem === "head-went-back";
+
+/** Whether evidence is kept in the place of what there is: a fork is signed, the rest somebody in between may make. @param {string} evidence @param {string | null} before */
+export const outweighs = (evidence, before) => !contradicts(before) || (isRollback(before) && contradicts(evidence) && !isRollback(evidence));
+
 /** The refusal of a server that contradicted itself. @param {string} evidence @param {string} server */
 export const contradicted = (evidence, server) =>
   wrong(

@@ -4,7 +4,7 @@
 import { PrivateerError, refused, unavailable } from "./errors.js";
 import { hex } from "./bytes.js";
 import { MSGPACK, ask, problem } from "./exchange.js";
-import { blockOf, checkProof, checkSigned, checkStart, contradicts, entryOf, keyChanged, openHead } from "./log.js";
+import { blockOf, checkProof, checkSigned, checkStart, contradicts, entryOf, isRollback, keyChanged, openHead } from "./log.js";
 import { Participation } from "./participation.js";
 
 /** Seconds for which a publication counts as the open one. */
@@ -36,6 +36,23 @@ export class Publications {
       if (!kept) throw error;
       return kept;
     }
+  }
+
+  /**
+   * Refuse a server that the device holds evidence against; after a rollback, ask first whether the log continues the last
+   * known head. An old head may be one that somebody in between repeats: a server that still has what it had can prove it.
+   */
+  async reconciled() {
+    const { client } = this;
+    if (isRollback(await client.evidence())) {
+      try {
+        await this.fetched(null);
+        await client.ledger.acquit(client.server);
+      } catch (error) {
+        if (!(error instanceof PrivateerError)) throw error;
+      }
+    }
+    await client.checkServer();
   }
 
   /** The last one that was checked, checked anew. @returns {Promise<Published | null>} */

@@ -37,11 +37,14 @@ for (const [how, shown, type] of /** @type {[string, number, string][]} */ ([["f
       assert.deepEqual([evidence.problem, evidence.server], [type, at.url]);
       assert.notEqual(evidence.known.head, JSON.parse(evidence.proof).head);
       const refused = (/** @type {any} */ error) => error.type === type && error.field === "evidence" && error.message.includes(`ledger.forgetServer("${at.url}")`);
-      const acts = [() => session.report(1), () => client().join("test"), () => client().resume("test"), () => client().resend(), () => client({ issuer: at.url }).fetchTokens("test")];
+      const acts = [() => session.report(1), () => client().resume("test"), () => client().resend(), () => client({ issuer: at.url }).fetchTokens("test")];
       for (const act of acts) await assert.rejects(act(), refused);
+      assert.equal(at.requests.length, asked);
+      await assert.rejects(client().join("test"), refused); // after a rollback it asks whether the log goes on
       assert.throws(() => session.choose(CONTEXT), refused); // since this page has asked
       assert.throws(() => session.choose(CONTEXT, { fresh: true }), refused);
-      assert.deepEqual([at.requests.length, at.bodies], [asked, []]);
+      assert.deepEqual(at.bodies, []);
+      if (type === "log-forked") assert.equal(at.requests.length, asked);
       await session.forget(); // what is the person's own they may erase
       // The application decides to trust the server anew.
       assert.deepEqual(JSON.parse((await client().ledger.forgetServer(at.url)) ?? ""), evidence);
@@ -80,6 +83,30 @@ test("what is due and what waits is not sent to a server that has forked", () =>
     clock.at.time += 4000;
     for (const act of [() => client().resend(), () => client().join("test")]) await rejects(act(), "log-forked");
     assert.deepEqual(at.bodies, []);
+  }));
+
+test("an old head that somebody in between repeats stops a device until the log goes on", () =>
+  serving(LOCAL, async (at) => {
+    const path = join(mkdtempSync(join(tmpdir(), "evidence-")), "ledger.json");
+    const client = () => new Client(at.url, { ledger: new FileLedger(path), clock: clockAt(1_000_000), patience: 0 });
+    at.notary.leaves = leaves(4, 1);
+    const session = await client().join("test");
+    session.choose(CONTEXT);
+    const good = at.notary.leaves;
+    at.notary.leaves = good.slice(0, 2);
+    at.publication = changed(LOCAL, {}, 5);
+    await rejects(client().join("test"), "head-went-back");
+    await rejects(client().join("test"), "head-went-back");
+    at.notary.leaves = good;
+    assert.ok((await client().join("test")).choose(CONTEXT));
+    assert.equal(await client().evidence(), null);
+    // A fork outweighs a rollback, and stays.
+    at.notary.leaves = good.slice(0, 2);
+    await rejects(client().join("test"), "head-went-back");
+    at.notary.leaves = leaves(12, 100);
+    await rejects(client().join("test"), "log-forked");
+    at.notary.leaves = good;
+    await rejects(client().join("test"), "log-forked");
   }));
 
 test("what somebody in between can do does not stop a device, nor cover up a contradiction", () =>

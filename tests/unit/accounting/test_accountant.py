@@ -116,6 +116,7 @@ SEVERAL = {
 
 @pytest.mark.parametrize("delta", [0.5, 0.1, 1e-3, 1e-6, 1e-9, 1e-12, 0.0])
 @pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.battery
 def test_an_epsilon_found_by_a_guess_is_the_one_that_a_long_search_finds(name, delta):
     curve = account(SEVERAL[name])
     found, searched = curve.epsilon(delta), curve._searched(delta)

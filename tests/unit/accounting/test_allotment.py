@@ -57,7 +57,7 @@ def test_what_one_report_may_cost_does_not_fit_several() -> None:
     assert account(Repeated(whole, 2)).delta(EPSILON) > 100 * DELTA
 
 
-@pytest.mark.parametrize("batch", [500, 9000])
+@pytest.mark.parametrize("batch", [500, pytest.param(9000, marks=pytest.mark.nightly)])
 def test_subset_selections_keep_the_promise_together(batch: int) -> None:
     """Planted: an eighth more for each, what one report alone may cost, and what any message may not cost."""
     share, sizes = allot(EPSILON, DELTA, 5, 1e-15), (64, 21)

@@ -72,6 +72,7 @@ def test_overlapping_and_random_sets_are_below_disjoint_ones():
 @pytest.mark.parametrize(("epsilon", "local_epsilon"), LOSSES)
 @pytest.mark.parametrize("batch", [1, 7, 60, 300])
 @pytest.mark.parametrize("symbols", [2.0, 2.5, 64 / 11, 256 / 12])
+@pytest.mark.battery
 def test_the_bound_is_above_the_lemma(symbols, batch, epsilon, local_epsilon):
     """The bound equals a sum in another order. Rounding loses nothing for two symbols."""
     expected = subset_delta(epsilon, local_epsilon, symbols, batch)

@@ -292,6 +292,7 @@ def answering(status: int, body: bytes) -> Iterator[str]:
 
 @pytest.mark.parametrize("status", [200, 404])
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b"[" * 100_000, b"\xff"])
+@pytest.mark.battery
 def test_another_server_is_one_line(capsys: pytest.CaptureFixture[str], status: int, body: bytes) -> None:
     with answering(status, body) as url:
         code, out, err = run(capsys, "account", "experiment", "offers", "--url", url)

@@ -52,6 +52,7 @@ def test_a_restored_server_goes_on_under_a_version_never_published(
         assert (row["version"], row["received"], row["released"]) == (1, 12, False)
 
 
+@pytest.mark.nightly
 def test_a_second_restore_goes_on_above_the_first_with_the_firsts_journal(
     at: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -161,6 +161,7 @@ def test_an_export_is_a_folder_or_a_file_and_starts_another(
         assert (code, out.count("\n"), says in out) == (2, 1, True), out
 
 
+@pytest.mark.nightly
 def test_changes_survive_kills(spec: Any, at: Services, capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, "create", spec("killed"))
     wanted = ["create"]

@@ -62,6 +62,7 @@ def test_a_curve_is_a_mean_at_every_value() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in REPRODUCTIONS if name not in ELSEWHERE])
+@pytest.mark.battery
 def test_in_small(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, out, _ = run(
         capsys, "reproduce", name, "--quick", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path), "--json"

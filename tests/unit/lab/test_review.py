@@ -212,6 +212,7 @@ def test_text_of_strangers_stays_text() -> None:
     assert "\u202e" not in page.text
 
 
+@pytest.mark.nightly
 def test_the_review_runs_the_attacks_that_are_about_it() -> None:
     subject = subject_of("local", 1)
     found = run_audit(subject.spec, subject.record, 1000)

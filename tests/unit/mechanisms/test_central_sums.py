@@ -94,10 +94,10 @@ def test_people_and_their_noise_cannot_be_told_apart_by_last_digits(noise):
 
 
 def test_laplace_noise_of_a_release_has_its_variance_and_half_of_it_is_caught():
-    """3,000 releases of nobody, six sums each: the variance by its own standard error, at 6 of them."""
+    """600 releases of nobody, six sums each: the variance by its own standard error, at 6 of them."""
 
     def off(one: CentralSums, claimed: CentralSums) -> float:
-        draws = np.array([one.release(one.empty(), SeededNoise(seed)).sums.ravel() for seed in range(3000)])
+        draws = np.array([one.release(one.empty(), SeededNoise(seed)).sums.ravel() for seed in range(600)])
         expected = claimed.release(claimed.empty(), SeededNoise(0)).noise
         return float(abs((draws**2).mean() / expected - 1) * math.sqrt(draws.size / 5))
 

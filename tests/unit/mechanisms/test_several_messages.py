@@ -16,7 +16,10 @@ BALL = Ball("l2", 1.0, 9)
 PROMISE = (1.0, 1e-6)
 
 
-@pytest.mark.parametrize(("epsilon", "honest"), [(1.0, 900), (2.0, 450), (0.5, 2000)])
+@pytest.mark.parametrize(
+    ("epsilon", "honest"),
+    [(2.0, 450), *(pytest.param(*case, marks=pytest.mark.nightly) for case in ((1.0, 900), (0.5, 2000)))],
+)
 def test_several_keep_the_promise_and_have_less_error_than_one(epsilon, honest):
     """Planted: an eighth more of local epsilon for each."""
     promise = (epsilon, 1e-6)
@@ -37,7 +40,9 @@ def test_one_is_sent_where_the_limit_decides_or_others_share_the_promise():
     assert VectorSymbol.amplified(BALL, PROMISE, 900, 16.0, share, 3, most=8).repeats == 1
 
 
-@pytest.mark.parametrize(("limit", "repeats"), [(3.0, 1), (6.0, 2), (7.0, 3)])
+@pytest.mark.parametrize(
+    ("limit", "repeats"), [(6.0, 2), *(pytest.param(*case, marks=pytest.mark.nightly) for case in ((3.0, 1), (7.0, 3)))]
+)
 def test_all_of_them_together_are_within_the_limit(limit, repeats):
     several = VectorSymbol.amplified(BALL, PROMISE, 900, limit, None, 3, most=8)
     assert several.repeats == repeats

@@ -34,6 +34,7 @@ COMBINATIONS = [
 
 
 @pytest.mark.parametrize(("dimension", "directions", "chosen"), COMBINATIONS)
+@pytest.mark.battery
 def test_the_products_in_arbitrary_precision(dimension, directions, chosen):
     half, end = mpmath.mpf(dimension - 1) / 2, min(1, 12 / mpmath.sqrt(dimension))
 

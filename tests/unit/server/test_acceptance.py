@@ -30,6 +30,7 @@ def wish(spec: Spec, action: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("action", TRIED)
 @pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.battery
 async def test_what_is_offered_is_what_the_algorithm_takes(api: Api, name: str, action: str) -> None:
     spec = spec_of(name)
     made = await api.client.post("/experiments", json=spec.model_dump(mode="json", exclude_none=True), headers=ADMIN)

@@ -3,7 +3,7 @@
 
 import { same } from "../bytes.js";
 import { alreadyReported, refused, unwritable } from "../errors.js";
-import { contradicts } from "../log.js";
+import { isRollback, outweighs } from "../log.js";
 import { below } from "../platform.js";
 import { lock, unlock } from "./vault.js";
 
@@ -160,10 +160,18 @@ export class Ledger {
     return (await this.entry(`${server}#log`)).evidence ?? null;
   }
 
-  /** Keep evidence against a server, unless there is a contradiction already. @param {string} server @param {string} evidence */
+  /** Keep evidence against a server, unless there is as strong evidence already. @param {string} server @param {string} evidence */
   async accuse(server, evidence) {
     await this.store.change(`${server}#log`, (entry) => {
-      return [contradicts(entry.evidence ?? null) ? entry : { ...entry, evidence }, null];
+      return [outweighs(evidence, entry.evidence ?? null) ? { ...entry, evidence } : entry, null];
+    });
+  }
+
+  /** Drop the evidence that a server's log went back, if that is all there is. @param {string} server */
+  async acquit(server) {
+    await this.store.change(`${server}#log`, (entry) => {
+      const { evidence, ...rest } = entry;
+      return [isRollback(evidence ?? null) ? rest : entry, null];
     });
   }
 

@@ -50,7 +50,11 @@ def state_of(spec, depths, paths, seed=0, precision=50.0):
     )
 
 
-@pytest.mark.parametrize("changes", [{}, {"privacy.epsilon": 4.0}, SHUFFLE], ids=["local-1", "local-4", "shuffle"])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"privacy.epsilon": 4.0}, pytest.param(SHUFFLE, marks=pytest.mark.nightly)],
+    ids=["local-1", "local-4", "shuffle"],
+)
 def test_estimates_are_calibrated(changes, monkeypatch):
     """Standardized errors of a flat problem's first round, 300 seeds: mean 0, and the spread that theory gives.
 
