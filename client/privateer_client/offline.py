@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 import msgspec
 import numpy as np
 
-from privateer_client.features import context_vector
+from privateer_client.inputs import context_vector
 from privateer_client.participation import Participation
 from privateer_core.answer import Answer
 from privateer_core.errors import InputError, Malformed, SpecError, TermsRefused

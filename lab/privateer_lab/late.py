@@ -16,8 +16,8 @@ from privateer_lab.devices import scaled, scaled_rewards
 from privateer_lab.noise import SeededNoise
 from privateer_lab.run import Simulation
 from privateer_lab.windows import delay_of
-from privateer_server.following import shares_by_policy
-from privateer_server.schedule import Decided, Step
+from privateer_server.rounds.late_reports import shares_by_policy
+from privateer_server.rounds.loop import Decided, Step
 
 Array = NDArray[np.float64]
 

@@ -10,9 +10,9 @@ import msgspec
 from privateer_core.errors import Malformed, ProofInvalid, Unavailable, Untrusted
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.identity import SIGNED_HEADER, check_signed, key_changed, read_keys
-from privateer_core.wire.log import Entry, Head, check_order, forked
 from privateer_core.wire.merkle import Peaks, consistent
 from privateer_core.wire.publication import decode_publication, digest
+from privateer_core.wire.transparency_log import Entry, Head, check_order, forked
 
 _BYTES_MAX: Final = 64 << 20
 _GONE: Final = frozenset({404, 410})

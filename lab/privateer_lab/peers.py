@@ -17,7 +17,7 @@ from privateer_lab.baselines.run import play_together
 from privateer_lab.baselines.unlearned import Uniform
 from privateer_lab.noise import SeededNoise
 from privateer_lab.summary import regret_figures
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 
 Maker = Callable[[ArmsSpec, int], Baseline]
 CHANCE = "at random"

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import httpx
 
-from privateer_client.exchange import retry_seconds
+from privateer_client.transport import retry_seconds
 from privateer_core.errors import Deleted, NotFound, PrivateerError, SpecError, Unauthorized, Unavailable
 from privateer_core.spec import Spec
 from privateer_core.wire.problem import slug_of

@@ -22,7 +22,7 @@ from privateer_lab.environments import Environment, Played, environment_for
 from privateer_lab.judgement import Judgement, compares
 from privateer_lab.noise import SeededNoise
 from privateer_lab.score import Point, Score
-from privateer_server.schedule import Decided, Schedule, Step
+from privateer_server.rounds.loop import Decided, Schedule, Step
 
 _BY_BOXES: Final = 2000
 """Smaller rounds are drawn faster one by one."""

@@ -11,7 +11,7 @@ from privateer_lab.parallel import Backend, each
 from privateer_lab.returning import ReturningSimulation
 from privateer_lab.run import FIGURES, SENT, Run, Simulation
 from privateer_lab.windows import delay_of
-from privateer_server.schedule import Schedule, Step
+from privateer_server.rounds.loop import Schedule, Step
 
 __all__ = [
     "Run",

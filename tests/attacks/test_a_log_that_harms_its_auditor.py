@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer_core.wire.log import Entry
 from privateer_core.wire.publication import digest
+from privateer_core.wire.transparency_log import Entry
 from privateer_lab.cli import main
 from tests.support.notary import Notary
 

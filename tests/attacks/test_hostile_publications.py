@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 from privateer_client import Client
-from privateer_client.account import Payment
+from privateer_client.ledger.account import Payment
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import ShuffledBits
 from privateer_core.errors import InputError, Malformed, TermsRefused
@@ -245,7 +245,7 @@ class Unwound:
 
 @pytest.fixture(autouse=True)
 def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privateer_client.exchange.Timer", Unwound)
+    monkeypatch.setattr("privateer_client.transport.Timer", Unwound)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from privateer_core.wire.publication import Round, decode_publication
-from privateer_shuffler.forwarding import Forwarding
+from privateer_shuffler.delivery import Forwarding
 from tests.support.answers import fact
 from tests.support.pair import Losing, Pair, pair
 from tests.support.phased import tables
@@ -135,7 +135,7 @@ async def test_a_batch_whose_answer_was_lost_counts_once(
     tmp_path: Path, restart: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server has it, the shuffler does not know: the same bytes again, and the same answer, even after restarts."""
-    monkeypatch.setattr("privateer_shuffler.forwarding._FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("privateer_shuffler.delivery._FIRST_PAUSE", 0.01)
     answers: list[bool] = []
     run = Forwarding.run
 

@@ -43,12 +43,12 @@ client = Client("http://s", ledger=ledger, limits=limits, clock=Clock(), transpo
 if start == 1_000_000:
     if place == "keeping":
         import privateer_client.ledger
-        privateer_client.ledger.encode_choice = die
+        privateer_client.ledger.ledger.encode_choice = die
     session = client.join("test")
     session.choose({"x1": 0.3, "x2": 0.9})
     if place == "telling":
         import privateer_client.ledger
-        privateer_client.ledger.encode_choice = die
+        privateer_client.ledger.ledger.encode_choice = die
     session.report(1.0)
     die()
 if place == "sealing":
@@ -56,7 +56,7 @@ if place == "sealing":
     privateer_client.reports.encode_envelope = die
 if place == "paying":
     import privateer_client.ledger
-    privateer_client.ledger._erase = die
+    privateer_client.ledger.ledger._erase = die
 client.resend()
 die()
 """

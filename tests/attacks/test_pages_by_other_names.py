@@ -13,7 +13,7 @@ import pytest
 from privateer_core.wire.problem import slug_of
 from privateer_lab.services import Issuing, Services, free_port, running
 from privateer_server.app import Server, _is_public, create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import AtOnce, serving
 from tests.support.servers import ADMIN, SMALL, TOKEN, Api
 
@@ -87,7 +87,7 @@ def pages(app: Server) -> set[tuple[str, str]]:
 
 async def test_every_page_of_the_server_is_public_or_asks_who_comes(tmp_path: Path) -> None:
     """Whatever page is added: strangers may find it, or it takes a token, a shuffler's signature, or is listed here."""
-    app = create_app(Settings(tmp_path, TOKEN))
+    app = create_app(ServerSettings(tmp_path, TOKEN))
     async with serving(app) as operator, serving_public(app) as stranger:
         await Api(operator).create(SMALL)
         for method, template in sorted(pages(app)):

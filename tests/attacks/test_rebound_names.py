@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.hosts import host_names
+from privateer_core.serving.http.listeners import host_names
 from privateer_core.wire.problem import slug_of
 from privateer_lab.services import Issuing, Services, free_port, running
 

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from privateer_client.client import Client
-from privateer_client.ledger import Ledger
+from privateer_client.ledger.ledger import Ledger
 from privateer_client.participation import Participation
 from privateer_core.errors import Malformed, TermsRefused
 from privateer_core.verification import Limits

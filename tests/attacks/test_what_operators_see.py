@@ -193,21 +193,21 @@ KNOWN |= {"experiments", "open_rounds", "rounds_published", "rounds_given_up"}
 PLANTS = """
 import base64, logging
 
-from privateer_server.accumulator import Accumulator
+from privateer_server.intake.accumulator import Accumulator
 take = Accumulator.take
 def telling_ids(self, envelope, opened=None, *more):
     logging.getLogger("privateer.server").error("took %s", [one[:16].hex() for one in opened or ()])
     return take(self, envelope, opened, *more)
 Accumulator.take = telling_ids
 
-from privateer_core.serving.endpoint import UploadEndpoint
+from privateer_core.serving.http.report_endpoint import UploadEndpoint
 announced = UploadEndpoint._announced
 def telling_addresses(self, incoming):
     logging.getLogger("privateer.serving").error("from %s", incoming.scope["client"])
     return announced(self, incoming)
 UploadEndpoint._announced = telling_addresses
 
-from privateer_server.gauges import Gauges
+from privateer_server.observability.gauges import Gauges
 refresh = Gauges.refresh
 def telling_arms(self):
     refresh(self)

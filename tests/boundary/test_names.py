@@ -137,7 +137,7 @@ def planted(path: str, line: str) -> Files:
     ],
 )
 def test_a_planted_branch_on_an_algorithm_is_found(line: str) -> None:
-    assert len(branches(planted("server/privateer_server/intake.py", line))) == 1
+    assert len(branches(planted("server/privateer_server/intake/intake.py", line))) == 1
 
 
 @pytest.mark.parametrize("line", ['if model == "shuffle": pass', 'MODELS = {"local": 1}', 'MODELS = "local,central"'])

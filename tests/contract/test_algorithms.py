@@ -22,8 +22,8 @@ from privateer_core.verification import Limits, verify
 from privateer_core.wire.publication import Round
 from privateer_lab.noise import SeededNoise
 from privateer_server.algorithms import learner_for
-from privateer_server.respec import extended, renamed, with_arm, without_arm
-from privateer_server.schedule import Schedule
+from privateer_server.experiments.acceptance import extended, renamed, with_arm, without_arm
+from privateer_server.rounds.loop import Schedule
 from tests.contract.instances import SPECS, kind_of, people_of
 from tests.contract.subjects import MESSAGES_MAX
 from tests.support.partitions import same

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from privateer_client.outcomes import read_outcome
+from privateer_client.inputs import read_outcome
 from privateer_core.decisions import Plays, Points
 from privateer_core.errors import InputError, UnfitValueWarning
 from privateer_lab.noise import SeededNoise

@@ -15,7 +15,7 @@ from privateer_core.errors import PrivateerError
 from privateer_core.export import Export, make_export, read_export
 from privateer_core.record import Row, make_record, planned_of
 from privateer_core.spec import Spec
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.documents import vectors
 
 PEOPLE = 40

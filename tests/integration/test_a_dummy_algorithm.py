@@ -25,12 +25,12 @@ ROW = """        Trust(
             example={"epsilon": 4.0},
             event=lambda mechanism, _: mechanism.alone,
             serves={
-                KeyedMeans: Serving((SignedSymbol,), (), _stricter_means),
-                NamedMeans: Serving((SignedSymbol,), (), _stricter_means),
-                KeyedHits: Serving((NamedSymbol,), (), _stricter_hits),
-                VectorSum: Serving((VectorSymbol,), (), _stricter_vectors),
-                DirectedSum: Serving((VectorSymbol,), (), _stricter_vectors),
-                ScreenedSum: Serving((VectorSymbol,), (), _stricter_symbols),
+                KeyedMeans: Serving((SignedSymbol,), _stricter_means),
+                NamedMeans: Serving((SignedSymbol,), _stricter_means),
+                KeyedHits: Serving((NamedSymbol,), _stricter_hits),
+                VectorSum: Serving((VectorSymbol,), _stricter_vectors),
+                DirectedSum: Serving((VectorSymbol,), _stricter_vectors),
+                ScreenedSum: Serving((VectorSymbol,), _stricter_symbols),
             },
         ),
 """

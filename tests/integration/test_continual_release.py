@@ -11,12 +11,12 @@ import pytest
 from privateer_core.mechanisms.running_vectors import RunningTotal, RunningVectors
 from privateer_server.algorithms.linear.continual import ContinualLearner
 from privateer_server.app import create_app
-from privateer_server.round_keys import RoundKeys
-from privateer_server.rounds import restore_lost, with_sums
-from privateer_server.settings import Settings
+from privateer_server.rounds.open_round import restore_lost, with_sums
+from privateer_server.rounds.round_keys import RoundKeys
+from privateer_server.settings import ServerSettings
 from privateer_server.store.backup import restore as restore_backup
 from privateer_server.store.sqlite import SqliteStore
-from privateer_server.store.tables import DATABASE
+from privateer_server.store.sqlite_schema import DATABASE
 from tests.support.asgi import serving
 from tests.support.disks import files
 from tests.support.sealing import body_of, sealed_reports
@@ -45,8 +45,8 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-def settings_at(folder: Path) -> Settings:
-    return Settings(data=folder, admin_token=TOKEN, sender_keys=TRUSTED)
+def settings_at(folder: Path) -> ServerSettings:
+    return ServerSettings(data=folder, admin_token=TOKEN, sender_keys=TRUSTED)
 
 
 async def fill(client: httpx.AsyncClient, rounds: int) -> None:

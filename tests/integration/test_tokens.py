@@ -11,13 +11,13 @@ import httpx
 import pytest
 
 from privateer_client import AsyncClient
-from privateer_client.answers import Outcome
-from privateer_client.ledger import Ledger
+from privateer_client.delivery import Outcome
+from privateer_client.ledger.ledger import Ledger
 from privateer_core.verification import Limits
-from privateer_core.wire.attestation import HEADER
 from privateer_core.wire.problem import slug_of
-from privateer_core.wire.token import Challenge, PendingToken, read_authorization
-from privateer_core.wire.token_keys import Directory
+from privateer_core.wire.tokens.attestation import HEADER
+from privateer_core.wire.tokens.token import Challenge, PendingToken, read_authorization
+from privateer_core.wire.tokens.token_keys import Directory
 from privateer_lab.load import run_load
 from privateer_lab.load.driver import LIMITS
 from privateer_lab.services import Issuing, free_port, running

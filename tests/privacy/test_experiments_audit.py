@@ -17,7 +17,7 @@ from privateer_lab.audit.evidence import Evidence, attack
 from privateer_lab.audit.experiments import experiment_cases
 from privateer_lab.audit.run import audit
 from privateer_lab.noise import SeededNoise
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 DRAWN = ("local", "local-normal", "central", "shuffle")

@@ -20,7 +20,7 @@ from privateer_lab.specs import load_spec
 from privateer_server.algorithms.convex import ConvexLearner
 from privateer_server.algorithms.linear.surrogate import people, slopes
 from privateer_server.algorithms.sparse.sums import SumLearner
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.linears import linear_spec
 from tests.support.sparse import sparse_spec
 from tests.support.statistics import centred, same_law

@@ -14,7 +14,7 @@ import httpx
 import numpy as np
 
 from privateer_client.client import Client
-from privateer_client.ledger import Ledger
+from privateer_client.ledger.ledger import Ledger
 from privateer_client.participation import Participation
 from privateer_core.decisions import Arms
 from privateer_core.errors import OutOfRange, PrivateerError, UnfitValueWarning
@@ -25,7 +25,7 @@ from privateer_lab.audit.evidence import Scores
 from privateer_lab.audit.signed import SignedPublication
 from privateer_lab.audit.visible import nothing_visible_depends_on_records, recorded_logs, services_are_silent
 from privateer_lab.audit.wire import ALONE, LIMITS, opened
-from privateer_server.rounds import OpenRound
+from privateer_server.rounds.open_round import OpenRound
 
 _CONTEXT, _REWARD = 0.377_190_542, 0.918_273_645
 """Marks that must turn up nowhere."""

@@ -14,7 +14,7 @@ from privateer_core.spec import Spec
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.evidence import Scores
 from privateer_lab.audit.views import Coins, Maker, Target, view
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 
 _SEED: Final = 7
 _BEYOND: Final = 9.0

@@ -11,20 +11,20 @@ from typing import Any, Final, NamedTuple
 import httpx
 from starlette.types import ASGIApp
 
-from privateer_client.account import Payment
-from privateer_client.answers import Outcome
-from privateer_client.choice import Choice
 from privateer_client.client import AsyncClient
-from privateer_client.known_servers import KnownServer
-from privateer_client.sealing import SealedReport
+from privateer_client.delivery import Outcome
+from privateer_client.ledger.account import Payment
+from privateer_client.ledger.choice import KeptChoice
+from privateer_client.ledger.known_servers import KnownServer
+from privateer_client.participation import SealedReport
 from privateer_core.spec import Spec
 from privateer_core.wire.batch import SIGNATURE_HEADER
 from privateer_core.wire.identity import SIGNED_HEADER
 from privateer_lab.audit.wire import LIMITS
 from privateer_server.app import create_app as create_server
-from privateer_server.settings import Settings as ServerSettings
+from privateer_server.settings import ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler
-from privateer_shuffler.settings import Settings as ShufflerSettings
+from privateer_shuffler.settings import ShufflerSettings
 
 _KEYS: Final = ("digest", "shuffler")
 """Facts that differ from one start of the services to the next, since keys are drawn."""
@@ -147,7 +147,7 @@ class _Purse:
         """Keep no choices."""
         return []
 
-    def change(self, _: str, change: Callable[[Choice | None], Choice | None]) -> Choice | None:
+    def change(self, _: str, change: Callable[[KeptChoice | None], KeptChoice | None]) -> KeptChoice | None:
         """Keep no choice."""
         return change(None)
 

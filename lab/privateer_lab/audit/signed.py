@@ -5,9 +5,9 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core.wire.identity import SIGNED_HEADER, Identity
-from privateer_core.wire.log import Entry, Head, prove
-from privateer_core.wire.merkle import Tree
+from privateer_core.wire.merkle import MerkleTree
 from privateer_core.wire.publication import decode_publication, digest
+from privateer_core.wire.transparency_log import Entry, Head, prove
 
 _ORIGIN = f"privateer/log/{0:016x}"
 
@@ -16,7 +16,7 @@ class SignedPublication:
     """Answers devices that ask for a publication, or for its place in the log."""
 
     def __init__(self, publication: bytes) -> None:
-        self._publication, identity, tree = publication, Identity(Ed25519PrivateKey.generate()), Tree()
+        self._publication, identity, tree = publication, Identity(Ed25519PrivateKey.generate()), MerkleTree()
         facts, name = decode_publication(publication).round, digest(publication)
         tree.append(Entry(facts.experiment, facts.version, name).leaf)
         head = Head.sign(_ORIGIN, 1, tree.root(1), identity.key)

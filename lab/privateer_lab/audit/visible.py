@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 import httpx
 import msgspec
 
-from privateer_client.answers import Outcome
-from privateer_client.sealing import Sealer
+from privateer_client.delivery import Outcome
+from privateer_client.participation import Sealer
 from privateer_core.spec import Spec
 from privateer_core.trust import TRUST
 from privateer_core.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope, header_of

@@ -24,11 +24,11 @@ from privateer_lab.audit.evidence import Scores
 from privateer_lab.audit.views import batches as batch_view
 from privateer_lab.audit.views import log_likelihood, model_of
 from privateer_lab.audit.views import reports as report_view
-from privateer_server.opening import REPORT_ID_SIZE, Opener
-from privateer_server.rounds import OpenRound, first_round
-from privateer_shuffler.label import Label
-from privateer_shuffler.pool import Pool
-from privateer_shuffler.store import RoundStore
+from privateer_server.intake.opening import REPORT_ID_SIZE, Opener
+from privateer_server.rounds.open_round import OpenRound, first_round
+from privateer_shuffler.pool.pool import Pool
+from privateer_shuffler.pool.protocol import Label
+from privateer_shuffler.pool.round_file import RoundStore
 
 LIMITS = Limits(math.inf, 0.1, math.inf, honest_fraction=1.0, min_batch=100, arms="hidden", curator=True)
 ALONE, BATCHED = model_of(report_view), model_of(batch_view)

@@ -8,8 +8,8 @@ from typing import Final
 import httpx
 
 from privateer_core.errors import Unavailable
+from privateer_core.wire.batch import UPLOAD
 from privateer_core.wire.envelope import MEDIA_TYPE
-from privateer_core.wire.upload import UPLOAD
 from privateer_lab.bench.bare import bare
 from privateer_lab.bench.opens import open_seconds
 from privateer_lab.bench.processes import cpu_seconds

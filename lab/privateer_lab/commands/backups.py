@@ -48,7 +48,7 @@ def restore(
     """Make a data folder from a backup. When the server starts it gives up the rounds that were open."""
     from privateer_server.store.backup import restore as restored
     from privateer_server.store.sqlite import FILE
-    from privateer_server.store.tables import DATABASE
+    from privateer_server.store.sqlite_schema import DATABASE
 
     restored(folder / FILE, data, DATABASE)
     screen.print(

@@ -86,8 +86,8 @@ def create(
 
 def _tell_checked(spec: Spec, start: Any, as_json: bool) -> None:
     """Open the first round as a server does, and say what the spec's own concerns are."""
-    from privateer_server.exports import start_with
-    from privateer_server.schedule import Schedule
+    from privateer_server.experiments.exports import start_with
+    from privateer_server.rounds.loop import Schedule
 
     schedule, begun = Schedule(spec), None if start is None else start_with(start).begun
     asked, concerns = schedule.open(0, 1, begun(schedule) if begun else None).batch, spec.concerns()

@@ -13,8 +13,8 @@ from privateer_core.errors import SignatureInvalid, SpecError
 from privateer_core.text import printable
 from privateer_core.wire.identity import fingerprint, read_keys
 from privateer_core.wire.keys import read_signing_key
-from privateer_core.wire.log import Head
 from privateer_core.wire.merkle import Peaks
+from privateer_core.wire.transparency_log import Head
 from privateer_lab.commands.options import URL, Json, Url
 from privateer_lab.log_audit import Contradiction, Source, State, audit, compare
 from privateer_lab.output import print_json, print_table, screen

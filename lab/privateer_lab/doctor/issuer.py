@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from privateer_core.errors import Malformed
-from privateer_core.wire.token_keys import Directory, TokenKey
+from privateer_core.wire.tokens.token_keys import Directory, TokenKey
 from privateer_issuer.store import DATABASE, FILE, KeyRow
 from privateer_lab.doctor.answers import Listeners
 from privateer_lab.doctor.files import MIB, check_clock, check_disk, check_folder, check_secret, is_held

@@ -15,9 +15,9 @@ from privateer_lab.doctor.keys import check_public_half, signing_key
 from privateer_lab.doctor.server import examine_server
 from privateer_lab.doctor.shuffler import examine_shuffler
 from privateer_lab.services import Issuing, environments
-from privateer_server.settings import Settings as ServerSettings
+from privateer_server.settings import ServerSettings
 from privateer_server.settings import read_settings as read_server
-from privateer_shuffler.settings import Settings as ShufflerSettings
+from privateer_shuffler.settings import ShufflerSettings
 from privateer_shuffler.settings import read_settings as read_shuffler
 
 _ISSUER_PORT: Final = 8004

@@ -10,7 +10,7 @@ from typing import Final
 
 from privateer_core.codec import decode
 from privateer_core.errors import PrivateerError
-from privateer_core.serving.database import make_tables
+from privateer_core.serving.store.sqlite import make_tables
 from privateer_core.wire.publication import Round, decode_publication
 from privateer_lab.doctor.algorithms import check_algorithms, check_experiments
 from privateer_lab.doctor.answers import Listeners, listed_keys
@@ -23,15 +23,15 @@ from privateer_lab.doctor.stores import checked
 from privateer_lab.doctor.tokens import check_admin_tokens
 from privateer_lab.doctor.upload_tokens import check_upload_tokens
 from privateer_server.data import JOURNAL_FILE, KEYS_FOLDER
-from privateer_server.mending import reason_to_give_up
-from privateer_server.opening import Opener
+from privateer_server.intake.opening import Opener
 from privateer_server.publication_log import IDENTITY_FILE
-from privateer_server.rounds import RoundFacts
-from privateer_server.settings import Settings
-from privateer_server.store import Entry, ExperimentRecord
+from privateer_server.rounds.open_round import RoundFacts
+from privateer_server.rounds.recovery import reason_to_give_up
+from privateer_server.settings import ServerSettings
 from privateer_server.store.journal import JOURNAL, JournalFile
+from privateer_server.store.records import ExperimentRecord, JournalEntry
 from privateer_server.store.sqlite import FILE, SqliteStore
-from privateer_server.store.tables import DATABASE
+from privateer_server.store.sqlite_schema import DATABASE
 
 _SPARE: Final = 64 * MIB
 _CLOSING: Final = 8
@@ -63,7 +63,7 @@ class Contents:
 
     experiments: list[ExperimentRecord]
     deleted: set[str]
-    entries: dict[str, Entry] = field(repr=False)
+    entries: dict[str, JournalEntry] = field(repr=False)
     buried: set[str]
     recorded: float
     logged: int = 0
@@ -92,7 +92,7 @@ class Contents:
         return max((len(one.publication) + len(one.state) + len(one.total) for one in rounds), default=0)
 
 
-def examine_server(settings: Settings) -> Findings:
+def examine_server(settings: ServerSettings) -> Findings:
     """Look at a server's folder and listeners."""
     found = Findings("server")
     if settings.database:
@@ -126,7 +126,7 @@ def examine_server(settings: Settings) -> Findings:
     return found
 
 
-def _examine_shared(found: Findings, settings: Settings) -> Findings:
+def _examine_shared(found: Findings, settings: ServerSettings) -> Findings:
     """Look at a server whose data are in PostgreSQL, of which the doctor opens nothing."""
     remedy = "ask /readyz and /metrics, and PostgreSQL's own tools (docs/operations.md, More than one server)"
     found.warn("database", "the data are in PostgreSQL, where the doctor does not look", remedy)
@@ -141,16 +141,16 @@ def _examine_shared(found: Findings, settings: Settings) -> Findings:
     return found
 
 
-def _check_operators(found: Findings, settings: Settings) -> None:
+def _check_operators(found: Findings, settings: ServerSettings) -> None:
     if settings.admin_tokens:
         check_admin_tokens(found, settings.admin_tokens)
 
 
-def _journal(settings: Settings) -> Path:
+def _journal(settings: ServerSettings) -> Path:
     return settings.journal or settings.data / JOURNAL_FILE
 
 
-def _examine_files(found: Findings, settings: Settings) -> Contents | None:
+def _examine_files(found: Findings, settings: ServerSettings) -> Contents | None:
     folder = settings.data / KEYS_FOLDER
     before = {path.stem for path in folder.glob("*.key")}
     contents = _read(found, settings)
@@ -160,7 +160,7 @@ def _examine_files(found: Findings, settings: Settings) -> Contents | None:
     return contents
 
 
-def _read(found: Findings, settings: Settings) -> Contents | None:
+def _read(found: Findings, settings: ServerSettings) -> Contents | None:
     """Read the files while no round closes, if there is such a moment: it would look as if one were an earlier copy."""
     for _ in range(_TRIES):
         seen = Findings(found.service)
@@ -180,15 +180,15 @@ def _published(journal: Path) -> dict[str, bytes]:
         return {}
 
 
-def _digests(entries: dict[str, Entry]) -> dict[str, bytes]:
+def _digests(entries: dict[str, JournalEntry]) -> dict[str, bytes]:
     return {name: entry.following.digest for name, entry in entries.items()}
 
 
-def _entries(journal: JournalFile) -> dict[str, Entry]:
+def _entries(journal: JournalFile) -> dict[str, JournalEntry]:
     return {name: entry for name in journal.experiments() if (entry := journal.last(name))}
 
 
-def _read_once(found: Findings, settings: Settings) -> Contents | None:
+def _read_once(found: Findings, settings: ServerSettings) -> Contents | None:
     journal_copy = _journal_copy(found, _journal(settings))
     database = checked(found, "database", settings.data / FILE, DATABASE)
     if not (journal_copy and database):

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from privateer_core.errors import Malformed
-from privateer_core.serving.tokens import TokenSettings
-from privateer_core.wire.token_keys import Directory, TokenKey
+from privateer_core.serving.token_gate import TokenSettings
+from privateer_core.wire.tokens.token_keys import Directory, TokenKey
 from privateer_lab.doctor.answers import get
 from privateer_lab.doctor.findings import Findings
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from privateer_client.exchange import retry_seconds
+from privateer_client.transport import retry_seconds
 from privateer_core.text import printable
 from privateer_lab.rest import Busy
 

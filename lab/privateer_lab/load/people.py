@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from privateer_client.ledger import default_path
+from privateer_client.ledger.ledger import default_path
 from privateer_core.canonical import canonical
 from privateer_core.errors import SpecError
 from privateer_core.spec import Spec

@@ -11,10 +11,10 @@ import aiohttp
 
 from privateer_core.errors import Malformed, TermsRefused, Unavailable
 from privateer_core.text import printable
-from privateer_core.wire.attestation import HEADER, attest
 from privateer_core.wire.problem import slug_of
-from privateer_core.wire.token import REQUEST_TYPE, Challenge, PendingToken, server_name
-from privateer_core.wire.token_keys import Directory, TokenKey
+from privateer_core.wire.tokens.attestation import HEADER, attest
+from privateer_core.wire.tokens.token import REQUEST_TYPE, Challenge, PendingToken, server_name
+from privateer_core.wire.tokens.token_keys import Directory, TokenKey
 from privateer_lab.load.endpoint import PATIENCE
 from privateer_lab.load.patience import TRIES, Patience
 

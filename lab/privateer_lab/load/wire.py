@@ -9,13 +9,13 @@ from typing import Final, Self
 import aiohttp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer_client.answers import Answer
+from privateer_client.delivery import EndpointAnswer
 from privateer_core.errors import Deleted, NotFound, SenderRefused, TermsRefused, Unavailable
+from privateer_core.wire.batch import UPLOAD
 from privateer_core.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope
 from privateer_core.wire.problem import slug_of
 from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY
-from privateer_core.wire.token import authorization
-from privateer_core.wire.upload import UPLOAD
+from privateer_core.wire.tokens.token import authorization
 from privateer_lab.load.counts import Counts
 from privateer_lab.load.endpoint import Waiting, meet, no_url
 from privateer_lab.load.patience import TRIES, Patience
@@ -123,7 +123,7 @@ class Wire:
                     if slug_of(answer) == SenderRefused.slug:
                         remedy = "name another with --sender-key, or send people one by one with --batch 1"
                         raise SenderRefused("the services do not trust this key", field="--sender-key", remedy=remedy)
-                    counts.hear(Answer(response.status, answer), attempt > 0)
+                    counts.hear(EndpointAnswer(response.status, answer), attempt > 0)
                     waiting.note(response.status, answer)
             except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
                 raise no_url("--url") from None

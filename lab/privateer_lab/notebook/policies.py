@@ -27,7 +27,7 @@ from privateer_lab.documents import read_document
 from privateer_lab.notebook.columns import Array, columns_of, contexts_of
 from privateer_lab.notebook.tables import Table, Tabular, table_of
 from privateer_lab.rest import fetch
-from privateer_server.rounds import read_decider
+from privateer_server.rounds.open_round import read_decider
 
 _SERVER: Final = "http://127.0.0.1:8000"
 _DRAWS: Final = 64

@@ -11,7 +11,7 @@ from privateer_lab.plots import COLOURS, from_zero, panels
 from privateer_lab.simulation import simulate_once
 from privateer_papers.paper_1.setting import instance, source
 from privateer_papers.reproduction import Effort, Reproduction, Row, Rows, lines
-from privateer_server.schedule import Step
+from privateer_server.rounds.loop import Step
 
 _POINT: Final = np.array([[1 / 3, 1 / 3]])
 _PEOPLE: Final = 1000

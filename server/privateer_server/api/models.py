@@ -13,7 +13,7 @@ from privateer_core.answer import Answer
 from privateer_core.answer.policy_view import PolicyView
 from privateer_core.errors import BadRequest
 from privateer_core.export import Status
-from privateer_server.acceptance import Change
+from privateer_server.experiments.acceptance import Change
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -12,11 +12,11 @@ from privateer_core.codec import decode
 from privateer_core.errors import NotFound
 from privateer_core.export import Status
 from privateer_core.wire.publication import Round, decode_publication, digest
-from privateer_server.acceptance import accepted_changes
 from privateer_server.api import models
-from privateer_server.experiment import Experiment
-from privateer_server.rounds import RoundFacts, read_decider
-from privateer_server.store import LogLine, RoundRecord
+from privateer_server.experiments.acceptance import accepted_changes
+from privateer_server.experiments.experiment import Experiment
+from privateer_server.rounds.open_round import RoundFacts, read_decider
+from privateer_server.store.records import LogLine, RoundRecord
 
 
 def summary(experiment: Experiment) -> models.Summary:

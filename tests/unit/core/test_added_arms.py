@@ -6,7 +6,7 @@ import numpy as np
 
 from privateer_core.algorithms.partition import PartitionPolicy
 from privateer_core.algorithms.partition.bins import choices_of
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.specs import SHUFFLE, make_spec
 
 

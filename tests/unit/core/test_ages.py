@@ -6,7 +6,7 @@ import pytest
 from privateer_core.ages import AGE_MAX, age_of, by_age, with_ages
 from privateer_core.errors import SpecError
 from privateer_core.record import JUMP
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.specs import SHUFFLE, make_spec
 
 

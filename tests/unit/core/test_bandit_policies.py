@@ -14,7 +14,7 @@ from privateer_core.errors import Malformed, SpecError
 from privateer_core.terms import calibrate
 from privateer_lab.environments import check_population, default_environment, environment_for
 from privateer_lab.noise import SeededNoise
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 
 SPECS = BanditSpec.instances()
 

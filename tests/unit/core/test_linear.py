@@ -21,7 +21,7 @@ from privateer_core.mechanisms.vector_symbol import VectorSymbol
 from privateer_core.sections import parse_section
 from privateer_core.terms import Terms
 from privateer_core.vectors import Ball
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.linears import linear_spec
 
 

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer_client.features import context_vector
+from privateer_client.inputs import context_vector
 from privateer_core.certificate import JOINT, certify, recompute
 from privateer_core.decisions import Arms
 from privateer_core.errors import InputError, Malformed, SpecError
 from privateer_lab.environments import default_environment, environment_for
 from privateer_server.algorithms.sparse.epochs import EpochLearner
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.sparse import sparse_spec
 
 

@@ -13,7 +13,7 @@ from privateer_lab.simulation import Simulation
 from privateer_server.algorithms.trial.learner import TrialLearner
 from privateer_server.algorithms.trial.state import epoch_of
 from privateer_server.algorithms.trial.trial_evidence import TrialEvidence
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.statistics import centred
 
 SPECS = {name: spec for name, spec in TrialSpec.instances().items() if not spec.questions}

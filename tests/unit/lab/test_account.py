@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from privateer_client.account import Payment
-from privateer_client.ledger import Ledger
+from privateer_client.ledger.account import Payment
+from privateer_client.ledger.ledger import Ledger
 from privateer_core.certificate import certify
 from privateer_core.coins import Layout
 from privateer_core.questions import KeyedMeans

@@ -18,7 +18,7 @@ from privateer_lab.load import command
 from privateer_lab.load.command import main
 from privateer_lab.load.driver import Driver
 from privateer_lab.load.wire import Wire
-from privateer_server.rounds import first_round
+from privateer_server.rounds.open_round import first_round
 from tests.support.phased import phased_spec
 
 KEY = X25519PrivateKey.generate().public_key().public_bytes_raw()

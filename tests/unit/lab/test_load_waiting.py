@@ -15,7 +15,7 @@ from privateer_core.wire.problem import problem_body
 from privateer_lab.load import driver
 from privateer_lab.load.patience import Patience
 from privateer_lab.load.wire import Wire
-from privateer_server.rounds import first_round
+from privateer_server.rounds.open_round import first_round
 from tests.support.phased import phased_spec
 
 KEY = X25519PrivateKey.generate().public_key().public_bytes_raw()

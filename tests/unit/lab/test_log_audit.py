@@ -10,8 +10,8 @@ import httpx
 import msgspec
 import pytest
 
-from privateer_core.wire.log import Entry, Head
 from privateer_core.wire.publication import digest
+from privateer_core.wire.transparency_log import Entry, Head
 from privateer_lab.cli import main
 from privateer_lab.log_audit import Contradiction, Source, audit, compare
 from privateer_lab.services import Services, free_port, running

@@ -12,7 +12,7 @@ from privateer_core.answer.parts import Contradiction, FeatureSelection
 from privateer_lab.answer_words import chosen_by
 from privateer_lab.cli import main
 from privateer_lab.output import whole_percent
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.phased import phased_spec
 from tests.support.specs import make_spec
 

@@ -44,7 +44,7 @@ from privateer_lab.report.words import meaning, warnings
 from privateer_lab.rest import create
 from privateer_lab.review.subject import Standing
 from privateer_lab.services import Services, free_port, running
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.pages import Page, check
 from tests.support.specs import make_spec
 

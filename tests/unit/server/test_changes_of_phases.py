@@ -4,7 +4,7 @@ import pytest
 
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.changes import asks, change, changed, reached, record_holds, report
 from tests.support.clocks import Hands
@@ -13,11 +13,11 @@ from tests.support.servers import ADMIN, PHASED, Api, assert_problem
 
 
 async def test_phases_with_deadlines_do_not_fail_in_a_pause(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
-    monkeypatch.setattr("privateer_server.deadlines._LATE_SECONDS", 0)
-    monkeypatch.setattr("privateer_server.deadlines._LATE_LOOKS", 1)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LATE_SECONDS", 0)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LATE_LOOKS", 1)
     clock = Hands()
     timed_phases = phased_tables({**PHASED, "asking.seconds": 60, "asking.when_short": "fail"}, "local")
     async with serving(create_app(settings, clock)) as client:

@@ -15,13 +15,13 @@ from privateer_core.certificate import recompute
 from privateer_core.record_verification import read_certificates
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_core.wire.publication import Round, decode_publication
-from privateer_server import rounds
-from privateer_server.accumulator import Accumulator
 from privateer_server.app import create_app
-from privateer_server.deadlines import Deadlines
-from privateer_server.opening import Opener
-from privateer_server.rounds import first_round, missed_round
-from privateer_server.settings import Settings
+from privateer_server.intake.accumulator import Accumulator
+from privateer_server.intake.opening import Opener
+from privateer_server.rounds import open_round
+from privateer_server.rounds.deadlines import Deadlines
+from privateer_server.rounds.open_round import first_round, missed_round
+from privateer_server.settings import ServerSettings
 from privateer_server.store.sqlite import SqliteStore
 from tests.support.answers import fact
 from tests.support.asgi import serving
@@ -36,12 +36,12 @@ Serving = Callable[[], AbstractAsyncContextManager[Api]]
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Hands:
-    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.01)
     return Hands()
 
 
 @pytest.fixture
-def serve(settings: Settings, clock: Hands) -> Serving:
+def serve(settings: ServerSettings, clock: Hands) -> Serving:
     """Serves the data folder, once or again."""
 
     @asynccontextmanager
@@ -284,11 +284,11 @@ async def test_the_shuffler_has_time_to_deliver_before_a_phase_fails(
 ) -> None:
     async with serve() as api:
         await create(api, "shuffle", REDUCED)
-        clock.time += 60 + rounds.GRACE - 1
+        clock.time += 60 + open_round.GRACE - 1
         assert (await api.facts())["status"] == "open"
         _, facts = await opened(api)
         assert (await deliver(api, shuffler_key, facts.batch)).status_code == 202
-        clock.time += 60 + rounds.GRACE
+        clock.time += 60 + open_round.GRACE
         assert (await given_up(api, clock, 3))["status"] == "failed"
         assert [row["released"] for row in (await privacy(api))["rounds"]] == [True, False]
 

@@ -10,9 +10,9 @@ import pytest
 from privateer_core.answer.stored import decode_answer
 from privateer_core.certificate import read_certificate, recompute
 from privateer_core.wire.publication import decode_publication
-from privateer_server import schedule
-from privateer_server.experiments import Experiments
-from privateer_server.store import TRANSIENT
+from privateer_server.experiments.catalog import Experiments
+from privateer_server.rounds import loop
+from privateer_server.store.records import TRANSIENT
 from tests.support.phased import tables as phased_tables
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import ADMIN, PHASED, SHUFFLED, SMALL, Api, assert_problem
@@ -228,10 +228,10 @@ async def test_a_result_is_served_as_it_is_published(api: Api) -> None:
 async def test_reading_makes_no_learner_and_one_answer_of_a_state(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     await api.create(SMALL)
     answered = []
-    learner = type(schedule.Schedule(make_spec()).learner)
+    learner = type(loop.Schedule(make_spec()).learner)
     answer = learner.answer
     monkeypatch.setattr(learner, "answer", lambda *of: (answered.append(1), answer(*of))[1])
-    monkeypatch.setattr(schedule, "learner_for", lambda _: 1 / 0)
+    monkeypatch.setattr(loop, "learner_for", lambda _: 1 / 0)
     for page in ("", "/policy", "/policy/1", "/state", "/state", "/history", "/privacy"):
         assert (await api.client.get(f"/experiments/test{page}")).status_code == 200
     assert answered == [1]

@@ -13,7 +13,7 @@ from privateer_core.export import read_export
 from privateer_core.verification import Limits
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.documents.exports import redigested
 from tests.support.algorithms import RUN
 from tests.support.asgi import serving
@@ -51,7 +51,7 @@ async def test_a_clone_begins_with_what_was_learned(api: Api) -> None:
     assert_problem(await change(api, "clone", {"name": "No Name"}), 422, "spec-invalid")
 
 
-async def test_a_deleted_experiment_is_gone_and_its_name_stays_taken(settings: Settings) -> None:
+async def test_a_deleted_experiment_is_gone_and_its_name_stays_taken(settings: ServerSettings) -> None:
     async with serving(create_app(settings)) as client:
         api = Api(client)
         await api.create(SMALL)
@@ -81,7 +81,7 @@ async def _is_gone(api: Api, publication: bytes) -> None:
     assert_problem(await change(api, "pause"), 410, "deleted")
 
 
-async def test_what_is_exported_starts_another_experiment(api: Api, settings: Settings) -> None:
+async def test_what_is_exported_starts_another_experiment(api: Api, settings: ServerSettings) -> None:
     await api.create(SMALL)
     for seed in range(5):
         await report(api, 20, seed=seed)

@@ -9,7 +9,7 @@ import pytest
 from privateer_core.algorithms import parse_spec
 from privateer_core.verification import Limits, verify
 from privateer_core.wire.publication import decode_publication, digest
-from privateer_server.rounds import read_policy
+from privateer_server.rounds.open_round import read_policy
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import ADMIN, MSGPACK, SHUFFLED, SMALL, Api, assert_problem
 

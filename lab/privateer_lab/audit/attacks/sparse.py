@@ -13,7 +13,7 @@ from privateer_core.sampling.entropy import SecureNoise
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.evidence import Scores
 from privateer_lab.audit.views import model_of, releases
-from privateer_server.schedule import Schedule, Step
+from privateer_server.rounds.loop import Schedule, Step
 
 _SEED: Final = 17
 _READERS: Final = 100

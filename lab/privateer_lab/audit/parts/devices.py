@@ -10,7 +10,7 @@ from privateer_lab.audit.case import ANY, CHANNELS
 from privateer_lab.audit.law import Law, UniformLaw
 from privateer_lab.audit.parts.part import Integers, Noise, Part
 from privateer_lab.audit.wire import ALONE, LIMITS, opened
-from privateer_shuffler.shuffle import Groups, Places, RandomBelow
+from privateer_shuffler.shuffle import Groups, RandomBelow, RandomPlaces
 
 _COINS, _RESTARTS, _BATCHES = 6_000, 400, 4_000
 _PLACES: Final = 16
@@ -59,10 +59,10 @@ def _restarted(who: int, count: int) -> Integers:
 
 def _places(who: int, count: int) -> Integers:
     """Place of the first person to arrive, or of the last."""
-    return np.array([_order(Places(range(_PLACES), RandomBelow()))[-who] for _ in range(count)])[:, None]
+    return np.array([_order(RandomPlaces(range(_PLACES), RandomBelow()))[-who] for _ in range(count)])[:, None]
 
 
-def _order(places: Places) -> list[int]:
+def _order(places: RandomPlaces) -> list[int]:
     return [places.draw() for _ in range(_PLACES)]
 
 

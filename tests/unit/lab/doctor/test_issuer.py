@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from privateer_core.serving.tokens import TokenSettings
-from privateer_core.wire.token_keys import BITS
-from privateer_issuer.keys import Keys
-from privateer_issuer.store import FILE, Store
+from privateer_core.serving.token_gate import TokenSettings
+from privateer_core.wire.tokens.token_keys import BITS
+from privateer_issuer.key_rotation import IssuerKeys
+from privateer_issuer.store import FILE, IssuerStore
 from privateer_lab.doctor import answers, issuer, upload_tokens
 from privateer_lab.doctor.findings import Findings
 from privateer_lab.doctor.issuer import IssuerPlace, examine_issuer
@@ -41,8 +41,8 @@ def place(tmp_path: Path) -> IssuerPlace:
     data.mkdir(mode=0o700)
     clock.time, mask = NOW, os.umask(0o077)
     try:
-        store = Store(data)
-        Keys(store, ["offers", "news"], 10, "issuer.test", data / "issuer.json", clock)
+        store = IssuerStore(data)
+        IssuerKeys(store, ["offers", "news"], 10, "issuer.test", data / "issuer.json", clock)
         store.close()
     finally:
         os.umask(mask)

@@ -17,7 +17,7 @@ from privateer_papers.paper_2.bandit_learner import lil_ucb
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.bandit import rules
 from privateer_server.algorithms.bandit.rules import Evidence, kl_ucb, proxy, repays, thompson, track, tsallis
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 ALL = np.ones(3, bool)

@@ -12,7 +12,7 @@ from privateer_papers.paper_2.convex import PublishedConvexSpec
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.convex import ConvexLearner, ConvexState, _radial
 from privateer_server.algorithms.convex.shortfall import Course
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 
 SPECS = {**ConvexSpec.instances(), "published": PublishedConvexSpec.instances()["local"]}
 TRUTH = np.array([0.3, -0.4])

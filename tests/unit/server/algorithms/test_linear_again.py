@@ -9,7 +9,7 @@ from privateer_core.contributions import VectorSums
 from privateer_core.decisions import Arms
 from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.linear.rounds import LinearState
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.linears import linear_spec
 
 TRUTH = np.array([0.5, 0.8, 0.0, 0.0, 0.0])

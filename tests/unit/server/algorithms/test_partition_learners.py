@@ -7,7 +7,7 @@ import pytest
 
 from privateer_core.algorithms.partition import PartitionSpec
 from privateer_lab.noise import SeededNoise
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.people import rounds
 
 SPECS = PartitionSpec.instances()

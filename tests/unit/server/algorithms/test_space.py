@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from privateer_core.algorithms.partition import DEPTH_MAX
 from privateer_server.algorithms.partition.kernel import LENGTHS, Kernel, usual_lengths
 from privateer_server.algorithms.partition.space import Space, levels_in
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.specs import make_spec
 
 FEATURES = {

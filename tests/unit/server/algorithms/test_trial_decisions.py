@@ -10,7 +10,7 @@ from privateer_core.answer.estimates import Reason
 from privateer_lab.audit.experiments import contribution
 from privateer_server.algorithms.trial.decisions import StandingDecisions, TrialFindings, decisions, ground, ground_in
 from privateer_server.algorithms.trial.state import TrialState
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 
 NAN = (np.nan, np.nan, np.nan)
 ABOVE, BELOW, AROUND = (0.3, 0.1, 0.5), (-0.3, -0.5, -0.1), (0.1, -0.1, 0.3)

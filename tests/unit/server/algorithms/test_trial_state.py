@@ -10,7 +10,7 @@ from privateer_core.contributions import CellHits, KeyedValues
 from privateer_server.algorithms.trial.learner import TrialLearner
 from privateer_server.algorithms.trial.state import SampleRatio, epoch_of, excess_of
 from privateer_server.algorithms.trial.trial_evidence import TrialEvidence
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.statistics import centred
 
 SPECS = TrialSpec.instances()
