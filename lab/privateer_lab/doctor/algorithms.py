@@ -9,7 +9,7 @@ from privateer_core.algorithms import ALGORITHMS, parse_spec
 from privateer_core.errors import PluginError
 from privateer_lab.doctor.findings import Findings
 from privateer_server.algorithms import LEARNERS, learner_for
-from privateer_server.store import ExperimentRecord
+from privateer_server.store.records import ExperimentRecord
 
 _CHECK: Final = "algorithms"
 

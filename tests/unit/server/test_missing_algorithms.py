@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from privateer_server.store.sqlite import FILE
 from tests.support.asgi import serving
 from tests.support.doctor import edit, examined
@@ -18,7 +18,7 @@ RENAMED = (
 GONE, BACK = RENAMED.format("partition", "gone"), RENAMED.format("gone", "partition")
 
 
-async def test_the_others_go_on(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_others_go_on(settings: ServerSettings, caplog: pytest.LogCaptureFixture) -> None:
     async with serving(create_app(settings)) as client:
         api = Api(client)
         await api.create(SMALL)
@@ -46,7 +46,7 @@ async def test_the_others_go_on(settings: Settings, caplog: pytest.LogCaptureFix
         assert sent.json()["accepted"] == 20
 
 
-async def test_the_doctor_says_so(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_doctor_says_so(settings: ServerSettings, capsys: pytest.CaptureFixture[str]) -> None:
     async with serving(create_app(settings)) as client:
         await Api(client).create(SMALL)
     edit(settings.data / FILE, GONE)
