@@ -4,7 +4,7 @@ A policy halves columns and knows nothing of features. How many columns there ar
 function of the spec alone. Devices, simulated people and the load driver all encode with `encoded`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from privateer_core.answer.conditions import Condition
+from privateer_core.answer.policy_view import ArmsOfBin, BinShares
 from privateer_core.columns import Block
 from privateer_core.features import Feature, Numeric, Ranked
 from privateer_core.levels import Boolean, Categorical, Ordinal
@@ -97,6 +98,19 @@ def conditions_of(features: Mapping[str, Feature], lower: Array, upper: Array) -
             found.append(feature.condition(name, lower[part], upper[part]))
         start = part.stop
     return tuple(found)
+
+
+def bins_of(
+    features: Mapping[str, Feature], corners: tuple[Array, Array], arms: Sequence[dict[str, float]]
+) -> BinShares:
+    """Return boxes in which anybody can be, by their lower and upper corners, with the share of each arm there."""
+    boxes = zip(*corners, arms, inhabited(features, *corners), strict=True)
+    bins = (
+        ArmsOfBin(tuple(low.tolist()), tuple(high.tolist()), conditions_of(features, low, high), shares)
+        for low, high, shares, is_inhabited in boxes
+        if is_inhabited
+    )
+    return BinShares(tuple(columns_of(features)), tuple(bins))
 
 
 def encoded(features: Mapping[str, Feature], numbers: Array) -> Array:

@@ -9,10 +9,10 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from privateer_core.algorithms import Algorithm
-from privateer_core.answer.policy_view import ArmsOfBin, BinShares, PolicyView
+from privateer_core.answer.policy_view import PolicyView
 from privateer_core.arms_spec import ArmsSpec
 from privateer_core.coins import SlotLayout
-from privateer_core.context import columns_of, conditions_of
+from privateer_core.context import bins_of
 from privateer_core.contributions import KeyedValues
 from privateer_core.decisions import Arms
 from privateer_core.errors import SpecError
@@ -81,12 +81,10 @@ class UcbPolicy(ArmsPolicy):
 
     @override
     def view(self, spec: UcbSpec) -> PolicyView:
-        bins = []
-        for place, arm in np.ndenumerate(self.table):
-            low, high = ((np.array(place) + side) / self.table.shape for side in (0, 1))
-            corners = tuple(low.tolist()), tuple(high.tolist())
-            bins.append(ArmsOfBin(*corners, conditions_of(spec.features, low, high), {spec.options[int(arm)]: 1.0}))
-        return PolicyView("ucb", self.version, BinShares(tuple(columns_of(spec.features)), tuple(bins)))
+        places = np.indices(self.table.shape).reshape(self.table.ndim, -1).T
+        corners = places / self.table.shape, (places + 1) / self.table.shape
+        arms = [{spec.options[arm]: 1.0} for arm in self.table.ravel().tolist()]
+        return PolicyView("ucb", self.version, bins_of(spec.features, corners, arms))
 
 
 ALGORITHM: Final = Algorithm(UcbSpec, UcbPolicy)

@@ -11,9 +11,9 @@ from typing_extensions import override
 from privateer_core.algorithms.partition.bins import DEPTH_MAX, AskedBins, choices_of, choices_of_all
 from privateer_core.algorithms.partition.spec import PartitionSpec
 from privateer_core.analyzers import ByChoices
-from privateer_core.answer.policy_view import ArmsOfBin, BinShares, PolicyView
+from privateer_core.answer.policy_view import PolicyView
 from privateer_core.coins import UNIT
-from privateer_core.context import columns_of, conditions_of, inhabited
+from privateer_core.context import bins_of
 from privateer_core.contributions import KeyedValues
 from privateer_core.decisions import Arms
 from privateer_core.errors import Malformed
@@ -148,19 +148,12 @@ class PartitionPolicy(AskedBins, ArmsPolicy):
     @override
     def view(self, spec: PartitionSpec) -> PolicyView:
         """Return the bins in which anybody can be, with the share of each active arm."""
-        lower, upper = self.edges()
-        names, kept = spec.experiment.arms, inhabited(spec.features, lower, upper)
-        parts = (lower[kept], upper[kept], self.active[kept], self.shares[kept])
-        bins = tuple(
-            ArmsOfBin(
-                lower=tuple(low.tolist()),
-                upper=tuple(high.tolist()),
-                where=conditions_of(spec.features, low, high),
-                arms={names[k]: round(float(share[k]), 4) for k in np.flatnonzero(active)},
-            )
-            for low, high, active, share in zip(*parts, strict=True)
-        )
-        return PolicyView("partition", self.version, BinShares(tuple(columns_of(spec.features)), bins))
+        names = spec.experiment.arms
+        arms = [
+            {names[k]: round(float(shares[k]), 4) for k in np.flatnonzero(active)}
+            for active, shares in zip(self.active, self.shares, strict=True)
+        ]
+        return PolicyView("partition", self.version, bins_of(spec.features, self.edges(), arms))
 
 
 def learners_make(policy: AskedBins, spec: PartitionSpec) -> bool:
