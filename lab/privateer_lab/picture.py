@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from privateer_core.text import printable
 from privateer_lab.notebook.tables import library
-from privateer_lab.style import STYLE
+from privateer_lab.pages.style import STYLE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

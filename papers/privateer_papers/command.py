@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privateer_core.errors import SpecError
-from privateer_lab.commands.options import Jobs, Json, On
-from privateer_lab.output import open_folder, print_json, progress, screen
-from privateer_lab.parallel import SEEDS_MAX
+from privateer_lab.cli.options import Jobs, Json, On
+from privateer_lab.cli.output import open_folder, print_json, progress, screen
+from privateer_lab.simulation.parallel import SEEDS_MAX
 
 if TYPE_CHECKING:  # it brings matplotlib, which takes a second
     from privateer_papers.reproduction import Reproduction, Rows
@@ -65,7 +65,7 @@ def reproduce(
 
 def _finished(made: "Reproduction", rows: "Rows", whole: bool, out: Path) -> tuple[str, list[Path]]:
     """Return the verdict and the paths of pictures; an interrupted run has them if its rows are enough."""
-    from privateer_lab.plots import save
+    from privateer_lab.pages.plots import save
 
     try:
         verdict, figure = made.verdict(rows), made.draw(made.title, rows)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_lab.services import free_port
+from privateer_lab.services.processes import free_port
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving

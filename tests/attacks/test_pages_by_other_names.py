@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from privateer_core.wire.problem import slug_of
-from privateer_lab.services import Issuing, Services, free_port, running
+from privateer_lab.services.processes import IssuerProcess, Services, free_port, running
 from privateer_server.app import Server, _is_public, create_app
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import AtOnce, serving
@@ -37,7 +37,7 @@ REFUSED: Final = ((401, "unauthorized"), (403, "batch-refused"))
 
 @pytest.fixture(scope="module")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
-    issuing = Issuing("test", free_port())
+    issuing = IssuerProcess("test", free_port())
     with running(tmp_path_factory.mktemp("data"), free_port(), free_port(), quiet=True, issuing=issuing) as at:
         yield at
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from privateer_lab.audit import experiments
+from privateer_lab.audit import whole_experiments as experiments
 from privateer_lab.audit.attacks.trial import cases
-from privateer_lab.audit.run import FALSE_ALARM, _attacked
+from privateer_lab.audit.suite import FALSE_ALARM, _attacked
 from tests.unit.lab.test_cli import run
 
 ALARM = FALSE_ALARM / 60

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from privateer_core.answer import Answer
-from privateer_lab.services import Services
-from privateer_lab.simulation import simulation, to_the_end
-from privateer_lab.specs import load_spec
+from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.services.processes import Services
+from privateer_lab.simulation.simulate import simulation, to_the_end
 from tests.browser.conftest import Open
 from tests.browser.test_views import show, text_of
 

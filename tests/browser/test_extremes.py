@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer_lab.services import Services
+from privateer_lab.services.processes import Services
 from tests.browser.conftest import Open, open_all
 from tests.support.dashboards import HOSTILE
 

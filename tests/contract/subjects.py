@@ -29,7 +29,7 @@ from privateer_core.mechanisms.central_sums import UNIT as CENTRAL_UNIT
 from privateer_core.mechanisms.running_vectors import RunningVectors
 from privateer_core.mechanisms.screened_moments import GRID as MOMENT_GRID
 from privateer_core.spec import Spec
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 from privateer_papers.paper_1.attack import cells_of
 from privateer_papers.paper_1.laplace_cells import UNIT as CELL_UNIT
 from privateer_papers.paper_1.laplace_cells import LaplaceCells

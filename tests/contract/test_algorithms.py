@@ -20,7 +20,7 @@ from privateer_core.errors import SpecError, TermsRefused
 from privateer_core.trust import TRUST
 from privateer_core.verification import Limits, verify
 from privateer_core.wire.publication import Round
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 from privateer_server.algorithms import learner_for
 from privateer_server.experiments.acceptance import extended, renamed, with_arm, without_arm
 from privateer_server.rounds.loop import Schedule

@@ -18,7 +18,7 @@ from privateer_core.contributions import BoundedVectors, KeyedValues
 from privateer_core.errors import BatchRefused, InputError, OutOfRange
 from privateer_core.mechanisms import BitVectors, Mechanism, ScreenedMoments, VectorSymbol
 from privateer_core.trust import TRUST
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 from privateer_papers.trust import ROWS
 from tests.contract.subjects import (
     EXACT,

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer_lab.services import free_port, running
+from privateer_lab.services.processes import free_port, running
 from tests.docs.test_readme import blocks, execute, run_snippet
 
 PAGE = (Path(__file__).parents[2] / "docs" / "convex.md").read_text()

@@ -13,7 +13,7 @@ import pytest
 
 from privateer_core import errors
 from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
-from privateer_lab.services import Services, free_port, running
+from privateer_lab.services.processes import Services, free_port, running
 from tests.support.specs import make_spec
 
 ROOT = Path(__file__).parents[2]

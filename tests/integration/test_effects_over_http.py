@@ -13,11 +13,11 @@ from privateer_core.answer import Answer
 from privateer_core.answer.stored import read_answer
 from privateer_core.spec import Spec
 from privateer_lab.answer_tables import tables_of
-from privateer_lab.cli import app
+from privateer_lab.cli.command_line import app
+from privateer_lab.cli.spec_files import load_spec
 from privateer_lab.load import LoadResult, run_load
-from privateer_lab.run import Simulation
-from privateer_lab.services import Services, free_port, running
-from privateer_lab.specs import load_spec
+from privateer_lab.services.processes import Services, free_port, running
+from privateer_lab.simulation.simulation import Simulation
 from tests.support.answers import fact
 
 SPEC = Path(__file__).parents[2] / "examples" / "trial.toml"

@@ -12,7 +12,7 @@ from privateer_core.errors import UnfitValueWarning
 from privateer_core.spec import Spec
 from privateer_core.trust import TRUST
 from privateer_lab.load import run_load
-from privateer_lab.services import Services, free_port, running
+from privateer_lab.services.processes import Services, free_port, running
 
 PROMISES: dict[str, dict[str, Any]] = {
     "local": {"epsilon": 4.0},

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from privateer_core.wire.publication import decode_publication
-from privateer_lab.services import Services, free_port, running
+from privateer_lab.services.processes import Services, free_port, running
 from tests.support.specs import tables
 
 pytestmark = pytest.mark.node

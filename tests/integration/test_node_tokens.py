@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from privateer_core.wire.tokens.attestation import attest
-from privateer_lab.services import Issuing, Services, free_port, running
+from privateer_lab.services.processes import IssuerProcess, Services, free_port, running
 from tests.integration.test_node_client import _LOCAL, _SHUFFLED, _page, node
 from tests.support.specs import tables
 
@@ -25,7 +25,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     """Services that take reports with tokens alone, and an issuer that believes what a backend has signed."""
     folder = tmp_path_factory.mktemp("services")
     (folder / "secrets").write_text(_SECRET.hex())
-    issuing = Issuing(",".join(_EXPERIMENTS), free_port(), "hmac", folder / "secrets")
+    issuing = IssuerProcess(",".join(_EXPERIMENTS), free_port(), "hmac", folder / "secrets")
     with running(folder, free_port(), free_port(), quiet=True, issuing=issuing) as at:
         for name, changes in _EXPERIMENTS.items():
             spec, headers = tables(changes | {"experiment.name": name}), {"Authorization": f"Bearer {at.token}"}

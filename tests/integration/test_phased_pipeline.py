@@ -15,11 +15,11 @@ from privateer_client import Client, Ledger, Limits, Outcome
 from privateer_core.certificate import recompute
 from privateer_core.record_verification import read_certificates
 from privateer_core.spec import Spec
+from privateer_lab.cli.spec_files import load_spec
 from privateer_lab.load import LoadResult, run_load
 from privateer_lab.load.command import main
-from privateer_lab.services import Services, free_port, running
-from privateer_lab.simulation import simulate_once
-from privateer_lab.specs import load_spec
+from privateer_lab.services.processes import Services, free_port, running
+from privateer_lab.simulation.simulate import simulate_once
 from tests.support.answers import fact
 from tests.support.phased import phased_spec
 

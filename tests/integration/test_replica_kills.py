@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from privateer_core.wire.publication import decode_publication, digest
-from privateer_lab.services import Processes, free_port
+from privateer_lab.services.processes import Processes, free_port
 from privateer_server.data import open_data
 from privateer_server.rounds.open_round import restore_lost, with_sums
 from tests.support.postgres import Cluster

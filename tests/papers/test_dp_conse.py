@@ -8,7 +8,7 @@ import pytest
 
 from privateer_core.contributions import CellHits
 from privateer_core.errors import SpecError
-from privateer_lab.simulation import simulate_once
+from privateer_lab.simulation.simulate import simulate_once
 from privateer_papers.paper_4.dp_conse import DpConseSpec
 from privateer_papers.paper_4.dp_conse_learner import BOTH, DpConseLearner
 from privateer_papers.paper_4.frontier import published

@@ -9,7 +9,7 @@ from privateer_core.coins import Layout
 from privateer_core.contributions import KeyedValues
 from privateer_core.errors import OutOfRange, SpecError
 from privateer_core.sampling.laplace import DiscreteLaplace
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 from privateer_papers.paper_1 import laplace_cells
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 

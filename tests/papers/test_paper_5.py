@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from privateer_lab.simulation import simulate_once
-from privateer_lab.summary import summary
+from privateer_lab.simulation.simulate import simulate_once
+from privateer_lab.simulation.summary import summary
 from privateer_papers.paper_5 import regret
 from privateer_papers.paper_5.regret import TABLE_1, curve, fixed_clients, section_7, verdict
 from privateer_papers.reproduction import Effort, Rows

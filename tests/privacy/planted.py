@@ -25,7 +25,7 @@ from privateer_core.serving.http import report_endpoint
 from privateer_core.vectors import Ball
 from privateer_core.wire.envelope import Envelope, encode_envelope
 from privateer_lab.audit.case import CHANNELS
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from privateer_server.intake.accumulator import Accumulator
 from privateer_shuffler.shuffle import RandomPlaces

@@ -21,12 +21,12 @@ from privateer_core.mechanisms.vector_noise import GaussianVectors
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.trust import TRUST
 from privateer_core.vectors import Ball
-from privateer_lab.audit import experiments
-from privateer_lab.audit import run as whole
+from privateer_lab.audit import suite as whole
+from privateer_lab.audit import whole_experiments as experiments
 from privateer_lab.audit.case import CHANNELS, Case
-from privateer_lab.audit.evidence import attack
-from privateer_lab.audit.run import attacked, mechanisms
-from privateer_lab.noise import SeededNoise
+from privateer_lab.audit.lower_bounds import attack
+from privateer_lab.audit.suite import attacked, mechanisms
+from privateer_lab.simulation.devices import SeededNoise
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from privateer_papers.trust import ROWS, classic_noise
 from tests.privacy.planted import DEFECTS, Patch

@@ -17,8 +17,8 @@ from privateer_core.mechanisms.screened_moments import ScreenedMoments
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_lab.audit.case import CHANNELS
 from privateer_lab.audit.law import BinomialLaw, LaplaceLaw, Law, NormalLaw, UniformLaw, noise_surprise, surprise
-from privateer_lab.audit.parts import HIDES_NOTHING, Part, parts
-from privateer_lab.noise import SeededNoise
+from privateer_lab.audit.parts import HIDES_NOTHING, MechanismPart, parts
+from privateer_lab.simulation.devices import SeededNoise
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from tests.contract.subjects import Subject, instances
 from tests.privacy import parts_table
@@ -40,7 +40,7 @@ def _seeded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.urandom", rng.bytes)
 
 
-def by_day(part: Part) -> Part:
+def by_day(part: MechanismPart) -> MechanismPart:
     return replace(part, count=part.count // (4 if part.sampler == "choose" else 2)) if part.mechanism == SLOW else part
 
 

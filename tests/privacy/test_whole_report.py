@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms.partition import PartitionSpec
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 from privateer_papers.paper_1.proved import ProvedSpec
 from privateer_server.algorithms import learner_for
 from tests.support.people import rounds

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer_lab.run import Simulation
-from privateer_lab.specs import load_spec
+from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.simulation.simulation import Simulation
 
 SPEC = Path(__file__).parents[2] / "examples" / "adult-effects.toml"
 pytestmark = pytest.mark.data

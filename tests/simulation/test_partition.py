@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from privateer_lab.cli.spec_files import load_spec
 from privateer_lab.environments import environment_for
-from privateer_lab.simulation import simulate_once
-from privateer_lab.specs import load_spec
+from privateer_lab.simulation.simulate import simulate_once
 from tests.support.people import bumps, rounds
 from tests.support.specs import SHUFFLE, make_spec
 

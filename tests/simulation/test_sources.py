@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privateer_lab.noise import SeededNoise
-from privateer_lab.simulation import simulate_once
+from privateer_lab.simulation.devices import SeededNoise
+from privateer_lab.simulation.simulate import simulate_once
 from privateer_server.algorithms import learner_for
 from tests.support.specs import make_spec
 from tests.support.statistics import centred, realised_epsilon

@@ -7,8 +7,8 @@ import pytest
 
 from privateer_core.answer.facts import Table
 from privateer_core.answer.parts import Figures
-from privateer_lab.simulation import simulate_in_short, simulation
-from privateer_lab.specs import load_spec
+from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.simulation.simulate import simulate_in_short, simulation
 from tests.support.sparse import sparse_spec
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sparse.toml"

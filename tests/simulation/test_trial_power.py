@@ -12,7 +12,7 @@ import pytest
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.trial import TrialSpec
-from privateer_lab.simulation import simulation, to_the_end
+from privateer_lab.simulation.simulate import simulation, to_the_end
 from privateer_server.algorithms.trial.group_sequential import critical_values, information
 from privateer_server.algorithms.trial.power import PowerAnalysis, designs, power_analysis
 

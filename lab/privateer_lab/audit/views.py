@@ -26,7 +26,7 @@ from privateer_core.mechanisms.vector_symbol import VectorSymbol
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.trust import TRUST, Trust
 from privateer_lab.audit.case import Case, Sampler
-from privateer_lab.audit.evidence import Scores
+from privateer_lab.audit.lower_bounds import Scores
 
 Coins = NDArray[np.uint32]
 Maker = Callable[[Coins], Any]

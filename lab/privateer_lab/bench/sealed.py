@@ -11,8 +11,8 @@ from privateer_core.spec import Spec
 from privateer_core.trust import TRUST
 from privateer_core.wire.batch import UPLOAD
 from privateer_core.wire.envelope import MEDIA_TYPE, Envelope, encode_envelope
-from privateer_lab.demo import demo_spec
 from privateer_lab.load.driver import LIMITS
+from privateer_lab.services.demo import demo_spec
 
 
 class Sealed(NamedTuple):

@@ -7,14 +7,14 @@ import msgspec
 
 from privateer_core.algorithms import ALGORITHMS, parse_spec
 from privateer_core.errors import PluginError
-from privateer_lab.doctor.findings import Findings
+from privateer_lab.doctor.checks import Checkup
 from privateer_server.algorithms import LEARNERS, learner_for
 from privateer_server.store.records import ExperimentRecord
 
 _CHECK: Final = "algorithms"
 
 
-def check_algorithms(found: Findings) -> None:
+def check_algorithms(found: Checkup) -> None:
     """Import every algorithm and its learner."""
     problems = [*ALGORITHMS.problems(), *LEARNERS.problems()]
     for problem in problems:
@@ -23,7 +23,7 @@ def check_algorithms(found: Findings) -> None:
         found.ok(_CHECK, f"{len(ALGORITHMS)} are installed")
 
 
-def check_experiments(found: Findings, experiments: Iterable[ExperimentRecord]) -> None:
+def check_experiments(found: Checkup, experiments: Iterable[ExperimentRecord]) -> None:
     """Say which experiments stand still because their algorithm cannot be used here."""
     for one in experiments:
         try:

@@ -13,15 +13,13 @@ from privateer_core.errors import PrivateerError
 from privateer_core.serving.store.sqlite import make_tables
 from privateer_core.wire.publication import Round, decode_publication
 from privateer_lab.doctor.algorithms import check_algorithms, check_experiments
-from privateer_lab.doctor.answers import Listeners, listed_keys
+from privateer_lab.doctor.checks import Checkup
 from privateer_lab.doctor.copies import Unsettled, copy_of
+from privateer_lab.doctor.credentials import check_admin_tokens, check_upload_tokens
 from privateer_lab.doctor.files import MIB, check_clock, check_disk, check_folder, is_held
-from privateer_lab.doctor.findings import Findings
-from privateer_lab.doctor.identity import check_identity_key, check_signer
-from privateer_lab.doctor.keys import check_store_key, check_trusted
+from privateer_lab.doctor.key_files import check_identity_key, check_signer, check_store_key, check_trusted
+from privateer_lab.doctor.listeners import Listeners, listed_keys
 from privateer_lab.doctor.stores import checked
-from privateer_lab.doctor.tokens import check_admin_tokens
-from privateer_lab.doctor.upload_tokens import check_upload_tokens
 from privateer_server.data import JOURNAL_FILE, KEYS_FOLDER
 from privateer_server.intake.opening import Opener
 from privateer_server.publication_log import IDENTITY_FILE
@@ -92,9 +90,9 @@ class Contents:
         return max((len(one.publication) + len(one.state) + len(one.total) for one in rounds), default=0)
 
 
-def examine_server(settings: ServerSettings) -> Findings:
+def examine_server(settings: ServerSettings) -> Checkup:
     """Look at a server's folder and listeners."""
-    found = Findings("server")
+    found = Checkup("server")
     if settings.database:
         return _examine_shared(found, settings)
     if not check_folder(found, settings.data, "PRIVATEER_DATA"):
@@ -126,7 +124,7 @@ def examine_server(settings: ServerSettings) -> Findings:
     return found
 
 
-def _examine_shared(found: Findings, settings: ServerSettings) -> Findings:
+def _examine_shared(found: Checkup, settings: ServerSettings) -> Checkup:
     """Look at a server whose data are in PostgreSQL, of which the doctor opens nothing."""
     remedy = "ask /readyz and /metrics, and PostgreSQL's own tools (docs/operations.md, More than one server)"
     found.warn("database", "the data are in PostgreSQL, where the doctor does not look", remedy)
@@ -141,7 +139,7 @@ def _examine_shared(found: Findings, settings: ServerSettings) -> Findings:
     return found
 
 
-def _check_operators(found: Findings, settings: ServerSettings) -> None:
+def _check_operators(found: Checkup, settings: ServerSettings) -> None:
     if settings.admin_tokens:
         check_admin_tokens(found, settings.admin_tokens)
 
@@ -150,7 +148,7 @@ def _journal(settings: ServerSettings) -> Path:
     return settings.journal or settings.data / JOURNAL_FILE
 
 
-def _examine_files(found: Findings, settings: ServerSettings) -> Contents | None:
+def _examine_files(found: Checkup, settings: ServerSettings) -> Contents | None:
     folder = settings.data / KEYS_FOLDER
     before = {path.stem for path in folder.glob("*.key")}
     contents = _read(found, settings)
@@ -160,10 +158,10 @@ def _examine_files(found: Findings, settings: ServerSettings) -> Contents | None
     return contents
 
 
-def _read(found: Findings, settings: ServerSettings) -> Contents | None:
+def _read(found: Checkup, settings: ServerSettings) -> Contents | None:
     """Read the files while no round closes, if there is such a moment: it would look as if one were an earlier copy."""
     for _ in range(_TRIES):
-        seen = Findings(found.service)
+        seen = Checkup(found.service)
         contents = _read_once(seen, settings)
         if contents is None or _published(_journal(settings)) == _digests(contents.entries):
             break
@@ -188,7 +186,7 @@ def _entries(journal: JournalFile) -> dict[str, JournalEntry]:
     return {name: entry for name in journal.experiments() if (entry := journal.last(name))}
 
 
-def _read_once(found: Findings, settings: ServerSettings) -> Contents | None:
+def _read_once(found: Checkup, settings: ServerSettings) -> Contents | None:
     journal_copy = _journal_copy(found, _journal(settings))
     database = checked(found, "database", settings.data / FILE, DATABASE)
     if not (journal_copy and database):
@@ -205,7 +203,7 @@ def _read_once(found: Findings, settings: ServerSettings) -> Contents | None:
     return contents
 
 
-def _journal_copy(found: Findings, path: Path) -> sqlite3.Connection | None:
+def _journal_copy(found: Checkup, path: Path) -> sqlite3.Connection | None:
     """Return a copy of the journal, or an empty one where there is none: a restored server has none at first."""
     if path.exists():
         return checked(found, "journal", path, JOURNAL)
@@ -235,7 +233,7 @@ def _times(database: sqlite3.Connection) -> Iterator[float]:
     yield from (row[0] for row in database.execute("SELECT at FROM log"))
 
 
-def _check_journal(found: Findings, contents: Contents) -> None:
+def _check_journal(found: Checkup, contents: Contents) -> None:
     """Say what a start would mend, and what it could not."""
     known = {one.name for one in contents.experiments}
     troubles = [
@@ -259,7 +257,7 @@ def _check_journal(found: Findings, contents: Contents) -> None:
         found.ok("journal", "the journal and the database agree")
 
 
-def _check_keys(found: Findings, folder: Path, contents: Contents, before: set[str]) -> None:
+def _check_keys(found: Checkup, folder: Path, contents: Contents, before: set[str]) -> None:
     """Check that every open round has its key and its sums, and that no key of a closed round is left.
 
     What was only there before the contents were read, or is only there now, may be of a round that closed meanwhile.
@@ -312,7 +310,7 @@ def _openers(folder: Path) -> tuple[dict[bytes, Opener], int]:
     return openers, broken
 
 
-def _check_claims(found: Findings, contents: Contents, trusted: set[str]) -> None:
+def _check_claims(found: Checkup, contents: Contents, trusted: set[str]) -> None:
     """Check that every shuffler with a claim is trusted, and that there is one where one is needed."""
     asking = [one for one in contents.experiments if one.name in contents.open_rounds]
     if strangers := [one.name for one in asking if one.standing.shuffler not in trusted | {""}]:
@@ -324,7 +322,7 @@ def _check_claims(found: Findings, contents: Contents, trusted: set[str]) -> Non
         found.fail("shufflers", detail, "put its public key where PRIVATEER_SHUFFLER_KEYS says")
 
 
-def _check_rounds_of(found: Findings, listeners: Listeners, folder: Path) -> None:
+def _check_rounds_of(found: Checkup, listeners: Listeners, folder: Path) -> None:
     """Check that the server that answers is the one with these keys; one of its rounds may just have closed."""
     for _ in range(_TRIES):
         listed = listed_keys(listeners.public)

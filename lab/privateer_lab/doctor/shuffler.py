@@ -10,12 +10,12 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core.wire.keys import public_hex, public_key_files, signing_key_id
-from privateer_lab.doctor.answers import Listeners, get, listed_keys
+from privateer_lab.doctor.checks import Checkup
+from privateer_lab.doctor.credentials import check_upload_tokens
 from privateer_lab.doctor.files import MIB, check_clock, check_disk, check_folder, is_held, shown
-from privateer_lab.doctor.findings import Findings
-from privateer_lab.doctor.keys import check_public_half, check_store_key, check_trusted, ids_of, signing_key
+from privateer_lab.doctor.key_files import check_public_half, check_store_key, check_trusted, ids_of, signing_key
+from privateer_lab.doctor.listeners import Listeners, get, listed_keys
 from privateer_lab.doctor.stores import checked
-from privateer_lab.doctor.upload_tokens import check_upload_tokens
 from privateer_shuffler.pool.folder import HISTORY_DATABASE as HISTORY
 from privateer_shuffler.pool.folder import HISTORY_FILE
 from privateer_shuffler.pool.protocol import Label
@@ -30,7 +30,7 @@ _NEXT: Final = 3
 _TRUST: Final = "give its public key file to the server's operator, for PRIVATEER_SHUFFLER_KEYS"
 
 
-def examine_shuffler(settings: ShufflerSettings, trusted: Sequence[Path] | None = None) -> Findings:
+def examine_shuffler(settings: ShufflerSettings, trusted: Sequence[Path] | None = None) -> Checkup:
     """Look at a shuffler's folder and listeners.
 
     Parameters
@@ -38,7 +38,7 @@ def examine_shuffler(settings: ShufflerSettings, trusted: Sequence[Path] | None 
     trusted
         Where the public keys are that its server trusts, if that is here.
     """
-    found = Findings("shuffler")
+    found = Checkup("shuffler")
     if settings.database:
         return _examine_shared(found, settings, trusted)
     if not check_folder(found, settings.data, "PRIVATEER_DATA"):
@@ -61,7 +61,7 @@ def examine_shuffler(settings: ShufflerSettings, trusted: Sequence[Path] | None 
 
 
 def _examine_key(
-    found: Findings, settings: ShufflerSettings, default: Path, field: str, trusted: Sequence[Path] | None
+    found: Checkup, settings: ShufflerSettings, default: Path, field: str, trusted: Sequence[Path] | None
 ) -> Ed25519PrivateKey | None:
     key = signing_key(found, settings.signing_key or default, field)
     if key:
@@ -71,7 +71,7 @@ def _examine_key(
     return key
 
 
-def _examine_shared(found: Findings, settings: ShufflerSettings, trusted: Sequence[Path] | None) -> Findings:
+def _examine_shared(found: Checkup, settings: ShufflerSettings, trusted: Sequence[Path] | None) -> Checkup:
     """Look at a shuffler that holds reports in PostgreSQL, of which the doctor opens nothing."""
     remedy = "ask /readyz and /metrics, and PostgreSQL's own tools (docs/operations.md, More than one shuffler)"
     found.warn("database", "reports are held in PostgreSQL, where the doctor does not look", remedy)
@@ -82,7 +82,7 @@ def _examine_shared(found: Findings, settings: ShufflerSettings, trusted: Sequen
     return found
 
 
-def _check_trust(found: Findings, key: Ed25519PrivateKey, trusted: Sequence[Path] | None) -> None:
+def _check_trust(found: Checkup, key: Ed25519PrivateKey, trusted: Sequence[Path] | None) -> None:
     """Check that the server knows the shuffler's key."""
     if trusted is None:
         return
@@ -92,7 +92,7 @@ def _check_trust(found: Findings, key: Ed25519PrivateKey, trusted: Sequence[Path
         found.fail("trust", "the server does not trust this shuffler's key", _TRUST)
 
 
-def _check_rounds(found: Findings, folder: Path) -> list[str]:
+def _check_rounds(found: Checkup, folder: Path) -> list[str]:
     """Check the databases of rounds, and that the history knows what they are of; return their experiments."""
     labels, broken = list[Label](), 0
     for path in sorted(folder.glob(f"*{SUFFIX}")):
@@ -111,7 +111,7 @@ def _check_rounds(found: Findings, folder: Path) -> list[str]:
     return sorted(label.round.experiment for label in labels)
 
 
-def _label(found: Findings, path: Path, copy: sqlite3.Connection) -> Label | None:
+def _label(found: Checkup, path: Path, copy: sqlite3.Connection) -> Label | None:
     with closing(copy):
         try:
             known = read_label(copy)
@@ -124,7 +124,7 @@ def _label(found: Findings, path: Path, copy: sqlite3.Connection) -> Label | Non
     return known[0]
 
 
-def _check_history(found: Findings, history: sqlite3.Connection, labels: Sequence[Label]) -> None:
+def _check_history(found: Checkup, history: sqlite3.Connection, labels: Sequence[Label]) -> None:
     rows = history.execute("SELECT experiment, version, digest FROM taken").fetchall()
     last = {experiment: (version, digest) for experiment, version, digest in rows}
     names = [label.round.experiment for label in labels if not _is_known(label, last)]
@@ -143,7 +143,7 @@ def _is_known(label: Label, last: dict[str, tuple[int, bytes]]) -> bool:
 
 
 def _check_answers(
-    found: Findings, settings: ShufflerSettings, held: bool | None, key: Ed25519PrivateKey | None
+    found: Checkup, settings: ShufflerSettings, held: bool | None, key: Ed25519PrivateKey | None
 ) -> None:
     listeners = Listeners((settings.host, settings.port), (settings.admin_host, settings.admin_port))
     if listeners.check(found, held) and key:
@@ -154,7 +154,7 @@ def _check_answers(
     _check_server(found, settings.server_url)
 
 
-def _check_server(found: Findings, url: str) -> None:
+def _check_server(found: Checkup, url: str) -> None:
     """Check that the address of the server is its private listener's."""
     health, metrics = get(f"{url}/healthz"), get(f"{url}/metrics")
     if health is None:

@@ -11,7 +11,7 @@ from privateer_lab.answer_tables import estimates_of, tables_of
 from privateer_lab.answer_words import sentences
 from privateer_lab.notebook.policies import address
 from privateer_lab.notebook.tables import Table, Tabular, table_of
-from privateer_lab.rest import ask
+from privateer_lab.services.rest import ask
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,8 +12,8 @@ from privateer_core.features import Feature, Numeric, Ranked
 from privateer_core.levels import Boolean, Categorical, Ordinal
 from privateer_lab.notebook.columns import Array
 from privateer_lab.notebook.policies import Policy
+from privateer_lab.pages.style import COLOURS
 from privateer_lab.picture import Picture, drawing
-from privateer_lab.style import COLOURS
 
 _STEPS: Final = 160
 _SURE: Final = 0.999

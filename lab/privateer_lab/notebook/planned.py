@@ -13,9 +13,18 @@ from privateer_lab.notebook.simulated import count_of
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tables import Table, Tabular, table_of
-from privateer_lab.parallel import Backend
-from privateer_lab.plans import EPSILON_MAX, EPSILONS, MODELS, Found, batches, foreseen, possible, runs_of
-from privateer_lab.windows import assumed
+from privateer_lab.planning.plans import (
+    EPSILON_MAX,
+    EPSILONS,
+    MODELS,
+    PlanResults,
+    batches,
+    foreseen,
+    possible,
+    runs_of,
+)
+from privateer_lab.simulation.delayed_reports import assumed
+from privateer_lab.simulation.parallel import Backend
 
 _APART = ("people_needed", "path")
 
@@ -107,7 +116,7 @@ def plan(
     """
     parsed, seeds = read(spec, users=users), count_of(seeds)
     wanted, refused = possible(parsed, chosen(trust), epsilons(epsilon))
-    found = Found(wanted, refused)
+    found = PlanResults(wanted, refused)
     with closing(runs_of(wanted, seeds, jobs, backend)) as runs:
         for _ in found.until(seeds, runs):
             pass

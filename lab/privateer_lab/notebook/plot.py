@@ -24,9 +24,9 @@ from privateer_lab.notebook.replayed import Replayed
 from privateer_lab.notebook.simulated import Simulated
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tables import library
+from privateer_lab.pages.style import COLOURS, in_thousands
 from privateer_lab.picture import Picture, drawing
-from privateer_lab.rest import ask
-from privateer_lab.style import COLOURS, in_thousands
+from privateer_lab.services.rest import ask
 
 __all__ = ["Picture", "effects", "policy", "privacy", "regret"]
 

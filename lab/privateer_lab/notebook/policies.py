@@ -22,11 +22,11 @@ from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.publication import decode_publication
 from privateer_lab.answer_tables import rows_of
 from privateer_lab.answer_words import people_in
-from privateer_lab.devices import scaled
-from privateer_lab.documents import read_document
+from privateer_lab.cli.documents import read_document
 from privateer_lab.notebook.columns import Array, columns_of, contexts_of
 from privateer_lab.notebook.tables import Table, Tabular, table_of
-from privateer_lab.rest import fetch
+from privateer_lab.services.rest import fetch
+from privateer_lab.simulation.devices import scaled
 from privateer_server.rounds.open_round import read_decider
 
 _SERVER: Final = "http://127.0.0.1:8000"

@@ -16,11 +16,11 @@ from privateer_lab.notebook.policies import Policy
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tables import Table, Tabular, table_of
-from privateer_lab.parallel import Backend, each
-from privateer_lab.plans import curve
-from privateer_lab.run import Run
-from privateer_lab.simulation import simulation, to_the_end
-from privateer_lab.summary import summary
+from privateer_lab.planning.plans import curve
+from privateer_lab.simulation.parallel import Backend, each
+from privateer_lab.simulation.simulate import simulation, to_the_end
+from privateer_lab.simulation.simulation import Run
+from privateer_lab.simulation.summary import summary
 
 _POINTS: Final = 400
 """Most rounds of a path that are kept."""

@@ -16,7 +16,7 @@ from privateer_lab.notebook.planned import chosen, epsilons
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tables import Table, table_of
-from privateer_lab.plans import EPSILONS, Variant, foreseen, variants
+from privateer_lab.planning.plans import EPSILONS, Variant, foreseen, variants
 
 MODELS: Final = tuple(TRUST)
 _LEAST, _NEEDED = "least effect", "people for the effect wanted"

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from privateer_core.contributions import KeyedValues
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_lab.audit.case import Case
-from privateer_lab.audit.evidence import Scores
-from privateer_lab.audit.keyed import LAYOUT, PAIRS, maker
 from privateer_lab.audit.law import LaplaceLaw, Law
+from privateer_lab.audit.lower_bounds import Scores
+from privateer_lab.audit.mechanisms.keyed import LAYOUT, PAIRS, maker
 from privateer_lab.audit.parts.keyed import ELSEWHERE, SUMS, people, plain
-from privateer_lab.audit.parts.part import Integers, Noise, Part, noise_part
+from privateer_lab.audit.parts.part import Integers, MechanismPart, Noise, noise_part
 from privateer_lab.audit.views import Target, log_likelihood, mechanism_case, model_of, reports
 from privateer_papers.paper_1.laplace_cells import UNIT, LaplaceCells
 from privateer_papers.trust import PUBLISHED
@@ -38,7 +38,7 @@ def cases(samples: int) -> list[Case]:
     ]
 
 
-def parts() -> list[Part]:
+def parts() -> list[MechanismPart]:
     """Return attacks on rewards and counts of every cell, whether the person is in it or not."""
     mechanism = LaplaceCells(plain(2), 4.0)
     exact = UNIT * np.array([[1, 0, 1, 0], [0, 1, 0, 1]])

@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from privateer_core.algorithms.partition import PartitionPolicy
-from privateer_lab.plots import COLOURS, from_zero, panels
-from privateer_lab.simulation import simulate_once
+from privateer_lab.pages.plots import COLOURS, from_zero, panels
+from privateer_lab.simulation.simulate import simulate_once
 from privateer_papers.paper_1.setting import instance, source
 from privateer_papers.reproduction import Effort, Reproduction, Row, Rows, lines
 from privateer_server.rounds.loop import Step

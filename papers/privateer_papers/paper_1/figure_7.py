@@ -9,7 +9,7 @@ from typing import Final
 
 from matplotlib.figure import Figure
 
-from privateer_lab.plots import from_zero, panels
+from privateer_lab.pages.plots import from_zero, panels
 from privateer_papers.paper_1.setting import HONEST, PAPER, UNPRIVATE, instance, published, source
 from privateer_papers.reproduction import OURS, Case, Effort, Reproduction, Row, Rows, lines, run
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from matplotlib.figure import Figure
 
-from privateer_lab.plots import from_zero, panels
+from privateer_lab.pages.plots import from_zero, panels
 from privateer_papers.paper_1.setting import PAPER, instance, published, two_sources
 from privateer_papers.reproduction import OURS, Case, Effort, Reproduction, Row, Rows, lines, run
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from matplotlib.figure import Figure
 
-from privateer_lab.plots import COLOURS, from_zero, panels
+from privateer_lab.pages.plots import COLOURS, from_zero, panels
 from privateer_papers.paper_1 import setting
 from privateer_papers.paper_1.setting import PAPER, instance, published, source, two_sources
 from privateer_papers.reproduction import OURS, Case, Effort, Reproduction, Row, Rows, lines, run

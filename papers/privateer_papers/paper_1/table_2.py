@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from privateer_core.errors import SpecError
 from privateer_core.spec import Spec
-from privateer_lab.plots import COLOURS, panels
+from privateer_lab.pages.plots import COLOURS, panels
 from privateer_papers.paper_1.setting import HONEST, in_hundreds
 from privateer_papers.reproduction import OURS, Case, Effort, Reproduction, Row, Rows, run
 

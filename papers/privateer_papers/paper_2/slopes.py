@@ -14,9 +14,9 @@ from privateer_core.arms_spec import ArmsSpec
 from privateer_core.spec import Spec
 from privateer_lab.baselines.base import Baseline
 from privateer_lab.baselines.run import play_together
-from privateer_lab.parallel import each
-from privateer_lab.plots import COLOURS, panels
-from privateer_lab.simulation import simulate_once
+from privateer_lab.pages.plots import COLOURS, panels
+from privateer_lab.simulation.parallel import each
+from privateer_lab.simulation.simulate import simulate_once
 from privateer_papers.paper_2.contextual import PublishedGeneralized, PublishedLinear
 from privateer_papers.reproduction import Effort, Reproduction, Row, Rows
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from privateer_core.accounting.events import Approximate
 from privateer_lab.audit.case import Case
-from privateer_lab.audit.evidence import Scores
+from privateer_lab.audit.lower_bounds import Scores
 from privateer_lab.audit.views import model_of, releases
 from privateer_papers.paper_3.lasso_bandits import PENALTY, Problem, lasso
 from privateer_papers.paper_3.privatelasso import support

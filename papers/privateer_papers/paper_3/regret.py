@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.spec import Spec
-from privateer_lab.parallel import each
-from privateer_lab.plots import COLOURS, panels
-from privateer_lab.simulation import simulate_once
+from privateer_lab.pages.plots import COLOURS, panels
+from privateer_lab.simulation.parallel import each
+from privateer_lab.simulation.simulate import simulate_once
 from privateer_papers.paper_3.world import FLIPHAT, PUBLISHED, UNPROTECTED, played, points
 from privateer_papers.reproduction import OURS, Effort, Reproduction, Row, Rows
 

@@ -11,7 +11,7 @@ from privateer_core.algorithms.trial import TrialPolicy
 from privateer_core.contributions import KeyedValues
 from privateer_lab.audit.attacks.trial import NAME, speaks
 from privateer_lab.audit.case import Case
-from privateer_lab.audit.evidence import Scores
+from privateer_lab.audit.lower_bounds import Scores
 from privateer_lab.audit.views import draw_coins, model_of, releases
 from privateer_papers.paper_4.dp_conse import DpConseSpec
 from privateer_papers.paper_4.dp_conse_learner import DpConseLearner

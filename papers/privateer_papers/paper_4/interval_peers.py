@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from privateer_lab.parallel import each
-from privateer_lab.plots import panels
+from privateer_lab.pages.plots import panels
+from privateer_lab.simulation.parallel import each
 from privateer_papers.reproduction import Effort, Reproduction, Row, Rows, lines
 from privateer_server.algorithms.trial.confidence_sequence import ConfidenceSequence
 from privateer_server.algorithms.trial.treatment_effects import effects

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from matplotlib.figure import Figure
 
-from privateer_lab.parallel import each
-from privateer_lab.plots import COLOURS, panels
+from privateer_lab.pages.plots import COLOURS, panels
+from privateer_lab.simulation.parallel import each
 from privateer_papers.paper_4.frontier import MODELS, bound, matched, published
 from privateer_papers.reproduction import Effort, Reproduction, Row, Rows
 

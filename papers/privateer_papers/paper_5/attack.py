@@ -2,7 +2,7 @@
 
 from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
 from privateer_lab.audit.case import Case
-from privateer_lab.audit.vectors import BALL, BOX, DELTA, PEOPLE, target
+from privateer_lab.audit.mechanisms.bounded_vectors import BALL, BOX, DELTA, PEOPLE, target
 from privateer_lab.audit.views import batches, mechanism_case, releases, reports
 from privateer_papers.paper_5.bits import published_vectors
 from privateer_papers.trust import PUBLISHED, classic_noise

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 
 from privateer_core.algorithms.phased import PhasedSpec
 from privateer_core.sections import parse_section
-from privateer_lab.parallel import each
-from privateer_lab.plots import COLOURS, in_thousands, panels
-from privateer_lab.simulation import Run, simulate_once
+from privateer_lab.pages.plots import COLOURS, in_thousands, panels
+from privateer_lab.simulation.parallel import each
+from privateer_lab.simulation.simulate import Run, simulate_once
 from privateer_papers.paper_5.dp_dpe import DpDpeSpec
 from privateer_papers.reproduction import Effort, Reproduction, Row, Rows, lines
 

@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 
 from privateer_core.trust import TRUST
-from privateer_lab.cli import main
-from privateer_lab.services import Services, free_port, running
+from privateer_lab.cli.command_line import main
+from privateer_lab.services.processes import Services, free_port, running
 
 SPEC = """[experiment]
 name = "{model}"

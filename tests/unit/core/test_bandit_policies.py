@@ -13,7 +13,7 @@ from privateer_core.decisions import Arms
 from privateer_core.errors import Malformed, SpecError
 from privateer_core.terms import calibrate
 from privateer_lab.environments import check_population, default_environment, environment_for
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 from privateer_server.rounds.loop import Schedule
 
 SPECS = BanditSpec.instances()

@@ -9,7 +9,7 @@ import pytest
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
 from privateer_core.coins import SlotLayout
 from privateer_core.errors import InputError, Malformed
-from privateer_lab.simulation import Simulation
+from privateer_lab.simulation.simulate import Simulation
 from privateer_server.algorithms.trial.learner import TrialLearner
 from privateer_server.algorithms.trial.state import epoch_of
 from privateer_server.algorithms.trial.trial_evidence import TrialEvidence

@@ -74,7 +74,7 @@ def test_what_the_server_does_not_have_is_named_by_its_argument(
     detail: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer = httpx.Response(404, content=problem_body(NotFound(detail, remedy="GET /experiments lists them")))
-    monkeypatch.setattr("privateer_lab.rest.bounded_request", lambda *_, **__: answer)
+    monkeypatch.setattr("privateer_lab.services.rest.bounded_request", lambda *_, **__: answer)
     with pytest.raises(SystemExit) as stop:
         main(["none"])
     assert (stop.value.code, capsys.readouterr().err) == (2, f"privateer: {said}\n")

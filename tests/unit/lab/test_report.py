@@ -33,24 +33,24 @@ from privateer_core.codec import encode
 from privateer_core.errors import Unavailable
 from privateer_core.spec import Spec
 from privateer_lab.answer_tables import rows_of
-from privateer_lab.audit.experiments import contribution
-from privateer_lab.cli import main
-from privateer_lab.commands.experiments import answer_in, policy_in
-from privateer_lab.demo import demo_spec
-from privateer_lab.report import pictures
-from privateer_lab.report.findings import Findings
-from privateer_lab.report.page import html
-from privateer_lab.report.words import meaning, warnings
-from privateer_lab.rest import create
-from privateer_lab.review.subject import Standing
-from privateer_lab.services import Services, free_port, running
+from privateer_lab.audit.whole_experiments import contribution
+from privateer_lab.cli.ask.experiment import answer_in, policy_in
+from privateer_lab.cli.command_line import main
+from privateer_lab.pages.report import pictures
+from privateer_lab.pages.report.findings import Findings
+from privateer_lab.pages.report.page import html
+from privateer_lab.pages.report.words import meaning, warnings
+from privateer_lab.pages.review.subject import ExperimentStanding
+from privateer_lab.services.demo import demo_spec
+from privateer_lab.services.processes import Services, free_port, running
+from privateer_lab.services.rest import create
 from privateer_server.rounds.loop import Schedule
 from tests.support.pages import Page, check
 from tests.support.specs import make_spec
 
 ROOT = Path(__file__).parents[3]
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}'
-STANDING = Standing("open", 3, 2000, 20_000, {})
+STANDING = ExperimentStanding("open", 3, 2000, 20_000, {})
 NOTHING = Answer("learning", 2000, 2, 0.95)
 
 
@@ -206,7 +206,7 @@ def test_text_of_a_hostile_server_stays_text() -> None:
     )
     groups = GroupShares((ArmsOfGroup(HOSTILE, {HOSTILE: 1.0}),))
     policy = PolicyView(HOSTILE, 3, groups, (Fact(HOSTILE, HOSTILE),))
-    standing = Standing("open", 1, 10, 20, {HOSTILE: 7})
+    standing = ExperimentStanding("open", 1, 10, 20, {HOSTILE: 7})
     found = found_of(make_spec(), answer=answer, policy=policy, standing=standing, origin=f"http://s/{HOSTILE}")
     page = check(html(found, f"http://s/{HOSTILE}"))
     assert page.text.count("<script>alert(1)</script>") > 10
@@ -257,7 +257,7 @@ def test_what_an_answer_means(answer: Answer, says: str) -> None:
 def test_nothing_learned_is_said() -> None:
     found = found_of(make_spec(), rounds=0, answer=NOTHING)
     assert "No round is complete yet, so nothing has been learned" in meaning(found)
-    ended = meaning(found._replace(standing=Standing("stopped", 2, 0, 20_000, {})))
+    ended = meaning(found._replace(standing=ExperimentStanding("stopped", 2, 0, 20_000, {})))
     assert "no report supports what the policy gives" in ended
     assert "yet" not in ended
 
@@ -272,7 +272,7 @@ def test_what_to_look_at_first() -> None:
     found = found_of(
         make_spec(),
         answer=msgspec.structs.replace(NOTHING, warnings=("sample ratio: arms are lost",), parts=parts),
-        standing=Standing("open", 2, 80, 100, {"round-closed": 30}),
+        standing=ExperimentStanding("open", 2, 80, 100, {"round-closed": 30}),
     )
     said = " | ".join(warnings(found))
     for one in (

@@ -17,7 +17,7 @@ from privateer_core.questions import VectorSum
 from privateer_core.spec import Privacy
 from privateer_core.terms import calibrate
 from privateer_core.vectors import Ball, VectorTotal
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 from privateer_papers.paper_5.bits import published_vectors
 from privateer_papers.trust import classic_noise
 

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from privateer_core.errors import SpecError
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_core.wire.publication import decode_publication
-from privateer_lab.services import free_port
+from privateer_lab.services.processes import free_port
 from privateer_server.algorithms.partition.learner import PartitionLearner
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings

@@ -11,7 +11,7 @@ from privateer_core.decisions import Arms
 from privateer_core.mechanisms.screened_moments import Moments, ScreenedMoments
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_lab.audit.case import Case
-from privateer_lab.audit.evidence import Scores
+from privateer_lab.audit.lower_bounds import Scores
 from privateer_lab.audit.views import model_of, releases
 from privateer_server.rounds.loop import Schedule, Step
 

@@ -12,7 +12,7 @@ from privateer_core.questions import KeyedHits
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.trust import TIGHT
 from privateer_lab.audit.case import Case
-from privateer_lab.audit.evidence import Scores
+from privateer_lab.audit.lower_bounds import Scores
 from privateer_lab.audit.views import model_of, releases
 
 _EPSILON: Final = 1.0

@@ -12,7 +12,7 @@ from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_lab.audit.law import LaplaceLaw, Law, NormalLaw
-from privateer_lab.audit.parts.part import Integers, Noise, Outcomes, Part, noise_part, outcome_part
+from privateer_lab.audit.parts.part import Integers, MechanismPart, Noise, Outcomes, noise_part, outcome_part
 from privateer_lab.audit.views import log_likelihood, model_of, releases, reports
 
 Person = tuple[int, float]
@@ -27,7 +27,7 @@ ELSEWHERE: Final = ((0, 1.0), (1, 1.0))
 _NOTHING: Final = ((0, 1.0), (-1, 0.0))
 
 
-def keyed_parts() -> list[Part]:
+def keyed_parts() -> list[MechanismPart]:
     """Return the parts of all mechanisms of keyed means."""
     return [*_symbol_parts(), *_central_parts()]
 
@@ -39,7 +39,7 @@ def people(layout: Layout, person: Person, count: int) -> KeyedValues:
     return KeyedValues(coins, keys, groups, np.full(count, person[1]))
 
 
-def symbol_part(name: str, mechanism: Any, pair: tuple[Person, Person]) -> Part:
+def symbol_part(name: str, mechanism: Any, pair: tuple[Person, Person]) -> MechanismPart:
     """Return the part that is a symbol of randomized response; everybody's coins are the same."""
     symbols = mechanism.response.symbols
     rows = np.zeros(symbols, mechanism.randomize(people(mechanism.layout, pair[0], 1), SecureNoise()).dtype)
@@ -55,7 +55,7 @@ def symbol_part(name: str, mechanism: Any, pair: tuple[Person, Person]) -> Part:
     return outcome_part(name, mechanism, model_of(reports), sampler, observe, outcomes, _SYMBOLS, event)
 
 
-def _symbol_parts() -> list[Part]:
+def _symbol_parts() -> list[MechanismPart]:
     layout = Layout.small()
     return [
         symbol_part("one of 2 symbols", SignedSymbol(layout, 1.0, 1, False), _OPPOSITE),
@@ -70,7 +70,7 @@ def plain(keys: int) -> Layout:
     return Layout(5, np.zeros((keys, 0), np.uint32))
 
 
-def _central_parts() -> list[Part]:
+def _central_parts() -> list[MechanismPart]:
     """Sums and people per key, with normal noise and with Laplace noise; each is as private as it can be told apart."""
     both = {"sums": ((0, 1), _OPPOSITE), "people per key": ((2, 3), ELSEWHERE)}
     found = []
@@ -86,7 +86,7 @@ def _central_parts() -> list[Part]:
 
 def _central_part(
     name: str, mechanism: CentralSums, sampler: str, own: tuple[int, ...], pair: tuple[Person, Person]
-) -> Part:
+) -> MechanismPart:
     """Many people stand in one release, each with two keys of their own."""
 
     def observe(who: int, count: int) -> Integers:

@@ -13,7 +13,7 @@ from privateer_core.certificate import certify
 from privateer_core.errors import SpecError
 from privateer_core.risk import risks
 from privateer_lab.notebook.attack import true_positives
-from privateer_lab.style import COLOURS
+from privateer_lab.pages.style import COLOURS
 
 FALSE = np.linspace(0, 1, 501)
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 from privateer_core.contributions import VectorSums
 from privateer_lab.environments import environment_for
-from privateer_lab.simulation import simulate_once
+from privateer_lab.simulation.simulate import simulate_once
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.phased import PhasedLearner
 from privateer_server.algorithms.phased.design import span_of

@@ -7,7 +7,7 @@ from privateer_core.coins import UNIT, Layout
 from privateer_core.contributions import KeyedValues
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 from privateer_server.algorithms.partition.population import Population, weighed
 from privateer_server.algorithms.partition.splitting import Split
 from tests.support.statistics import centred

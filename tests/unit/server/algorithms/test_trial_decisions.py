@@ -7,7 +7,7 @@ import pytest
 
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.answer.estimates import Reason
-from privateer_lab.audit.experiments import contribution
+from privateer_lab.audit.whole_experiments import contribution
 from privateer_server.algorithms.trial.decisions import StandingDecisions, TrialFindings, decisions, ground, ground_in
 from privateer_server.algorithms.trial.state import TrialState
 from privateer_server.rounds.loop import Schedule

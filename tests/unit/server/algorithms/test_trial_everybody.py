@@ -11,7 +11,7 @@ from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
 from privateer_core.answer.facts import Table
 from privateer_core.answer.parts import GuardrailEffects, Intervals
 from privateer_core.contributions import CellHits
-from privateer_lab.simulation import Simulation
+from privateer_lab.simulation.simulate import Simulation
 from privateer_server.algorithms.trial.confidence_sequence import asked_limits
 from privateer_server.algorithms.trial.decisions import TrialFindings
 from privateer_server.algorithms.trial.group_sequential import critical_values
