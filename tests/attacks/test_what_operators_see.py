@@ -215,16 +215,16 @@ def telling_arms(self):
         self._version.labels(one.spec.options[0]).set(1)
 Gauges.refresh = telling_arms
 
-from privateer_shuffler.metrics import Metrics
-from privateer_shuffler.pool import Pool
-made, begin, hold = [], Metrics.__init__, Pool.hold
+from privateer_shuffler.metrics import ShufflerMetrics
+from privateer_shuffler.pool.pool import Pool
+made, begin, hold = [], ShufflerMetrics.__init__, Pool.hold
 def noting(self):
     begin(self)
     made.append(self)
 def telling_reports(self, sealed, admission=None):
     made[0].refuse({base64.b64encode(one).decode(): 10 for one in sealed})
     return hold(self, sealed, admission)
-Metrics.__init__, Pool.hold = noting, telling_reports
+ShufflerMetrics.__init__, Pool.hold = noting, telling_reports
 """
 """Is run in the services' processes as they start: each plant leaks by one way."""
 

@@ -45,7 +45,7 @@ def spec(source: SpecLike, changes: Mapping[str, Any] | None = None, *, users: i
     >>> lab.spec({"algorithm": {"name": "unheard-of"}})
     Traceback (most recent call last):
         ...
-    privateer_core.errors.SpecError: algorithm.name: must be one of ... (choose one)
+    privateer_core.errors.PluginError: algorithm.name: must be one of ... (choose one, ...)
     """
     for key in changes or {}:
         if "." not in key:

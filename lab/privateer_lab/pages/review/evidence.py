@@ -20,7 +20,7 @@ _REMEDY: Final = "write one with privateer audit --json"
 
 
 class Attack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one attack found (`privateer_lab.audit.suite.Finding`)."""
+    """What one attack found (`privateer_lab.audit.suite.AuditFinding`)."""
 
     attack: str
     mechanism: str
