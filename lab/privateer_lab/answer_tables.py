@@ -187,7 +187,7 @@ def _(part: FeatureSelection) -> list[Titled]:
 def _(part: HalfLives) -> list[Titled]:
     probabilities = part.probabilities or (None,) * len(part.candidates)
     rows = [
-        {"half-life in people": "none" if one is None else one, "probability": share, "used": one == part.used}
+        {"half-life in people": "nothing" if one is None else one, "probability": share, "used": one == part.used}
         for one, share in zip(part.candidates, probabilities, strict=True)
     ]
     return [Titled("what is forgotten", said(rows))]

@@ -223,7 +223,7 @@ class BanditPolicy(ArmsPolicy):
     def view(self, spec: BanditSpec) -> PolicyView:
         shares = zip(spec.options, self.layout.shares[0].tolist(), strict=True)
         everybody = ArmsOfGroup(EVERYBODY, {name: round(share, 5) for name, share in shares if share})
-        return PolicyView("bandit", self.version, GroupShares((everybody,)))
+        return PolicyView(spec.algorithm.name, self.version, GroupShares((everybody,)))
 
 
 ALGORITHM: Final = Algorithm(BanditSpec, BanditPolicy)

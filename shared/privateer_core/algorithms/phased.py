@@ -369,12 +369,12 @@ class PhasedPolicy(Policy):
         averages = numbers_of(reward, self.support.tolist(), "averages", "see session.choose()")[None]
         return averages, bool(((averages < spec.reward.low) | (averages > spec.reward.high)).any())
 
-    def view(self, _spec: PhasedSpec) -> PolicyView:
+    def view(self, spec: PhasedSpec) -> PolicyView:
         """Return the phase; actions are named by their rows, from 0."""
         plays = dict(zip(map(str, self.support.tolist()), self.plays.tolist(), strict=True))
         draw = PublicDraw(self.draw.seed, self.draw.start, self.draw.places)
         active = tuple(map(str, self.active.tolist()))
-        return PolicyView("phased", self.version, PlayCounts(plays, active, self.terms.batch, draw))
+        return PolicyView(spec.algorithm.name, self.version, PlayCounts(plays, active, self.terms.batch, draw))
 
 
 ALGORITHM: Final = Algorithm(PhasedSpec, PhasedPolicy)

@@ -84,7 +84,7 @@ class UcbPolicy(ArmsPolicy):
         places = np.indices(self.table.shape).reshape(self.table.ndim, -1).T
         corners = places / self.table.shape, (places + 1) / self.table.shape
         arms = [{spec.options[arm]: 1.0} for arm in self.table.ravel().tolist()]
-        return PolicyView("ucb", self.version, bins_of(spec.features, corners, arms))
+        return PolicyView(spec.algorithm.name, self.version, bins_of(spec.features, corners, arms))
 
 
 ALGORITHM: Final = Algorithm(UcbSpec, UcbPolicy)

@@ -169,4 +169,4 @@ class ConvexPolicy(Policy):
         lengths = np.linalg.norm(self.axes, axis=1)
         centre = dict(zip(spec.options, self.centre.tolist(), strict=True))
         point = Point(centre, nearest=float(lengths.min()), farthest=float(lengths.max()))
-        return PolicyView("convex", self.version, point)
+        return PolicyView(spec.algorithm.name, self.version, point)

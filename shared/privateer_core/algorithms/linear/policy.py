@@ -227,4 +227,4 @@ class LinearPolicy(ArmsPolicy):
             arm: {name: round(float(value), 4) for name, value in zip(names, mean, strict=True)}
             for arm, mean in zip(spec.options, self.means, strict=True)
         }
-        return PolicyView("linear", self.version, Coefficients(self.link, LINKS[self.link].unit, {}, arms))
+        return PolicyView(spec.algorithm.name, self.version, Coefficients(self.link, LINKS[self.link].unit, {}, arms))

@@ -153,7 +153,7 @@ class PartitionPolicy(AskedBins, ArmsPolicy):
             {names[k]: round(float(shares[k]), 4) for k in np.flatnonzero(active)}
             for active, shares in zip(self.active, self.shares, strict=True)
         ]
-        return PolicyView("partition", self.version, bins_of(spec.features, self.edges(), arms))
+        return PolicyView(spec.algorithm.name, self.version, bins_of(spec.features, self.edges(), arms))
 
 
 def learners_make(policy: AskedBins, spec: PartitionSpec) -> bool:

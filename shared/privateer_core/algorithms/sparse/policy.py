@@ -127,7 +127,7 @@ class SparsePolicy(ArmsPolicy):
             for arm, value in zip(spec.options, self.intercepts, strict=True)
         }
         facts = Fact("explores", self.explores, "yes or no"), Fact("features asked about", len(self.asked), "count")
-        return PolicyView("sparse", self.version, Coefficients("identity", _UNIT, shared, arms), facts)
+        return PolicyView(spec.algorithm.name, self.version, Coefficients("identity", _UNIT, shared, arms), facts)
 
 
 def _are_places(places: Places, features: int) -> bool:

@@ -241,4 +241,4 @@ class TrialPolicy(ArmsPolicy):
             ArmsOfGroup(name, {arm: round(float(share), 4) for arm, share in zip(spec.options, row, strict=True)})
             for name, row in zip(spec.segment_names, self.arm_shares, strict=True)
         )
-        return PolicyView("trial", self.version, GroupShares(groups))
+        return PolicyView(spec.algorithm.name, self.version, GroupShares(groups))
