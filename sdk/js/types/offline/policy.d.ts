@@ -19,9 +19,9 @@ export declare class OfflinePolicy {
     /** Where the experiment stood when it was exported. A policy of one that was still open goes on trying arms. */
     experiment: string;
     version: number;
-    status: string;
-    /** What the experiment had found; null if its algorithm publishes no result. @type {any} */
-    result: any;
+    status: import("../answer.js").Status;
+    /** What the experiment had found; null if its algorithm publishes no result. */
+    result: import("./document.js").Result;
     warn: (message: string) => void;
     /** @type {Set<string>} */
     warned: Set<string>;
