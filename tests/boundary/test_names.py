@@ -110,7 +110,7 @@ def named_in_modules(files: Files) -> list[str]:
     return [f"{path}:{n}: {line.strip()}" for path, n, line in lines if pattern.search(line)]
 
 
-def test_the_dashboard_draws_what_is_published_by_its_shape() -> None:
+def test_the_dashboard_draws_what_is_published_by_its_kind() -> None:
     files = {path.name: path.read_text() for path in DASHBOARD.rglob("*.mjs")}
     assert len(files) > 10
     assert named_in_modules(files) == []

@@ -66,10 +66,11 @@ def test_shuffle_beats_local_at_equal_epsilon():
 @pytest.mark.parametrize("algorithm", ["partition", "paper-1-ldpmab"])
 def test_every_size_runs(dimension, arms, algorithm):
     changes = {"privacy.epsilon": 8.0, "algorithm.name": algorithm, "experiment.horizon": 6000}
-    *_, last = rounds(make_spec(changes, dimension=dimension, arms=arms), bumps(arms), 1)
+    spec = make_spec(changes, dimension=dimension, arms=arms)
+    *_, last = rounds(spec, bumps(arms), 1)
     assert last.state.seen == 6000
     assert last.state.active.any(axis=1).all()
-    assert last.state.active.shape == (len(last.state.depths), arms)
+    assert last.state.active.shape == (len(learner_for(spec).edges(last.state)[0]), arms)
 
 
 @pytest.mark.nightly

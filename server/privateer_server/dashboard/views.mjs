@@ -6,16 +6,19 @@ import { patterns, swatch } from "./picture.mjs";
 import { table } from "./tables.mjs";
 import { capital, count, figure, letter, many, shares } from "./words.mjs";
 
-const BARS = 60;
+const BARS = 60, EVERYBODY = "everybody";
 
 /** All options: those of the spec in its order, after them what else is named, e.g. in an earlier version. */
 export const allOptions = (options, named) => [...new Set([...options, ...named.flatMap(Object.keys)])];
 
+/** Names of groups are those of the spec, but for the one that has all people. */
+const titled = (name) => (name === EVERYBODY ? capital(name) : name);
+
 /** A bar for each group of people. */
 export function groups({ groups: rows }, { options, width }) {
   const order = allOptions(options, rows.map(({ arms }) => arms)), letters = order.map((_, place) => letter(place));
-  const bars = (some) => some.map(({ name, arms }) => el("div", { class: "group" }, el("h3", {}, capital(name)),
-    shareBar(`${capital(name)}: ${shares(arms)}`, arms, order, letters, width)));
+  const bars = (some) => some.map(({ name, arms }) => el("div", { class: "group" }, el("h3", {}, titled(name)),
+    shareBar(`${titled(name)}: ${shares(arms)}`, arms, order, letters, width)));
   return [el("ul", { class: "legend", "aria-label": "Arms" }, order.map((arm, place) => el("li", {}, swatch(place), ` ${letters[place]} = ${arm}`))),
     svg("svg", { width: 0, height: 0, class: "defs", "aria-hidden": "true" }, patterns()),
     ...bars(rows.slice(0, BARS)),

@@ -39,7 +39,8 @@ const KEYS = {
 
 /**
  * An export, and the bytes of its publication.
- * @typedef {{experiment: string, version: number, status: string, result: any, published: Uint8Array<ArrayBuffer>}} Export
+ * @typedef {import("../answer.js").Answer | import("../answer.js").OlderResult | null} Result
+ * @typedef {{experiment: string, version: number, status: import("../answer.js").Status, result: Result, published: Uint8Array<ArrayBuffer>}} Export
  */
 
 /** Read and check the file that `privateer export NAME FILE.json` wrote. @param {string | Uint8Array} file @returns {Promise<Export>} */
