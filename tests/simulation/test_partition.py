@@ -8,6 +8,7 @@ import pytest
 from privateer_lab.cli.spec_files import load_spec
 from privateer_lab.environments import environment_for
 from privateer_lab.simulation.simulate import simulate_once
+from privateer_server.algorithms import learner_for
 from tests.support.people import bumps, rounds
 from tests.support.specs import SHUFFLE, make_spec
 
