@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 POSTGRES := $(strip $(wildcard /usr/lib/postgresql/*/bin/initdb) $(shell command -v initdb 2>/dev/null))
-ROLES := shared client shuffler issuer server lab
+ROLES := shared client shuffler issuer server lab papers
 # The files with tests of a marker: collecting all the others takes longer than some of the runs.
 marked = $(shell grep -rlF --include='test_*.py' 'mark.$(1)' tests)
 
@@ -76,7 +76,7 @@ pictures: $(STAMP)
 documents: $(STAMP)
 	$(BIN)/python -m tests.documents
 
-# All six distributions as wheels, in dist/.
+# All seven distributions as wheels, in dist/.
 wheels: $(STAMP)
 	rm -f dist/privateer_*.whl
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w dist $(ROLES:%=./%)

@@ -1,8 +1,8 @@
 """Privateer on a device: ``from privateer_client import Client``."""
 
-from privateer_client.answers import Outcome
 from privateer_client.client import AsyncClient, Client
-from privateer_client.ledger import Ledger
+from privateer_client.delivery import Outcome
+from privateer_client.ledger.ledger import Ledger
 from privateer_client.offline import OfflinePolicy
 from privateer_client.session import Session
 from privateer_core.errors import UnfitValueWarning

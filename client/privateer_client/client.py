@@ -10,18 +10,15 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from privateer_client.account import Account
-from privateer_client.address import Address
-from privateer_client.answers import Outcome
-from privateer_client.delivery import DOUBTED, Pace, Steps, deliver, deliver_once
-from privateer_client.due import Due
-from privateer_client.exchange import AsyncExchange, Exchange
-from privateer_client.ledger import Ledger
-from privateer_client.publications import Publications, Published
-from privateer_client.reports import Reports
-from privateer_client.sealing import SealedReport
+from privateer_client.delivery import DOUBTED, Outcome, Pace, Steps, deliver, deliver_once
+from privateer_client.ledger.account import Account
+from privateer_client.ledger.ledger import Ledger
+from privateer_client.participation import SealedReport
+from privateer_client.publications import Address, Publications, Published
+from privateer_client.reports import PendingReports, Reports
 from privateer_client.session import Reported, Session
 from privateer_client.tokens import Attest, Issuer, Tokens
+from privateer_client.transport import AsyncExchange, Exchange
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import AlreadyReported, Deleted, InputError, PrivateerError, TokenWarning, Unavailable
 from privateer_core.verification import Limits
@@ -163,7 +160,7 @@ class _Client(Generic[_Transport]):
 
     def _settling(self, end: float) -> Steps[dict[str, Outcome]]:
         """Make the reports that are due, before ``end``; return the outcomes of those that are not made."""
-        due, outcomes = Due(self._account, self._pace), dict[str, Outcome]()
+        due, outcomes = PendingReports(self._account, self._pace), dict[str, Outcome]()
         names = [name for server, _, name in map(_parts, self._account.choices()) if server == self._url]
         for name in _shuffled(names):
             left = min(self._pace.timeout, end - self._pace.clock.monotonic())

@@ -1,20 +1,32 @@
-"""How sealed reports reach their endpoints: what to send, and when to send it again. Nothing here does I/O."""
+"""How sealed reports reach their endpoints: what to send, what an answer decides, and when to send again.
+
+Nothing here does I/O.
+"""
 
 import math
 import secrets
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from privateer_client.account import Account
-from privateer_client.answers import Answer, Outcome, Verdict, judge
-from privateer_client.sealing import SealedReport
+from privateer_client.ledger.account import Account
+from privateer_client.participation import SealedReport
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import InputError
 from privateer_core.wire.envelope import MEDIA_TYPE
-from privateer_core.wire.token import authorization
+from privateer_core.wire.problem import slug_of
+from privateer_core.wire.tokens.token import authorization
 
+ACCEPTED: Final = 202
+"""Status of an answer that takes reports in."""
+_AGAIN: Final = frozenset({408, 425, 429})
+"""Statuses from 400 to 499 that say nothing about the request itself."""
+_REFUSED: Final = frozenset({
+    "report-refused", "malformed-report", "wrong-size", "wrong-key", "wrong-digest", "unopenable", "out-of-range",
+    "wrong-endpoint", "too-large", "deleted", "terms-refused", "spec-invalid",
+})  # fmt: skip
 PROBLEM_BYTES: Final = 64 << 10
 """The most bytes that an answer to a report, or a problem document, may have."""
 _FIRST: Final = 0.25
@@ -28,6 +40,66 @@ _WORN: Final = frozenset({"token-spent", "token-expired"})
 DOUBTED: Final = frozenset({"token-invalid", "token-elsewhere"})
 """What they say of tokens that they do not know. The keys that they show tell whether they ever will."""
 _Result = TypeVar("_Result")
+
+
+class Outcome(StrEnum):
+    """What became of a report.
+
+    ``accepted``: it is durable. ``late``: the round closed before the report came. ``not-asked``: the experiment is
+    over or paused, it is other people's turn, or other people were drawn. ``refused``: the endpoint did not take the
+    report. ``pending``: nobody has decided yet. The device keeps what came of the choice until the report is due, or
+    the sealed bytes until an endpoint decides.
+    """
+
+    ACCEPTED = "accepted"
+    LATE = "late"
+    NOT_ASKED = "not-asked"
+    REFUSED = "refused"
+    PENDING = "pending"
+
+
+class EndpointAnswer(NamedTuple):
+    """An answer that kept to its bounds."""
+
+    status: int
+    body: bytes = b""
+    retry_after: float = 0.0
+    """Seconds after which the endpoint wants the next request; 0 if it did not say."""
+    asks: str = ""
+    """Whom the round asks, if the server says it beside a publication (`wire.publication.ASKS_HEADER`)."""
+    signed: str = ""
+    """The header that says who signed a publication (`wire.identity.SIGNED_HEADER`)."""
+
+
+class DeliveryVerdict(NamedTuple):
+    """What the device knows of a report, and the reason of an endpoint that did not take it."""
+
+    outcome: Outcome
+    reason: str | None = None
+
+
+def judge(answer: EndpointAnswer | None) -> DeliveryVerdict:
+    """Judge what an answer decides about one person's report; None: no answer came."""
+    # Only a verdict on the report itself is final. Whatever else comes (a fault, the login page of a network, a service
+    # that does not know the experiment or the version yet) may be otherwise the next time.
+    if answer is None:
+        return DeliveryVerdict(Outcome.PENDING)
+    if answer.status == ACCEPTED:
+        return DeliveryVerdict(Outcome.ACCEPTED)
+    reason = slug_of(answer.body)
+    if not 400 <= answer.status < 500 or answer.status in _AGAIN:
+        return DeliveryVerdict(Outcome.PENDING, reason)
+    outcome = outcome_of(reason)
+    return DeliveryVerdict(outcome, None if outcome is Outcome.ACCEPTED else reason)
+
+
+def outcome_of(reason: str) -> Outcome:
+    """Return what an endpoint's reason means for the report that it is about."""
+    if reason == "duplicate-report":  # a report holds a random id, so somebody has counted these very bytes
+        return Outcome.ACCEPTED
+    if reason == "round-closed":
+        return Outcome.LATE
+    return Outcome.REFUSED if reason in _REFUSED else Outcome.PENDING
 
 
 class Ask(NamedTuple):
@@ -49,7 +121,7 @@ class Pause(NamedTuple):
     seconds: float
 
 
-Steps: TypeAlias = Generator[Ask | Pause, Answer | None, _Result]
+Steps: TypeAlias = Generator[Ask | Pause, EndpointAnswer | None, _Result]
 """What to do next. Its driver sends back the answer to each request, or None if none came within its bounds."""
 
 
@@ -87,9 +159,11 @@ class Pace:
         return _RANDOM.uniform(0.0, min(_MOST, _FIRST * 2.0 ** min(tries - 1, _DOUBLINGS)))
 
 
-def deliver(reports: Sequence[SealedReport], account: Account, pace: Pace) -> Steps[dict[SealedReport, Verdict]]:
+def deliver(
+    reports: Sequence[SealedReport], account: Account, pace: Pace
+) -> Steps[dict[SealedReport, DeliveryVerdict]]:
     """Send reports until each has a final answer, or patience ends; return the verdicts."""
-    known: dict[SealedReport, Verdict] = {}
+    known: dict[SealedReport, DeliveryVerdict] = {}
     end, tries = pace.clock.monotonic() + pace.patience, 0
     while reports:
         asked = yield from _try(reports, account, pace.timeout, known)
@@ -111,7 +185,7 @@ def deliver_once(reports: Sequence[SealedReport], account: Account, pace: Pace, 
 
 
 def _try(
-    reports: Sequence[SealedReport], account: Account, timeout: float, known: dict[SealedReport, Verdict]
+    reports: Sequence[SealedReport], account: Account, timeout: float, known: dict[SealedReport, DeliveryVerdict]
 ) -> Steps[float]:
     """Send each report, note its verdict in ``known``, and return the seconds for which the endpoints want quiet."""
     asked = 0.0

@@ -7,11 +7,11 @@ from typing import Any, Final, Self
 import msgspec
 import numpy as np
 
-from privateer_client.features import context_vector
+from privateer_client.inputs import context_vector
 from privateer_client.participation import Participation
+from privateer_core.answer import Answer
 from privateer_core.errors import InputError, Malformed, SpecError, TermsRefused
 from privateer_core.export import Export, read_export
-from privateer_core.result import Result
 from privateer_core.verification import Limits
 
 _BYTES_MAX: Final = 64 << 20
@@ -37,7 +37,7 @@ class OfflinePolicy:
     features, options
         Names of the features that `choose` asks for, and of what can be chosen.
     result
-        What the experiment had found; None if its algorithm publishes no result.
+        What the experiment had found; None if its publications have no answer.
 
     Raises
     ------
@@ -57,7 +57,7 @@ class OfflinePolicy:
         self.experiment, self.version, self.status = export.experiment, export.version, export.status
         self.features = tuple(self._followed.spec.features)
         self.options = self._followed.spec.options
-        self.result: Result | None = export.result
+        self.result: Answer | None = export.result
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

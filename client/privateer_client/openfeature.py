@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any, Final, TypeVar
 
-from privateer_client.answers import Outcome
 from privateer_client.client import Client
+from privateer_client.delivery import Outcome
 from privateer_client.session import Session
 from privateer_core.errors import Deleted, InputError, NotFound, PrivateerError
 
@@ -50,8 +50,8 @@ class _Flag:
     def report(self, details: TrackingEventDetails | None) -> Outcome:
         """Report the value of an event, 1 without one, and the answers of yes or no among its attributes."""
         value = 1.0 if details is None or details.value is None else details.value
-        told = {} if details is None else details.attributes
-        answers = {name: told.get(name, False) for name in self.session.answers}
+        given = {} if details is None else details.attributes
+        answers = {name: given.get(name, False) for name in self.session.answers}
         with self._lock:
             return self.session.report({"reward": value, **answers} if answers else value)
 
@@ -159,11 +159,11 @@ class PrivateerProvider(AbstractProvider):
 
     def _report(self, name: str, flag: _Flag, details: TrackingEventDetails | None) -> None:
         try:
-            told: Outcome | PrivateerError = flag.report(details)
+            outcome: Outcome | PrivateerError = flag.report(details)
         except PrivateerError as error:
-            told = error
+            outcome = error
         if self._reported is not None:
-            self._reported(name, told)
+            self._reported(name, outcome)
 
     def _key(self, context: EvaluationContext | None) -> str:
         """Return the targeting key, where there are several people; empty where one is served."""

@@ -2,24 +2,77 @@
 
 from contextlib import suppress
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
-from privateer_client.account import Account
-from privateer_client.address import Address
-from privateer_client.answers import Answer
-from privateer_client.delivery import Ask, Pace, Steps
+from privateer_client.delivery import Ask, EndpointAnswer, Pace, Steps
+from privateer_client.ledger.account import Account
+from privateer_client.log import Witness
 from privateer_client.participation import Participation
-from privateer_client.witness import Witness
 from privateer_core.clock import Clock
-from privateer_core.errors import Deleted, InputError, NotFound, PrivateerError, Unavailable
+from privateer_core.errors import Deleted, InputError, NotFound, PrivateerError, TermsRefused, Unavailable
+from privateer_core.trust import Trust
 from privateer_core.verification import Limits
 from privateer_core.wire.envelope import MEDIA_TYPE
-from privateer_core.wire.log import Entry
 from privateer_core.wire.publication import ASKS_NOBODY
+from privateer_core.wire.transparency_log import Entry
 
 _BYTES: Final = 16 << 20
 _FRESH: Final = 3.0
 """Seconds for which a publication counts as the open one, without being asked for again."""
 _OK, _NOT_MODIFIED, _NOT_FOUND, _GONE = 200, 304, 404, 410
+
+
+class Address(NamedTuple):
+    """An experiment at a server, and the shuffler that the application trusts."""
+
+    server: str
+    name: str
+    shuffler: str | None = None
+
+    @property
+    def identity(self) -> str:
+        """The experiment's name in the ledger."""
+        return f"{self.server}/{self.name}"
+
+    @property
+    def policy(self) -> str:
+        """URL of the policy."""
+        return f"{self.server}/experiments/{quote(self.name, safe='')}/policy"
+
+    @property
+    def endpoints(self) -> list[str]:
+        """Where reports may go."""
+        return [self._server_endpoint] + ([self._shuffled(self.shuffler)] if self.shuffler else [])
+
+    def base_of(self, endpoint: str) -> str:
+        """Return the service that an endpoint belongs to."""
+        is_shuffled = self.shuffler is not None and endpoint == self._shuffled(self.shuffler)
+        return self.shuffler if is_shuffled and self.shuffler else self.server
+
+    def endpoint(self, trust: Trust) -> str:
+        """Return where reports under a trust model go.
+
+        Raises
+        ------
+        TermsRefused
+            If they need a shuffler, and the application trusts none.
+        """
+        if not trust.shuffled:
+            return self._server_endpoint
+        if self.shuffler is None:
+            raise TermsRefused(
+                "the experiment needs a shuffler that does not collude with its server",
+                field="shuffler",
+                remedy="name the one your users trust: Client(url, shuffler='https://...')",
+            )
+        return self._shuffled(self.shuffler)
+
+    @property
+    def _server_endpoint(self) -> str:
+        return f"{self.server}/reports"
+
+    def _shuffled(self, shuffler: str) -> str:
+        return f"{shuffler}/experiments/{self.name}/reports"
 
 
 class Moment(NamedTuple):
@@ -162,7 +215,7 @@ class Publications:
                 self._witness.acquit()
         self.check_server()
 
-    def _proved(self, followed: Participation, answer: Answer, timeout: float) -> Steps[None]:
+    def _proved(self, followed: Participation, answer: EndpointAnswer, timeout: float) -> Steps[None]:
         header = followed.header
         yield from self._witness.witnessed(Entry(header.experiment, header.version, header.digest), answer, timeout)
 
@@ -170,7 +223,7 @@ class Publications:
         headers = {"Accept": MEDIA_TYPE} | ({} if tag is None else {"If-None-Match": f'"{tag.hex()}"'})
         return Ask("GET", self.address.policy, headers, timeout, most=_BYTES)
 
-    def _checked(self, answer: Answer | None, timeout: float, *, is_paused: bool) -> Steps[Published]:
+    def _checked(self, answer: EndpointAnswer | None, timeout: float, *, is_paused: bool) -> Steps[Published]:
         answer = _publication(answer)
         body, sent = answer.body, Moment.of(self.clock)
         self._witness.signer(answer)
@@ -186,7 +239,7 @@ class Publications:
         return Participation(body, self.address.name, self._limits, self._cohort, is_paused=is_paused)
 
 
-def _publication(answer: Answer | None) -> Answer:
+def _publication(answer: EndpointAnswer | None) -> EndpointAnswer:
     if answer is None:
         raise Unavailable("the server did not answer within time and size", remedy="try again later")
     if answer.status == _NOT_FOUND:

@@ -1,4 +1,4 @@
-"""The reports of a device to one experiment: made for the round that is open, and paid for."""
+"""The reports of a device to one experiment: made for the round that is open then, and paid for."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,14 +6,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_client.account import Account, Payment
-from privateer_client.address import Address
-from privateer_client.choice import Choice, meaning
-from privateer_client.features import warn_unfit
-from privateer_client.participation import Participation
-from privateer_client.returns import period_of, pinned
-from privateer_client.sealing import SealedReport
-from privateer_core.errors import InputError, TermsRefused
+from privateer_client.delivery import Outcome, Pace, Steps
+from privateer_client.inputs import warn_unfit
+from privateer_client.ledger.account import Account, Payment
+from privateer_client.ledger.choice import KeptChoice, meaning, period_of, pinned
+from privateer_client.participation import Participation, SealedReport
+from privateer_client.publications import Address, Publications
+from privateer_core.errors import (
+    Deleted,
+    HeadWentBack,
+    InputError,
+    LogForked,
+    PrivateerError,
+    TermsRefused,
+    Unavailable,
+)
 from privateer_core.wire.envelope import Envelope, encode_envelope
 
 
@@ -52,7 +59,7 @@ class Reports:
         times, seconds, period = table.reports_per_person, table.report_period, period_of(followed.spec, now)
         return self._account.draw(self.address.identity, times, seconds, period)
 
-    def stands(self, choice: Choice, followed: Participation, now: float) -> bool:
+    def stands(self, choice: KeptChoice, followed: Participation, now: float) -> bool:
         """Whether a choice that is kept is still the person's, under a publication.
 
         It is not once its report is due, nor once another arm is retired. Where the experiment waits for outcomes,
@@ -69,11 +76,11 @@ class Reports:
         is_of_now = choice.period == period_of(spec, now) and _means_the_same(choice, followed)
         return followed.round.batch > 0 and takes and is_of_now
 
-    def waits(self, choice: Choice, followed: Participation, now: float) -> bool:
+    def waits(self, choice: KeptChoice, followed: Participation, now: float) -> bool:
         """Whether the report on a choice is due, and a round like the publication's may take it."""
         return choice.is_due(now) and (bool(choice.window) or _means_the_same(choice, followed))
 
-    def on(self, choice: Choice, opened: Participation) -> SealedReport | None:
+    def on(self, choice: KeptChoice, opened: Participation) -> SealedReport | None:
         """Make the report on a choice, and pay for it; None, and nothing is paid, if the open round does not take it.
 
         Raises
@@ -109,7 +116,7 @@ class Reports:
         played = np.array([_place(arm, spec.options)])
         return self._paid(opened, 0, lambda: opened.recorded(contexts, played, rewards)[0])
 
-    def check(self, choice: Choice, opened: Participation) -> None:
+    def check(self, choice: KeptChoice, opened: Participation) -> None:
         """Refuse a publication under which a choice means something else than when it was made.
 
         Raises
@@ -142,7 +149,7 @@ class Reports:
         return SealedReport(self.address.identity, endpoint, body)
 
 
-def _means_the_same(choice: Choice, followed: Participation) -> bool:
+def _means_the_same(choice: KeptChoice, followed: Participation) -> bool:
     return choice.meaning == meaning(followed.spec, choice.options)
 
 
@@ -162,3 +169,65 @@ def _place(arm: Any, options: tuple[str, ...]) -> int:
     remedy = "see the arms of its spec"
     warn_unfit(InputError("not an arm of the experiment", field="arm", remedy=remedy))
     return -1
+
+
+class PendingReports:
+    """Makes the reports on choices that are kept, when they are due.
+
+    Parameters
+    ----------
+    account
+        Where choices are kept, and reports wait to be sent.
+    pace
+        Whose clock tells what is due.
+    """
+
+    def __init__(self, account: Account, pace: Pace) -> None:
+        self._account, self._pace = account, pace
+
+    def settle(self, publications: Publications, timeout: float) -> Steps[Outcome | None]:
+        """Make the report on the choice that is kept for an experiment, if it is due; it then waits to be sent.
+
+        Returns
+        -------
+        None if there is nothing to do any more: it is made, or not due. ``pending``: no round takes it, for now.
+        ``not-asked``: none has for so long that the device has erased the choice.
+
+        Raises
+        ------
+        LogForked, HeadWentBack
+            If the server contradicts itself.
+        """
+        identity = publications.address.identity
+        try:
+            choice = self._account.choice(identity)
+        except InputError:  # whoever joins the experiment gets the error
+            return Outcome.PENDING
+        if choice is None or not choice.is_due(self._pace.clock.now()):
+            return None
+        paid = self._account.payment(identity)
+        if paid is not None and not paid.allows(choice.period):
+            self._account.forget(identity)
+            return None
+        return (yield from self._made(choice, publications, timeout))
+
+    def _made(self, choice: KeptChoice, publications: Publications, timeout: float) -> Steps[Outcome | None]:
+        is_over = choice.is_given_up(self._pace.clock.now())
+        try:
+            opened = yield from publications.opened(None, timeout)
+            if self._account.choice(publications.address.identity) is None:
+                return None  # the person has erased it while the server took its time
+            if Reports(publications.address, self._account).on(choice, opened.participation) is not None:
+                return None
+        except Unavailable:
+            return Outcome.PENDING
+        except Deleted:
+            is_over = True
+        except (LogForked, HeadWentBack):  # the device goes on with nothing at this server
+            raise
+        except PrivateerError:  # of its terms, of the budget: another round may do better
+            pass
+        if not is_over:
+            return Outcome.PENDING
+        self._account.forget(publications.address.identity)
+        return Outcome.NOT_ASKED

@@ -6,16 +6,13 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_client.account import Account
-from privateer_client.answers import Outcome
-from privateer_client.choice import Choice
-from privateer_client.delivery import Pace, Steps, deliver
-from privateer_client.features import clipped_features, context_vector
-from privateer_client.outcomes import read_outcome
+from privateer_client.delivery import Outcome, Pace, Steps, deliver
+from privateer_client.inputs import clipped_features, context_vector, read_outcome
+from privateer_client.ledger.account import Account
+from privateer_client.ledger.choice import KeptChoice, period_of
+from privateer_client.participation import SealedReport
 from privateer_client.publications import Publications, Published
 from privateer_client.reports import Reports
-from privateer_client.returns import period_of
-from privateer_client.sealing import SealedReport
 from privateer_core.errors import AlreadyReported, Deleted, InputError, Unavailable
 
 _REWARD: Final = "reward"
@@ -225,25 +222,25 @@ class Session(Generic[Reported]):
     def _now(self) -> float:
         return self._pace.clock.now()
 
-    def _decided(self, context: Mapping[str, Any]) -> Choice:
+    def _decided(self, context: Mapping[str, Any]) -> KeptChoice:
         # Every choice has coins of its own, so that no sequence of arms can be matched with the coins of a report.
         coins = self._participation.coins(1)
         features = self._participation.spec.features
         known, self.clipped_features = context_vector(context, features), clipped_features(context, features)
-        return Choice.made(self._participation, known, coins, self._now)
+        return KeptChoice.made(self._participation, known, coins, self._now)
 
-    def _stands(self, kept: Choice) -> bool:
+    def _stands(self, kept: KeptChoice) -> bool:
         """Whether a choice that is kept is still the person's: see `Reports.stands`."""
         return self._reports.stands(kept, self._participation, self._now)
 
-    def _waits(self, kept: Choice) -> bool:
+    def _waits(self, kept: KeptChoice) -> bool:
         """Whether a choice that is kept waits for its report: see `Reports.waits`."""
         return self._reports.waits(kept, self._participation, self._now)
 
-    def _kept(self, choice: Choice, *, fresh: bool = False) -> Choice:
+    def _kept(self, choice: KeptChoice, *, fresh: bool = False) -> KeptChoice:
         """Keep a choice unless another one stands; return the one that does, or this one if that is due."""
 
-        def keep(kept: Choice | None) -> Choice | None:
+        def keep(kept: KeptChoice | None) -> KeptChoice | None:
             if kept is not None and (self._waits(kept) or (not fresh and self._stands(kept))):
                 return kept
             return choice if self._reports_choices else None
@@ -251,7 +248,7 @@ class Session(Generic[Reported]):
         standing = self._account.change(self._identity, keep)
         return choice if standing is None or standing.is_due(self._now) else standing
 
-    def _made_choice(self) -> Choice:
+    def _made_choice(self) -> KeptChoice:
         """Return the choice that a report is about; what is played for everybody needs no call of `choose`."""
         choice = self._choice
         if choice is None and not self._participation.spec.features:
@@ -271,39 +268,39 @@ class Session(Generic[Reported]):
         if not self.asked:
             return Outcome.NOT_ASKED
         self._reports.check(choice, self._participation)
-        told = self._told(choice, rewards)
-        if (told or choice).window:  # nothing is sent now: that would say when the outcome came
-            return Outcome.NOT_ASKED if told is None else Outcome.PENDING
-        return (yield from self._sent(told or choice.told(rewards, self._now)))
+        updated = self._with_outcome(choice, rewards)
+        if (updated or choice).window:  # nothing is sent now: that would say when the outcome came
+            return Outcome.NOT_ASKED if updated is None else Outcome.PENDING
+        return (yield from self._sent(updated or choice.with_outcome(rewards, self._now)))
 
-    def _told(self, choice: Choice, rewards: NDArray[np.float64]) -> Choice | None:
+    def _with_outcome(self, choice: KeptChoice, rewards: NDArray[np.float64]) -> KeptChoice | None:
         """Keep an outcome with the choice that is kept, or is to be; return that, None if there is none."""
         now = self._now
         waits = bool(choice.window) and not choice.is_due(now)
 
-        def counts(standing: Choice | None) -> bool:
+        def counts(standing: KeptChoice | None) -> bool:
             # Another session may have kept a fresh choice: this outcome says nothing of that one.
             return standing is not None and (self._waits(standing) or standing.is_same(choice))
 
-        def tell(kept: Choice | None) -> Choice | None:
+        def tell(kept: KeptChoice | None) -> KeptChoice | None:
             standing = kept or (choice if waits else None)
-            return standing.told(rewards, now) if standing is not None and counts(standing) else kept
+            return standing.with_outcome(rewards, now) if standing is not None and counts(standing) else kept
 
-        told = self._account.change(self._identity, tell)
-        return told if counts(told) else None
+        updated = self._account.change(self._identity, tell)
+        return updated if counts(updated) else None
 
-    def _sent(self, told: Choice) -> Steps[Outcome]:
+    def _sent(self, updated: KeptChoice) -> Steps[Outcome]:
         """Report to the open round, or keep the outcome if nobody says which one that is."""
         try:
             opened = yield from self._open()
         except Unavailable:
-            # An outcome that was told before waits already.
-            self._account.change(self._identity, lambda kept: kept if kept and self._waits(kept) else told)
+            # An outcome that came before waits already.
+            self._account.change(self._identity, lambda kept: kept if kept and self._waits(kept) else updated)
             return Outcome.PENDING
         except Deleted:
             self._account.forget(self._identity)
             return Outcome.NOT_ASKED
-        report = self._reports.on(told, opened.participation)
+        report = self._reports.on(updated, opened.participation)
         if report is None:
             self._account.forget(self._identity)
             return Outcome.NOT_ASKED

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from privateer_client.account import Account
-from privateer_client.address import Address
-from privateer_client.answers import Answer
-from privateer_client.delivery import Ask, Steps
-from privateer_client.purse import TokenPurse, mark_of
-from privateer_client.sealing import SealedReport
+from privateer_client.delivery import Ask, EndpointAnswer, Steps
+from privateer_client.ledger.account import Account
+from privateer_client.ledger.token_store import TokenStore, mark_of
+from privateer_client.participation import SealedReport
+from privateer_client.publications import Address
 from privateer_core.clock import Clock
 from privateer_core.errors import (
     AttestationRefused,
@@ -21,10 +20,17 @@ from privateer_core.errors import (
     TokensExhausted,
     Unavailable,
 )
-from privateer_core.wire.attestation import HEADER
 from privateer_core.wire.problem import slug_of
-from privateer_core.wire.token import REQUEST_TYPE, RESPONSE_TYPE, SIGNATURE_SIZE, Challenge, PendingToken, server_name
-from privateer_core.wire.token_keys import MEDIA_TYPE, VALID_MAX, Directory, TokenKey
+from privateer_core.wire.tokens.attestation import HEADER
+from privateer_core.wire.tokens.token import (
+    REQUEST_TYPE,
+    RESPONSE_TYPE,
+    SIGNATURE_SIZE,
+    Challenge,
+    PendingToken,
+    server_name,
+)
+from privateer_core.wire.tokens.token_keys import MEDIA_TYPE, VALID_MAX, Directory, TokenKey
 
 Attest = Callable[[str], str]
 """Returns what the application's backend signed for this device and an experiment."""
@@ -72,11 +78,11 @@ class Tokens:
     """
 
     def __init__(self, address: Address, issuer: Issuer, account: Account, clock: Clock) -> None:
-        purse = account.tokens
-        if purse is None:
+        store = account.tokens
+        if store is None:
             raise InputError("keeps no upload tokens", field="ledger", remedy="use a Ledger, or name no issuer")
         self._address, self._issuer, self._clock = address, issuer, clock
-        self._purse: TokenPurse = purse
+        self._token_store: TokenStore = store
 
     def fill(self, endpoint: str, wanted: int, timeout: float) -> Steps[None]:
         """Get tokens until so many are left for an endpoint; ask nobody if they are there already.
@@ -90,7 +96,7 @@ class Tokens:
         Unavailable
             If somebody does not answer, or there are no keys now.
         """
-        missing = wanted - self._purse.count(self._address.identity, endpoint)
+        missing = wanted - self._token_store.count(self._address.identity, endpoint)
         if missing > 0:
             keys = yield from self._keys(self._address.base_of(endpoint), timeout)
             yield from self._get(endpoint, missing, keys.good, timeout)
@@ -106,18 +112,18 @@ class Tokens:
         PrivateerError
             As `fill`.
         """
-        where, token = (report.experiment, report.endpoint), self._purse.tied(report)
+        where, token = (report.experiment, report.endpoint), self._token_store.tied(report)
         if not token:
             return
         keys = yield from self._keys(self._address.base_of(report.endpoint), timeout)
         marks = {self._challenge(report.endpoint).digest + key.id for key in keys.shown}
         if mark_of(token) in marks:
             return
-        strays = self._purse.strays(*where, marks)
-        missing = 1 + self._purse.bare(*where) + len(strays) - self._purse.count(*where)
+        strays = self._token_store.strays(*where, marks)
+        missing = 1 + self._token_store.bare(*where) + len(strays) - self._token_store.count(*where)
         if missing > 0:
             yield from self._get(report.endpoint, missing, keys.good, timeout)
-        self._purse.part(report, token, strays)
+        self._token_store.part(report, token, strays)
 
     def _challenge(self, endpoint: str) -> Challenge:
         names = server_name(self._issuer.url), server_name(self._address.base_of(endpoint))
@@ -126,10 +132,10 @@ class Tokens:
     def _get(self, endpoint: str, missing: int, keys: list[TokenKey], timeout: float) -> Steps[None]:
         """Get so many tokens; first those that were asked for before."""
         where, challenge = (self._address.identity, endpoint), self._challenge(endpoint)
-        self._purse.keep_only(*where, challenge.digest)
-        pending = self._still_valid(self._purse.pending(*where), keys)
+        self._token_store.keep_only(*where, challenge.digest)
+        pending = self._still_valid(self._token_store.pending(*where), keys)
         drawn = [PendingToken.draw(challenge, keys[0]) for _ in range(missing - len(pending))]
-        self._purse.begin(*where, drawn, keys[0].not_after)
+        self._token_store.begin(*where, drawn, keys[0].not_after)
         for one in [*pending, *drawn][:missing]:
             yield from self._sign(one, keys, timeout)
 
@@ -138,7 +144,7 @@ class Tokens:
         known = {key.id for key in keys}
         for one in pending:
             if one.key_id not in known:
-                self._purse.drop(one)
+                self._token_store.drop(one)
         return [one for one in pending if one.key_id in known]
 
     def _keys(self, base: str, timeout: float) -> Steps["_Keys"]:
@@ -199,14 +205,14 @@ class Tokens:
             token = pending.finish(key, signed)
         except Malformed as error:
             raise _strange("the issuer signs with another key than everybody's") from error
-        self._purse.finish(pending, token)
+        self._token_store.finish(pending, token)
 
-    def _answered(self, answer: Answer | None, pending: PendingToken) -> bytes:
+    def _answered(self, answer: EndpointAnswer | None, pending: PendingToken) -> bytes:
         if answer is not None and answer.status == _OK:
             return answer.body
         slug = "" if answer is None else slug_of(answer.body)
         if slug == "token-request-refused":
-            self._purse.drop(pending)
+            self._token_store.drop(pending)
         if slug in _REFUSALS:
             raise _REFUSALS[slug]("the issuer gives this device no token", field="issuer", remedy=_REMEDIES[slug])
         raise Unavailable("the issuer has signed no token", field="issuer", remedy="try again later")

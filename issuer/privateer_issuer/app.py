@@ -20,27 +20,31 @@ from starlette.types import ASGIApp, Scope
 
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import Unavailable
-from privateer_core.serving.background import Background
-from privateer_core.serving.budget import Budget
-from privateer_core.serving.disk import is_writable, watch_disk
-from privateer_core.serving.endpoint import answer
-from privateer_core.serving.hosts import Hosts
-from privateer_core.serving.openapi import public_part
-from privateer_core.serving.origins import Origins
-from privateer_core.serving.page_cache import PageCache, common_version
-from privateer_core.serving.problems import answer_problems
-from privateer_core.serving.process import Listener, Service, listen, prepare_process, run
-from privateer_core.serving.public import IS_PUBLIC, PublicPages
-from privateer_core.serving.timing import Timed
-from privateer_core.wire.token_keys import MEDIA_TYPE
+from privateer_core.serving.http.cors import Origins
+from privateer_core.serving.http.listeners import IS_PUBLIC, Hosts, PublicPages
+from privateer_core.serving.http.openapi import public_part
+from privateer_core.serving.http.page_cache import PageCache, common_version
+from privateer_core.serving.http.problems import answer_problems
+from privateer_core.serving.http.report_endpoint import answer
+from privateer_core.serving.http.timing import Timed
+from privateer_core.serving.limits.body_budget import Budget
+from privateer_core.serving.process import (
+    Background,
+    Listener,
+    ServiceListeners,
+    listen,
+    prepare_process,
+    run,
+)
+from privateer_core.serving.store.sqlite import is_writable, watch_disk
+from privateer_core.wire.tokens.token_keys import MEDIA_TYPE
+from privateer_issuer.api import IssuerStatus, document
 from privateer_issuer.attestation import attestation
-from privateer_issuer.description import Status, document
-from privateer_issuer.issuing import Issuing
-from privateer_issuer.keys import Keys
-from privateer_issuer.metrics import Metrics
-from privateer_issuer.settings import Settings, read_settings
-from privateer_issuer.shares import Shares
-from privateer_issuer.store import Store
+from privateer_issuer.key_rotation import IssuerKeys
+from privateer_issuer.metrics import IssuerMetrics
+from privateer_issuer.settings import IssuerSettings, read_settings
+from privateer_issuer.store import IssuerStore
+from privateer_issuer.token_requests import TokenRequests, TokenShares
 
 _OK: Final = 200
 _BUDGET: Final = 4 << 20
@@ -48,10 +52,12 @@ _ROTATE_SECONDS: Final = 600.0
 _log = logging.getLogger(__name__)
 
 
-class Pages:
+class IssuerPages:
     """The pages that are not for tokens."""
 
-    def __init__(self, folder: Path, keys: Keys, shares: Shares, background: Background, metrics: Metrics) -> None:
+    def __init__(
+        self, folder: Path, keys: IssuerKeys, shares: TokenShares, background: Background, metrics: IssuerMetrics
+    ) -> None:
         self._folder, self._keys, self._shares = folder, keys, shares
         self._background, self._metrics = background, metrics
 
@@ -61,14 +67,14 @@ class Pages:
 
     async def healthz(self, _: Request) -> Response:
         """Answer, since the process runs."""
-        return answer(Status("ok"), _OK)
+        return answer(IssuerStatus("ok"), _OK)
 
     async def readyz(self, _: Request) -> Response:
         """Answer whether tokens can be counted and signed."""
         healthy = not (self._background.failed or self._shares.failed)
         if not healthy or not await asyncio.to_thread(is_writable, self._folder):
             raise Unavailable("the issuer cannot count tokens", remedy="check its disk and its log")
-        return answer(Status("ready"), _OK)
+        return answer(IssuerStatus("ready"), _OK)
 
     async def metrics(self, _: Request) -> Response:
         """Show counts for Prometheus."""
@@ -80,7 +86,7 @@ class Pages:
         return answer(public_part(whole, _is_public) if IS_PUBLIC in request.scope else whole, _OK)
 
 
-def create_app(settings: Settings, clock: Clock | None = None) -> ASGIApp:
+def create_app(settings: IssuerSettings, clock: Clock | None = None) -> ASGIApp:
     """Make the issuer's application, which holds its data folder until its lifespan ends.
 
     Raises
@@ -92,18 +98,20 @@ def create_app(settings: Settings, clock: Clock | None = None) -> ASGIApp:
     plug = attestation(settings.attestation, settings.environment)
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     settings.data.chmod(0o700)
-    store = Store(settings.data)
+    store = IssuerStore(settings.data)
     try:
-        keys = Keys(store, settings.experiments, settings.key_days, settings.name, settings.public_keys_file, clock)
+        keys = IssuerKeys(
+            store, settings.experiments, settings.key_days, settings.name, settings.public_keys_file, clock
+        )
     except (sqlite3.Error, OSError):
         store.close()
         raise
-    shares, metrics, background = Shares(store, settings.tokens_per_device), Metrics(), Background()
+    shares, metrics, background = TokenShares(store, settings.tokens_per_device), IssuerMetrics(), Background()
     metrics.watch_keys(lambda: keys.newest)
     metrics.watch("counting", "1 as long as tokens can be counted", lambda: not shares.failed)
     metrics.watch("disk_free_bytes", "Free bytes of the disk with the data", lambda: _free(settings.data))
-    pages = Pages(settings.data, keys, shares, background, metrics)
-    issuing = Issuing(keys, shares, plug, metrics, Budget(_BUDGET), clock)
+    pages = IssuerPages(settings.data, keys, shares, background, metrics)
+    issuing = TokenRequests(keys, shares, plug, metrics, Budget(_BUDGET), clock)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -132,7 +140,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> ASGIApp:
     return Timed(PageCache(app, common_version), _route, metrics.answer)
 
 
-async def _rotating(keys: Keys) -> None:
+async def _rotating(keys: IssuerKeys) -> None:
     """Look now and then whether a key is due, until the task is cancelled."""
     while True:
         await asyncio.sleep(_ROTATE_SECONDS)
@@ -157,12 +165,12 @@ def main() -> None:
     run("privateer-issuer", _start)
 
 
-def _start() -> Service:
+def _start() -> ServiceListeners:
     settings = read_settings(os.environ)
     addresses = (settings.host, settings.port), (settings.admin_host, settings.admin_port)
     with listen(*addresses) as (public, private):
         app = create_app(settings)
-        return Service(
+        return ServiceListeners(
             Listener(Origins(PublicPages(app, _is_public), settings.origins), public),
             Listener(Hosts(app, (settings.admin_host, *settings.admin_names)), private),
             str(settings.data),

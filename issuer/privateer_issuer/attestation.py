@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from privateer_core.errors import SpecError
 from privateer_core.serving.settings import required
-from privateer_core.wire.attestation import check_attestation
+from privateer_core.wire.tokens.attestation import check_attestation
 
 GROUP: Final = "privateer.attestations"
 SECRETS: Final = "PRIVATEER_ATTESTATION_SECRETS"
@@ -22,7 +22,7 @@ class Attestation(Protocol):
     """Says which device asks. It sees identity and time, and nothing of the token."""
 
     async def device(self, text: str, experiment: str, now: float) -> str | None:
-        """Return what the issuer knows the device by, the same each time; None: devices are not told apart.
+        """Return what the issuer knows the device by, the same each time; None: devices are not distinguished.
 
         Parameters
         ----------
@@ -57,7 +57,7 @@ class Open:
 
 
 class Hmac:
-    """Believes what the application's backend has signed (`privateer_core.wire.attestation.attest`).
+    """Believes what the application's backend has signed (`privateer_core.wire.tokens.attestation.attest`).
 
     Raises
     ------

@@ -13,15 +13,15 @@ from prometheus_client import (
     generate_latest,
 )
 
-from privateer_core.serving.timing import BUCKETS, Answered
-from privateer_core.wire.token_keys import TokenKey
+from privateer_core.serving.http.timing import BUCKETS, Answered
+from privateer_core.wire.tokens.token_keys import TokenKey
 
 # Without this every counter would also publish the time of its first event.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 _PREFIX: Final = "privateer_issuer_"
 
 
-class Metrics:
+class IssuerMetrics:
     """The metrics of one issuer, in a registry of their own."""
 
     def __init__(self) -> None:

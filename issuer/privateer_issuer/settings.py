@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.hosts import host_names
-from privateer_core.serving.origins import origins
+from privateer_core.serving.http.cors import origins
+from privateer_core.serving.http.listeners import host_names
 from privateer_core.serving.settings import PORT_MAX, number, required
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -18,7 +18,7 @@ _SHARE_MAX: Final = 10_000
 
 
 @dataclass(frozen=True)
-class Settings:
+class IssuerSettings:
     """What an operator decides.
 
     Attributes
@@ -63,7 +63,7 @@ class Settings:
     origins: tuple[str, ...] = ()
 
 
-def read_settings(environment: Mapping[str, str]) -> Settings:
+def read_settings(environment: Mapping[str, str]) -> IssuerSettings:
     """Read the settings from environment variables.
 
     Raises
@@ -72,21 +72,23 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         If one misses its constraint; ``field`` is the variable.
     """
     data = Path(environment.get("PRIVATEER_DATA") or "data/issuer")
-    port = number(environment, "PRIVATEER_PORT", Settings.port, PORT_MAX)
-    return Settings(
+    port = number(environment, "PRIVATEER_PORT", IssuerSettings.port, PORT_MAX)
+    return IssuerSettings(
         data=data,
         experiments=_experiments(environment),
         name=_name(environment, f"127.0.0.1:{port}"),
         attestation=required(
             environment, "PRIVATEER_ATTESTATION", "hmac, or the name of another plug; open trusts all"
         ),
-        tokens_per_device=number(environment, "PRIVATEER_TOKENS_PER_DEVICE", Settings.tokens_per_device, _SHARE_MAX),
-        key_days=number(environment, "PRIVATEER_KEY_DAYS", Settings.key_days, _DAYS_MAX),
+        tokens_per_device=number(
+            environment, "PRIVATEER_TOKENS_PER_DEVICE", IssuerSettings.tokens_per_device, _SHARE_MAX
+        ),
+        key_days=number(environment, "PRIVATEER_KEY_DAYS", IssuerSettings.key_days, _DAYS_MAX),
         public_keys_file=Path(environment.get("PRIVATEER_PUBLIC_KEY_FILE") or data / "issuer.json"),
-        host=environment.get("PRIVATEER_HOST") or Settings.host,
+        host=environment.get("PRIVATEER_HOST") or IssuerSettings.host,
         port=port,
-        admin_host=environment.get("PRIVATEER_ADMIN_HOST") or Settings.admin_host,
-        admin_port=number(environment, "PRIVATEER_ADMIN_PORT", Settings.admin_port, PORT_MAX),
+        admin_host=environment.get("PRIVATEER_ADMIN_HOST") or IssuerSettings.admin_host,
+        admin_port=number(environment, "PRIVATEER_ADMIN_PORT", IssuerSettings.admin_port, PORT_MAX),
         admin_names=host_names(environment),
         origins=origins(environment),
         environment=dict(environment),

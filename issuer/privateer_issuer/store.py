@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from privateer_core.serving.database import Kind, open_database, was_cut_short
 from privateer_core.serving.logs import tell
+from privateer_core.serving.store.sqlite import FileKind, open_database, was_cut_short
 
 FILE: Final = "issuer.db"
-DATABASE: Final = Kind(
+DATABASE: Final = FileKind(
     application=0x50525649,
     version=1,
     schema="""
@@ -51,7 +51,7 @@ class Taking(NamedTuple):
     request: bytes
 
 
-class Store:
+class IssuerStore:
     """One SQLite file, fsynced at every commit.
 
     It has no pseudonyms and no requests, but hashes of them with a key of its own.

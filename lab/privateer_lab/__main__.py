@@ -6,7 +6,7 @@ import sys
 def main() -> None:
     """Run the command line; the process exits with 2 where only the load driver is installed."""
     try:
-        from privateer_lab.cli import main as run
+        from privateer_lab.cli.command_line import main as run
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.startswith("privateer_lab"):
             raise

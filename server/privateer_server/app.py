@@ -1,58 +1,64 @@
-"""The server as an ASGI application and as a process."""
+"""Refusals of the control routes as problem documents."""
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer_core.clock import Clock, SystemClock
-from privateer_core.serving.background import Background
-from privateer_core.serving.budget import Budget
-from privateer_core.serving.endpoint import Reply
-from privateer_core.serving.heads import Heads
-from privateer_core.serving.hosts import Hosts
-from privateer_core.serving.logs import log_answer
-from privateer_core.serving.openapi import VERSION, refusals
-from privateer_core.serving.origins import Origins
-from privateer_core.serving.page_cache import PageCache
-from privateer_core.serving.process import Listener, Service, listen, prepare_process, run
-from privateer_core.serving.public import PublicPages
-from privateer_core.serving.timing import OTHER, Answered, Timed
-from privateer_core.serving.tokens import TokenGate
-from privateer_core.serving.turnstile import Turnstile
+from privateer_core.errors import ParameterInvalid, Unavailable
+from privateer_core.sections import said
+from privateer_core.serving.http import problems
+from privateer_core.serving.http.answer import Heads
+from privateer_core.serving.http.cors import Origins
+from privateer_core.serving.http.listeners import Hosts, PublicPages
+from privateer_core.serving.http.openapi import VERSION, refusals
+from privateer_core.serving.http.page_cache import PageCache
+from privateer_core.serving.http.report_endpoint import Reply
+from privateer_core.serving.http.timing import OTHER, Answered, Timed
+from privateer_core.serving.limits.body_budget import Budget
+from privateer_core.serving.limits.rate_limit import RateLimit
+from privateer_core.serving.logs import log_answer, trace
+from privateer_core.serving.process import (
+    Background,
+    Listener,
+    ServiceListeners,
+    listen,
+    prepare_process,
+    run,
+)
+from privateer_core.serving.token_gate import TokenGate
 from privateer_core.wire.keys import TrustedKeys
 from privateer_server.admin_tokens import AdminTokens
-from privateer_server.api.admin import Admins
-from privateer_server.api.backup import backup_router
-from privateer_server.api.changes import PRIVATE_PAGES, changes_router
-from privateer_server.api.claims import claims_router
+from privateer_server.api.change_routes import PRIVATE_PAGES, changes_router, claims_router
 from privateer_server.api.description import describe
 from privateer_server.api.endpoints import BatchesEndpoint, ReportsEndpoint
-from privateer_server.api.experiments import experiments_router
-from privateer_server.api.log import log_router
-from privateer_server.api.news import News
-from privateer_server.api.operations import operations_router
-from privateer_server.api.page_versions import PageVersions
-from privateer_server.api.pages import OPERATOR, READING, pages
+from privateer_server.api.events import ChangeFeed, stream_router
+from privateer_server.api.experiment_routes import experiments_router
+from privateer_server.api.operators import Admins, backup_router, operations_router
+from privateer_server.api.pages import OPERATOR, READING, PageVersions, pages
 from privateer_server.api.policies import Policies
-from privateer_server.api.problems import answer_problems
-from privateer_server.api.stream import stream_router
-from privateer_server.api.tokens import tokens_router
-from privateer_server.changes import Changes
-from privateer_server.deadlines import Deadlines
-from privateer_server.experiments import open_experiments
-from privateer_server.gauges import Gauges
-from privateer_server.intake import Intake
-from privateer_server.metrics import Metrics
-from privateer_server.replicas import Follower
-from privateer_server.settings import Settings, read_settings
-from privateer_server.traces import Traces
+from privateer_server.api.transparency import log_router, tokens_router
+from privateer_server.experiments.catalog import open_experiments
+from privateer_server.experiments.changes import Changes
+from privateer_server.experiments.replication import Follower
+from privateer_server.intake.intake import Intake
+from privateer_server.observability.gauges import Gauges
+from privateer_server.observability.metrics import ServerMetrics
+from privateer_server.observability.traces import Traces
+from privateer_server.rounds.deadlines import Deadlines
+from privateer_server.settings import ServerSettings, read_settings
+from privateer_server.store.records import TRANSIENT
 
+_log = logging.getLogger("privateer.server")
 _ABOUT: Final = (
     "Everybody may read policies and send reports. Changes, batches, metrics and backups are on the private listener "
     "alone. docs/wire-format.md describes publications, envelopes and signatures byte by byte."
@@ -61,6 +67,28 @@ _UNLOGGED: Final = frozenset({OTHER, "/metrics"})
 _PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/reports", "/events", "/openapi.json"})
 _PAGES: Final = pages()
 """The dashboard's."""
+
+
+def answer_problems(app: FastAPI) -> None:
+    """Answer every refusal of the control routes, and every defect, with a problem."""
+    problems.answer_problems(app)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    for kind in TRANSIENT:
+        app.add_exception_handler(kind, _on_no_data)
+
+
+async def _on_invalid(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"][1:])
+    return problems.problem_response(ParameterInvalid(said(first), field=field, remedy="correct the parameter"))
+
+
+async def _on_no_data(_: Request, error: Exception) -> Response:
+    """Refuse for now, since a disk is full or a database does not answer."""
+    _log.error("a request finds no data (%s)", trace(error))
+    refusal = Unavailable("the server cannot read or write its data now", remedy="try again later")
+    return problems.problem_response(refusal)
 
 
 class Server:
@@ -72,7 +100,7 @@ class Server:
         The same without what is private: for a listener that strangers reach.
     end_waits
         Answers all long polls and ends all streams, before a stop.
-    turnstile
+    rate_limit
         Turns uploads without a token away, if they need one.
     """
 
@@ -85,11 +113,11 @@ class Server:
         end_waits: Callable[[], None],
         answered: Callable[[Answered], None],
         origins: tuple[str, ...],
-        turnstile: Turnstile | None = None,
+        rate_limit: RateLimit | None = None,
     ) -> None:
         self._endpoints: dict[str, ASGIApp] = {uploads.route: uploads, batches.route: batches}
         self._uploads, self._policies, self._control, self.end_waits = uploads, policies, control, end_waits
-        self.turnstile = turnstile
+        self.rate_limit = rate_limit
         self._timed = Timed(self._answer, _route, answered)
         self.public = Origins(PublicPages(self, _is_public), origins)
 
@@ -133,7 +161,7 @@ def _is_public(method: str, path: str) -> bool:
     return path.startswith("/log/") and method in READING
 
 
-def create_app(settings: Settings, clock: Clock | None = None) -> Server:
+def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
     """Make the server on a data directory, which it holds until its lifespan ends; ``clock`` says when rounds are due.
 
     Raises
@@ -143,7 +171,7 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     """
     traces, clock = Traces(settings.traces), clock or SystemClock()
     gate = settings.tokens.gate(clock=clock)
-    metrics = Metrics(traces.stage)
+    metrics = ServerMetrics(traces.stage)
     admins = Admins(AdminTokens(settings.token_digest, settings.admin_tokens), clock)
     data, experiments = open_experiments(settings, clock)
     intake, background = Intake(data, experiments, metrics, clock, settings.openers), Background()
@@ -156,8 +184,8 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
         background.start(deadlines.run())
         background.start(data.clean(clock))
         background.start(traces.run())
-        if data.bell:
-            background.start(Follower(data, data.bell, experiments, intake).run())
+        if data.notifications:
+            background.start(Follower(data, data.notifications, experiments, intake).run())
         yield
         await background.stop()
         await intake.stop()
@@ -184,8 +212,8 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
     control.include_router(log_router(data.log))
     changes = Changes(data, experiments, intake, settings, clock)
     control.include_router(changes_router(changes, experiments, data.store, admins, budget))
-    news = News(experiments)
-    control.include_router(stream_router(experiments, news))
+    feed = ChangeFeed(experiments)
+    control.include_router(stream_router(experiments, feed))
     control.include_router(claims_router(experiments, admins, shufflers))
     control.include_router(tokens_router(gate))
     describe(control, _is_public)
@@ -202,16 +230,16 @@ def create_app(settings: Settings, clock: Clock | None = None) -> Server:
 
     def end_waits() -> None:
         experiments.end_waits()
-        news.end()
+        feed.end()
 
-    turnstile = _turnstile(required, metrics, senders, settings.origins) if required else None
+    rate_limit = _rate_limit(required, metrics, senders, settings.origins) if required else None
     kept = PageCache(Heads(control), PageVersions(experiments))
-    return Server(uploads, batches, policies, kept, end_waits, answered, settings.origins, turnstile)
+    return Server(uploads, batches, policies, kept, end_waits, answered, settings.origins, rate_limit)
 
 
-def _turnstile(gate: TokenGate, metrics: Metrics, senders: TrustedKeys, origins: tuple[str, ...]) -> Turnstile:
+def _rate_limit(gate: TokenGate, metrics: ServerMetrics, senders: TrustedKeys, origins: tuple[str, ...]) -> RateLimit:
     endpoint = ReportsEndpoint.route
-    return Turnstile(gate, lambda path: "" if path == endpoint else None, metrics.refuse, senders, origins=origins)
+    return RateLimit(gate, lambda path: "" if path == endpoint else None, metrics.refuse, senders, origins=origins)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -220,13 +248,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     run("privateer-server", lambda: _start(sys.argv[1:] if arguments is None else arguments))
 
 
-def _start(arguments: Sequence[str]) -> Service:
+def _start(arguments: Sequence[str]) -> ServiceListeners:
     settings = read_settings(os.environ, arguments)
     addresses = (settings.host, settings.port), (settings.admin_host, settings.admin_port)
     with listen(*addresses) as (public, private):
         app = create_app(settings)
-        return Service(
-            Listener(app.public, public, app.turnstile),
+        return ServiceListeners(
+            Listener(app.public, public, app.rate_limit),
             Listener(Hosts(app, (settings.admin_host, *settings.admin_names)), private),
             "PostgreSQL" if settings.database else str(settings.data),
             app.end_waits,

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from privateer_core.clock import Clock
-from privateer_core.serving.database import check_header, was_cut_short
+from privateer_core.serving.store.sqlite import check_header, was_cut_short
 from privateer_server.publication_log import PublicationLog, read_identity
-from privateer_server.round_keys import RoundKeys
-from privateer_server.rounds import OpenRound
-from privateer_server.settings import Settings
-from privateer_server.store import TRANSIENT
+from privateer_server.rounds.open_round import OpenRound
+from privateer_server.rounds.round_keys import RoundKeys
+from privateer_server.settings import ServerSettings
 from privateer_server.store.journal import JOURNAL, JournalFile
-from privateer_server.store.protocol import Bell, Journal, Keys, Store
+from privateer_server.store.protocol import KeyStore, Notifications, PublicationJournal, Store
+from privateer_server.store.records import TRANSIENT
 from privateer_server.store.sqlite import FILE, SqliteStore
 
 JOURNAL_FILE: Final = "journal.db"
@@ -36,19 +36,19 @@ class Data:
         The public log of what is published.
     folders
         Folders whose disks the server can fill, by what they hold.
-    bell
-        Rings when another server has published or changed something; None if there is no other server.
+    notifications
+        Say when another server has published or changed something; None if there is no other server.
     was_cut_short
         Whether the process that had the folder last did not stop as it should; servers that share their data do not
         know.
     """
 
     store: Store
-    journal: Journal
-    keys: Keys
+    journal: PublicationJournal
+    keys: KeyStore
     log: PublicationLog
     folders: Mapping[str, Path] = field(default_factory=dict)
-    bell: Bell | None = None
+    notifications: Notifications | None = None
     was_cut_short: bool = False
 
     async def clean(self, clock: Clock) -> None:
@@ -74,13 +74,13 @@ class Data:
 
     def close(self) -> None:
         """Let go of everything; nothing here is used again."""
-        if self.bell:
-            self.bell.close()
+        if self.notifications:
+            self.notifications.close()
         self.journal.close()
         self.store.close()
 
 
-def open_data(settings: Settings) -> Data:
+def open_data(settings: ServerSettings) -> Data:
     """Open what the settings name.
 
     Raises

@@ -10,10 +10,10 @@ from privateer_core.errors import NotFound, SpecError, Unavailable
 from privateer_core.spec import is_name
 from privateer_core.wire.identity import Identity
 from privateer_core.wire.keys import own_key
-from privateer_core.wire.log import BLOCK, Entry, Head, Proof, prove
-from privateer_core.wire.merkle import Tree
-from privateer_server.store import TRANSIENT, Leaf
-from privateer_server.store.protocol import Journal, Store
+from privateer_core.wire.merkle import MerkleTree
+from privateer_core.wire.transparency_log import BLOCK, Entry, Head, Proof, prove
+from privateer_server.store.protocol import PublicationJournal, Store
+from privateer_server.store.records import TRANSIENT, Leaf
 
 IDENTITY_FILE: Final = "identity.key"
 _log = logging.getLogger("privateer.server")
@@ -53,10 +53,12 @@ class PublicationLog:
         If the database and the journal have different logs, or other servers sign with another key.
     """
 
-    def __init__(self, store: Store, journal: Journal, identity: Identity, field: str = "PRIVATEER_JOURNAL") -> None:
+    def __init__(
+        self, store: Store, journal: PublicationJournal, identity: Identity, field: str = "PRIVATEER_JOURNAL"
+    ) -> None:
         self.identity, self._field = identity, field
         self._store, self._journal, self._lock = store, journal, Lock()
-        self._tree, self._signed = Tree(), Head("", 0, b"", "")
+        self._tree, self._signed = MerkleTree(), Head("", 0, b"", "")
         if journal.signer(identity.public) != identity.public:
             raise SpecError(
                 "the servers on these databases sign with another key",

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.hosts import host_names
-from privateer_core.serving.origins import origins
+from privateer_core.serving.http.cors import origins
+from privateer_core.serving.http.listeners import host_names
 from privateer_core.serving.settings import PORT_MAX, SIZE_MAX, STORE_KEY, check_database, number, paths, required
-from privateer_core.serving.tokens import TokenSettings
+from privateer_core.serving.token_gate import TokenSettings
 from privateer_server.admin_tokens import VARIABLE, token_digest
 
 _MIB: Final = 1 << 20
@@ -22,7 +22,7 @@ _TOKEN: Final = f"at least {_TOKEN_LENGTH} characters, such as openssl rand -hex
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """Settings of the server; ``PRIVATEER_DATA`` sets ``data``, and so on.
 
     Attributes
@@ -54,7 +54,7 @@ class Settings:
         Servers that share their data have the same key.
     openers
         Processes that open reports; 0: a thread of the server's own does. A server that is started as a process has as
-        many as there are cores, unless it is told otherwise.
+        many as there are cores, unless a setting says otherwise.
     origins
         Origins whose pages may use the public listener from a browser; none by default.
     traces
@@ -96,7 +96,7 @@ class Settings:
         object.__setattr__(self, "token_digest", token_digest(admin_token) if admin_token else b"")
 
 
-def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> Settings:
+def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> ServerSettings:
     """Read settings from ``PRIVATEER_*`` variables and command line flags; flags win.
 
     Raises
@@ -111,10 +111,10 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     given = {_variable("openers"): str(_cores()), **environment, **flags}
     _check_stores(given)
     given.setdefault("PRIVATEER_DATA", ".")  # nobody needs it where servers share their data
-    names = ["admin_token", *(one.name for one in fields(Settings) if one.init and one.name != "tokens")]
+    names = ["admin_token", *(one.name for one in fields(ServerSettings) if one.init and one.name != "tokens")]
     values = {name: _read(given, name) for name in names if given.get(_variable(name))}
-    tokens = TokenSettings.read(given, f"127.0.0.1:{values.get('port', Settings.port)}")
-    settings = Settings(**values, tokens=tokens)
+    tokens = TokenSettings.read(given, f"127.0.0.1:{values.get('port', ServerSettings.port)}")
+    settings = ServerSettings(**values, tokens=tokens)
     largest = max(settings.report_bytes_max, settings.batch_bytes_max)
     if settings.body_budget < largest:
         raise SpecError(

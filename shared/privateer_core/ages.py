@@ -5,20 +5,31 @@ between that policy and the round that takes the report. It is public, as the ti
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.policy import Policy
 from privateer_core.record import JUMP
+from privateer_core.terms import Terms
 
 AGE_SIZE: Final = 2
 """Bytes of an age."""
 AGE_MAX: Final = 65_535
 
 
-def message_size(policy: Policy) -> int:
+class Reported(Protocol):
+    """What says of what a round's messages are made: a policy."""
+
+    terms: Terms
+
+    @property
+    def tells_age(self) -> bool:
+        """Whether a report says how old its decision is."""
+        ...
+
+
+def message_size(policy: Reported) -> int:
     """Return the bytes of one message before it is sealed: a report, and its age where the policy has it told."""
     return policy.terms.mechanism.report_size + AGE_SIZE * policy.tells_age
 

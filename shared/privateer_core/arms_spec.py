@@ -3,15 +3,17 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, get_args
 
 from pydantic import Field, model_validator
+from typing_extensions import override
 
 from privateer_core.context import Context
 from privateer_core.errors import SpecError
 from privateer_core.features import Feature
 from privateer_core.questions import KeyedMeans, Question
-from privateer_core.spec import ExperimentTable, Spec
+from privateer_core.sections import parse_section
+from privateer_core.spec import ExperimentTable, Spec, example_promises
 
 ARMS_MIN, ARMS_MAX = 2, 16
 
@@ -152,3 +154,17 @@ class ArmsSpec(Spec):
         growth = self.experiment.round_growth
         cohort = max([self.experiment.horizon, *(source.people for source in self.sources)])
         return max(self.experiment.round_size, math.floor(growth / (1 + growth) * cohort))
+
+    @classmethod
+    @override
+    def instances(cls) -> dict[str, Self]:
+        """Return small instances by trust model, of an algorithm whose section needs nothing but its name."""
+        unit = {"low": 0.0, "high": 1.0}
+        section: Any = cls.model_fields["algorithm"].annotation
+        (name,) = get_args(section.model_fields["name"].annotation)
+        data = {
+            "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 6000},
+            "context": {"features": {"x1": unit, "x2": unit}},
+            "algorithm": {"name": name},
+        }
+        return {str(one["model"]): parse_section(cls, data | {"privacy": one}) for one in example_promises()}

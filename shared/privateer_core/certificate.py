@@ -12,6 +12,7 @@ from privateer_core.accounting.events import EPSILON_MAX, Event, Parallel, Pure,
 from privateer_core.errors import SpecError
 from privateer_core.spec import Privacy
 from privateer_core.terms import Terms, composed
+from privateer_core.trust import TIGHT
 
 FORMAT: Final = "privateer/certificate/2"
 RECORD: Final = "the whole record"
@@ -139,8 +140,8 @@ def _promise(privacy: Privacy, terms: tuple[Terms, ...]) -> list[Claim]:
 
 
 def _delta(privacy: Privacy, terms: tuple[Terms, ...]) -> float:
-    """The promised delta; the true one where a published calibration does not keep the promise."""
-    if privacy.calibration == "published" and not all(one.holds for one in terms):
+    """The promised delta; the true one where a calibration that is not ours does not keep the promise."""
+    if privacy.trust.calibration != TIGHT and not all(one.holds for one in terms):
         return max(one.true_delta for one in terms)
     return privacy.delta
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -53,6 +54,8 @@ def encode(value: Any) -> bytes:
 def decode(body: bytes, kind: type[T]) -> T:
     """Parse a ``kind`` that `encode` serialized.
 
+    A kind of which earlier releases stored other fields has a static method ``upgraded``, which returns today's.
+
     Raises
     ------
     Malformed
@@ -61,6 +64,9 @@ def decode(body: bytes, kind: type[T]) -> T:
         If it holds a mechanism that cannot be.
     """
     try:
-        return msgspec.msgpack.decode(body, type=kind, dec_hook=_decode)
+        upgraded: Callable[[Any], Any] | None = getattr(kind, "upgraded", None)
+        if upgraded is None:
+            return msgspec.msgpack.decode(body, type=kind, dec_hook=_decode)
+        return msgspec.convert(upgraded(msgspec.msgpack.decode(body)), kind, dec_hook=_decode)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, TypeError) as error:
         raise Malformed(f"this is not a serialized {kind.__name__}", remedy="fetch it again") from error

@@ -4,13 +4,15 @@ A policy halves columns and knows nothing of features. How many columns there ar
 function of the spec alone. Devices, simulated people and the load driver all encode with `encoded`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from privateer_core.answer.conditions import Condition
+from privateer_core.answer.policy_view import ArmsOfBin, BinShares
 from privateer_core.columns import Block
 from privateer_core.features import Feature, Numeric, Ranked
 from privateer_core.levels import Boolean, Categorical, Ordinal
@@ -87,15 +89,28 @@ def inhabited(features: Mapping[str, Feature], lower: Array, upper: Array) -> ND
     return found
 
 
-def shown_box(features: Mapping[str, Feature], lower: Array, upper: Array) -> dict[str, Any]:
-    """Describe a box by its corners, (columns,) each: the values that it has of the features that it restricts."""
-    found, start = {}, 0
+def conditions_of(features: Mapping[str, Feature], lower: Array, upper: Array) -> tuple[Condition, ...]:
+    """Return whom a box holds, by its corners, (columns,) each: a condition on each feature that it restricts."""
+    found, start = [], 0
     for name, feature in features.items():
         part = slice(start, start + feature.columns)
         if (lower[part] > 0).any() or (upper[part] < 1).any():
-            found[name] = feature.shown(lower[part], upper[part])
+            found.append(feature.condition(name, lower[part], upper[part]))
         start = part.stop
-    return found
+    return tuple(found)
+
+
+def bins_of(
+    features: Mapping[str, Feature], corners: tuple[Array, Array], arms: Sequence[dict[str, float]]
+) -> BinShares:
+    """Return boxes in which anybody can be, by their lower and upper corners, with the share of each arm there."""
+    boxes = zip(*corners, arms, inhabited(features, *corners), strict=True)
+    bins = (
+        ArmsOfBin(tuple(low.tolist()), tuple(high.tolist()), conditions_of(features, low, high), shares)
+        for low, high, shares, is_inhabited in boxes
+        if is_inhabited
+    )
+    return BinShares(tuple(columns_of(features)), tuple(bins))
 
 
 def encoded(features: Mapping[str, Feature], numbers: Array) -> Array:

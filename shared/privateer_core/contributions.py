@@ -191,7 +191,7 @@ class ScreenedSums:
 
 @dataclass(frozen=True)
 class CellSums:
-    """Private sums over one round, cell by cell (the published mechanism of paper 1).
+    """Private sums over one round, cell by cell.
 
     Attributes
     ----------

@@ -41,6 +41,12 @@ class SpecError(PrivateerError):
     slug, title, status = "spec-invalid", "Invalid specification", 422
 
 
+class PluginError(SpecError):
+    """What a spec names is missing, brought twice, or cannot be imported."""
+
+    slug, title, status = "plugin-missing", "Plug-in missing", 422
+
+
 class InputError(PrivateerError):
     """The device cannot use a context or reward. The message names the feature, never its value."""
 

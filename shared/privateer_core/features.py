@@ -12,7 +12,9 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from typing_extensions import override
 
+from privateer_core.answer.conditions import Among, Between, Condition
 from privateer_core.columns import FLAG, MISSING_PLACE, NUMBER, Block
 from privateer_core.errors import InputError
 from privateer_core.numbers import is_missing, is_number
@@ -108,6 +110,11 @@ class Feature(Section, ABC):
     def shown(self, lower: Array, upper: Array) -> Any:
         """Return which values a box has, by its corners along the feature's columns, for people."""
 
+    def condition(self, name: str, lower: Array, upper: Array) -> Condition:
+        """Return whom a box holds, by its corners along the feature's columns; ``name`` is the feature's."""
+        values = self.shown(lower, upper) or [None]
+        return Among(name, tuple(one for one in values if one is not None), missing=None in values)
+
 
 class Scaled(Feature):
     """A number in one column, and a column that says whether it is missing if that may be."""
@@ -167,7 +174,19 @@ def _holds_missing(lower: Array, upper: Array) -> NDArray[np.bool_]:
     return flagged & (lower[:, 0] <= MISSING_PLACE) & (upper[:, 0] > MISSING_PLACE)
 
 
-class Numeric(Scaled, Range):
+class _Number(Scaled):
+    """A number of which a box has an interval."""
+
+    @override
+    def condition(self, name: str, lower: Array, upper: Array) -> Condition:
+        values = self.shown(lower, upper)
+        if values is None:
+            return Among(name, (), missing=True)
+        low, high, *missing = values
+        return Between(name, low, high, missing=bool(missing))
+
+
+class Numeric(_Number, Range):
     """A number in a range; a device clips to it and scales to [0, 1]."""
 
     def clips(self, number: float) -> bool:
@@ -184,7 +203,7 @@ class Numeric(Scaled, Range):
         return self.low + (self.high - self.low) * place
 
 
-class Ranked(Scaled):
+class Ranked(_Number):
     """A number by its rank among public cut points, for numbers that crowd in a part of their range.
 
     Attributes

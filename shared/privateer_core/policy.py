@@ -1,66 +1,106 @@
-"""What a policy is: public and immutable, decided with and reported by on the device. The algorithms implement it."""
+"""What a policy is: public and immutable, decided with and reported by on the device. Algorithms subclass it."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any, ClassVar, Protocol, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
+from privateer_core.ages import age_of
+from privateer_core.analyzers import Analyzer, ByChoices, Counted
+from privateer_core.answer.policy_view import PolicyView
 from privateer_core.contributions import BoundedVectors, KeyedValues
-from privateer_core.decisions import Decisions
+from privateer_core.decisions import Arms
 from privateer_core.draw import Draw
-from privateer_core.mechanisms import Mechanism
+from privateer_core.errors import Malformed
+from privateer_core.mechanisms import KeyedMechanism
+from privateer_core.reward import GuardedReward, Reward
 from privateer_core.terms import Terms
 
 Array = NDArray[np.float64]
 Coins = NDArray[np.uint32]
 
 
-class Policy(Protocol):
-    """The policy of one round; vectorised over people, so that a device has n = 1."""
+class Policy(ABC):
+    """The policy of one round; vectorised over people, so that a device has n = 1.
+
+    A subclass is a frozen dataclass, whose fields travel by `privateer_core.codec`. Where a field has the name of what
+    has a value here, and no default of its own, it is declared as ``= field()``.
+
+    Attributes
+    ----------
+    version
+        The policy's version, from 1.
+    terms
+        How reports of the round are randomized.
+    cohort
+        Whose turn it is to report: a source's name; empty for the experiment's own people.
+    draw
+        The public draw of the people who are asked; None: whoever comes is asked.
+    fresh_coins
+        Whether a report has coins of its own, drawn when it is made; else it carries the coins of the choice.
+    mixes
+        Whether a learner must know which policies decided what the round's reports are about (`followed`).
+    deciders
+        Policies that decided what the round's reports are about, and the share of the reports on decisions of each;
+        empty, as it is for everybody but learners: this one did. No field, so that it does not travel.
+    """
+
+    version: int
+    terms: Terms
+    if TYPE_CHECKING:
+
+        @property
+        def fresh_coins(self) -> bool: ...  # noqa: D102
+        @property
+        def mixes(self) -> bool: ...  # noqa: D102
+
+    else:  # where a property stood no field could have its name
+        fresh_coins, mixes = True, False
+
+    cohort: str = ""
+    draw: Draw | None = None
+    deciders: tuple[tuple[Self, float], ...] = ()
 
     @property
-    def version(self) -> int:
-        """The policy's version, from 1."""
-        ...
-
-    @property
-    def cohort(self) -> str:
-        """Whose turn it is to report: a source's name; empty for the experiment's own people."""
-        ...
-
-    @property
-    def terms(self) -> Terms:
-        """How reports of the round are randomized."""
-        ...
-
-    @property
-    def draw(self) -> Draw | None:
-        """The public draw of the people who are asked; None: whoever comes is asked."""
-        ...
-
-    @property
-    def fresh_coins(self) -> bool:
-        """Whether a report has coins of its own, drawn when it is made; else it carries the coins of the choice."""
-        ...
+    def decided(self) -> tuple[tuple[Self, float], ...]:
+        """The policies that decided what the round's reports are about, with the share of each."""
+        return self.deciders or ((self, 1.0),)
 
     @property
     def tells_age(self) -> bool:
-        """Whether a report says how many versions ago its decision was made (`privateer_core.ages`)."""
-        ...
+        """Whether a report says how many versions ago its decision was made: where it carries the coins of the choice.
+
+        Those of a batch never do: their ages would tell them apart.
+        """
+        return not (self.fresh_coins or self.terms.trust.batched)
 
     @property
-    def mixes(self) -> bool:
-        """Whether a learner must know which policies decided what the round's reports are about (`followed`)."""
-        ...
+    def timeless(self) -> bool:
+        """Whether a report means the same whichever policy decided, as where the arm is in its key."""
+        return self.fresh_coins
 
     def takes(self, decided: int) -> bool:
         """Whether the round takes reports on what the policy of version ``decided`` decided."""
-        ...
+        if self.tells_age:
+            return age_of(self.version, decided) is not None
+        return decided <= self.version if self.timeless else decided == self.version
 
-    def analyzer(self, earlier: Self) -> "Analyzer":
+    def analyzer(self, earlier: Self) -> Analyzer:
         """Return what adds reports on decisions of an ``earlier`` policy, or of this one, to the round's total."""
-        ...
+        same = earlier.version == self.version or not self.tells_age
+        return Counted() if same else self.analyzer_of(earlier)
+
+    def analyzer_of(self, earlier: Self) -> Analyzer:
+        """Return what counts reports that carry the coins of a choice by an ``earlier`` policy.
+
+        Here both policies have the same keys, and the mechanism's layout says what coins choose.
+        """
+        now, then = (cast(KeyedMechanism, one.terms.mechanism).layout for one in (self, earlier))
+        return ByChoices.of(now, then)
 
     def followed(self, decided: Sequence[tuple[Self, float]]) -> Self:
         """Return the policy as a learner must see it when reports were on decisions of several policies.
@@ -70,7 +110,11 @@ class Policy(Protocol):
         decided
             Policies, and the share of the round's reports that are on decisions of each.
         """
-        ...
+        if not self.mixes or all(policy.version == self.version for policy, _ in decided):
+            return self
+        made, whole = replace(cast(Any, self)), sum(share for _, share in decided)
+        object.__setattr__(made, "deciders", tuple((policy, share / whole) for policy, share in decided))
+        return cast(Self, made)
 
     def check(self, spec: Any) -> None:
         """Refuse a policy that no learner makes: a device must not crash on, or be steered by, a malformed one.
@@ -80,12 +124,24 @@ class Policy(Protocol):
         Malformed
             If its parts contradict each other or the spec.
         """
-        ...
+        if not self.fits(spec):
+            raise Malformed("not a policy of this algorithm", remedy="fetch the policy again")
 
+    def fits(self, spec: Any) -> bool:
+        """Whether a learner makes it: types, shapes and ranges are right, and it asks no more than the spec."""
+        raise NotImplementedError
+
+    @abstractmethod
     def decide(self, contexts: Array, coins: Coins) -> Any:
-        """Decide for n people with contexts (n, d) in [0, 1] and coins (n,)."""
-        ...
+        """Decide for n people with contexts (n, d) in [0, 1] and coins (n,).
 
+        Raises
+        ------
+        InputError
+            If a number that matters is not finite.
+        """
+
+    @abstractmethod
     def contribute(self, contexts: Array, coins: Coins, decisions: Any, rewards: Array) -> KeyedValues | BoundedVectors:
         """Return what n people have to contribute about their decisions and rewards.
 
@@ -96,14 +152,19 @@ class Policy(Protocol):
         decisions
             What `decide` returned.
         rewards
-            What `read` returns, person by person.
-        """
-        ...
+            What `read` returns, person by person; of one reward in [0, 1] the shape is (n,).
 
+        Raises
+        ------
+        InputError
+            If the shape of the rewards is another.
+        """
+
+    @abstractmethod
     def shown(self, spec: Any, decisions: Any) -> Any:
         """Return what the application of the first person is given."""
-        ...
 
+    @abstractmethod
     def read(self, spec: Any, reward: Any) -> tuple[Array, bool]:
         """Read one person's reward from an application; also tell whether it is beyond its bounds.
 
@@ -112,69 +173,23 @@ class Policy(Protocol):
         InputError
             If it is not what the policy asks for. The message carries no value.
         """
-        ...
 
-    def describe(self, spec: Any) -> dict[str, Any]:
-        """Describe the policy as JSON, for people and other languages."""
-        ...
-
-
-class Analyzer(Protocol):
-    """What counts reports on the decisions of one policy."""
-
-    def tally(self, mechanism: Mechanism, rows: bytes) -> Any:
-        """Parse reports and return their total.
-
-        Raises
-        ------
-        OutOfRange
-            If they are not reports of the round's mechanism.
-        """
-        ...
-
-    def simulate(self, mechanism: Any, contributions: Any, rng: np.random.Generator) -> Any:
-        """Draw a release of people who decided so."""
-        ...
+    @abstractmethod
+    def view(self, spec: Any) -> PolicyView:
+        """Return what the policy is, for people and other languages."""
 
 
-class Counted:
-    """Counts reports that mean the same whichever policy decided."""
+class ArmsPolicy(Policy):
+    """A policy that gives every person one of the spec's options, which have names, and reads one reward."""
 
-    def tally(self, mechanism: Mechanism, rows: bytes) -> Any:
-        """Parse reports and return their total."""
-        return mechanism.add(mechanism.empty(), mechanism.parse(rows))
+    @override
+    def shown(self, spec: Any, decisions: Arms) -> str:
+        return str(spec.options[int(decisions.arms[0])])
 
-    def simulate(self, mechanism: Any, contributions: Any, rng: np.random.Generator) -> Any:
-        """Draw a release of people who decided so."""
-        return mechanism.simulate(contributions, rng)
-
-
-class OfAnyRound:
-    """A policy whose reports mean the same whichever policy decided, as where the arm is in their key."""
-
-    version: int
-    tells_age: ClassVar[bool] = False
-    mixes: ClassVar[bool] = False
-
-    def takes(self, decided: int) -> bool:
-        """Whether the round takes reports on what the policy of version ``decided`` decided."""
-        return decided <= self.version
-
-    def analyzer(self, _earlier: Self) -> Counted:
-        """Return what counts the round's reports."""
-        return Counted()
-
-    def followed(self, _decided: Sequence[tuple[Self, float]]) -> Self:
-        """Return the policy: a learner reads reports on all decisions alike."""
-        return self
-
-
-class OfItsRound(OfAnyRound):
-    """A policy whose round takes reports on its own decisions alone."""
-
-    def takes(self, decided: int) -> bool:
-        """Whether the round takes reports on what the policy of version ``decided`` decided."""
-        return decided == self.version
+    @override
+    def read(self, spec: Any, reward: Any) -> tuple[Array, bool]:
+        kind: Reward | GuardedReward = spec.outcome
+        return kind.read(reward)
 
 
 class Recalling(Protocol):
@@ -231,6 +246,3 @@ class Boxes(Protocol):
         People by key, group and value 0 or 1, (keys, groups, 2), and the number of people without a key.
         """
         ...
-
-
-__all__ = ["Analyzer", "Boxes", "Comparing", "Counted", "Decisions", "OfAnyRound", "OfItsRound", "Policy", "Recalling"]

@@ -5,7 +5,7 @@ it lists, since its certificate is made anew from these and must come out the sa
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, cast
 
 import msgspec
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from privateer_core.certificate import Certificate, certify
 from privateer_core.coins import Layout
 from privateer_core.errors import SpecError
+from privateer_core.mechanisms import AnyMechanism
 from privateer_core.spec import REPORTS_MAX, Privacy, Spec
 from privateer_core.terms import Terms
 
@@ -140,7 +141,7 @@ def terms_of(row: Planned, spec: type[Spec], privacy: Privacy, reports: int) -> 
     SpecError
         If the trust model has no such mechanism for the algorithm's reports; names the field within the row.
     """
-    kinds = getattr(privacy.trust.serves[spec.question], privacy.calibration)
+    kinds = privacy.trust.serves[spec.question].mechanisms
     kind = next((kind for kind in kinds if kind.__struct_config__.tag == row.mechanism.get("type")), None)
     if kind is None:
         raise SpecError("the trust model does not have this mechanism", field="mechanism.type")
@@ -155,8 +156,8 @@ def terms_of(row: Planned, spec: type[Spec], privacy: Privacy, reports: int) -> 
         raise SpecError(f"there is no such mechanism: {error}", field="mechanism") from None
     except SpecError as error:
         raise SpecError(error.detail, field=f"mechanism.{error.field}") from None
-    promise = (privacy.model, privacy.bound, privacy.delta, privacy.calibration)
-    return Terms(*promise, row.batch, row.honest, mechanism, reports)
+    promise = (privacy.model, privacy.bound, privacy.delta, privacy.trust.calibration)
+    return Terms(*promise, row.batch, row.honest, cast(AnyMechanism, mechanism), reports)
 
 
 def make_record(spec: Spec, rounds: Mapping[str, Sequence[Row]], silent: Sequence[int] = ()) -> Record:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import structs
@@ -102,8 +102,9 @@ class _Cohort:
         self._record, self._where, self._promise = record, where, promise
         _check(promise.delta == record.delta, "differs from the experiment's", f"{where}delta")
         stated = {"model": record.model, "epsilon": promise.epsilon, "delta": promise.delta}
-        self._privacy = parse_section(Privacy, record.privacy | stated)
         self._spec = algorithm(record.algorithm).spec
+        kind = cast(type[Privacy], self._spec.model_fields["privacy"].annotation)
+        self._privacy = parse_section(kind, record.privacy | stated)
         check_promise(self._privacy, self._spec.question)
 
     def check(self) -> None:

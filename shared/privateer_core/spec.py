@@ -16,10 +16,10 @@ from privateer_core.context import blocks_of
 from privateer_core.errors import SpecError
 from privateer_core.features import Feature
 from privateer_core.questions import Question
-from privateer_core.reward import Reward
+from privateer_core.reward import GuardedReward, Reward
 from privateer_core.sections import Section
 from privateer_core.terms import Terms, allotment_of, calibrate
-from privateer_core.trust import TRUST, Trust, check_promise, shares_out, trust_of
+from privateer_core.trust import TIGHT, TRUST, Trust, check_promise, shares_out, trust_of
 
 BATCH_MAX: Final = 1_000_000
 """The most that ``min_batch`` may be."""
@@ -53,8 +53,6 @@ class Privacy(Section):
     arms
         ``seen``: the promise holds against somebody who also sees which arm each person got, e.g. because the arm's
         content is fetched over the network. ``hidden``: it counts on nobody seeing that.
-    calibration
-        ``tight``, or ``published``: as a paper has it, in the lab only.
     min_batch
         The fewest reports that a shuffler releases together.
     honest_fraction
@@ -67,14 +65,21 @@ class Privacy(Section):
     epsilon: float | None = Field(default=None, gt=0, le=16, allow_inf_nan=False)
     delta: float = Field(default=0.0, ge=0, lt=0.5, allow_inf_nan=False)
     arms: Literal["seen", "hidden"] = "seen"
-    calibration: Literal["tight", "published"] = "tight"
     min_batch: int = Field(default=1000, ge=1, le=BATCH_MAX)
     honest_fraction: float = Field(default=0.9, gt=0, le=1, allow_inf_nan=False)
     local_epsilon_max: float = Field(default=4.0, gt=0, le=16, allow_inf_nan=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _as_stored(cls, data: Any) -> Any:
+        """Leave out what specs of earlier versions say, where there is no choice any more."""
+        if isinstance(data, Mapping) and data.get("calibration") == TIGHT:
+            return {key: value for key, value in data.items() if key != "calibration"}
+        return data
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        promises, where = trust_of(self.model).promises, f"under the model '{self.model}'"
+        promises, where = self.trust.promises, f"under the model '{self.model}'"
         if promises and self.epsilon is None:
             raise SpecError(f"must be given {where}", field="privacy.epsilon", remedy="add it")
         for name in ("epsilon", "delta"):
@@ -85,7 +90,7 @@ class Privacy(Section):
 
     @property
     def trust(self) -> Trust:
-        """The row of the trust model."""
+        """The row of the trust model; promises that are kept in another way have rows of their own."""
         return trust_of(self.model)
 
     @property
@@ -202,12 +207,10 @@ class Spec(Section):
     def _reports_share_the_promise(self) -> Self:
         if self.experiment.reports_per_person == 1:
             return self
-        published = self.privacy.calibration == "published"
         for wrong, detail in (
             (not self.returns, "must be 1: the algorithm asks every person once at most"),
             (not shares_out(self.privacy, self.question), f"must be 1 under the model '{self.privacy.model}' here"),
             (bool(self.sources), "must be 1 where there are sources: their people report once"),
-            (published, "must be 1 under the published calibration: no paper shares a promise out"),
         ):
             if wrong:
                 raise SpecError(detail, field="experiment.reports_per_person", remedy="remove it")
@@ -231,8 +234,6 @@ class Spec(Section):
 
     def _check_shares(self, source: Source, where: str) -> None:
         if source.shares == "unknown":
-            if self.privacy.calibration == "published":
-                return
             raise ValueError(f"{where}.shares: must be public: what is learned of an arm is in proportion to them")
         if len(source.shares) != len(self.options) or abs(sum(source.shares) - 1) > 1e-6:
             raise ValueError(f"{where}.shares: must be one for each arm, with a sum of 1")
@@ -252,9 +253,14 @@ class Spec(Section):
         """Rewards that a person reports; answers of yes or no may follow them."""
         return 1
 
+    @property
+    def outcome(self) -> Reward | GuardedReward:
+        """What an application reports of a person."""
+        return self.reward
+
     def without_outcome(self, shown: Any) -> Any:
         """Return what an application would report of a person to whom something was shown, and nothing came of it."""
-        value = self.reward.without_outcome
+        value = self.outcome.without_outcome
         return dict.fromkeys(shown, value) if isinstance(shown, Mapping) else value
 
     @property
@@ -291,11 +297,9 @@ class Spec(Section):
     def cohorts(self) -> tuple[str, ...]:
         """Names of the cohorts in the order of their turns: sources first, the experiment's own people ("") last.
 
-        The source with the most informative reports has the first turn; under ``published`` they go as listed.
+        The source with the most informative reports has the first turn.
         """
-        sources = self.sources
-        if self.privacy.calibration != "published":
-            sources = tuple(sorted(sources, key=lambda source: -(source.epsilon or 0.0)))
+        sources = sorted(self.sources, key=lambda source: -(source.epsilon or 0.0))
         return (*(source.name for source in sources), "")
 
     def source(self, cohort: str) -> Source | None:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final
 
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.allotment import Allotment, allot
@@ -27,7 +27,7 @@ class Terms:
     model, epsilon, delta
         The promise to a person under the trust model; epsilon is infinite where nothing is promised.
     calibration
-        ``tight`` or ``published``.
+        That of the trust model's row, by which a device tells whether the terms are ours.
     batch, honest
         People of the round, and how many of them the promise counts on (0: the person alone).
     mechanism
@@ -39,7 +39,7 @@ class Terms:
     model: str
     epsilon: float
     delta: float
-    calibration: Literal["tight", "published"]
+    calibration: str
     batch: int
     honest: int
     mechanism: AnyMechanism
@@ -109,7 +109,7 @@ def composed(share: Allotment, events: Iterable[Event]) -> Event:
 
 
 def calibrate(privacy: Promise, batch: int, question: Question, fewest: int | None = None, reports: int = 1) -> Terms:
-    """Return the terms that keep a promise and say most about a question, or those that a paper publishes.
+    """Return the terms that keep a promise and say most about a question.
 
     Parameters
     ----------
@@ -129,19 +129,19 @@ def calibrate(privacy: Promise, batch: int, question: Question, fewest: int | No
     SpecError
         If nothing keeps the promise with this batch.
     """
-    row = trust_of(privacy.model)
+    row = privacy.trust
     honest = honest_people(privacy, batch if fewest is None else fewest)
     if row.batched and honest < 1:
         raise SpecError("no report of a batch is assumed honest", field="privacy.honest_fraction", remedy="raise it")
     share = allotment_of(row, privacy.bound, privacy.delta, reports)
     mechanism = row.serves[type(question)].calibrate(privacy, honest, question, share)
-    return Terms(privacy.model, privacy.bound, privacy.delta, privacy.calibration, batch, honest, mechanism, reports)
+    return Terms(privacy.model, privacy.bound, privacy.delta, row.calibration, batch, honest, mechanism, reports)
 
 
 def nobody_asked(privacy: Promise, question: Question) -> Terms:
     """Return the terms of a round that asks nobody: the promise, and a mechanism that nobody uses."""
     mechanism = noiseless(privacy, question)
-    return Terms(privacy.model, privacy.bound, privacy.delta, privacy.calibration, 0, 0, mechanism)
+    return Terms(privacy.model, privacy.bound, privacy.delta, privacy.trust.calibration, 0, 0, mechanism)
 
 
 @lru_cache(maxsize=4096)

@@ -16,16 +16,17 @@ from privateer_core.errors import SpecError
 from privateer_core.mechanisms import AnyMechanism, Mechanism
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.central_sums import CentralSums
-from privateer_core.mechanisms.laplace_cells import LaplaceCells
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.running_vectors import RunningVectors
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
-from privateer_core.mechanisms.vector_bits import PUBLISHED_EPSILON_MAX, BitVectors
+from privateer_core.mechanisms.vector_bits import BitVectors
 from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
 from privateer_core.questions import DirectedSum, KeyedHits, KeyedMeans, NamedMeans, Question, ScreenedSum, VectorSum
 
+TIGHT: Final = "tight"
+"""The calibration that keeps its promise and says most."""
 BATCH_MIN: Final = 100
 """The least ``min_batch`` of reports that are amplified by shuffling."""
 _HONEST: Final = "devices run the client library"
@@ -41,7 +42,7 @@ class Promise(Protocol):
     @property
     def delta(self) -> float: ...  # noqa: D102
     @property
-    def calibration(self) -> Literal["tight", "published"]: ...  # noqa: D102
+    def trust(self) -> "Trust": ...  # noqa: D102
     @property
     def min_batch(self) -> int: ...  # noqa: D102
     @property
@@ -61,16 +62,15 @@ class Serving:
 
     Attributes
     ----------
-    tight, published
-        Mechanisms that may serve it, by calibration; empty: there is no such calibration.
+    mechanisms
+        Those that may serve it.
     calibrate
         Chooses among them.
     shares_out
         Whether it can keep a report within an `Allotment`, so that several reports of a person share a promise.
     """
 
-    tight: tuple[type[Mechanism], ...]
-    published: tuple[type[Mechanism], ...]
+    mechanisms: tuple[type[Mechanism], ...]
     calibrate: Calibrate
     shares_out: bool = False
 
@@ -105,6 +105,8 @@ class Trust:
         How each kind of question is answered.
     example
         A promise for small instances in tests: ``epsilon`` and ``delta`` where they are needed.
+    calibration
+        What the calibration is called in terms. Devices take `TIGHT` alone, and services run nothing else.
     """
 
     name: str
@@ -119,6 +121,7 @@ class Trust:
     event: Callable[[Mechanism, int], Event | None]
     serves: Mapping[type[Question], Serving]
     example: Mapping[str, float]
+    calibration: str = TIGHT
 
     @property
     def shuffled(self) -> bool:
@@ -137,19 +140,17 @@ class Trust:
 
 
 def _local_means(privacy: Promise, _honest: int, question: KeyedMeans, _share: Allotment | None) -> AnyMechanism:
-    if privacy.calibration == "published":
-        return LaplaceCells.calibrated(question, privacy.bound)
     return SignedSymbol.calibrated(question, privacy.bound, privacy.delta, 0, privacy.local_epsilon_max)
 
 
 def _local_vectors(privacy: Promise, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
     """Choose the mechanism of the least error; randomized directions win unless delta is large (docs/vectors.md)."""
-    if privacy.calibration == "published" or question.normal:
-        return GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta, privacy.calibration)
+    if question.normal:
+        return GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta)
     symbol = VectorSymbol.calibrated(question.ball, privacy.bound, question.seed, question.classes)
     if privacy.delta == 0:
         return symbol
-    gaussian = GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta, "tight")
+    gaussian = GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta)
     return symbol if symbol.error < gaussian.error else gaussian
 
 
@@ -179,8 +180,7 @@ def _shuffled_names(privacy: Promise, honest: int, question: KeyedMeans, share: 
 
 
 def _shuffled_vectors(privacy: Promise, honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
-    make = BitVectors.published if privacy.calibration == "published" else BitVectors.calibrated
-    return make(question.ball, privacy.bound, privacy.delta, honest)
+    return BitVectors.calibrated(question.ball, privacy.bound, privacy.delta, honest)
 
 
 def _shuffled_directions(privacy: Promise, honest: int, asked: DirectedSum, share: Allotment | None) -> AnyMechanism:
@@ -193,17 +193,19 @@ def _central_means(privacy: Promise, _honest: int, question: KeyedMeans, share: 
 
 
 def _central_hits(privacy: Promise, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
-    # Published learners have exact sums, and draw the noise of what they make of several rounds (paper 4).
-    published = privacy.calibration == "published" or not trust_of(privacy.model).promises
-    return CellPairs(question.layout) if published else CellPairs.calibrated(question, privacy.bound)
+    return CellPairs.calibrated(question, privacy.bound)
+
+
+def _exact_hits(_: Promise, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
+    return CellPairs(question.layout)
 
 
 def _central_vectors(privacy: Promise, _honest: int, question: VectorSum, share: Allotment | None) -> AnyMechanism:
     if share:
         return CentralVectors(question.ball, share.standard_deviation * question.ball.diameter)
-    if question.steps and privacy.calibration == "tight":
+    if question.steps:
         return RunningVectors.running(question.ball, privacy.bound, privacy.delta, "root", question.steps)
-    return CentralVectors.calibrated(question.ball, privacy.bound, privacy.delta, privacy.calibration)
+    return CentralVectors.calibrated(question.ball, privacy.bound, privacy.delta)
 
 
 def _central_moments(privacy: Promise, _honest: int, question: ScreenedSum, _share: Allotment | None) -> AnyMechanism:
@@ -234,12 +236,12 @@ TRUST: Final[dict[str, Trust]] = {
             assumes=(_HONEST,),
             event=lambda mechanism, _: mechanism.alone,
             serves={
-                KeyedMeans: Serving((SignedSymbol,), (LaplaceCells,), _local_means),
-                NamedMeans: Serving((SignedSymbol,), (LaplaceCells,), _local_means),
-                KeyedHits: Serving((NamedSymbol,), (), _local_hits),
-                VectorSum: Serving((VectorSymbol, GaussianVectors), (GaussianVectors,), _local_vectors),
-                DirectedSum: Serving((VectorSymbol, GaussianVectors), (GaussianVectors,), _local_vectors),
-                ScreenedSum: Serving((VectorSymbol,), (), _local_symbols),
+                KeyedMeans: Serving((SignedSymbol,), _local_means),
+                NamedMeans: Serving((SignedSymbol,), _local_means),
+                KeyedHits: Serving((NamedSymbol,), _local_hits),
+                VectorSum: Serving((VectorSymbol, GaussianVectors), _local_vectors),
+                DirectedSum: Serving((VectorSymbol, GaussianVectors), _local_vectors),
+                ScreenedSum: Serving((VectorSymbol,), _local_symbols),
             },
             example={"epsilon": 4.0},
         ),
@@ -259,12 +261,12 @@ TRUST: Final[dict[str, Trust]] = {
             ),
             event=lambda mechanism, honest: mechanism.shuffled(honest),
             serves={
-                KeyedMeans: Serving((SignedSymbol,), (), _shuffled_means, shares_out=True),
-                NamedMeans: Serving((SignedSymbol, NamedSymbol), (), _shuffled_names),
-                KeyedHits: Serving((NamedSymbol,), (), _shuffled_hits),
-                VectorSum: Serving((BitVectors,), (BitVectors,), _shuffled_vectors),
-                DirectedSum: Serving((VectorSymbol,), (), _shuffled_directions, shares_out=True),
-                ScreenedSum: Serving((BitVectors,), (), _shuffled_vectors),
+                KeyedMeans: Serving((SignedSymbol,), _shuffled_means, shares_out=True),
+                NamedMeans: Serving((SignedSymbol, NamedSymbol), _shuffled_names),
+                KeyedHits: Serving((NamedSymbol,), _shuffled_hits),
+                VectorSum: Serving((BitVectors,), _shuffled_vectors),
+                DirectedSum: Serving((VectorSymbol,), _shuffled_directions, shares_out=True),
+                ScreenedSum: Serving((BitVectors,), _shuffled_vectors),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
         ),
@@ -280,14 +282,12 @@ TRUST: Final[dict[str, Trust]] = {
             assumes=("the server keeps records to itself, and its noise comes from the operating system",),
             event=lambda mechanism, _: mechanism.released,
             serves={
-                KeyedMeans: Serving((CentralSums,), (), _central_means, shares_out=True),
-                NamedMeans: Serving((CentralSums,), (), _central_means),
-                KeyedHits: Serving((CellPairs,), (CellPairs,), _central_hits),
-                VectorSum: Serving((CentralVectors, RunningVectors), (CentralVectors,), _central_vectors),
-                DirectedSum: Serving(
-                    (CentralVectors, RunningVectors), (CentralVectors,), _central_vectors, shares_out=True
-                ),
-                ScreenedSum: Serving((ScreenedMoments,), (), _central_moments),
+                KeyedMeans: Serving((CentralSums,), _central_means, shares_out=True),
+                NamedMeans: Serving((CentralSums,), _central_means),
+                KeyedHits: Serving((CellPairs,), _central_hits),
+                VectorSum: Serving((CentralVectors, RunningVectors), _central_vectors),
+                DirectedSum: Serving((CentralVectors, RunningVectors), _central_vectors, shares_out=True),
+                ScreenedSum: Serving((ScreenedMoments,), _central_moments),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
         ),
@@ -303,12 +303,12 @@ TRUST: Final[dict[str, Trust]] = {
             assumes=("the server keeps records to itself",),
             event=lambda _mechanism, _honest: None,
             serves={
-                KeyedMeans: Serving((CentralSums,), (), lambda _p, _h, question, _s: CentralSums(question.layout)),
-                NamedMeans: Serving((CentralSums,), (), lambda _p, _h, question, _s: CentralSums(question.layout)),
-                KeyedHits: Serving((CellPairs,), (CellPairs,), _central_hits),
-                VectorSum: Serving((CentralVectors,), (), _exact_vectors),
-                DirectedSum: Serving((CentralVectors,), (), _exact_vectors),
-                ScreenedSum: Serving((ScreenedMoments,), (), _exact_moments),
+                KeyedMeans: Serving((CentralSums,), lambda _p, _h, question, _s: CentralSums(question.layout)),
+                NamedMeans: Serving((CentralSums,), lambda _p, _h, question, _s: CentralSums(question.layout)),
+                KeyedHits: Serving((CellPairs,), _exact_hits),
+                VectorSum: Serving((CentralVectors,), _exact_vectors),
+                DirectedSum: Serving((CentralVectors,), _exact_vectors),
+                ScreenedSum: Serving((ScreenedMoments,), _exact_moments),
             },
             example={},
         ),
@@ -340,7 +340,7 @@ def honest_people(privacy: Promise, fewest: int) -> int:
 
     The number is rounded down to three digits, so that calibrations recur from round to round.
     """
-    if not trust_of(privacy.model).batched:
+    if not privacy.trust.batched:
         return 0
     count = math.floor(privacy.honest_fraction * fewest)
     step = int(10 ** max(0, len(str(count)) - 3))
@@ -349,7 +349,7 @@ def honest_people(privacy: Promise, fewest: int) -> int:
 
 def shares_out(privacy: Promise, question: type[Question]) -> bool:
     """Whether several reports of a person may share a promise; or need not, as one is made alone, or none promised."""
-    row = trust_of(privacy.model)
+    row = privacy.trust
     return row.draws_one or not row.promises or row.serves[question].shares_out
 
 
@@ -361,23 +361,17 @@ def check_promise(privacy: Promise, question: type[Question]) -> None:
     SpecError
         Naming the field of ``privacy``.
     """
-    row = trust_of(privacy.model)
-    serving = row.serves[question]
-    mechanisms = serving.published if privacy.calibration == "published" else serving.tight
-    if not mechanisms:
-        raise _refused("calibration", f"the model '{row.name}' has no 'published' form here", "use 'tight'")
+    row = privacy.trust
+    if question not in row.serves:
+        raise _refused("model", f"'{row.name}' has no mechanism for the algorithm's reports", "choose another")
+    mechanisms = row.serves[question].mechanisms
     if not row.promises:
         return
     if privacy.delta > 0 and not row.batched and not row.curated and all(kind.pure for kind in mechanisms):
         raise _refused("delta", f"must be 0 under the model '{row.name}': its reports keep it", "remove it")
-    if privacy.calibration == "published" and privacy.delta == 0 and not all(kind.pure for kind in mechanisms):
-        raise _refused("delta", "must be above 0: the published noise is normal", "1e-6 is usual")
     least = row.delta_least if privacy.delta > 0 or row.batched or issubclass(question, VectorSum) else 0.0
     if privacy.delta < least:
         raise _refused("delta", f"must be at least {least:g} under the model '{row.name}'", "1e-6 is usual")
-    if BitVectors in mechanisms and privacy.calibration == "published" and privacy.bound > PUBLISHED_EPSILON_MAX:
-        most = f"{PUBLISHED_EPSILON_MAX:g}"
-        raise _refused("epsilon", f"must be at most {most} in the published theorem", "lower it, or use 'tight'")
     if row.batched and all(kind.pure for kind in mechanisms):
         _check_amplified(privacy)
 

@@ -8,7 +8,7 @@ from privateer_core.certificate import needs_unseen_arms
 from privateer_core.errors import SpecError, TermsRefused
 from privateer_core.spec import Privacy, Spec
 from privateer_core.terms import Terms
-from privateer_core.trust import honest_people
+from privateer_core.trust import TIGHT, honest_people
 from privateer_core.wire.publication import Round
 
 BATCH_MAX: Final = 100_000_000
@@ -79,7 +79,7 @@ def _agree(terms: Terms, spec: Spec, privacy: Privacy, facts: Round) -> None:
         "model": privacy.model,
         "epsilon": privacy.bound,
         "delta": privacy.delta,
-        "calibration": "tight",
+        "calibration": TIGHT,
         "batch": facts.batch,
         "honest": honest_people(privacy, facts.fewest),
         "reports": spec.reports,
@@ -91,7 +91,7 @@ def _agree(terms: Terms, spec: Spec, privacy: Privacy, facts: Round) -> None:
 def _check_round(terms: Terms, spec: Spec, privacy: Privacy, facts: Round) -> None:
     """Refuse another mechanism than the trust model's, too few people, and more work than an honest round asks."""
     row = privacy.trust
-    ours = isinstance(terms.mechanism, row.serves[spec.question].tight)
+    ours = isinstance(terms.mechanism, row.serves[spec.question].mechanisms)
     _check(ours, "the trust model does not have this mechanism", "mechanism")
     fewest = max(spec.fewest(facts.batch), row.batched * privacy.min_batch)
     enough = f"the round may close with {facts.fewest} people, the spec says {fewest} at least"

@@ -18,31 +18,41 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer_core.errors import NotFound, PrivateerError, Unavailable
-from privateer_core.serving.background import Background
-from privateer_core.serving.budget import Budget
-from privateer_core.serving.disk import watch_disk
-from privateer_core.serving.endpoint import Reply, answer
-from privateer_core.serving.hosts import Hosts
-from privateer_core.serving.openapi import public_part
-from privateer_core.serving.origins import Origins
-from privateer_core.serving.page_cache import PageCache, common_version
-from privateer_core.serving.problems import answer_problems
-from privateer_core.serving.process import Listener, Service, listen, prepare_process, run
-from privateer_core.serving.public import IS_PUBLIC, PublicPages
-from privateer_core.serving.tokens import TokenGate
-from privateer_core.serving.turnstile import Turnstile
+from privateer_core.serving.http.cors import Origins
+from privateer_core.serving.http.listeners import IS_PUBLIC, Hosts, PublicPages
+from privateer_core.serving.http.openapi import public_part
+from privateer_core.serving.http.page_cache import PageCache, common_version
+from privateer_core.serving.http.problems import answer_problems
+from privateer_core.serving.http.report_endpoint import Reply, answer
+from privateer_core.serving.limits.body_budget import Budget
+from privateer_core.serving.limits.rate_limit import RateLimit
+from privateer_core.serving.process import (
+    Background,
+    Listener,
+    ServiceListeners,
+    listen,
+    prepare_process,
+    run,
+)
+from privateer_core.serving.store.sqlite import watch_disk
+from privateer_core.serving.token_gate import TokenGate
 from privateer_core.wire.keys import TrustedKeys, public_hex, publish_key, signing_key_id
-from privateer_core.wire.token_keys import MEDIA_TYPE
-from privateer_shuffler.description import HeldRound, HeldRounds, SigningKey, Standing, Status, document
-from privateer_shuffler.endpoint import EXPERIMENT, Endpoint
-from privateer_shuffler.forwarding import Forwarding
-from privateer_shuffler.held import Held, open_held
-from privateer_shuffler.holdings import Holdings
-from privateer_shuffler.metrics import Metrics
-from privateer_shuffler.requirements import Requirements
-from privateer_shuffler.rounds import Rounds
-from privateer_shuffler.settings import Settings, read_settings
-from privateer_shuffler.upstream import Upstream
+from privateer_core.wire.tokens.token_keys import MEDIA_TYPE
+from privateer_shuffler.api import (
+    ExperimentStatus,
+    HeldRound,
+    HeldRounds,
+    ShufflerStatus,
+    SigningKey,
+    document,
+)
+from privateer_shuffler.delivery import Forwarding, Upstream
+from privateer_shuffler.endpoint import EXPERIMENT, PoolEndpoint
+from privateer_shuffler.followed_rounds import FollowedRounds
+from privateer_shuffler.metrics import ShufflerMetrics
+from privateer_shuffler.pool.protocol import PoolStore
+from privateer_shuffler.resources import Resources, open_resources
+from privateer_shuffler.settings import Requirements, ShufflerSettings, read_settings
 
 _OK: Final = 200
 _HOUR: Final = 3600
@@ -53,20 +63,20 @@ _BLOCK: Final = 512
 _log = logging.getLogger("privateer.shuffler")
 
 
-class Pages:
+class ShufflerPages:
     """The pages that are not for reports."""
 
     def __init__(
         self,
-        holdings: Holdings,
+        pool_store: PoolStore,
         public_key: str,
-        rounds: Rounds,
+        rounds: FollowedRounds,
         upstream: Upstream,
-        metrics: Metrics,
+        metrics: ShufflerMetrics,
         holds: Callable[[], HeldRounds],
         gate: TokenGate | None = None,
     ) -> None:
-        self._holdings = holdings
+        self._pool_store = pool_store
         self._public_key = public_key
         self._rounds = rounds
         self._upstream = upstream
@@ -85,7 +95,7 @@ class Pages:
         followed = await self._rounds.find(request.path_params["name"])
         round_, pool = followed.round, followed.pool
         is_open = pool is not None and not pool.full
-        return answer(Standing(round_.experiment, round_.version, round_.model, round_.batch, is_open), _OK)
+        return answer(ExperimentStatus(round_.experiment, round_.version, round_.model, round_.batch, is_open), _OK)
 
     async def keys(self, _: Request) -> Response:
         """Show the public key that batches are signed with."""
@@ -97,15 +107,15 @@ class Pages:
 
     async def healthz(self, _: Request) -> Response:
         """Answer, since the process runs."""
-        return answer(Status("ok"), _OK)
+        return answer(ShufflerStatus("ok"), _OK)
 
     async def readyz(self, _: Request) -> Response:
         """Answer whether reports can be stored and forwarded."""
-        if not self._rounds.healthy or not await self._holdings.is_writable():
+        if not self._rounds.healthy or not await self._pool_store.is_writable():
             raise Unavailable("the shuffler cannot store reports", remedy="check its disk or database, and its log")
         if not await self._upstream.reachable():
             raise Unavailable("the learning server does not answer", remedy="start it, or check PRIVATEER_SERVER_URL")
-        return answer(Status("ready"), _OK)
+        return answer(ShufflerStatus("ready"), _OK)
 
     async def metrics(self, _: Request) -> Response:
         """Show counts for Prometheus."""
@@ -124,12 +134,12 @@ class Shuffler:
 
     Attributes
     ----------
-    turnstile
+    rate_limit
         Turns uploads without a token away, if they need one.
     """
 
-    def __init__(self, endpoint: Endpoint, pages: ASGIApp, turnstile: Turnstile | None = None) -> None:
-        self._endpoint, self._pages, self.turnstile = endpoint, pages, turnstile
+    def __init__(self, endpoint: PoolEndpoint, pages: ASGIApp, rate_limit: RateLimit | None = None) -> None:
+        self._endpoint, self._pages, self.rate_limit = endpoint, pages, rate_limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run the lifespan."""
@@ -155,7 +165,7 @@ def _reported(path: str) -> str:
     return parts[2] if len(parts) == 4 and parts[1] == "experiments" and parts[3] == "reports" else ""
 
 
-def create_app(settings: Settings, transport: httpx.AsyncBaseTransport | None = None) -> Shuffler:
+def create_app(settings: ShufflerSettings, transport: httpx.AsyncBaseTransport | None = None) -> Shuffler:
     """Make the shuffler's application.
 
     Parameters
@@ -170,22 +180,22 @@ def create_app(settings: Settings, transport: httpx.AsyncBaseTransport | None = 
     PrivateerError, OSError
         If the data folder cannot be used.
     """
-    held = open_held(settings)
+    held = open_resources(settings)
     try:
         return _app_on(held, settings, transport)
     except (PrivateerError, OSError):
-        held.holdings.close()
+        held.pool_store.close()
         raise
 
 
-def _app_on(held: Held, settings: Settings, transport: httpx.AsyncBaseTransport | None) -> Shuffler:
+def _app_on(held: Resources, settings: ShufflerSettings, transport: httpx.AsyncBaseTransport | None) -> Shuffler:
     if settings.public_key_file:
         publish_key(held.key, settings.public_key_file)
-    metrics, holdings = Metrics(), held.holdings
+    metrics, pool_store = ShufflerMetrics(), held.pool_store
     upstream = Upstream(settings.server_url, transport, settings.server_ca, held.pin.check)
     forwarding = Forwarding(upstream, held.key, metrics)
-    gate = settings.tokens.gate(holdings.knows)
-    rounds = Rounds(holdings, Requirements(settings.min_batch), upstream, forwarding, metrics)
+    gate = settings.tokens.gate(pool_store.knows)
+    rounds = FollowedRounds(pool_store, Requirements(settings.min_batch), upstream, forwarding, metrics)
     background = Background()
     _watch(metrics, rounds, held)
     own = signing_key_id(held.key.public_key())
@@ -197,23 +207,23 @@ def _app_on(held: Held, settings: Settings, transport: httpx.AsyncBaseTransport 
         ]
         return HeldRounds(own, settings.min_batch, of)
 
-    pages = Pages(holdings, public_hex(held.key), rounds, upstream, metrics, holds, gate)
+    pages = ShufflerPages(pool_store, public_hex(held.key), rounds, upstream, metrics, holds, gate)
     budget, senders = Budget(settings.body_budget), TrustedKeys(settings.sender_keys)
     checked = gate if settings.tokens.required else None
-    endpoint = Endpoint(rounds, metrics, budget, settings.body_limit, senders, checked)
+    endpoint = PoolEndpoint(rounds, metrics, budget, settings.body_limit, senders, checked)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         await rounds.start()
-        background.start(holdings.tidy())
-        background.start(watch_disk(holdings.is_writable, _log))
+        background.start(pool_store.tidy())
+        background.start(watch_disk(pool_store.is_writable, _log))
         try:
             yield
         finally:
             await background.stop()
             await rounds.stop()
             await upstream.close()
-            holdings.close()
+            pool_store.close()
 
     app = Starlette(
         routes=[
@@ -231,14 +241,14 @@ def _app_on(held: Held, settings: Settings, transport: httpx.AsyncBaseTransport 
     answer_problems(app)
     app.router.redirect_slashes = False
     kept = PageCache(app, common_version)
-    return Shuffler(endpoint, kept, _turnstile(checked, metrics, senders, settings.origins) if checked else None)
+    return Shuffler(endpoint, kept, _rate_limit(checked, metrics, senders, settings.origins) if checked else None)
 
 
-def _turnstile(gate: TokenGate, metrics: Metrics, senders: TrustedKeys, origins: tuple[str, ...]) -> Turnstile:
-    return Turnstile(gate, lambda path: _reported(path) or None, metrics.refuse, senders, origins=origins)
+def _rate_limit(gate: TokenGate, metrics: ShufflerMetrics, senders: TrustedKeys, origins: tuple[str, ...]) -> RateLimit:
+    return RateLimit(gate, lambda path: _reported(path) or None, metrics.refuse, senders, origins=origins)
 
 
-def _watch(metrics: Metrics, rounds: Rounds, held: Held) -> None:
+def _watch(metrics: ShufflerMetrics, rounds: FollowedRounds, held: Resources) -> None:
     """Show how the shuffler is when somebody looks. Times are given as they were, and age by themselves."""
     made = held.key_file.stat().st_mtime
     metrics.watch("reports_held", "Reports held, in tenths of a batch", lambda: rounds.held)
@@ -262,13 +272,13 @@ def main() -> None:
     run("privateer-shuffler", _start)
 
 
-def _start() -> Service:
+def _start() -> ServiceListeners:
     settings = read_settings(os.environ)
     addresses = (settings.host, settings.port), (settings.admin_host, settings.admin_port)
     with listen(*addresses) as (public, private):
         app = create_app(settings)
-        return Service(
-            Listener(Origins(PublicPages(app, _is_public), settings.origins), public, app.turnstile),
+        return ServiceListeners(
+            Listener(Origins(PublicPages(app, _is_public), settings.origins), public, app.rate_limit),
             Listener(Hosts(app, (settings.admin_host, *settings.admin_names)), private),
             "PostgreSQL" if settings.database else str(settings.data),
         )

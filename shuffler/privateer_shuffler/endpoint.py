@@ -6,25 +6,24 @@ from typing import Final
 from starlette.types import Scope
 
 from privateer_core.errors import Malformed, PrivateerError
-from privateer_core.serving.answer import Answer
-from privateer_core.serving.bodies import Body
-from privateer_core.serving.budget import Budget
-from privateer_core.serving.endpoint import Receipt as Answerable
-from privateer_core.serving.endpoint import UploadEndpoint
-from privateer_core.serving.timing import Answered
-from privateer_core.serving.tokens import TokenGate
+from privateer_core.serving.http.answer import HttpAnswer
+from privateer_core.serving.http.report_endpoint import Body, UploadEndpoint
+from privateer_core.serving.http.report_endpoint import UploadReceipt as Answerable
+from privateer_core.serving.http.timing import Answered
+from privateer_core.serving.limits.body_budget import Budget
+from privateer_core.serving.token_gate import TokenGate
+from privateer_core.wire.batch import check_alone
 from privateer_core.wire.envelope import Envelope, split_sealed
 from privateer_core.wire.keys import TrustedKeys
-from privateer_core.wire.upload import check_alone
-from privateer_shuffler.metrics import Metrics
-from privateer_shuffler.receipts import Receipt
-from privateer_shuffler.rounds import Followed, Rounds
+from privateer_shuffler.followed_rounds import FollowedRound, FollowedRounds
+from privateer_shuffler.metrics import ShufflerMetrics
+from privateer_shuffler.pool.protocol import PoolReceipt
 
 EXPERIMENT: Final = "privateer.experiment"
 """The scope of a request has the experiment that its path names under this key."""
 
 
-class Endpoint(UploadEndpoint):
+class PoolEndpoint(UploadEndpoint):
     """Holds the reports of envelopes, and answers once those accepted are durable.
 
     The answer is 202 if any report was accepted, otherwise the problem of the first refusal.
@@ -34,8 +33,8 @@ class Endpoint(UploadEndpoint):
 
     def __init__(
         self,
-        rounds: Rounds,
-        metrics: Metrics,
+        rounds: FollowedRounds,
+        metrics: ShufflerMetrics,
         budget: Budget,
         body_limit: int,
         senders: TrustedKeys,
@@ -50,30 +49,30 @@ class Endpoint(UploadEndpoint):
     def _named(self, scope: Scope) -> str:
         return str(scope[EXPERIMENT])
 
-    def _take(self, scope: Scope, envelope: Envelope, body: Body) -> asyncio.Future[Receipt] | None:
+    def _take(self, scope: Scope, envelope: Envelope, body: Body) -> asyncio.Future[PoolReceipt] | None:
         _check_address(scope, envelope)
         followed = self._rounds.known(envelope.header)
         return self._hold(envelope, followed, body) if followed else None
 
-    async def _taken(self, scope: Scope, envelope: Envelope, body: Body) -> Receipt:
+    async def _taken(self, scope: Scope, envelope: Envelope, body: Body) -> PoolReceipt:
         _check_address(scope, envelope)
         return await self._hold(envelope, await self._rounds.current(envelope.header), body)
 
-    def _hold(self, envelope: Envelope, followed: Followed, body: Body) -> asyncio.Future[Receipt]:
+    def _hold(self, envelope: Envelope, followed: FollowedRound, body: Body) -> asyncio.Future[PoolReceipt]:
         try:
             pool = self._rounds.admit(envelope.header, followed)
         except PrivateerError as error:
             reports = len(envelope.sealed) // followed.round.report_size
-            return _known(Receipt(0, {error.slug: max(1, reports)}, error))
+            return _known(PoolReceipt(0, {error.slug: max(1, reports)}, error))
         if not body.is_signed:
             check_alone(envelope, followed.round)
         return pool.hold(split_sealed(envelope, followed.round), body.admission)
 
-    def _told(self, receipt: Answerable) -> Answer:
+    def _answer_of(self, receipt: Answerable) -> HttpAnswer:
         self._refuse(receipt.refused)
-        return super()._told(receipt)
+        return super()._answer_of(receipt)
 
-    def _failed(self, error: PrivateerError) -> Answer:
+    def _failed(self, error: PrivateerError) -> HttpAnswer:
         return self._refused(error)
 
 
@@ -82,7 +81,7 @@ def _check_address(scope: Scope, envelope: Envelope) -> None:
         raise Malformed("the reports are for another experiment than the address", remedy="correct the address")
 
 
-def _known(receipt: Receipt) -> asyncio.Future[Receipt]:
-    future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+def _known(receipt: PoolReceipt) -> asyncio.Future[PoolReceipt]:
+    future: asyncio.Future[PoolReceipt] = asyncio.get_running_loop().create_future()
     future.set_result(receipt)
     return future

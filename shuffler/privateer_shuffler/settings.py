@@ -1,20 +1,27 @@
-"""The shuffler's settings, from environment variables."""
+"""The shuffler's settings, from environment variables, and what it requires of an experiment's rounds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.hosts import host_names
-from privateer_core.serving.origins import origins
+from privateer_core.serving.http.cors import origins
+from privateer_core.serving.http.listeners import host_names
 from privateer_core.serving.settings import PORT_MAX, SIZE_MAX, STORE_KEY, check_database, number, paths, required
-from privateer_core.serving.tokens import TokenSettings
+from privateer_core.serving.token_gate import TokenSettings
 from privateer_core.wire.identity import read_keys
+from privateer_core.wire.publication import Round
+
+BATCH_BYTES_MAX: Final = 1 << 30
+"""Sealed bytes of the largest batch: it is assembled in memory, and its disk space is reserved when the round opens."""
+MESSAGES_MAX: Final = 1 << 24
+"""Sealed messages of the largest batch: a fingerprint of each is in memory."""
 
 
 @dataclass(frozen=True)
-class Settings:
+class ShufflerSettings:
     """What an operator decides.
 
     Attributes
@@ -81,7 +88,7 @@ class Settings:
     signing_key: Path | None = None
 
 
-def read_settings(environment: Mapping[str, str]) -> Settings:
+def read_settings(environment: Mapping[str, str]) -> ShufflerSettings:
     """Read the settings from environment variables.
 
     Raises
@@ -90,22 +97,22 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         If one misses its constraint; ``field`` is the variable.
     """
     data = Path(environment.get("PRIVATEER_DATA") or "data/shuffler")
-    body_limit = number(environment, "PRIVATEER_BODY_LIMIT", Settings.body_limit, 1 << 30, 1 << 10)
+    body_limit = number(environment, "PRIVATEER_BODY_LIMIT", ShufflerSettings.body_limit, 1 << 30, 1 << 10)
     url = _url(environment, "PRIVATEER_SERVER_URL", "http://127.0.0.1:8002")
-    port = number(environment, "PRIVATEER_PORT", Settings.port, PORT_MAX)
+    port = number(environment, "PRIVATEER_PORT", ShufflerSettings.port, PORT_MAX)
     database = _database(environment)
     public_key_file = environment.get("PRIVATEER_PUBLIC_KEY_FILE")
-    return Settings(
+    return ShufflerSettings(
         server_url=url,
         data=data,
         public_key_file=Path(public_key_file or data / "shuffler.pub") if public_key_file or not database else None,
-        min_batch=number(environment, "PRIVATEER_MIN_BATCH", Settings.min_batch, 1 << 31),
-        host=environment.get("PRIVATEER_HOST") or Settings.host,
+        min_batch=number(environment, "PRIVATEER_MIN_BATCH", ShufflerSettings.min_batch, 1 << 31),
+        host=environment.get("PRIVATEER_HOST") or ShufflerSettings.host,
         port=port,
         body_limit=body_limit,
-        body_budget=number(environment, "PRIVATEER_BODY_BUDGET", Settings.body_budget, SIZE_MAX, body_limit),
-        admin_host=environment.get("PRIVATEER_ADMIN_HOST") or Settings.admin_host,
-        admin_port=number(environment, "PRIVATEER_ADMIN_PORT", Settings.admin_port, PORT_MAX),
+        body_budget=number(environment, "PRIVATEER_BODY_BUDGET", ShufflerSettings.body_budget, SIZE_MAX, body_limit),
+        admin_host=environment.get("PRIVATEER_ADMIN_HOST") or ShufflerSettings.admin_host,
+        admin_port=number(environment, "PRIVATEER_ADMIN_PORT", ShufflerSettings.admin_port, PORT_MAX),
         admin_names=host_names(environment),
         sender_keys=paths(environment, "PRIVATEER_SENDER_KEYS"),
         server_ca=_authorities(environment, "PRIVATEER_SERVER_CA", url),
@@ -153,3 +160,39 @@ def _url(environment: Mapping[str, str], name: str, default: str) -> str:
     if not well_formed or parts.query or parts.fragment:
         raise SpecError("must be an http or https address", field=name, remedy=f"for example {default}")
     return url.rstrip("/")
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """The operator's own conditions.
+
+    Attributes
+    ----------
+    min_batch
+        The shuffler never releases fewer people's reports at once, whatever an experiment asks for.
+    """
+
+    min_batch: int
+
+    def check(self, round_: Round) -> None:
+        """Refuse a round that may close with too few reports, or is too large to hold.
+
+        Raises
+        ------
+        SpecError
+            Naming the constraint that the experiment misses.
+        """
+        if round_.fewest < self.min_batch:
+            raise SpecError(
+                f"rounds of this experiment close at {round_.fewest} reports, "
+                f"but this shuffler releases no fewer than {self.min_batch} at once",
+                field="privacy.min_batch",
+                remedy="create the experiment with larger rounds, or report through another shuffler",
+            )
+        messages = round_.batch * round_.messages
+        if messages > MESSAGES_MAX or messages * round_.sealed_size > BATCH_BYTES_MAX:
+            raise SpecError(
+                f"a batch of this experiment is larger than {BATCH_BYTES_MAX} bytes or {MESSAGES_MAX} messages",
+                field="algorithm.round_size",
+                remedy="create the experiment with smaller rounds",
+            )

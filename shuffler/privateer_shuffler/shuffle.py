@@ -27,7 +27,7 @@ class RandomBelow:
                 return word % count
 
 
-class Places:
+class RandomPlaces:
     """The free places of a batch, handed out in an order that is uniform among all orders.
 
     This is the Fisher-Yates shuffle, one step a report: a report gets its place in the batch when it arrives. So its
@@ -74,7 +74,7 @@ class Groups:
     kinds
         How many there are.
     below
-        As for `Places`.
+        As for `RandomPlaces`.
     """
 
     def __init__(self, free: Iterable[int], people: int, each: int, kinds: int, below: Callable[[int], int]) -> None:
@@ -82,7 +82,7 @@ class Groups:
         by_kind: list[list[int]] = [[] for _ in range(kinds)]
         for place in free:
             by_kind[place // self._size].append(place)
-        self._kinds = [Places(places, below) for places in by_kind]
+        self._kinds = [RandomPlaces(places, below) for places in by_kind]
         self._of_person = [places for places in self._kinds for _ in range(each)]
 
     @property

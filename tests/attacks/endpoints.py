@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from privateer_lab.services import Services, free_port, running
+from privateer_lab.services.processes import Services, free_port, running
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import MSGPACK
 from tests.support.specs import SHUFFLE, make_spec

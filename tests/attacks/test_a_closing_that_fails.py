@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from privateer_server.app import create_app
-from privateer_server.closing import Closer
-from privateer_server.settings import Settings
-from privateer_server.store import Change
+from privateer_server.rounds.closing import Closer
+from privateer_server.settings import ServerSettings
+from privateer_server.store.records import Change
 from privateer_server.store.sqlite import SqliteStore
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
@@ -43,10 +43,10 @@ def fails(monkeypatch: pytest.MonkeyPatch) -> Fails:
 
 
 async def test_a_report_after_the_end_does_not_stop_the_server(
-    settings: Settings, fails: Fails, monkeypatch: pytest.MonkeyPatch
+    settings: ServerSettings, fails: Fails, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A phase is given up, and its end is on record, but not in the database: the next report comes too late."""
-    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.005)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.005)
     clock = Hands()
     async with serving(create_app(settings, clock)) as client:
         api = Api(client)
@@ -71,7 +71,7 @@ async def test_a_report_after_the_end_does_not_stop_the_server(
 
 
 async def test_the_key_of_a_round_on_record_outlives_a_start(
-    settings: Settings, fails: Fails, monkeypatch: pytest.MonkeyPatch
+    settings: ServerSettings, fails: Fails, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server learns again at its start and the disk fails: what it then publishes must open after the next start."""
     with monkeypatch.context() as dying:

@@ -104,7 +104,7 @@ def test_a_seal_that_fails_is_not_paid_for(tmp_path: Path, monkeypatch: pytest.M
     def broken(*_: object) -> bytes:
         raise MemoryError
 
-    monkeypatch.setattr("privateer_client.sealing.Sealer.seal", broken)
+    monkeypatch.setattr("privateer_client.participation.Sealer.seal", broken)
     with pytest.raises(MemoryError):
         session.report(1.0)
     assert Ledger(tmp_path / "ledger.db").payments() == []

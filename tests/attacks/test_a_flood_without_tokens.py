@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from privateer_core.wire.token import Challenge, PendingToken, authorization, server_name
-from privateer_core.wire.token_keys import Directory
-from privateer_lab.services import Issuing, Services, free_port, running
+from privateer_core.wire.tokens.token import Challenge, PendingToken, authorization, server_name
+from privateer_core.wire.tokens.token_keys import Directory
+from privateer_lab.services.processes import IssuerProcess, Services, free_port, running
 from tests.attacks.endpoints import SHUFFLED, SLOWER
 from tests.integration.test_pipeline import create, held
 from tests.support.floods import Flood
@@ -61,7 +61,7 @@ class Gated:
 
 @contextmanager
 def gated(folder: Path) -> Iterator[Gated]:
-    with running(folder, free_port(), free_port(), quiet=True, issuing=Issuing("test", free_port())) as at:
+    with running(folder, free_port(), free_port(), quiet=True, issuing=IssuerProcess("test", free_port())) as at:
         create(at, make_spec(SHUFFLED))
         publication = httpx.get(f"{at.server}/experiments/test/policy", headers=MSGPACK).content
         page = httpx.get(f"{at.shuffler}/experiments/test/token-keys").content

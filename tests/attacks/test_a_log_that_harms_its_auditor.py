@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer_core.wire.log import Entry
 from privateer_core.wire.publication import digest
-from privateer_lab.cli import main
+from privateer_core.wire.transparency_log import Entry
+from privateer_lab.cli.command_line import main
 from tests.support.notary import Notary
 
 STEERING = "\x1b]0;owned\x07\x1b[2J"

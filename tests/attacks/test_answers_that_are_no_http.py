@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from privateer_core.serving.token_keys import TokenKeys
-from privateer_core.wire.token_keys import Directory
+from privateer_core.wire.tokens.token_keys import Directory
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support import mint
 from tests.support.asgi import serving
 from tests.support.servers import SMALL, TOKEN, Api
@@ -55,9 +55,9 @@ def answering(*said: bytes) -> Iterator[tuple[str, threading.Event]]:
 
 @pytest.mark.parametrize("said", ANSWERS.values(), ids=ANSWERS)
 async def test_a_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
-    monkeypatch.setattr("privateer_server.traces._SECONDS", 0.05)
+    monkeypatch.setattr("privateer_server.observability.traces._SECONDS", 0.05)
     with answering(said) as (url, came):
-        settings = replace(Settings(tmp_path, TOKEN), traces=url, admin_token=TOKEN)
+        settings = replace(ServerSettings(tmp_path, TOKEN), traces=url, admin_token=TOKEN)
         async with serving(create_app(settings)) as client:
             assert (await Api(client).create(SMALL)).status_code == 201
             assert await asyncio.to_thread(came.wait, 10)
@@ -67,7 +67,7 @@ async def test_a_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said
                 await client.post("/experiments/test/pause", headers={"authorization": f"Bearer {TOKEN}"})
             ).is_success
         # The folder is free again: the last spans kept nothing from being closed.
-    async with serving(create_app(Settings(tmp_path, TOKEN))) as client:
+    async with serving(create_app(ServerSettings(tmp_path, TOKEN))) as client:
         assert (await Api(client).facts())["status"] == "paused"
 
 

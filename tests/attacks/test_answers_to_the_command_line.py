@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer_lab import rest
-from privateer_lab.cli import main
-from privateer_lab.doctor import answers
+from privateer_lab.cli.command_line import main
+from privateer_lab.doctor import listeners as answers
+from privateer_lab.services import rest
 
 MIB = 1 << 20
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"

@@ -9,8 +9,8 @@ import pytest
 
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
-from privateer_server.deadlines import Deadlines
-from privateer_server.settings import Settings
+from privateer_server.rounds.deadlines import Deadlines
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
 from tests.support.phased import tables
@@ -26,7 +26,7 @@ Serving = Callable[[], AbstractAsyncContextManager[Api]]
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One entry a look at the deadlines, when no round is being closed."""
-    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.005)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.005)
     looked: list[int] = []
     look = Deadlines.look
 
@@ -45,7 +45,7 @@ def clock() -> Hands:
 
 
 @pytest.fixture
-def serve(settings: Settings, clock: Hands) -> Serving:
+def serve(settings: ServerSettings, clock: Hands) -> Serving:
     @asynccontextmanager
     async def served() -> AsyncIterator[Api]:
         async with serving(create_app(settings, clock)) as client:

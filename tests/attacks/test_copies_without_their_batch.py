@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_server.app import create_app
-from privateer_server.closing import Closer
-from privateer_server.settings import Settings
+from privateer_server.rounds.closing import Closer
+from privateer_server.settings import ServerSettings
 from privateer_server.store.journal import JournalFile
 from tests.support.asgi import serving
 from tests.support.changes import changed
@@ -60,7 +60,7 @@ def in_folder(base: Path) -> Place:
 
     @asynccontextmanager
     async def served() -> Any:
-        settings = Settings(data, TOKEN, (base / "trusted",), sender_keys=TRUSTED)
+        settings = ServerSettings(data, TOKEN, (base / "trusted",), sender_keys=TRUSTED)
         async with serving(create_app(settings)) as client:
             yield Api(client)
 

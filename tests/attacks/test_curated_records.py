@@ -9,7 +9,7 @@ import pytest
 
 from privateer_core.wire.envelope import binding
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.attacks.test_totals_on_disk import opened, revealed
 from tests.support.asgi import serving
 from tests.support.disks import earlier_states, files
@@ -23,8 +23,8 @@ PEOPLE = 300
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(data=tmp_path / "data", admin_token=TOKEN, sender_keys=TRUSTED)
+def settings(tmp_path: Path) -> ServerSettings:
+    return ServerSettings(data=tmp_path / "data", admin_token=TOKEN, sender_keys=TRUSTED)
 
 
 def spec() -> dict[str, object]:
@@ -32,7 +32,7 @@ def spec() -> dict[str, object]:
     return {name: table for name, table in tables.items() if name != "population"}
 
 
-async def test_records_are_on_no_disk_and_gone_with_the_release(settings: Settings, tmp_path: Path) -> None:
+async def test_records_are_on_no_disk_and_gone_with_the_release(settings: ServerSettings, tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     async with serving(create_app(settings)) as client:
@@ -61,7 +61,7 @@ async def test_records_are_on_no_disk_and_gone_with_the_release(settings: Settin
     assert not after["server.db-wal"]
 
 
-async def test_a_backup_has_neither_sums_nor_ids_of_an_open_round(settings: Settings, tmp_path: Path) -> None:
+async def test_a_backup_has_neither_sums_nor_ids_of_an_open_round(settings: ServerSettings, tmp_path: Path) -> None:
     async with serving(create_app(settings)) as client:
         await client.post("/experiments", json=spec(), headers=ADMIN)
         publication = await Api(client).publication()

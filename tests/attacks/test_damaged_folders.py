@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_lab.services import free_port
+from privateer_lab.services.processes import free_port
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import SMALL, TOKEN, Api
@@ -88,7 +88,7 @@ def digests(folder: Path) -> dict[str, str]:
     "harm", [truncated, scribbled, garbage, foreign, earlier_schema, schema_before_this_one, later_schema]
 )
 async def test_a_database_that_cannot_be_used_is_refused_and_the_keys_stay(
-    settings: Settings, harm: Callable[[Path], None], file: str
+    settings: ServerSettings, harm: Callable[[Path], None], file: str
 ) -> None:
     await filled(settings)
     harm(settings.data / file)
@@ -106,7 +106,7 @@ async def test_a_database_that_cannot_be_used_is_refused_and_the_keys_stay(
     ("harm", "says"), [(schema_before_this_one, "is too old"), (later_schema, "was made by a newer Privateer")]
 )
 async def test_a_folder_of_another_age_is_untouched(
-    settings: Settings, harm: Callable[[Path], None], says: str, file: str
+    settings: ServerSettings, harm: Callable[[Path], None], says: str, file: str
 ) -> None:
     """Nor is a file in it migrated whose own version is fine."""
     await filled(settings)
@@ -122,7 +122,9 @@ async def test_a_folder_of_another_age_is_untouched(
 
 
 @pytest.mark.parametrize("harm", [scribbled, earlier_schema])
-async def test_a_refused_database_is_one_line_and_code_2(settings: Settings, harm: Callable[[Path], None]) -> None:
+async def test_a_refused_database_is_one_line_and_code_2(
+    settings: ServerSettings, harm: Callable[[Path], None]
+) -> None:
     await filled(settings)
     harm(settings.data / "server.db")
     done = start(settings.data)
@@ -133,7 +135,7 @@ async def test_a_refused_database_is_one_line_and_code_2(settings: Settings, har
 
 @pytest.mark.parametrize("harm", [without_rounds, unreadable_round])
 async def test_an_experiment_that_cannot_be_read_is_one_line(
-    settings: Settings, harm: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+    settings: ServerSettings, harm: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     await filled(settings)
     harm(settings.data / "server.db")
@@ -142,7 +144,7 @@ async def test_an_experiment_that_cannot_be_read_is_one_line(
     assert (caught.value.field, bool(caught.value.remedy)) == ("PRIVATEER_DATA", True)
 
 
-async def test_a_second_server_touches_nothing(settings: Settings) -> None:
+async def test_a_second_server_touches_nothing(settings: ServerSettings) -> None:
     """Above all it destroys no key of the first, and it makes none of its own."""
     async with serving(create_app(settings)) as client:
         api = Api(client)
@@ -158,7 +160,7 @@ async def test_a_second_server_touches_nothing(settings: Settings) -> None:
         assert (sent.json()["accepted"], (await api.facts())["version"]) == (8, 2)
 
 
-async def test_a_finished_experiment_keeps_no_key_and_lets_the_server_start(settings: Settings) -> None:
+async def test_a_finished_experiment_keeps_no_key_and_lets_the_server_start(settings: ServerSettings) -> None:
     async with serving(create_app(settings)) as client:
         api = Api(client)
         await api.create({"experiment.round_size": 20, "experiment.horizon": 20})
@@ -172,7 +174,7 @@ async def test_a_finished_experiment_keeps_no_key_and_lets_the_server_start(sett
         assert (await client.get("/keys")).json() == {"keys": []}
 
 
-async def filled(settings: Settings) -> None:
+async def filled(settings: ServerSettings) -> None:
     """A data folder with an experiment whose round is open."""
     async with serving(create_app(settings)) as client:
         await Api(client).create(SMALL)
@@ -185,6 +187,6 @@ async def test_what_else_is_beside_the_keys_stays(tmp_path: Path) -> None:
     found = tmp_path / "data" / "keys" / "lost+found"
     found.mkdir(parents=True)
     (found.parent / "ours.txt").write_text("of the operator")
-    async with serving(create_app(Settings(data=tmp_path / "data", admin_token=TOKEN))):
+    async with serving(create_app(ServerSettings(data=tmp_path / "data", admin_token=TOKEN))):
         assert found.is_dir()
     assert (found.parent / "ours.txt").read_text() == "of the operator"

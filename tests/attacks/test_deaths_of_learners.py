@@ -12,7 +12,7 @@ from privateer_core.algorithms import algorithm
 from privateer_core.spec import Spec
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from privateer_server.store.journal import JournalFile
 from tests.support.asgi import serving
 from tests.support.crashes import snapshot_at
@@ -34,7 +34,7 @@ def spec_of(name: str, model: str) -> Spec:
 
 @asynccontextmanager
 async def served(data: Path, trusted: Path) -> AsyncIterator[Api]:
-    settings = Settings(data=data, admin_token=TOKEN, shuffler_keys=(trusted,), sender_keys=TRUSTED)
+    settings = ServerSettings(data=data, admin_token=TOKEN, shuffler_keys=(trusted,), sender_keys=TRUSTED)
     async with serving(create_app(settings)) as client:
         yield Api(client)
 

@@ -11,12 +11,12 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_server.app import create_app
-from privateer_server.round_keys import RoundKeys
-from privateer_server.settings import Settings
+from privateer_server.rounds.round_keys import RoundKeys
+from privateer_server.settings import ServerSettings
 from privateer_server.store.backup import restore
 from privateer_server.store.journal import JournalFile
 from privateer_server.store.sqlite import SqliteStore
-from privateer_server.store.tables import DATABASE
+from privateer_server.store.sqlite_schema import DATABASE
 from tests.support.asgi import serving
 from tests.support.changes import change, changed, lines, report
 from tests.support.crashes import snapshot_at
@@ -44,13 +44,13 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
 
 @asynccontextmanager
 async def served(data: Path) -> AsyncIterator[Api]:
-    async with serving(create_app(Settings(data=data, admin_token=TOKEN, sender_keys=TRUSTED))) as client:
+    async with serving(create_app(ServerSettings(data=data, admin_token=TOKEN, sender_keys=TRUSTED))) as client:
         yield Api(client)
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.01)
 
 
 async def reached(api: Api, version: int) -> None:
@@ -71,7 +71,7 @@ async def reached(api: Api, version: int) -> None:
     ],
 )
 async def test_a_change_is_carried_out_once(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: Any, action: str, body: Any
+    settings: ServerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: Any, action: str, body: Any
 ) -> None:
     copy = tmp_path / "copy"
     owner, method, after = moment
@@ -106,7 +106,7 @@ async def test_a_change_is_carried_out_once(
 
 @pytest.mark.parametrize("moment", [(SqliteStore, "plan", True), (JournalFile, "write", True)])
 async def test_a_resumed_experiment_asks_again_after_the_death(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: Any
+    settings: ServerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: Any
 ) -> None:
     copy = tmp_path / "copy"
     owner, method, after = moment
@@ -127,7 +127,7 @@ async def test_a_resumed_experiment_asks_again_after_the_death(
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("method", [(JournalFile, "bury"), (RoundKeys, "destroy"), (SqliteStore, "delete")])
 async def test_a_deletion_is_finished_by_the_next_start(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: Any, after: bool
+    settings: ServerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: Any, after: bool
 ) -> None:
     copy = tmp_path / "copy"
     async with served(settings.data) as api:
@@ -148,7 +148,7 @@ async def test_a_deletion_is_finished_by_the_next_start(
 
 
 async def test_a_full_disk_refuses_a_change_and_loses_nothing(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -171,12 +171,12 @@ async def test_a_full_disk_refuses_a_change_and_loses_nothing(
 
 
 async def test_a_journal_that_does_not_write_leaves_the_change_to_a_later_look(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("privateer_server.experiment._RETRY_SECONDS", 0)
+    monkeypatch.setattr("privateer_server.experiments.experiment._RETRY_SECONDS", 0)
     async with served(settings.data) as api:
         await api.create(CENTRAL)
         with monkeypatch.context() as broken:
@@ -187,7 +187,9 @@ async def test_a_journal_that_does_not_write_leaves_the_change_to_a_later_look(
         assert await lines(api) == [("create", 1, 1), ("stop", 1, 2)]
 
 
-async def test_an_earlier_copy_does_not_bring_a_deleted_experiment_back(settings: Settings, tmp_path: Path) -> None:
+async def test_an_earlier_copy_does_not_bring_a_deleted_experiment_back(
+    settings: ServerSettings, tmp_path: Path
+) -> None:
     async with served(settings.data) as api:
         await api.create(CENTRAL)
         backup = (await api.client.get("/backup", headers=ADMIN)).content
@@ -201,7 +203,7 @@ async def test_an_earlier_copy_does_not_bring_a_deleted_experiment_back(settings
 
 
 async def test_an_earlier_copy_of_a_paused_experiment_goes_on_above_all_that_was_published(
-    settings: Settings, tmp_path: Path
+    settings: ServerSettings, tmp_path: Path
 ) -> None:
     async with served(settings.data) as api:
         await api.create(CENTRAL)
@@ -227,7 +229,7 @@ async def test_an_earlier_copy_of_a_paused_experiment_goes_on_above_all_that_was
             assert await lines(api) == [("create", 1, 1), ("pause", 1, 2), ("resume", 1_000_001, 1_000_002)]
 
 
-async def test_a_database_of_an_earlier_schema_is_refused(settings: Settings) -> None:
+async def test_a_database_of_an_earlier_schema_is_refused(settings: ServerSettings) -> None:
     async with served(settings.data) as api:
         await api.create(CENTRAL)
     with closing(sqlite3.connect(settings.data / "server.db")) as db:

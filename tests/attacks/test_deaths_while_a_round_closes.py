@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from privateer_server.app import create_app
-from privateer_server.round_keys import RoundKeys
-from privateer_server.settings import Settings
+from privateer_server.rounds.round_keys import RoundKeys
+from privateer_server.settings import ServerSettings
 from privateer_server.store.journal import JournalFile
 from privateer_server.store.sqlite import SqliteStore
 from tests.support.asgi import serving
@@ -31,11 +31,13 @@ AFTER_THE_DRAW = [(JournalFile, "write", True), (RoundKeys, "destroy", False), (
 
 @asynccontextmanager
 async def served(data: Path) -> AsyncIterator[Api]:
-    async with serving(create_app(Settings(data=data, admin_token=TOKEN, sender_keys=TRUSTED))) as client:
+    async with serving(create_app(ServerSettings(data=data, admin_token=TOKEN, sender_keys=TRUSTED))) as client:
         yield Api(client)
 
 
-async def closed(settings: Settings, copy: Path, monkeypatch: pytest.MonkeyPatch, moment: Any) -> tuple[bytes, bytes]:
+async def closed(
+    settings: ServerSettings, copy: Path, monkeypatch: pytest.MonkeyPatch, moment: Any
+) -> tuple[bytes, bytes]:
     """Publications of the first and the second round of a server; what it had on disk at a moment is in the copy."""
     async with served(settings.data) as api:
         await api.create(CENTRAL)
@@ -62,7 +64,7 @@ async def open_keys(api: Api) -> set[str]:
 
 @pytest.mark.parametrize("moment", [*BEFORE_THE_DRAW, *AFTER_THE_DRAW])
 async def test_what_was_acknowledged_is_learned_from_after_the_restart(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: Any
+    settings: ServerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: Any
 ) -> None:
     copy = tmp_path / "copy"
     first, _ = await closed(settings, copy, monkeypatch, moment)
@@ -77,7 +79,7 @@ async def test_what_was_acknowledged_is_learned_from_after_the_restart(
 
 @pytest.mark.parametrize("moment", AFTER_THE_DRAW)
 async def test_noise_that_is_on_record_is_not_drawn_again(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: Any
+    settings: ServerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: Any
 ) -> None:
     copy = tmp_path / "copy"
     _, second = await closed(settings, copy, monkeypatch, moment)
@@ -87,7 +89,7 @@ async def test_noise_that_is_on_record_is_not_drawn_again(
 
 @pytest.mark.parametrize("moment", BEFORE_THE_DRAW)
 async def test_a_death_before_the_release_opens_the_round_under_another_key(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: Any
+    settings: ServerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: Any
 ) -> None:
     copy = tmp_path / "copy"
     await closed(settings, copy, monkeypatch, moment)
@@ -99,7 +101,7 @@ async def test_a_death_before_the_release_opens_the_round_under_another_key(
 @pytest.mark.parametrize("method", [(RoundKeys, "make"), (JournalFile, "write"), (SqliteStore, "create")])
 @pytest.mark.parametrize("after", [False, True])
 async def test_a_death_while_an_experiment_is_created(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: Any, after: bool
+    settings: ServerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: Any, after: bool
 ) -> None:
     copy = tmp_path / "copy"
     async with served(settings.data) as api:

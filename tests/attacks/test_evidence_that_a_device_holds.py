@@ -10,8 +10,8 @@ import pytest
 
 from privateer_client import Client, Ledger, Outcome
 from privateer_core.errors import HeadWentBack, LogForked, PrivateerError, ProofInvalid, Untrusted
-from privateer_core.wire.log import Entry
 from privateer_core.wire.publication import digest
+from privateer_core.wire.transparency_log import Entry
 from tests.support.clocks import Hands
 from tests.support.experiments import CONTEXT, OPEN, WEEK, Server, waiting_spec
 from tests.support.notary import Notary

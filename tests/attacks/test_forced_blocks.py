@@ -10,9 +10,9 @@ import pytest
 
 from privateer_client import Client, Ledger
 from privateer_core.errors import ProofInvalid
-from privateer_core.wire.log import BLOCK, Entry, Proof
-from privateer_core.wire.merkle import Tree
+from privateer_core.wire.merkle import MerkleTree
 from privateer_core.wire.publication import digest
+from privateer_core.wire.transparency_log import BLOCK, Entry, Proof
 from tests.support.notary import Notary
 from tests.support.publications import published
 from tests.support.specs import make_spec
@@ -37,7 +37,7 @@ class Curious:
         response.read()
         if not (self.is_curious and "/log/proof" in self.asked[-1] and "block" not in self.asked[-1]):
             return response
-        tree = Tree(entry.leaf for entry in self.notary.entries)
+        tree = MerkleTree(entry.leaf for entry in self.notary.entries)
         size = len(tree)
         start = (size - 1) // BLOCK * BLOCK
         proof = msgspec.json.decode(response.content, type=Proof)

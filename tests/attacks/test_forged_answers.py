@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from privateer_core.errors import Unavailable
-from privateer_shuffler import upstream
-from privateer_shuffler.upstream import Upstream
+from privateer_shuffler import delivery
+from privateer_shuffler.delivery import Upstream
 
 MIB = 1 << 20
 ENDLESS = 400
@@ -63,7 +63,7 @@ async def test_a_compressed_body_is_not_unpacked(call: str) -> None:
 
 async def test_a_body_that_trickles_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte now and then keeps any time limit for a single read from running out."""
-    monkeypatch.setattr(upstream, "_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(delivery, "_ANSWER_SECONDS", 0.2)
     body = Pieces(lambda: b"x", 10**6, pause=0.02)
     async with asyncio.timeout(20):
         with pytest.raises(Unavailable):

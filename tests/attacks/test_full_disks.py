@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from privateer_server.app import create_app
-from privateer_server.round_keys import RoundKeys
-from privateer_server.settings import Settings
+from privateer_server.rounds.round_keys import RoundKeys
+from privateer_server.settings import ServerSettings
 from privateer_server.store.journal import JournalFile
 from privateer_server.store.sqlite import SqliteStore
 from tests.support.asgi import serving
@@ -28,9 +28,9 @@ FULL = {
 
 
 @asynccontextmanager
-async def served(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Api]:
-    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
-    monkeypatch.setattr("privateer_server.experiment._RETRY_SECONDS", 0.01)
+async def served(settings: ServerSettings, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Api]:
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.experiments.experiment._RETRY_SECONDS", 0.01)
     async with serving(create_app(settings)) as client:
         yield Api(client)
 
@@ -79,7 +79,7 @@ async def closed(api: Api, version: int) -> dict[str, Any]:
     ("owner", "method", "calls_before"), [(RoundKeys, "make", 0), (JournalFile, "write", 0), (SqliteStore, "commit", 1)]
 )
 async def test_a_round_whose_closing_finds_the_disk_full_closes_when_there_is_room(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, owner: Any, method: str, calls_before: int
+    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch, owner: Any, method: str, calls_before: int
 ) -> None:
     async with served(settings, monkeypatch) as api:
         await api.create(SMALL)
@@ -98,7 +98,7 @@ async def test_a_round_whose_closing_finds_the_disk_full_closes_when_there_is_ro
         await until(lambda: len(list((settings.data / "keys").iterdir())) == 1)
 
 
-async def test_noise_on_record_outlives_a_full_disk(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_noise_on_record_outlives_a_full_disk(settings: ServerSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     """The journal has the release and the database has no room for it: what is published then is that release."""
     async with served(settings, monkeypatch) as api:
         await api.create(SMALL | {"privacy.model": "central", "privacy.delta": 1e-6})
@@ -121,7 +121,7 @@ async def test_noise_on_record_outlives_a_full_disk(settings: Settings, monkeypa
 
 
 async def test_reports_are_turned_away_while_there_is_no_room_and_counted_after(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A real limit on the database's pages. What was refused with 503 counts once when it is sent again."""
     stores = kept(monkeypatch)

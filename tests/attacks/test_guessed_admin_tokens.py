@@ -7,7 +7,7 @@ import pytest
 
 from privateer_core.serving.logs import Formatter
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.servers import ADMIN, SMALL, Api
 
@@ -21,7 +21,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [Formatter("%(message)s").format(one) for one in found]
 
 
-async def test_a_refused_token_is_in_the_log(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refused_token_is_in_the_log(settings: ServerSettings, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with serving(create_app(settings)) as client:
         await Api(client).create(SMALL)
@@ -45,7 +45,7 @@ async def test_a_refused_token_is_in_the_log(settings: Settings, caplog: pytest.
     ],
 )
 async def test_the_line_has_a_kind_of_address_and_no_address(
-    settings: Settings, caplog: pytest.LogCaptureFixture, address: str, kind: str
+    settings: ServerSettings, caplog: pytest.LogCaptureFixture, address: str, kind: str
 ) -> None:
     app = create_app(settings)
     async with serving(app):
@@ -58,7 +58,9 @@ async def test_the_line_has_a_kind_of_address_and_no_address(
     assert "93.184" not in caplog.text
 
 
-async def test_a_token_that_is_right_leaves_no_such_line(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_token_that_is_right_leaves_no_such_line(
+    settings: ServerSettings, caplog: pytest.LogCaptureFixture
+) -> None:
     async with serving(create_app(settings)) as client:
         await Api(client).create(SMALL)
         await client.post("/experiments/test/pause", headers=ADMIN)

@@ -5,7 +5,7 @@ from typing import Any
 
 import uvloop
 
-from privateer_core.serving.answer import with_body
+from privateer_core.serving.http.answer import with_body
 from tests.unit.serving.test_protocol import HEAD, listening
 from tests.unit.shuffler.helpers import until
 

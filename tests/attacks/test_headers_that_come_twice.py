@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from privateer_core.wire.batch import UPLOAD
 from privateer_core.wire.problem import slug_of
-from privateer_core.wire.upload import UPLOAD
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.senders import KEY, TRUSTED
@@ -27,7 +27,7 @@ OTHER = "0" * 64
 @asynccontextmanager
 async def server(folder: Path) -> AsyncIterator[tuple[Api, int]]:
     """A server with an experiment, and the port of a listener as it has them."""
-    app = create_app(Settings(data=folder / "data", admin_token=TOKEN, sender_keys=TRUSTED))
+    app = create_app(ServerSettings(data=folder / "data", admin_token=TOKEN, sender_keys=TRUSTED))
     async with serving(app) as client, listening(app) as (port, _):
         api = Api(client)
         await api.create(SMALL)

@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from privateer_core.wire.batch import SIGNATURE_HEADER
-from privateer_server.api.polls import STRANGERS_MAX
-from privateer_server.api.seats import STRANGERS_MAX as STREAMS_MAX
+from privateer_server.api.long_polls import POLLS_MAX, STREAMS_MAX
 from tests.attacks.endpoints import SECONDS, SLOWER, Endpoint, Repeated, endpoint, hardly_slower, junk
 
 MIB = 1 << 20
@@ -90,12 +89,12 @@ def test_strangers_who_wait_for_the_next_policy(tmp_path: Path) -> None:
     """A long poll lasts a minute and costs one line: without a limit, those who wait keep others out."""
     asking = b"GET /experiments/test/policy?wait=30 HTTP/1.1\r\nhost: here\r\nif-none-match: *\r\n\r\n"
     with endpoint(tmp_path, "server") as at, ExitStack() as stack:
-        held = [stack.enter_context(at.connect("127.0.0.2")) for _ in range(2 * STRANGERS_MAX)]
+        held = [stack.enter_context(at.connect("127.0.0.2")) for _ in range(2 * POLLS_MAX)]
         for one in held:
             one.sendall(asking)
         at.median(10)  # the server has come to all of them
         answered = select.select(held, [], [], SECONDS)[0]
-        assert len(answered) == STRANGERS_MAX
+        assert len(answered) == POLLS_MAX
         assert all(one.recv(4096).startswith(b"HTTP/1.1 304 ") for one in answered)
         # All seats are one stranger's: somebody else gets one, and the stranger who waited longest has one less.
         with at.connect("127.0.0.3") as other:

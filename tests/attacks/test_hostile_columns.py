@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privateer_client.features import context_vector
+from privateer_client.inputs import context_vector
 from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy
 from privateer_core.context import COLUMNS_MAX, FEATURES_MAX
 from privateer_core.errors import InputError, Malformed, SpecError
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.specs import make_spec
 
 WIDEST = {f"x{j}": {"low": 0, "high": 1, "missing": True} for j in range(FEATURES_MAX)}

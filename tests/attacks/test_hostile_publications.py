@@ -19,11 +19,11 @@ import msgspec
 import pytest
 
 from privateer_client import Client
-from privateer_client.account import Payment
+from privateer_client.ledger.account import Payment
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import ShuffledBits
 from privateer_core.errors import InputError, Malformed, TermsRefused
-from privateer_core.trust import honest_people
+from privateer_core.trust import TRUST, honest_people
 from tests.support import publications
 from tests.support.devices import EVERYTHING
 from tests.support.notary import notarized
@@ -188,7 +188,7 @@ def agreeing(name: str, rng: random.Random) -> bytes:
         privacy["local_epsilon_max"] = 16.0
     if rng.random() < 0.9:
         fewest = facts[7] if facts[8] else facts[3]
-        terms["honest"] = honest_people(type("", (), privacy), max(0, fewest))
+        terms["honest"] = honest_people(type("", (), privacy | {"trust": TRUST[privacy["model"]]}), max(0, fewest))
     return published(facts, spec, policy)
 
 
@@ -245,7 +245,7 @@ class Unwound:
 
 @pytest.fixture(autouse=True)
 def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privateer_client.exchange.Timer", Unwound)
+    monkeypatch.setattr("privateer_client.transport.Timer", Unwound)
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from privateer_lab.commands import effects as command
-from privateer_lab.commands.experiments import read_result
-from privateer_lab.effect_report import draw_effects, markdown
-from privateer_lab.plots import save
+from privateer_lab.cli.ask import effects_report as command
+from privateer_lab.cli.ask.experiment import answer_in
+from privateer_lab.pages.effect_report import draw_effects, markdown
+from privateer_lab.pages.plots import save
 from tests.unit.lab.test_cli import run
 
 NAMES = [
@@ -44,7 +44,7 @@ def result(names: list[str] = NAMES) -> dict[str, Any]:
 
 
 def test_markdown_has_no_link_image_html_or_formula_of_a_servers() -> None:
-    text = markdown(NAMES[0], read_result(result()), CLAIMS)
+    text = markdown(NAMES[0], answer_in(result()), CLAIMS)
     tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
     inline = [child for token in tokens for child in token.children or []]
     kinds = {token.type for token in [*tokens, *inline]}
@@ -60,7 +60,7 @@ def test_markdown_has_no_link_image_html_or_formula_of_a_servers() -> None:
 
 
 def test_pictures_draw_dollars_and_underscores_as_they_are(tmp_path: Path) -> None:
-    few = read_result(result(NAMES[6:]))
+    few = answer_in(result(NAMES[6:]))
     figure = draw_effects(NAMES[6], few)
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert {label.strip() for label in labels} == set(NAMES[6:])
@@ -72,7 +72,7 @@ def test_pictures_draw_dollars_and_underscores_as_they_are(tmp_path: Path) -> No
 
 def test_a_picture_of_very_many_estimates_has_the_first(tmp_path: Path) -> None:
     many = result([f"arm: {k}" for k in range(3_000)])
-    figure = draw_effects("many", read_result(many | {"tables": []}))
+    figure = draw_effects("many", answer_in(many | {"tables": []}))
     assert "2,900 more of 3,000 are not drawn" in figure.axes[0].get_xlabel()
     assert save(figure, tmp_path / "many")
 

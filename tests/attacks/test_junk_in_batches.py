@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from privateer_core.wire.publication import Round, decode_publication
-from privateer_shuffler.forwarding import Forwarding
+from privateer_shuffler.delivery import Forwarding
+from tests.support.answers import fact
 from tests.support.pair import Losing, Pair, pair
 from tests.support.phased import tables
 from tests.support.sealing import sealed_reports
@@ -61,8 +62,8 @@ async def test_random_bytes_do_not_use_up_an_experiment(tmp_path: Path) -> None:
             await services.version(version + 1)
         facts = await services.api.facts()
         assert (facts["status"], facts["accepted"]) == ("finished", 300)
-        state = (await services.api.client.get("/experiments/test/state")).json()["state"]
-        assert (state["rounds"], state["seen"]) == (3, 300)
+        state = (await services.api.client.get("/experiments/test/state")).json()["answer"]
+        assert (state["rounds"], state["people"]) == (3, 300)
 
 
 async def test_reports_beside_junk_are_not_thrown_away(tmp_path: Path) -> None:
@@ -75,8 +76,8 @@ async def test_reports_beside_junk_are_not_thrown_away(tmp_path: Path) -> None:
         assert await services.uploads(publication, people) == 170
         facts = await services.version(2)
         assert (facts["accepted"], facts["refused"]) == (170, {"unopenable": 30})
-        state = (await services.api.client.get("/experiments/test/state")).json()["state"]
-        assert (state["rounds"], state["seen"]) == (1, 170)
+        state = (await services.api.client.get("/experiments/test/state")).json()["answer"]
+        assert (state["rounds"], state["people"]) == (1, 170)
 
 
 async def phased(services: Pair, people: int) -> bytes:
@@ -86,7 +87,7 @@ async def phased(services: Pair, people: int) -> bytes:
 
 
 async def draw(services: Pair) -> dict[str, Any]:
-    return dict((await services.api.client.get("/experiments/test/policy")).json()["policy"]["draw"])
+    return dict((await services.api.client.get("/experiments/test/policy")).json()["policy"]["shows"]["draw"])
 
 
 async def test_random_bytes_do_not_fail_a_phased_experiment(tmp_path: Path) -> None:
@@ -102,8 +103,8 @@ async def test_random_bytes_do_not_fail_a_phased_experiment(tmp_path: Path) -> N
         second = await services.api.publication()
         assert await services.uploads(second, sealed_reports(second, facts_of(second).batch)) == facts_of(second).batch
         await services.version(3)
-        state = (await services.api.client.get("/experiments/test/state")).json()["state"]
-        assert (state["phase"], state["failed"], state["asked"]) == (1, False, 2 * before["places"])
+        state = (await services.api.client.get("/experiments/test/state")).json()["answer"]
+        assert (state["rounds"], state["status"], fact(state, "people asked")) == (1, "learning", 2 * before["places"])
         rows = (await services.api.client.get("/experiments/test/privacy")).json()["rounds"]
         assert [row["released"] for row in rows[:2]] == [False, True]
 
@@ -134,7 +135,7 @@ async def test_a_batch_whose_answer_was_lost_counts_once(
     tmp_path: Path, restart: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server has it, the shuffler does not know: the same bytes again, and the same answer, even after restarts."""
-    monkeypatch.setattr("privateer_shuffler.forwarding._FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("privateer_shuffler.delivery._FIRST_PAUSE", 0.01)
     answers: list[bool] = []
     run = Forwarding.run
 

@@ -82,7 +82,7 @@ def test_the_ledger_without_its_key_is_of_no_use(tmp_path: Path) -> None:
 def test_nothing_of_a_choice_stays_in_the_files(tmp_path: Path) -> None:
     device = kept(tmp_path)
     earlier, before = row(device), device.ledger().choice(IDENTITY)
-    device.ledger().change(IDENTITY, lambda choice: choice and choice.told(np.array([0.5]), device.clock.now()))
+    device.ledger().change(IDENTITY, lambda choice: choice and choice.with_outcome(np.array([0.5]), device.clock.now()))
     assert earlier[-60:] not in device.files()
     later = row(device)
     device.clock.time += 2 * WEEK

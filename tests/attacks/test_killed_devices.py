@@ -16,9 +16,8 @@ CHILD = """
 import os, signal, sys
 from pathlib import Path
 import httpx
-from privateer_client import Client, Ledger, Limits, delivery, sealing
+from privateer_client import Client, Ledger, Limits
 from tests.support.notary import Notary
-from privateer_client.ledger import Ledger as Account
 
 folder, place, start = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
 
@@ -42,21 +41,21 @@ ledger = Ledger(folder / "ledger.db", clock=Clock())
 client = Client("http://s", ledger=ledger, limits=limits, clock=Clock(), transport=Notary().transport(answer))
 if start == 1_000_000:
     if place == "keeping":
-        import privateer_client.ledger
-        privateer_client.ledger.encode_choice = die
+        import privateer_client.ledger.ledger
+        privateer_client.ledger.ledger.encode_choice = die
     session = client.join("test")
     session.choose({"x1": 0.3, "x2": 0.9})
     if place == "telling":
-        import privateer_client.ledger
-        privateer_client.ledger.encode_choice = die
+        import privateer_client.ledger.ledger
+        privateer_client.ledger.ledger.encode_choice = die
     session.report(1.0)
     die()
 if place == "sealing":
     import privateer_client.reports
     privateer_client.reports.encode_envelope = die
 if place == "paying":
-    import privateer_client.ledger
-    privateer_client.ledger._erase = die
+    import privateer_client.ledger.ledger
+    privateer_client.ledger.ledger._erase = die
 client.resend()
 die()
 """

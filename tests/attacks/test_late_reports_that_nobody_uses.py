@@ -8,8 +8,8 @@ import pytest
 
 from privateer_core.algorithms import algorithm
 from privateer_core.sections import parse_section
-from privateer_lab.noise import SeededNoise
-from privateer_server.rounds import first_round, following_round
+from privateer_lab.simulation.devices import SeededNoise
+from privateer_server.rounds.open_round import first_round, following_round
 from tests.support.publications import KEY
 
 PEOPLE = 3000

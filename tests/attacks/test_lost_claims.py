@@ -7,7 +7,7 @@ import pytest
 
 from privateer_core.errors import BatchRefused, Conflict, PrivateerError
 from privateer_shuffler.app import create_app
-from privateer_shuffler.settings import Settings
+from privateer_shuffler.settings import ShufflerSettings
 from tests.support.asgi import serving
 from tests.unit.shuffler.conftest import server, settings  # noqa: F401
 from tests.unit.shuffler.fake_server import FakeServer
@@ -19,7 +19,7 @@ REFUSALS = [BatchRefused("another shuffler brings the batches"), Conflict("claim
 
 @pytest.mark.parametrize("refusal", REFUSALS)
 async def test_a_refused_batch_is_kept_until_its_version_is_over(
-    settings: Settings,  # noqa: F811
+    settings: ShufflerSettings,  # noqa: F811
     server: FakeServer,  # noqa: F811
     refusal: PrivateerError,
     monkeypatch: pytest.MonkeyPatch,
@@ -31,7 +31,7 @@ async def test_a_refused_batch_is_kept_until_its_version_is_over(
         pauses.append(seconds)
         await sleep(0.01)
 
-    monkeypatch.setattr("privateer_shuffler.forwarding.asyncio", FakeAsyncio(note))
+    monkeypatch.setattr("privateer_shuffler.delivery.asyncio", FakeAsyncio(note))
     with caplog.at_level(logging.WARNING):
         async with serving(create_app(settings, transport)) as client:
             shuffler = Shuffler(client, server)

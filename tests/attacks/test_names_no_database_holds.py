@@ -12,7 +12,7 @@ from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_core.wire.envelope import Header
 from privateer_core.wire.keys import public_hex
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
@@ -25,9 +25,9 @@ VERSIONS = (2**63 - 1, 2**63, 2**64 - 1)
 
 
 @pytest.fixture(params=STORES)
-def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> ServerSettings:
     if request.param == "sqlite":
-        return Settings(tmp_path / "data", TOKEN, (tmp_path / "shufflers",))
+        return ServerSettings(tmp_path / "data", TOKEN, (tmp_path / "shufflers",))
     cluster: Cluster = request.getfixturevalue("postgres")
     return Shared.make(cluster, tmp_path).settings(tmp_path / "shufflers")
 
@@ -39,7 +39,7 @@ def strange(known: Header, sealed: bytes) -> list[bytes]:
     return [msgspec.msgpack.encode((one, sealed)) for one in made]
 
 
-async def test_reports(settings: Settings) -> None:
+async def test_reports(settings: ServerSettings) -> None:
     app = create_app(settings)
     async with serving(app) as client:
         api, intake = Api(client), app._uploads._intake
@@ -56,7 +56,7 @@ async def test_reports(settings: Settings) -> None:
         assert {answer.status_code for answer in answers[:-2]} <= {400, 404, 409, 410}, [one.text for one in answers]
 
 
-async def test_batches(settings: Settings) -> None:
+async def test_batches(settings: ServerSettings) -> None:
     """A shuffler that is trusted with another experiment."""
     app, key = create_app(settings), Ed25519PrivateKey.generate()
     (folder,) = settings.shuffler_keys
@@ -85,7 +85,7 @@ async def test_batches(settings: Settings) -> None:
 @pytest.mark.parametrize(
     "page", ["", "/policy", "/state", "/history", "/privacy", "/risk", "/result", "/events", "/shuffler"]
 )
-async def test_pages(settings: Settings, page: str) -> None:
+async def test_pages(settings: ServerSettings, page: str) -> None:
     app = create_app(settings)
     async with serving(app):
         transport = httpx.ASGITransport(app.public)

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from privateer_server.api.news import News
+from privateer_server.api.events import ChangeFeed
 from tests.unit.server.test_stream import BEAT, listed, standing, there, told  # noqa: F401
 
 KEPT = 10 * BEAT
 
 
-async def deletion(news: News, there: dict[str, Any], name: str) -> str:  # noqa: F811
+async def deletion(news: ChangeFeed, there: dict[str, Any], name: str) -> str:  # noqa: F811
     """The id of the message by which a listener hears that an experiment is deleted."""
     async with asyncio.timeout(20), aclosing(news.follow()) as following:
         async for one in following:
@@ -27,7 +27,7 @@ async def deletion(news: News, there: dict[str, Any], name: str) -> str:  # noqa
 
 async def test_who_comes_later_hears_no_name_of_what_was_deleted(there: dict[str, Any]) -> None:  # noqa: F811
     there |= {"a": standing("a"), "b": standing("b")}
-    news = News(listed(there), BEAT, KEPT)
+    news = ChangeFeed(listed(there), BEAT, KEPT)
     heard = await deletion(news, there, "a")
     (first,) = await told(news, 1)
     assert (first.whole, [one.name for one in first.experiments], first.deleted) == (True, ["b"], [])
@@ -41,7 +41,7 @@ async def test_who_comes_later_hears_no_name_of_what_was_deleted(there: dict[str
 
 async def test_who_lost_the_stream_for_a_moment_hears_of_the_deletion(there: dict[str, Any]) -> None:  # noqa: F811
     there |= {"a": standing("a"), "b": standing("b")}
-    news = News(listed(there), BEAT, KEPT)
+    news = ChangeFeed(listed(there), BEAT, KEPT)
     (before,) = await told(news, 1)
     await deletion(news, there, "a")
     (again,) = await told(news, 1, before.id)
@@ -56,7 +56,7 @@ async def test_who_lost_the_stream_for_a_moment_hears_of_the_deletion(there: dic
 async def test_names_of_the_deleted_do_not_pile_up(there: dict[str, Any], kept: float) -> None:  # noqa: F811
     """This is the planted defect: deletions that are told for an hour reach those who come later."""
     there["stays"] = standing("stays")
-    news = News(listed(there), BEAT, kept)
+    news = ChangeFeed(listed(there), BEAT, kept)
     async with asyncio.timeout(20), aclosing(news.follow()) as following:
         number = 0
         async for _ in following:

@@ -13,10 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer_core.wire import blind_rsa
-from privateer_core.wire.token import TYPE, Challenge, PendingToken, authorization
+from privateer_core.wire.tokens import blind_rsa
+from privateer_core.wire.tokens.token import TYPE, Challenge, PendingToken, authorization
 from privateer_server.app import Server, create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support import mint
 from tests.support.asgi import serving
 from tests.support.postgres import Cluster
@@ -82,7 +82,7 @@ async def attacked(app: Server, client: httpx.AsyncClient) -> None:
 
 async def test_one_nonce_holds_nobody_up(tmp_path: Path) -> None:
     tokens = mint.settings(tmp_path / "tokens", *NAMES, origin=ORIGIN)
-    app = create_app(Settings(tmp_path / "data", TOKEN, tokens=tokens))
+    app = create_app(ServerSettings(tmp_path / "data", TOKEN, tokens=tokens))
     async with serving(app) as client:
         await attacked(app, client)
 

@@ -7,7 +7,7 @@ import pytest
 from privateer_core.ages import AGE_SIZE
 from privateer_core.algorithms.partition import PartitionPolicy
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, seal, sealed_reports
 from tests.support.servers import SMALL, Api
@@ -15,7 +15,9 @@ from tests.support.servers import SMALL, Api
 VERSIONS = 7
 
 
-async def test_plans_of_earlier_choices_are_made_once_each(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_plans_of_earlier_choices_are_made_once_each(
+    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each costs more than to open a report, and what does not parse is looked for by halving a group again."""
     made: list[int] = []
     analyzer = PartitionPolicy.analyzer

@@ -12,7 +12,7 @@ from privateer_core.mechanisms.vector_bits import BIT, BitVectors
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.vectors import VectorTotal
 from privateer_core.wire.publication import Round, decode_publication
-from privateer_server.accumulator import Accumulator
+from privateer_server.intake.accumulator import Accumulator
 from tests.support.pair import pair
 from tests.support.phased import tables
 from tests.support.sealing import seal

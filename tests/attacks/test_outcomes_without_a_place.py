@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from privateer_client import Outcome, UnfitValueWarning
-from privateer_client.outcomes import read_outcome
+from privateer_client.inputs import read_outcome
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.spec import Spec
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.experiments import CONTEXT, WEEK, Device, Server, waiting_spec
 from tests.support.publications import published
 from tests.support.specs import make_spec

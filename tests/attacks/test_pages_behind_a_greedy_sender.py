@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-from privateer_core.serving.page_cache import PageCache, Version
-from privateer_core.serving.public import IS_PUBLIC
+from privateer_core.serving.http.listeners import IS_PUBLIC
+from privateer_core.serving.http.page_cache import PageCache, Version
 
 
 class Maker:

@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from privateer_core.wire.problem import slug_of
-from privateer_lab.services import Issuing, Services, free_port, running
+from privateer_lab.services.processes import IssuerProcess, Services, free_port, running
 from privateer_server.app import Server, _is_public, create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import AtOnce, serving
 from tests.support.servers import ADMIN, SMALL, TOKEN, Api
 
@@ -37,7 +37,7 @@ REFUSED: Final = ((401, "unauthorized"), (403, "batch-refused"))
 
 @pytest.fixture(scope="module")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
-    issuing = Issuing("test", free_port())
+    issuing = IssuerProcess("test", free_port())
     with running(tmp_path_factory.mktemp("data"), free_port(), free_port(), quiet=True, issuing=issuing) as at:
         yield at
 
@@ -87,7 +87,7 @@ def pages(app: Server) -> set[tuple[str, str]]:
 
 async def test_every_page_of_the_server_is_public_or_asks_who_comes(tmp_path: Path) -> None:
     """Whatever page is added: strangers may find it, or it takes a token, a shuffler's signature, or is listed here."""
-    app = create_app(Settings(tmp_path, TOKEN))
+    app = create_app(ServerSettings(tmp_path, TOKEN))
     async with serving(app) as operator, serving_public(app) as stranger:
         await Api(operator).create(SMALL)
         for method, template in sorted(pages(app)):

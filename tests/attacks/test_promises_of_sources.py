@@ -7,11 +7,11 @@ import pytest
 
 import privateer_lab as lab
 from privateer_core.record import make_record
-from privateer_lab.report.findings import promise_of
-from privateer_lab.review.document import make_review
-from privateer_lab.review.facts import Facts
-from privateer_lab.review.page import html
-from privateer_lab.review.subject import Subject
+from privateer_lab.pages.report.findings import promise_of
+from privateer_lab.pages.review.document import make_review
+from privateer_lab.pages.review.facts import Facts
+from privateer_lab.pages.review.page import html
+from privateer_lab.pages.review.subject import Subject
 from tests.support.records import SPECS
 
 SPEC = SPECS["sources"]

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from privateer_lab.audit import experiments
+from privateer_lab.audit import whole_experiments as experiments
 from privateer_lab.audit.attacks.trial import cases
-from privateer_lab.audit.run import FALSE_ALARM, _attacked
+from privateer_lab.audit.suite import FALSE_ALARM, _attacked
 from tests.unit.lab.test_cli import run
 
 ALARM = FALSE_ALARM / 60
@@ -17,9 +17,9 @@ def test_the_audit_breaks_dp_conse_at_its_nominal_epsilon(
 ) -> None:
     """Two segments' effects alone prove it; lengths of epochs would add to it. No claim of the product breaks."""
     monkeypatch.setattr(experiments, "ALGORITHMS", ())
-    code, out, _ = run(capsys, "audit", "--mechanism", "trial", "--samples", "4000", "--json")
+    code, out, _ = run(capsys, "audit", "--mechanism", "paper-4-dp-conse", "--samples", "4000", "--json")
     found = json.loads(out)
-    assert (code, found["holds"], found["broken"], found["unsafe"]) == (0, True, [], ["trial"])
+    assert (code, found["holds"], found["broken"], found["unsafe"]) == (0, True, [], ["paper-4-dp-conse"])
     (theirs,) = (one for one in found["findings"] if one["calibration"] == "published")
     assert theirs["unsafe"]
     assert theirs["verdict"] == "broken"
@@ -32,12 +32,12 @@ def test_a_claim_that_the_product_makes_is_not_excused(
     """Were published terms to hold by the accountant, the same attack would fail the audit."""
     monkeypatch.setattr(experiments, "ALGORITHMS", ())
     monkeypatch.setattr("privateer_core.terms.Terms.holds", property(lambda _: True))
-    code, out, _ = run(capsys, "audit", "--mechanism", "trial", "--samples", "4000", "--json")
-    assert (code, json.loads(out)["broken"]) == (1, ["trial"])
+    code, out, _ = run(capsys, "audit", "--mechanism", "paper-4-dp-conse", "--samples", "4000", "--json")
+    assert (code, json.loads(out)["broken"]) == (1, ["paper-4-dp-conse"])
 
 
 def test_the_same_attack_does_not_break_the_curators_release() -> None:
-    ours, _ = cases(80_000)
+    (ours,) = cases(80_000)
     finding = _attacked(ours, ALARM)
     assert finding.holds
     assert finding.lower_bound is not None

@@ -3,8 +3,8 @@
 import numpy as np
 
 from privateer_lab.audit.attacks import attacks_of_algorithms
-from privateer_lab.audit.attacks.sparse_published import cases
-from privateer_lab.audit.run import FALSE_ALARM, _attacked, summary
+from privateer_lab.audit.suite import FALSE_ALARM, _attacked, summary
+from privateer_papers.paper_3.attack import cases
 
 ALARM = FALSE_ALARM / 60
 
@@ -29,6 +29,6 @@ def test_the_same_attack_proves_nothing_where_nobody_decides_who_is_a_candidate(
 
 
 def test_the_audit_has_it_among_what_is_known_to_be_unsafe() -> None:
-    (case,) = (one for one in attacks_of_algorithms(4_000) if one.unsafe and one.mechanism == "sparse")
+    (case,) = (one for one in attacks_of_algorithms(4_000) if one.unsafe and one.mechanism == "paper-3-privatelasso")
     found = summary([_attacked(case, ALARM)])
-    assert (found["holds"], found["broken"], found["unsafe"]) == (True, [], ["sparse"])
+    assert (found["holds"], found["broken"], found["unsafe"]) == (True, [], ["paper-3-privatelasso"])

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.hosts import host_names
+from privateer_core.serving.http.listeners import host_names
 from privateer_core.wire.problem import slug_of
-from privateer_lab.services import Issuing, Services, free_port, running
+from privateer_lab.services.processes import IssuerProcess, Services, free_port, running
 
 EVIL = ["evil.example", "evil.example:8002", "127.0.0.1.evil.example", "localhost.evil.example", "0x7f000001", "127.1"]
 NONE = ["", "evil.example@127.0.0.1", "[::1", "127.0.0.1 evil.example", "[evil.example]"]
@@ -26,7 +26,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PRIVATEER_ADMIN_NAMES", "other.internal, operations.internal")
         ports = free_port(), free_port()
-        issuing = Issuing("test", free_port())
+        issuing = IssuerProcess("test", free_port())
         with running(tmp_path_factory.mktemp("data"), *ports, quiet=True, issuing=issuing) as at:
             yield at
 

@@ -6,7 +6,7 @@ import httpx
 
 from privateer_core.wire.batch import SIGNATURE_HEADER
 from privateer_shuffler.app import create_app
-from privateer_shuffler.settings import Settings
+from privateer_shuffler.settings import ShufflerSettings
 from tests.support.asgi import serving
 from tests.unit.shuffler.conftest import server, settings  # noqa: F401
 from tests.unit.shuffler.fake_server import FakeServer
@@ -31,7 +31,7 @@ class SlowClaims(httpx.AsyncBaseTransport):
         return await self.inner.handle_async_request(request)
 
 
-async def test_a_late_refill_does_not_reopen_an_older_version(settings: Settings, server: FakeServer) -> None:  # noqa: F811
+async def test_a_late_refill_does_not_reopen_an_older_version(settings: ShufflerSettings, server: FakeServer) -> None:  # noqa: F811
     """Nor does it drop what was acknowledged for the newer one, or mark that one as over."""
     way = SlowClaims(httpx.ASGITransport(server.app))
     server.insatiable = server.mute = True
@@ -66,7 +66,7 @@ def is_followed() -> bool:
 
 
 async def test_an_experiment_that_goes_on_after_its_end_is_followed_again(
-    settings: Settings,  # noqa: F811
+    settings: ShufflerSettings,  # noqa: F811
     server: FakeServer,  # noqa: F811
 ) -> None:
     """A server that was restored opens a later version: the next upload finds it, and nobody needs to find the next."""

@@ -12,7 +12,7 @@ from privateer_core.errors import AlreadyReported, SpecError, TermsRefused
 from privateer_core.sections import parse_section
 from privateer_core.spec import Spec
 from privateer_core.verification import Limits
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.experiments import CONTEXT, Device, Server
 from tests.support.publications import published
 from tests.support.specs import SHUFFLE, make_spec

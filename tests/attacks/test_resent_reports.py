@@ -16,9 +16,9 @@ from privateer_core.wire.batch import decode_batch
 from privateer_core.wire.envelope import Header, pieces
 from privateer_core.wire.publication import decode_publication
 from privateer_shuffler.app import create_app
-from privateer_shuffler.pool import Pool
-from privateer_shuffler.settings import Settings
-from privateer_shuffler.store import RoundStore
+from privateer_shuffler.pool.pool import Pool
+from privateer_shuffler.pool.round_file import RoundStore
+from privateer_shuffler.settings import ShufflerSettings
 from tests.support.asgi import serving
 from tests.support.pair import Losing, pair
 from tests.support.sealing import sealed_reports
@@ -64,7 +64,7 @@ async def test_no_report_is_in_two_deliveries(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 async def test_every_earlier_batch_of_the_version_counts(
-    settings: Settings,  # noqa: F811
+    settings: ShufflerSettings,  # noqa: F811
     server: FakeServer,  # noqa: F811
     restarts: bool,
 ) -> None:
@@ -151,7 +151,7 @@ async def test_fingerprints_tell_no_order_and_go_with_the_version(
 ) -> None:
     """The file is the same whatever the order of arrival; no report is in it, and after the version no fingerprint."""
     with monkeypatch.context() as known_key:
-        known_key.setattr("privateer_shuffler.store.secrets.token_bytes", bytes)
+        known_key.setattr("privateer_shuffler.pool.round_file.secrets.token_bytes", bytes)
         reports, contents = some_bytes(200), list[bytes]()
         for arrived in (reports, reports[::-1]):
             store = new_store(200)
@@ -172,7 +172,10 @@ async def test_fingerprints_tell_no_order_and_go_with_the_version(
     assert not any(report[:8] in contents[0] for report in reports)
 
 
-async def test_fingerprints_are_erased_when_a_newer_version_follows(settings: Settings, server: FakeServer) -> None:  # noqa: F811
+async def test_fingerprints_are_erased_when_a_newer_version_follows(
+    settings: ShufflerSettings,  # noqa: F811
+    server: FakeServer,  # noqa: F811
+) -> None:
     server.insatiable = True
     async with serving(create_app(settings, httpx.ASGITransport(server.app))) as client:
         shuffler = Shuffler(client, server)

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, decode_batch
 from privateer_core.wire.envelope import encode_envelope
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.senders import TRUSTED
@@ -27,7 +27,7 @@ async def test_the_open_rounds_digest_under_an_earlier_version(tmp_path: Path) -
     trusted.mkdir()
     for name, key in {"one": shuffler_key, "two": other}.items():
         (trusted / f"{name}.pub").write_text(key.public_key().public_bytes_raw().hex())
-    settings = Settings(data=tmp_path / "data", admin_token=TOKEN, shuffler_keys=(trusted,), sender_keys=TRUSTED)
+    settings = ServerSettings(data=tmp_path / "data", admin_token=TOKEN, shuffler_keys=(trusted,), sender_keys=TRUSTED)
     async with serving(create_app(settings)) as client:
         api = Api(client)
         await api.create(SHUFFLED)

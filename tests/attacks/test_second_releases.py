@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.senders import TRUSTED
@@ -32,7 +32,7 @@ PutBack = Callable[[Path, Path], None]
 
 @asynccontextmanager
 async def served(data: Path, *shufflers: Path) -> AsyncIterator[Api]:
-    settings = Settings(data=data, admin_token=TOKEN, shuffler_keys=shufflers, sender_keys=TRUSTED)
+    settings = ServerSettings(data=data, admin_token=TOKEN, shuffler_keys=shufflers, sender_keys=TRUSTED)
     async with serving(create_app(settings)) as client:
         yield Api(client)
 
@@ -110,7 +110,7 @@ async def test_a_round_is_released_once_whatever_copy_is_put_back(
 
 async def test_a_backup_cannot_bring_an_open_round_back(tmp_path: Path) -> None:
     from privateer_server.store.backup import restore
-    from privateer_server.store.tables import DATABASE
+    from privateer_server.store.sqlite_schema import DATABASE
 
     data, copy = tmp_path / "data", tmp_path / "copy"
     copy.mkdir()

@@ -6,13 +6,13 @@ import httpx
 import pytest
 
 from privateer_client.client import Client
-from privateer_client.ledger import Ledger
+from privateer_client.ledger.ledger import Ledger
 from privateer_client.participation import Participation
 from privateer_core.errors import Malformed, TermsRefused
 from privateer_core.verification import Limits
 from privateer_lab.audit.attacks.partition import cases
 from privateer_lab.audit.case import Case
-from privateer_lab.audit.run import FALSE_ALARM, Finding, _attacked
+from privateer_lab.audit.suite import FALSE_ALARM, AuditFinding, _attacked
 from tests.support.notary import notarized
 from tests.support.publications import published, shuffle_spec
 from tests.support.specs import make_spec
@@ -25,7 +25,7 @@ CASES = {
 CHOICES = 40
 
 
-def found(case: Case) -> Finding:
+def found(case: Case) -> AuditFinding:
     return _attacked(case, ALARM)
 
 

@@ -15,9 +15,9 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer_core.serving.heads import Heads
+from privateer_core.serving.http.answer import Heads
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.attacks.endpoints import SLOWER, Endpoint, endpoint, hardly_slower
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
@@ -79,7 +79,7 @@ async def test_what_slow_readers_leave_waiting_is_bounded() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 async def test_a_page_is_made_once_however_many_ask(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, page: str
+    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch, page: str
 ) -> None:
     made = list[str]()
 
@@ -103,7 +103,7 @@ async def test_a_page_is_made_once_however_many_ask(
         await strangers.aclose()
 
 
-async def test_counts_on_pages_are_those_of_now(settings: Settings) -> None:
+async def test_counts_on_pages_are_those_of_now(settings: ServerSettings) -> None:
     app = create_app(settings)
     async with serving(app) as client:
         api = Api(client)

@@ -11,13 +11,13 @@ import pytest
 from privateer_client import AsyncClient, Ledger, Limits
 from privateer_core.errors import LogForked
 from privateer_core.wire.identity import Identity
-from privateer_core.wire.log import Head
 from privateer_core.wire.publication import digest
+from privateer_core.wire.transparency_log import Head
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler
-from privateer_shuffler.pin import PIN_FILE
-from privateer_shuffler.settings import Settings as ShufflerSettings
+from privateer_shuffler.resources import PIN_FILE
+from privateer_shuffler.settings import ShufflerSettings
 from tests.support.asgi import serving
 from tests.support.notary import Notary
 from tests.support.publications import published, shuffle_spec
@@ -31,7 +31,7 @@ def device(folder: Path, server: httpx.AsyncBaseTransport) -> AsyncClient:
 
 async def test_two_copies_of_a_server_leave_evidence(tmp_path: Path) -> None:
     """One person is shown the second copy once; the next honest answer, or any comparison, tells."""
-    honest = Settings(tmp_path / "honest", TOKEN)
+    honest = ServerSettings(tmp_path / "honest", TOKEN)
     async with serving(create_app(honest)) as client:
         await Api(client).create(SMALL)
     shutil.copytree(tmp_path / "honest", tmp_path / "split")

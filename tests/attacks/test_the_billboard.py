@@ -3,8 +3,8 @@
 import pytest
 
 from privateer_lab.audit.attacks.sparse import cases
-from privateer_lab.audit.moments import moment_cases
-from privateer_lab.audit.run import FALSE_ALARM, _attacked
+from privateer_lab.audit.mechanisms.moments import moment_cases
+from privateer_lab.audit.suite import FALSE_ALARM, _attacked
 
 ALARM = FALSE_ALARM / 60
 

@@ -12,11 +12,11 @@ import httpx
 import pytest
 
 from privateer_core.wire.envelope import Header
-from privateer_core.wire.token import authorization
+from privateer_core.wire.tokens.token import authorization
 from privateer_shuffler.app import create_app
-from privateer_shuffler.settings import Settings
-from privateer_shuffler.spent import FILE
-from privateer_shuffler.store import RoundStore
+from privateer_shuffler.pool.round_file import RoundStore
+from privateer_shuffler.pool.spent_tokens import TOKENS_FILE
+from privateer_shuffler.settings import ShufflerSettings
 from tests.support.asgi import serving
 from tests.support.crashes import snapshot_at
 from tests.support.mint import minted
@@ -42,9 +42,9 @@ def server() -> FakeServer:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def settings(tmp_path: Path) -> ShufflerSettings:
     data = tmp_path / "data"
-    return Settings(
+    return ShufflerSettings(
         "http://server",
         data,
         data / "shuffler.pub",
@@ -55,7 +55,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-async def shuffler(settings: Settings, server: FakeServer) -> AsyncIterator[Gated]:
+async def shuffler(settings: ShufflerSettings, server: FakeServer) -> AsyncIterator[Gated]:
     async with serving(create_app(settings, httpx.ASGITransport(server.app))) as client:
         yield Gated(client, server)
 
@@ -152,7 +152,9 @@ async def test_a_trusted_sender_vouches_for_its_people(shuffler: Gated) -> None:
     assert (await shuffler.post(header, sealed_reports(3))).json() == {"accepted": 3, "refused": {}}
 
 
-async def test_a_token_stays_spent_in_later_rounds_and_after_a_restart(settings: Settings, server: FakeServer) -> None:
+async def test_a_token_stays_spent_in_later_rounds_and_after_a_restart(
+    settings: ShufflerSettings, server: FakeServer
+) -> None:
     way, spent = httpx.ASGITransport(server.app), [minted() for _ in range(4)]
     async with serving(create_app(settings, way)) as client:
         shuffler = Gated(client, server)
@@ -189,7 +191,7 @@ async def test_a_token_stays_spent_when_the_server_asks_for_another_batch(shuffl
 
 @pytest.mark.parametrize("after", [True, False])
 async def test_a_death_beside_the_commit(
-    settings: Settings, server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
+    settings: ShufflerSettings, server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
     """Token and report are one transaction: either both are there, or neither, and the same bytes are always taken."""
     way, copy = httpx.ASGITransport(server.app), tmp_path / "copy"
@@ -222,7 +224,7 @@ async def test_a_token_is_not_lost_to_a_full_disk(shuffler: Gated, monkeypatch: 
 
 
 async def test_a_death_while_a_round_is_forgotten(
-    settings: Settings, server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: ShufflerSettings, server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tokens are kept before the reports are erased, not after."""
     way, copy, spent = httpx.ASGITransport(server.app), tmp_path / "copy", [minted() for _ in range(3)]
@@ -239,7 +241,9 @@ async def test_a_death_while_a_round_is_forgotten(
             assert_problem(await Gated(client, server).report(header, one(), token), 401, "token-spent")
 
 
-async def test_two_shufflers_take_no_token_twice(settings: Settings, server: FakeServer, tmp_path: Path) -> None:
+async def test_two_shufflers_take_no_token_twice(
+    settings: ShufflerSettings, server: FakeServer, tmp_path: Path
+) -> None:
     """A token names the endpoint that it is for, and no other one takes it."""
     second = replace(
         settings,
@@ -257,7 +261,7 @@ async def test_two_shufflers_take_no_token_twice(settings: Settings, server: Fak
         assert_problem(await Gated(second_client, server).report(header, one(), token), 401, "token-elsewhere")
 
 
-async def test_tokens_are_turned_on_in_the_middle_of_a_round(settings: Settings, server: FakeServer) -> None:
+async def test_tokens_are_turned_on_in_the_middle_of_a_round(settings: ShufflerSettings, server: FakeServer) -> None:
     way, header, early = httpx.ASGITransport(server.app), server.publish(), one()
     async with serving(create_app(replace(settings, tokens=type(settings.tokens)()), way)) as client:
         assert (await Gated(client, server).report(header, early, None)).status_code == 202
@@ -269,7 +273,7 @@ async def test_tokens_are_turned_on_in_the_middle_of_a_round(settings: Settings,
         assert await shuffler.metric("reports_held") == 2
 
 
-async def test_the_disk_ties_no_token_to_a_report(shuffler: Gated, settings: Settings, tmp_path: Path) -> None:
+async def test_the_disk_ties_no_token_to_a_report(shuffler: Gated, settings: ShufflerSettings, tmp_path: Path) -> None:
     """Neither nonce nor order nor a common row: tokens and reports have places drawn apart."""
     header, people = shuffler.server.publish(batch=41), [(one(), minted()) for _ in range(40)]
     for sealed, token in people:
@@ -282,7 +286,7 @@ async def test_the_disk_ties_no_token_to_a_report(shuffler: Gated, settings: Set
     with sqlite3.connect(file) as database:
         places = dict(database.execute("SELECT sealed, id FROM place WHERE taken"))
         tokens_at = dict(database.execute("SELECT substr(token, 1, 16), id FROM token WHERE taken"))
-    with sqlite3.connect(tmp_path / "stolen" / FILE) as database:
+    with sqlite3.connect(tmp_path / "stolen" / TOKENS_FILE) as database:
         (secret,) = database.execute("SELECT key FROM secret").fetchone()
     hashed = [hashlib.blake2b(token[2:34], digest_size=16, key=secret).digest() for _, token in people]
     pairs = [(places[sealed], tokens_at[one]) for (sealed, _), one in zip(people, hashed, strict=True)]

@@ -13,10 +13,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer_core.wire.token import Challenge, authorization
+from privateer_core.wire.tokens.token import Challenge, authorization
 from privateer_shuffler.app import create_app
-from privateer_shuffler.settings import Settings
-from privateer_shuffler.store import RoundStore
+from privateer_shuffler.pool.round_file import RoundStore
+from privateer_shuffler.settings import ShufflerSettings
 from tests.attacks.test_tokens_at_the_shuffler import Gated, one
 from tests.support.asgi import serving
 from tests.support.mint import ISSUER, ORIGIN, minted
@@ -32,7 +32,7 @@ def forged(token: bytes, name: str) -> bytes:
 
 async def test_a_nonce_that_is_taken_back_admits_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server, keys = FakeServer(), tokens(tmp_path / "tokens", "spring", "autumn")
-    settings = Settings("http://server", tmp_path / "data", tmp_path / "shuffler.pub", min_batch=2, tokens=keys)
+    settings = ShufflerSettings("http://server", tmp_path / "data", tmp_path / "shuffler.pub", min_batch=2, tokens=keys)
     asked, sends = asyncio.Event(), asyncio.Event()
     writing, fails = threading.Event(), threading.Event()
 

@@ -10,12 +10,12 @@ from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from starlette.responses import Response
 
 from privateer_client import AsyncClient
-from privateer_client.answers import Outcome
-from privateer_client.ledger import Ledger
+from privateer_client.delivery import Outcome
+from privateer_client.ledger.ledger import Ledger
 from privateer_core.errors import Malformed, TermsRefused, TokensExhausted, TokenWarning, Unavailable
-from privateer_core.wire.attestation import HEADER, attest
-from privateer_core.wire.token import Challenge, PendingToken, read_authorization
-from privateer_core.wire.token_keys import Directory, TokenKey
+from privateer_core.wire.tokens.attestation import HEADER, attest
+from privateer_core.wire.tokens.token import Challenge, PendingToken, read_authorization
+from privateer_core.wire.tokens.token_keys import Directory, TokenKey
 from privateer_issuer.signing import Signer
 from privateer_lab.load.driver import LIMITS
 from tests.support.sealing import body_of, sealed_reports

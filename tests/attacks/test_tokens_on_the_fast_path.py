@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from privateer_core.serving.answer import Answer
-from privateer_core.serving.connections import Connections
+from privateer_core.serving.http.answer import HttpAnswer
+from privateer_core.serving.http_protocol import GuardedProtocol
+from privateer_core.serving.limits.connections import Connections
 from privateer_core.serving.process import _config
-from privateer_core.serving.protocol import GuardedProtocol
-from privateer_core.wire.token import authorization
+from privateer_core.wire.tokens.token import authorization
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import SHUFFLED, SMALL
 from tests.support.tokens import Trio, trio
@@ -41,11 +41,11 @@ class Endpoint:
     async def token(self) -> bytes:
         return await self.services.token(origin=self.host)
 
-    async def send(self, body: bytes, token: bytes | None) -> Answer:
+    async def send(self, body: bytes, token: bytes | None) -> HttpAnswer:
         """Send an upload by the fast path, which must take it."""
         headers = [(b"authorization", authorization(token).encode())] if token else []
         scope = {"type": "http", "method": "POST", "path": self.path, "headers": headers, "client": ("192.0.2.1", 1)}
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[HttpAnswer] = asyncio.get_running_loop().create_future()
         assert self.services.ways.hosts[self.host].at_once(scope, bytearray(body), answer.set_result)
         async with asyncio.timeout(20):
             return await answer
@@ -66,7 +66,7 @@ async def endpoint(folder: Path, host: str, changes: dict[str, Any], path: str) 
         yield Endpoint(services, host, path, publication, sealed_reports(publication, PEOPLE))
 
 
-def slug(answer: Answer) -> str:
+def slug(answer: HttpAnswer) -> str:
     """Why an upload was refused; it must say how to get a token."""
     assert answer.status == 401
     assert dict(answer.headers)[b"www-authenticate"].startswith(b"PrivateToken")
@@ -127,7 +127,7 @@ async def listening(app: Any) -> AsyncIterator[int]:
     config.load()
     how = {"config": config, "server_state": state, "app_state": {}}
     server = await asyncio.get_running_loop().create_server(
-        lambda: GuardedProtocol(Connections(100), app.turnstile, **how), "127.0.0.1", 0
+        lambda: GuardedProtocol(Connections(100), app.rate_limit, **how), "127.0.0.1", 0
     )
     yield server.sockets[0].getsockname()[1]
     server.close()

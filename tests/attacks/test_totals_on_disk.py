@@ -18,9 +18,9 @@ from privateer_core.errors import Malformed
 from privateer_core.wire.envelope import binding
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
-from privateer_server.opening import Opener
-from privateer_server.rounds import read_policy
-from privateer_server.settings import Settings
+from privateer_server.intake.opening import Opener
+from privateer_server.rounds.open_round import read_policy
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.disks import earlier_states, files
 from tests.support.sealing import body_of, header_for, plain_reports, seal
@@ -87,7 +87,7 @@ def revealed(states: list[bytes], digests: list[bytes], taken: dict[str, bytes])
 
 
 @pytest.mark.parametrize("trust", CURATED)
-async def test_sums_found_in_the_log_tell_nobodys_report(settings: Settings, tmp_path: Path, trust: str) -> None:
+async def test_sums_found_in_the_log_tell_nobodys_report(settings: ServerSettings, tmp_path: Path, trust: str) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     async with serving(create_app(settings)) as client:
@@ -102,7 +102,7 @@ async def test_sums_found_in_the_log_tell_nobodys_report(settings: Settings, tmp
 
 
 async def test_whoever_kept_everything_and_takes_the_server_after_the_round_opens_nothing(
-    settings: Settings, tmp_path: Path
+    settings: ServerSettings, tmp_path: Path
 ) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -127,7 +127,7 @@ async def test_whoever_kept_everything_and_takes_the_server_after_the_round_open
         assert not after["server.db-wal"]
 
 
-async def test_plain_bytes_of_the_folder_hold_no_sums(settings: Settings) -> None:
+async def test_plain_bytes_of_the_folder_hold_no_sums(settings: ServerSettings) -> None:
     async with serving(create_app(settings)) as client:
         await Api(client).create({**ROUND, **CURATED["central"]})
         publication = await Api(client).publication()
@@ -142,7 +142,7 @@ async def test_plain_bytes_of_the_folder_hold_no_sums(settings: Settings) -> Non
         assert not [name for name, body in files(settings.data).items() if last in body]
 
 
-async def test_the_folder_is_its_owners_alone(settings: Settings) -> None:
+async def test_the_folder_is_its_owners_alone(settings: ServerSettings) -> None:
     settings.data.mkdir(mode=0o755)
     async with serving(create_app(settings)) as client:
         await Api(client).create({**ROUND, **CURATED["central"]})
@@ -152,6 +152,6 @@ async def test_the_folder_is_its_owners_alone(settings: Settings) -> None:
     assert {name: mode for name, mode in modes.items() if mode & 0o077} == {}
 
 
-def test_an_admin_token_is_not_kept(settings: Settings) -> None:
+def test_an_admin_token_is_not_kept(settings: ServerSettings) -> None:
     assert TOKEN not in repr(settings)
     assert TOKEN not in map(str, vars(settings).values())

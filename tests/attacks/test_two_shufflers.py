@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from privateer_core.wire.batch import SIGNATURE_HEADER, sign_claim
 from privateer_core.wire.keys import TrustedKeys
 from privateer_server.app import create_app as create_server
-from privateer_server.settings import Settings as ServerSettings
+from privateer_server.settings import ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler
-from privateer_shuffler.settings import Settings as ShufflerSettings
+from privateer_shuffler.settings import ShufflerSettings
 from tests.support.asgi import serving
 from tests.support.pair import Pair
 from tests.support.sealing import body_of, sealed_reports

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from privateer_server.api import models, news
-from privateer_server.api.news import News
+from privateer_server.api import events, models
+from privateer_server.api.events import ChangeFeed
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import SMALL, Api
@@ -47,14 +47,14 @@ class Beats:
         self.now = until
 
 
-class Eager(News):
+class Eager(ChangeFeed):
     """A planted defect: it looks all the time."""
 
     def _later(self) -> None:
-        news.asyncio.get_running_loop().call_later(0.01, self._strike)
+        events.asyncio.get_running_loop().call_later(0.01, self._strike)
 
 
-async def told(source: News, beats: Beats, api: Api, waits: list[float]) -> list[tuple[float, int]]:
+async def told(source: ChangeFeed, beats: Beats, api: Api, waits: list[float]) -> list[tuple[float, int]]:
     """When a listener hears of how many reports, while people report after these waits; seconds since a beat."""
     heard = list[tuple[float, int]]()
     publication = await api.publication()
@@ -77,28 +77,28 @@ async def told(source: News, beats: Beats, api: Api, waits: list[float]) -> list
     return [(since, accepted) for since, accepted in heard if accepted]
 
 
-@pytest.mark.parametrize("kind", [News, Eager])
+@pytest.mark.parametrize("kind", [ChangeFeed, Eager])
 async def test_news_come_on_the_beat_whenever_people_report(
-    settings: Settings,  # noqa: F811
+    settings: ServerSettings,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
-    kind: type[News],
+    kind: type[ChangeFeed],
 ) -> None:
-    made: list[News] = []
+    made: list[ChangeFeed] = []
 
-    def make(experiments: Any) -> News:
+    def make(experiments: Any) -> ChangeFeed:
         made.append(kind(experiments, BEAT))
         return made[0]
 
     beats, waits = Beats(), [0.13, 0.21, 0.29, 0.17, 0.37, 0.11, 0.23]
-    monkeypatch.setattr("privateer_server.app.News", make)
+    monkeypatch.setattr("privateer_server.app.ChangeFeed", make)
     async with serving(create_app(settings)) as client:
         await Api(client).create(SMALL)
         with monkeypatch.context() as patch:
-            patch.setattr(news, "asyncio", SimpleNamespace(get_running_loop=lambda: beats, Event=asyncio.Event))
+            patch.setattr(events, "asyncio", SimpleNamespace(get_running_loop=lambda: beats, Event=asyncio.Event))
             heard = await told(made[0], beats, Api(client), waits)
     assert heard[-1][1] == len(waits)
     on_the_beat = all(min(since, BEAT - since) < 1e-6 for since, _ in heard)
-    assert on_the_beat == (kind is News)
+    assert on_the_beat == (kind is ChangeFeed)
 
 
 async def test_a_stream_has_nothing_that_the_pages_have_not() -> None:
@@ -107,10 +107,10 @@ async def test_a_stream_has_nothing_that_the_pages_have_not() -> None:
     assert set(models.News.model_fields) == {"id", "whole", "experiments", "deleted"}
 
 
-async def test_ids_count_messages_and_not_reports(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    made: list[News] = []
+async def test_ids_count_messages_and_not_reports(settings: ServerSettings, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    made: list[ChangeFeed] = []
     monkeypatch.setattr(
-        "privateer_server.app.News", lambda experiments: made.append(News(experiments, BEAT)) or made[0]
+        "privateer_server.app.ChangeFeed", lambda experiments: made.append(ChangeFeed(experiments, BEAT)) or made[0]
     )
     async with serving(create_app(settings)) as client:
         api, ids = Api(client), list[str]()

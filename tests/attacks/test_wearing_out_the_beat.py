@@ -4,12 +4,12 @@ import asyncio
 from contextlib import aclosing
 from typing import Any
 
-from privateer_server.api.news import News
+from privateer_server.api.events import ChangeFeed
 
 BEAT = 0.2
 
 
-class Counting(News):
+class Counting(ChangeFeed):
     """Counts how often it looks."""
 
     looks = 0
@@ -19,7 +19,7 @@ class Counting(News):
         super()._look()
 
 
-async def heard(news: News, beats: int) -> None:
+async def heard(news: ChangeFeed, beats: int) -> None:
     """Listen for so many beats."""
     async with aclosing(news.follow()) as following:
         async for _ in following:

@@ -19,10 +19,10 @@ import httpx
 import pytest
 
 from privateer_client import Client, Ledger
-from privateer_lab.cli import main
+from privateer_lab.cli.command_line import main
 from privateer_lab.doctor import files
 from privateer_lab.doctor.copies import copy_of
-from privateer_lab.services import Services, free_port, running
+from privateer_lab.services.processes import Services, free_port, running
 from tests.support.devices import EVERYTHING
 from tests.support.sealing import body_of, plain_reports, sealed_reports
 from tests.support.servers import MSGPACK, SHUFFLED, SMALL
@@ -193,21 +193,21 @@ KNOWN |= {"experiments", "open_rounds", "rounds_published", "rounds_given_up"}
 PLANTS = """
 import base64, logging
 
-from privateer_server.accumulator import Accumulator
+from privateer_server.intake.accumulator import Accumulator
 take = Accumulator.take
 def telling_ids(self, envelope, opened=None, *more):
     logging.getLogger("privateer.server").error("took %s", [one[:16].hex() for one in opened or ()])
     return take(self, envelope, opened, *more)
 Accumulator.take = telling_ids
 
-from privateer_core.serving.endpoint import UploadEndpoint
+from privateer_core.serving.http.report_endpoint import UploadEndpoint
 announced = UploadEndpoint._announced
 def telling_addresses(self, incoming):
     logging.getLogger("privateer.serving").error("from %s", incoming.scope["client"])
     return announced(self, incoming)
 UploadEndpoint._announced = telling_addresses
 
-from privateer_server.gauges import Gauges
+from privateer_server.observability.gauges import Gauges
 refresh = Gauges.refresh
 def telling_arms(self):
     refresh(self)
@@ -215,16 +215,16 @@ def telling_arms(self):
         self._version.labels(one.spec.options[0]).set(1)
 Gauges.refresh = telling_arms
 
-from privateer_shuffler.metrics import Metrics
-from privateer_shuffler.pool import Pool
-made, begin, hold = [], Metrics.__init__, Pool.hold
+from privateer_shuffler.metrics import ShufflerMetrics
+from privateer_shuffler.pool.pool import Pool
+made, begin, hold = [], ShufflerMetrics.__init__, Pool.hold
 def noting(self):
     begin(self)
     made.append(self)
 def telling_reports(self, sealed, admission=None):
     made[0].refuse({base64.b64encode(one).decode(): 10 for one in sealed})
     return hold(self, sealed, admission)
-Metrics.__init__, Pool.hold = noting, telling_reports
+ShufflerMetrics.__init__, Pool.hold = noting, telling_reports
 """
 """Is run in the services' processes as they start: each plant leaks by one way."""
 

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROLES = ("shared", "client", "shuffler", "issuer", "server", "lab")
+ROLES = ("shared", "client", "shuffler", "issuer", "server", "lab", "papers")
+PLANTED = {
+    "shuffler/privateer_shuffler/shuffle.py": "import privateer_core.codec",
+    "server/privateer_server/intake/intake.py": "from privateer_core.algorithms.bandit import BanditPolicy",
+    "shared/privateer_core/algorithms/phased.py": "import privateer_core.algorithms.linear.design",
+    "server/privateer_server/algorithms/bandit/rules.py": "import privateer_server.algorithms.sparse.estimates",
+}
+"""Imports that break a contract each."""
 LINT = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
 
 
@@ -70,15 +77,16 @@ def test_the_core_imports_nothing_by_itself() -> None:
     assert not {name for name in imported_by("import privateer_core") if name.startswith("privateer_core.")}
 
 
-def test_the_contracts_catch_a_planted_import(tmp_path: Path) -> None:
+def test_the_contracts_catch_planted_imports(tmp_path: Path) -> None:
     for role in ROLES:
         shutil.copytree(ROOT / role, tmp_path / role, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     path = ":".join(str(tmp_path / role) for role in ROLES)
     run = {"cwd": tmp_path, "env": {"PYTHONPATH": path}, "capture_output": True, "text": True}
     assert subprocess.run(LINT, **run).returncode == 0  # type: ignore[call-overload]
-    planted = tmp_path / "shuffler" / "privateer_shuffler" / "shuffle.py"
-    planted.write_text(planted.read_text() + "\nimport privateer_core.codec\n")
+    for file, line in PLANTED.items():
+        planted = tmp_path / file
+        planted.write_text(f"{planted.read_text()}\n{line}\n")
     broken = subprocess.run(LINT, **run)  # type: ignore[call-overload]
     assert broken.returncode != 0
-    assert "BROKEN" in broken.stdout
+    assert broken.stdout.count("BROKEN") == len(PLANTED)

@@ -14,8 +14,8 @@ import pytest
 from privateer_core.algorithms import parse_spec
 from privateer_core.spec import Spec
 from privateer_lab.load import run_load
-from privateer_lab.rest import create
-from privateer_lab.services import Services, free_port, running
+from privateer_lab.services.processes import Services, free_port, running
+from privateer_lab.services.rest import create
 from tests.support.dashboards import EXPERIMENTS, Experiment
 
 _FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")

@@ -3,13 +3,14 @@
 import re
 from pathlib import Path
 
+import httpx
 import msgspec
 import pytest
 
-from privateer_core.result import Result
-from privateer_lab.services import Services
-from privateer_lab.simulation import simulation, to_the_end
-from privateer_lab.specs import load_spec
+from privateer_core.answer import Answer
+from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.services.processes import Services
+from privateer_lab.simulation.simulate import simulation, to_the_end
 from tests.browser.conftest import Open
 from tests.browser.test_views import show, text_of
 
@@ -18,18 +19,16 @@ _CURVE = Path(__file__).parents[2] / "examples" / "trial-curve.toml"
 
 
 @pytest.fixture(scope="module")
-def curve() -> Result:
+def curve() -> Answer:
     """What a trial of 64 segments finds; most of its losses are of arms that hardly anybody gets any more."""
     over = to_the_end(simulation(load_spec(_CURVE, []), 0))
-    found = over.schedule.result(over.step)
-    assert found is not None
-    return found
+    return over.schedule.answer(over.step)
 
 
-def test_every_decided_loss_of_64_segments_is_drawn(at: Services, new_page: Open, curve: Result) -> None:
+def test_every_decided_loss_of_64_segments_is_drawn(at: Services, new_page: Open, curve: Answer) -> None:
     page = new_page()
-    answer = {"experiment": "shop", "version": 3, "status": "finished", "result": msgspec.to_builtins(curve)}
-    page.route("**/experiments/shop/result", lambda route: route.fulfill(json=answer))
+    state = httpx.get(f"{at.server}/experiments/shop/state").json() | {"answer": msgspec.to_builtins(curve)}
+    page.route("**/experiments/shop/state", lambda route: route.fulfill(json=state))
     show(page, at, "shop")
     drawn = page.locator("#findings .finding", has_text="Effects against the control, by group")
     groups = [one for one in curve.effects if one.group is not None]

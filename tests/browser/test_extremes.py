@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer_lab.services import Services
+from privateer_lab.services.processes import Services
 from tests.browser.conftest import Open, open_all
 from tests.support.dashboards import HOSTILE
 
@@ -37,7 +37,10 @@ def many_bins() -> list[dict[str, Any]]:
         {
             "lower": [i / _SIDE, j / _SIDE],
             "upper": [(i + 1) / _SIDE, (j + 1) / _SIDE],
-            "where": {"x1": [i / _SIDE, (i + 1) / _SIDE], "x2": [j / _SIDE, (j + 1) / _SIDE]},
+            "where": [
+                {"kind": "between", "feature": name, "low": k / _SIDE, "high": (k + 1) / _SIDE, "missing": False}
+                for name, k in (("x1", i), ("x2", j))
+            ],
             "arms": {"left": 0.6, "right": 0.4} if (i + j) % 3 else {"middle": 1.0},
         }
         for i in range(_SIDE)
@@ -47,7 +50,7 @@ def many_bins() -> list[dict[str, Any]]:
 
 def test_ten_thousand_bins_are_drawn_within_two_seconds(at: Services, new_page: Open) -> None:
     published = httpx.get(f"{at.server}/experiments/plane/policy").json()
-    published["policy"]["bins"] = bins = many_bins()
+    published["policy"]["shows"]["bins"] = bins = many_bins()
     body = json.dumps(published)
     page = new_page()
     page.add_init_script(_FRAMES)
@@ -70,19 +73,21 @@ def test_ten_thousand_bins_are_drawn_within_two_seconds(at: Services, new_page: 
     assert "26 to 50 of 10,000 rows" in page.locator("#policy .pages").inner_text()
 
 
-def hostile(value: Any) -> Any:
-    """Every text of a document, and every key that the page does not know, made hostile."""
+def hostile(value: Any, kept: str) -> Any:
+    """Every text of a document but those of a key, and every key that the page does not know, made hostile."""
     if isinstance(value, dict):
         return {
-            key if key.islower() and key.isidentifier() else HOSTILE + key: hostile(one) for key, one in value.items()
+            key if key.islower() and key.isidentifier() else HOSTILE + key: one if key == kept else hostile(one, kept)
+            for key, one in value.items()
         }
     if isinstance(value, list):
-        return [hostile(one) for one in value]
+        return [hostile(one, kept) for one in value]
     return HOSTILE + value if isinstance(value, str) else value
 
 
+@pytest.mark.parametrize("kept", ["kind", ""], ids=["known kinds", "unknown kinds"])
 @pytest.mark.parametrize("name", ["plane", "shop", "phases", "numbers"])
-def test_texts_of_a_hostile_server_stay_texts(at: Services, new_page: Open, name: str) -> None:
+def test_texts_of_a_hostile_server_stay_texts(at: Services, new_page: Open, name: str, kept: str) -> None:
     page = new_page(360)
 
     def spoil(route: Any) -> None:
@@ -93,13 +98,14 @@ def test_texts_of_a_hostile_server_stay_texts(at: Services, new_page: Open, name
         if answer.status != 200:
             route.fulfill(response=answer)
             return
-        route.fulfill(status=200, content_type="application/json", body=json.dumps(hostile(answer.json())))
+        route.fulfill(status=200, content_type="application/json", body=json.dumps(hostile(answer.json(), kept)))
 
     page.route("**/experiments**", spoil)
     page.goto(f"{at.server}/#/{name}")
     page.get_by_role("heading", name="History").wait_for()
     open_all(page)
     assert HOSTILE in page.locator("main").inner_text()
+    assert (page.get_by_text("This page does not know how to draw").count() > 0) == (not kept)
     assert page.locator("main img, main script, main iframe").count() == 0
     assert page.evaluate("window.hurt") is None
     assert page.evaluate("document.documentElement.scrollWidth") <= 360

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer_lab.services import Services
+from privateer_lab.services.processes import Services
 from tests.browser.conftest import Open, begin, people, served
 from tests.support.dashboards import EXPERIMENTS
 

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer_lab.services import Services
+from privateer_lab.services.processes import Services
 from tests.browser.conftest import Open, begin, served
 from tests.browser.test_views import show
 from tests.support.dashboards import EXPERIMENTS

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from privateer_core.algorithms import parse_spec
-from privateer_lab.rest import create
-from privateer_lab.services import Issuing, Services, free_port, running
+from privateer_lab.services.processes import IssuerProcess, Services, free_port, running
+from privateer_lab.services.rest import create
 
 pytestmark = pytest.mark.browser
 
@@ -54,7 +54,7 @@ def shop() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def at(shop: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
-    where, issuing = tmp_path_factory.mktemp("services"), Issuing("local,shuffle", free_port())
+    where, issuing = tmp_path_factory.mktemp("services"), IssuerProcess("local,shuffle", free_port())
     with running(where, free_port(), free_port(), quiet=True, issuing=issuing, origins=shop) as services:
         for name, privacy in _MODELS.items():
             spec = _SPEC | {"experiment": _SPEC["experiment"] | {"name": name}, "privacy": privacy}

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer_lab.services import Services
+from privateer_lab.services.processes import Services
 from tests.browser.conftest import Open, open_all
 from tests.support.dashboards import EXPERIMENTS, HOSTILE
 from tests.support.sealing import body_of
@@ -42,9 +42,19 @@ def test_the_list_has_every_experiment(at: Services, new_page: Open) -> None:
     assert page.title() == "shop – Privateer"
 
 
+def shows(at: Services, name: str, version: int | None = None) -> Any:
+    """What the policy of an experiment shows, now or in a version."""
+    of = "" if version is None else f"/{version}"
+    return httpx.get(f"{at.server}/experiments/{name}/policy{of}").json()["policy"]["shows"]
+
+
+def answer(at: Services, name: str) -> Any:
+    return httpx.get(f"{at.server}/experiments/{name}/state").json()["answer"]
+
+
 def test_bins_are_a_map_with_a_table_beside(at: Services, new_page: Open) -> None:
     page = show(new_page(), at, "plane")
-    policy = httpx.get(f"{at.server}/experiments/plane/policy").json()["policy"]
+    policy = shows(at, "plane")
     drawn = page.get_by_role("group", name=f"Map of {len(policy['bins'])} bins over x1 and x2")
     shapes = drawn.locator("path.arm").evaluate_all(
         "all => all.map(one => one.getAttribute('d').split('z').length - 1)"
@@ -95,7 +105,7 @@ def test_the_slider_shows_earlier_versions(at: Services, new_page: Open) -> None
     slider.focus()
     page.keyboard.press("Home")
     page.get_by_text("This is what people got under version 1.").wait_for()
-    first = httpx.get(f"{at.server}/experiments/plane/policy/1").json()["policy"]["bins"]
+    first = shows(at, "plane", 1)["bins"]
     page.get_by_text(re.compile(rf"^{len(first)} bins?\. Click")).wait_for()
     assert slider.get_attribute("aria-valuetext") == f"1 of {newest}"
 
@@ -116,38 +126,34 @@ def test_effects_are_drawn_with_all_that_they_rest_on(at: Services, new_page: Op
     titles = ["Effects against the control", "Average effects", "Recommendations", "Guardrail: refund", "Over time"]
     for title in [*titles, "What it rests on", "Sample ratio", "Intervals hold with 95 % confidence"]:
         assert title in said
-    result = httpx.get(f"{at.server}/experiments/shop/result").json()["result"]
-    table = next(one for one in result["tables"] if one["title"].startswith("effects"))
+    found = answer(at, "shop")
+    by_group = [one for one in found["effects"] if one["group"] is not None]
     drawn = page.locator("#findings .finding", has_text="Effects against the control")
-    known = [row for row in table["rows"] if row[2] is not None]
+    known = [one for one in by_group if one["value"] is not None]
     assert drawn.locator("svg .mark").count() == len(known) > 0
-    assert drawn.locator("svg rect.mark").count() == sum(row[5] for row in known)
+    assert drawn.locator("svg rect.mark").count() == sum(one["reason"].startswith("decided") for one in known) > 0
     drawn.get_by_text("As a table").click()
     drawn.locator("tbody").wait_for()
-    assert drawn.locator("tbody tr").count() == len(table["rows"])
-    assert page.locator("#findings .smalls figure").count() == len(
-        {(row[1], row[2]) for row in result["tables"][-1]["rows"]}
-    )
-    segments = httpx.get(f"{at.server}/experiments/shop/policy").json()["policy"]["segments"]
-    assert page.locator("#policy .group h3").all_inner_texts() == [one["segment"] for one in segments]
+    assert drawn.locator("tbody tr").count() == len(by_group)
+    over_time = next(part for part in found["parts"] if part["kind"] == "over time")
+    assert page.locator("#findings .smalls figure").count() == len(over_time["effects"]) > 0
+    groups = shows(at, "shop")["groups"]
+    assert page.locator("#policy .group h3").all_inner_texts() == [one["name"] for one in groups]
 
 
 def test_arms_without_context_have_estimates_and_shares(at: Services, new_page: Open) -> None:
     page = show(new_page(), at, "offers")
-    result = httpx.get(f"{at.server}/experiments/offers/result").json()["result"]
-    assert page.locator("#findings svg").first.locator(".mark").count() == len(result["estimates"]) == 10
+    found = answer(at, "offers")
+    assert page.locator("#findings svg").first.locator(".mark").count() == len(found["estimates"]) == 10
     assert page.get_by_role("img", name=re.compile("^Everybody: ")).count() == 1
-    assert ("recommends no single option" in text_of(page, "findings")) == (result["recommended"] is None)
+    assert ("recommends no single option" in text_of(page, "findings")) == (found["recommended"] is None)
 
 
 def test_phases_show_what_was_left(at: Services, new_page: Open) -> None:
     page = show(new_page(), at, "phases")
     page.get_by_role("heading", name="What was left in every version").wait_for()
     versions = httpx.get(f"{at.server}/experiments/phases").json()["version"]
-    left = [
-        len(httpx.get(f"{at.server}/experiments/phases/policy/{version}").json()["policy"]["active"])
-        for version in range(1, versions + 1)
-    ]
+    left = [len(shows(at, "phases", version)["active"]) for version in range(1, versions + 1)]
     assert page.locator("#policy rect.kept, #policy rect.played").count() == sum(left)
     assert "Widest interval" in text_of(page, "history")
     assert "Nobody is promised anything" in text_of(page, "privacy")

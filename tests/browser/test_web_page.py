@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from privateer_core.algorithms import parse_spec
-from privateer_lab.rest import create
-from privateer_lab.services import Services, free_port, running
+from privateer_lab.services.processes import Services, free_port, running
+from privateer_lab.services.rest import create
 
 pytestmark = pytest.mark.browser
 

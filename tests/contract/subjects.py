@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from privateer_core.algorithms import ALGORITHMS, algorithm
 from privateer_core.coins import UNIT as SHARES
 from privateer_core.contributions import BoundedVectors, CellSums, KeyedValues, ScreenedSums, VectorSums
+from privateer_core.mechanisms import MECHANISMS as OURS
 from privateer_core.mechanisms import (
-    MECHANISMS,
     BitVectors,
     CellPairs,
     CentralSums,
     CentralVectors,
     GaussianVectors,
-    LaplaceCells,
     NamedSymbol,
     ScreenedMoments,
     SignedSymbol,
@@ -27,15 +26,18 @@ from privateer_core.mechanisms import (
 )
 from privateer_core.mechanisms.cell_pairs import UNIT as PAIR_UNIT
 from privateer_core.mechanisms.central_sums import UNIT as CENTRAL_UNIT
-from privateer_core.mechanisms.laplace_cells import UNIT as CELL_UNIT
 from privateer_core.mechanisms.running_vectors import RunningVectors
 from privateer_core.mechanisms.screened_moments import GRID as MOMENT_GRID
 from privateer_core.spec import Spec
-from privateer_lab.audit.views import _cells
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
+from privateer_papers.paper_1.attack import cells_of
+from privateer_papers.paper_1.laplace_cells import UNIT as CELL_UNIT
+from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from tests.support.people import Round, rounds
 
 Array = NDArray[np.float64]
+MECHANISMS = (*OURS, LaplaceCells)
+"""Those of the core, and of the papers."""
 MESSAGES_MAX = 2000
 """Mechanisms of more messages a person are simulated only, since the real path would take hours."""
 
@@ -314,7 +316,7 @@ def outcomes(mechanism: Any, person: Person, pair: tuple[Person, Person], count:
         return _whose(mechanism, reports, pair)
     if not isinstance(mechanism, LaplaceCells):
         return np.asarray(reports["symbol"].astype(np.int64).ravel())
-    left, right = (_cells(mechanism, _alike(mechanism, one, 1))[0] for one in pair)
+    left, right = (cells_of(mechanism, _alike(mechanism, one, 1))[0] for one in pair)
     label = np.zeros(count, np.int64)
     for column in np.flatnonzero(left != right):
         low, high = sorted((left[column], right[column]))

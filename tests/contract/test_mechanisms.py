@@ -16,12 +16,14 @@ import privateer_core.mechanisms
 from privateer_core.codec import decode, encode
 from privateer_core.contributions import BoundedVectors, KeyedValues
 from privateer_core.errors import BatchRefused, InputError, OutOfRange
-from privateer_core.mechanisms import MECHANISMS, BitVectors, Mechanism, ScreenedMoments, VectorSymbol
+from privateer_core.mechanisms import BitVectors, Mechanism, ScreenedMoments, VectorSymbol
 from privateer_core.trust import TRUST
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
+from privateer_papers.trust import ROWS
 from tests.contract.subjects import (
     EXACT,
     KEYED_PAIRS,
+    MECHANISMS,
     VECTOR_PAIRS,
     Subject,
     estimates,
@@ -84,8 +86,8 @@ def test_every_mechanism_is_in_the_battery_and_serves_a_trust_model():
         left += kind.__subclasses__()
         if kind.randomize is not Mechanism.randomize:
             defined.add(kind)
-    servings = [serving for row in TRUST.values() for serving in row.serves.values()]
-    served = {kind for serving in servings for kind in (*serving.tight, *serving.published)}
+    servings = [serving for row in (*TRUST.values(), *ROWS.values()) for serving in row.serves.values()]
+    served = {kind for serving in servings for kind in serving.mechanisms}
     assert set(MECHANISMS) == defined == set(EXACT) == served
     assert all(kind.instances() for kind in MECHANISMS)
 

@@ -4,7 +4,8 @@ import { test } from "node:test";
 import * as boxes from "../../server/privateer_server/dashboard/boxes.mjs";
 import { roundTicks } from "../../server/privateer_server/dashboard/charts.mjs";
 
-const bin = (lower, upper, where = {}) => ({ lower, upper, where, arms: { a: 1 } });
+const within = (found) => Object.entries(found).map(([feature, [low, high]]) => ({ kind: "between", feature, low, high, missing: false }));
+const bin = (lower, upper, found = {}) => ({ lower, upper, where: within(found), arms: { a: 1 } });
 const PLANE = [bin([0, 0], [0.5, 1], { x: [10, 20] }), bin([0.5, 0], [1, 0.5], { x: [20, 30] }), bin([0.5, 0.5], [1, 1], { x: [20, 30] })];
 const SPACE = [bin([0, 0, 0], [0.5, 1, 1]), bin([0.5, 0, 0], [1, 1, 0.25]), bin([0.5, 0, 0.25], [1, 1, 0.5]), bin([0.5, 0, 0.5], [1, 1, 1])];
 
@@ -58,6 +59,12 @@ test("arrow keys find their way across parts in which nobody can be", () => {
   assert.equal(boxes.binAt(apart, boxes.across(apart, [0.8], 0, false)), 0);
 });
 
+test("the arm ahead, and whether others are tried", () => {
+  assert.deepEqual(boxes.leading({ a: 0.3, b: 0.7 }), { arm: "b", several: true });
+  assert.deepEqual(boxes.leading({ a: 1, b: 0 }), { arm: "a", several: false });
+  assert.deepEqual(boxes.leading({ a: 1 / 3, b: 1 / 3, c: 1 / 3 }), { arm: null, several: true });
+});
+
 test("where several arms have the same share none is ahead", () => {
   assert.deepEqual([...boxes.areas([bin([0, 0], [1, 1])], [0], [0, 1], [{ arm: null }])], []);
 });
@@ -73,6 +80,8 @@ test("ticks are in the units of the feature, and never too many", () => {
   const features = { y: { low: 18, high: 99 }, r: { quantiles: [1, 5, 9] }, o: { levels: ["small", "large"], ordered: true }, b: { boolean: true } };
   const ends = (name) => boxes.ticks([bin([0, 0], [1, 1])], 1, name, 6, features).map(({ value }) => value);
   assert.deepEqual(["y", "r", "o", "b", "o is missing"].map(ends), [[18, 99], [1, 9], ["small", "large"], ["no", "yes"], ["no", "yes"]]);
+  const level = { ...bin([0, 0], [1, 1]), where: [{ kind: "among", feature: "o", values: [1, 5], missing: false }] };
+  assert.deepEqual(boxes.ticks([level], 1, "o", 6, features).map(({ value }) => value), ["small", "large"]);
   const many = Array.from({ length: 64 }, (_, n) => bin([n / 64], [(n + 1) / 64], { x: [n, n + 1] }));
   const shown = boxes.ticks(many, 0, "x", 4);
   assert.ok(shown.length <= 5);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { cell, confidence, figure, letter, many, moment, people, percent, span, values } from "../../server/privateer_server/dashboard/words.mjs";
+import { cell, condition, confidence, figure, letter, many, moment, people, percent, shares, span, squeezed } from "../../server/privateer_server/dashboard/words.mjs";
 
 test("figures have few digits, and none of a number that is not there", () => {
   assert.deepEqual([0.123456, 1234.5678, 0, 1e-9, 12345678, NaN, -0.5].map((one) => figure(one)),
@@ -25,16 +25,28 @@ test("times and counts are in words", () => {
 });
 
 test("bins say which people they hold", () => {
-  assert.equal(people({}), "everybody");
-  assert.equal(people({ hours: [0, 20], country: ["NL", null], premium: [false] }), "hours: 0 to 20; country: NL, missing; premium: no");
-  assert.equal(values(null), "missing");
-  assert.equal(values([20, 40, null]), "20 to 40, or missing");
-  const features = { rooms: { levels: [1, 5, 9], ordered: true }, hours: { low: 0, high: 80 } };
-  assert.equal(people({ rooms: [1, 5], hours: [0, 20] }, features), "rooms: 1, 5; hours: 0 to 20");
+  const between = (feature, low, high, missing = false) => ({ kind: "between", feature, low, high, missing });
+  const among = (feature, values, missing = false) => ({ kind: "among", feature, values, missing });
+  assert.equal(people([]), "everybody");
+  assert.equal(people([between("hours", 0, 20), among("country", ["NL"], true), among("premium", [false])]), "hours: 0 to 20; country: NL, missing; premium: no");
+  assert.equal(condition(among("country", [], true)), "missing");
+  assert.equal(condition(between("hours", 20, 40, true)), "20 to 40, or missing");
+  assert.equal(people([among("rooms", [1, 5]), between("hours", 0, 20)]), "rooms: 1, 5; hours: 0 to 20");
+  assert.equal(people([{ kind: "near", feature: "town", distance: 3 }]), "town: kind near, feature town, distance 3");
 });
 
 test("cells show any value", () => {
   assert.deepEqual([null, true, 1500, 0.25, [1, 2], { a_b: 1 }, "x", 7e18].map(cell), ["–", "yes", "1,500", "0.25", "1, 2", "a b 1", "x", "7e18"]);
+});
+
+test("shares are in percent, in words and in cells", () => {
+  assert.equal(shares({ a: 0.25, b: 0.75 }), "a 25 %, b 75 %");
+  assert.deepEqual([cell(0.125, "share"), cell(0.125, "reward"), cell(null, "share"), cell(1500, "count")], ["12.5 %", "0.125", "–", "1,500"]);
+});
+
+test("a long name keeps its end", () => {
+  assert.equal(squeezed("short", 8), "short");
+  assert.equal(squeezed("country is Netherlands · gentle", 13), "countr…gentle");
 });
 
 test("arms have letters", () => assert.deepEqual([0, 15, 26].map(letter), ["A", "P", "A1"]));

@@ -25,7 +25,6 @@ def test_what_the_page_names_is_there(named: str) -> None:
 
 
 def test_the_example_is_two_files_of_the_size_that_is_meant() -> None:
-    for name in ("public.py", "learner.py"):
-        text = (ROOT / "tests" / "support" / "explore" / name).read_text()
-        assert 60 <= len(text.splitlines()) <= 150
-        assert "TODO" not in text
+    texts = [(ROOT / "tests" / "support" / "ucb" / name).read_text() for name in ("public.py", "learner.py")]
+    assert sum(len(text.splitlines()) for text in texts) <= 150
+    assert not any("TODO" in text for text in texts)

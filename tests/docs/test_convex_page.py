@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer_lab.services import free_port, running
+from privateer_lab.services.processes import free_port, running
 from tests.docs.test_readme import blocks, execute, run_snippet
 
 PAGE = (Path(__file__).parents[2] / "docs" / "convex.md").read_text()
@@ -31,5 +31,5 @@ def test_the_pages_commands_and_device(tmp_path: Path) -> None:
         said = json.loads(execute(f"{load.replace('2000', '300')} --json", environment))
         assert (said["accepted"], said["people"]) == (299, 300)
         assert said["regret"] < said["uniform_regret"]
-        state = httpx.get(f"{at.server}/experiments/convex-two-point/state").json()["state"]
-        assert state["heard"] == 300
+        state = httpx.get(f"{at.server}/experiments/convex-two-point/state").json()["answer"]
+        assert state["people"] == 300

@@ -17,19 +17,18 @@ from hypothesis import strategies as st
 from schemathesis.python.asgi import get_client, shutdown_lifespans
 from schemathesis.specs.openapi.checks import ignored_auth, negative_data_rejection, positive_data_acceptance
 
-from privateer_core.serving.public import PublicPages
-from privateer_core.wire.attestation import HEADER, attest
-from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, sign_claim
-from privateer_core.wire.token import REQUEST_TYPE, Challenge, PendingToken
-from privateer_core.wire.token_keys import Directory
-from privateer_core.wire.upload import UPLOAD
+from privateer_core.serving.http.listeners import PublicPages
+from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, UPLOAD, sign_claim
+from privateer_core.wire.tokens.attestation import HEADER, attest
+from privateer_core.wire.tokens.token import REQUEST_TYPE, Challenge, PendingToken
+from privateer_core.wire.tokens.token_keys import Directory
 from privateer_issuer.app import _is_public as issuer_public
 from privateer_issuer.app import create_app as create_issuer
 from privateer_server.app import create_app as create_server
-from privateer_server.settings import Settings as ServerSettings
+from privateer_server.settings import ServerSettings
 from privateer_shuffler.app import _is_public as shuffler_public
 from privateer_shuffler.app import create_app as create_shuffler
-from privateer_shuffler.settings import Settings as ShufflerSettings
+from privateer_shuffler.settings import ShufflerSettings
 from tests.documents.openapi import FOLDER, described, documents
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.senders import KEY, TRUSTED

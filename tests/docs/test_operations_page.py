@@ -8,13 +8,13 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from privateer_client import ledger_file
-from privateer_core.serving.database import Kind
+from privateer_client.ledger import ledger_file
+from privateer_core.serving.store.sqlite import FileKind
 from privateer_issuer.store import DATABASE as ISSUER
 from privateer_server.store.journal import JOURNAL
 from privateer_server.store.postgres import schema as server_schema
-from privateer_server.store.tables import DATABASE as STORE
-from privateer_shuffler import history, spent, store
+from privateer_server.store.sqlite_schema import DATABASE as STORE
+from privateer_shuffler.pool import folder, round_file, spent_tokens
 from privateer_shuffler.postgres import schema as shuffler_schema
 
 ROOT: Final = Path(__file__).parents[2]
@@ -33,8 +33,8 @@ def rows(heading: str) -> list[list[str]]:
 
 def events() -> Iterator[str]:
     """What services say, and the beginning of what they say in two ways."""
-    for folder in SOURCES:
-        for path in (ROOT / folder).rglob("*.py"):
+    for place in SOURCES:
+        for path in (ROOT / place).rglob("*.py"):
             text = path.read_text()
             for told in _EVENT.findall(text):
                 named = _NAMED.findall(told) or _NAMED.findall(
@@ -51,13 +51,14 @@ def test_every_event_is_on_the_page() -> None:
 
 
 def test_the_page_says_from_which_schemas_a_start_migrates() -> None:
-    def of(kind: Kind) -> list[str]:
+    def of(kind: FileKind) -> list[str]:
         return [str(kind.version), str(kind.oldest) if kind.steps else ""]
 
     table = {row[0]: row[1:] for row in rows("## Upgrading")}
     assert table["server: `server.db`, and a backup of it"] == of(STORE)
     assert table["server: `journal.db`"] == of(JOURNAL)
-    shufflers = [of(one.DATABASE) for one in (store, history, spent)]
+    kept = (round_file.ROUND_DATABASE, folder.HISTORY_DATABASE, spent_tokens.TOKENS_DATABASE)
+    shufflers = [of(one) for one in kept]
     assert shufflers == 3 * [table["shuffler: `*.db`, `taken.sqlite`, `spent.sqlite`"]]
     assert table["issuer: `issuer.db`"] == of(ISSUER)
     (ledger,) = (row for name, row in table.items() if name.startswith("a device's"))

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import pytest
 
-from privateer_core.serving.protocol import HEADER_BYTES_MAX
-from privateer_server.api.experiments import _WAIT_MAX
-from privateer_server.api.news import BEAT_SECONDS
-from privateer_server.settings import Settings
-from privateer_shuffler.settings import Settings as ShufflerSettings
-from privateer_shuffler.upstream import _LEARN_SECONDS
+from privateer_core.serving.http_protocol import HEADER_BYTES_MAX
+from privateer_server.api.events import BEAT_SECONDS
+from privateer_server.api.experiment_routes import _WAIT_MAX
+from privateer_server.settings import ServerSettings
+from privateer_shuffler.delivery import _LEARN_SECONDS
+from privateer_shuffler.settings import ShufflerSettings
 
 ROOT = Path(__file__).parents[2]
 FILE = (ROOT / "deploy" / "proxy" / "nginx.conf").read_text()
@@ -86,7 +86,8 @@ def faults(text: str) -> list[str]:
     sent = {words[0]: words[1] for words in http.own("proxy_set_header")}
     first = {one.name: one.words[0] for one in http.inside if one.words}
     most = max(
-        Settings(data=Path(), admin_token="t" * 16).report_bytes_max, ShufflerSettings("", *[Path()] * 2).body_limit
+        ServerSettings(data=Path(), admin_token="t" * 16).report_bytes_max,
+        ShufflerSettings("", *[Path()] * 2).body_limit,
     )
     checks = {
         "a log of requests": [one.words for one in whole.all("access_log")] == [("off",)],

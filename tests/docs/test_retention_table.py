@@ -13,21 +13,23 @@ from privateer_server.store.backup import _TABLES
 from privateer_server.store.journal import JOURNAL
 from privateer_server.store.postgres import schema
 from privateer_server.store.sqlite import FILE
-from privateer_server.store.tables import DATABASE as STORE
-from privateer_shuffler import history, spent, store
-from privateer_shuffler.held import KEY_FILE
-from privateer_shuffler.pin import PIN_FILE
+from privateer_server.store.sqlite_schema import DATABASE as STORE
+from privateer_shuffler.pool import folder, round_file, spent_tokens
+from privateer_shuffler.resources import KEY_FILE, PIN_FILE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 HEADING = "## What is kept, and how long"
 SCHEMAS = {
     "server": STORE.schema + "".join(schema.STORE.steps),
     "journal": JOURNAL.schema + "".join(schema.JOURNAL.steps),
-    "shuffler": store.DATABASE.schema + store._TOKENS + history.DATABASE.schema + spent.DATABASE.schema,
+    "shuffler": round_file.ROUND_DATABASE.schema
+    + round_file._TOKENS
+    + folder.HISTORY_DATABASE.schema
+    + spent_tokens.TOKENS_DATABASE.schema,
     "issuer": ISSUER.schema,
 }
 FILES = [f"{KEYS_FOLDER}/", IDENTITY_FILE, f"{FILE}-wal", f"{JOURNAL_FILE}-wal", KEY_FILE, PIN_FILE]
-FILES += [history.FILE, spent.FILE, ISSUER_FILE, f"*{store.SUFFIX}"]
+FILES += [folder.HISTORY_FILE, spent_tokens.TOKENS_FILE, ISSUER_FILE, f"*{round_file.SUFFIX}"]
 
 
 def rows() -> list[list[str]]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from privateer_lab.services import free_port, running
+from privateer_lab.services.processes import free_port, running
 from tests.docs.test_readme import AS_TYPED, blocks, execute, fewer
 from tests.documents import commands, endpoints, openapi
 

@@ -3,10 +3,10 @@
 import shlex
 from pathlib import Path
 
-from privateer_lab.audit.run import mechanisms
-from privateer_lab.plans import EPSILONS, variants
-from privateer_lab.specs import load_spec
-from privateer_server.schedule import Schedule
+from privateer_lab.audit.suite import mechanisms
+from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.planning.plans import EPSILONS, variants
+from privateer_server.rounds.loop import Schedule
 from tests.docs.test_readme import blocks
 
 ROOT = Path(__file__).parents[2]

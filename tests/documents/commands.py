@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from privateer_lab.cli import app
+from privateer_lab.cli.command_line import app
 
 PAGE = Path("docs/reference/commands.md")
 _HEAD = """# Commands

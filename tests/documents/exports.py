@@ -15,7 +15,7 @@ from privateer_core.errors import PrivateerError
 from privateer_core.export import Export, make_export, read_export
 from privateer_core.record import Row, make_record, planned_of
 from privateer_core.spec import Spec
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.documents import vectors
 
 PEOPLE = 40
@@ -51,7 +51,7 @@ def exported(spec: Spec, publication: bytes) -> Export:
         4,
         "stopped",
         spec=spec.model_dump(mode="json", exclude_none=True),
-        policy=followed.policy.describe(spec),
+        policy=followed.policy.view(spec),
         result=None,
         record=make_record(spec, {followed.policy.cohort: [row] if terms.batch else []}),
         state=encode(step.state),
@@ -79,7 +79,7 @@ def _refused(document: dict[str, Any]) -> list[dict[str, Any]]:
     other = base64.b64encode(b"another publication").decode()
     changed = {
         "as it is": {},
-        "a newer format": {"format": "privateer/export/3"},
+        "a newer format": {"format": "privateer/export/4"},
         "an older format": {"format": "privateer/export/1"},
         "no format": {"format": "something else"},
         "another version": {"version": 5},

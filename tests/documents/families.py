@@ -16,8 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from privateer_client.features import context_vector
-from privateer_client.outcomes import read_outcome
+from privateer_client.inputs import context_vector, read_outcome
 from privateer_client.participation import Participation
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.allotment import Allotment, allot

@@ -8,9 +8,9 @@ import msgspec
 
 from privateer_core.errors import Untrusted
 from privateer_core.wire.identity import check_signed
-from privateer_core.wire.log import Entry, Head, Proof, block_of, check_proof
-from privateer_core.wire.merkle import Tree, consistent, included
+from privateer_core.wire.merkle import MerkleTree, consistent, included
 from privateer_core.wire.publication import digest
+from privateer_core.wire.transparency_log import Entry, Head, Proof, block_of, check_proof
 from tests.support.notary import ORIGIN, Notary
 
 _SIZE = 70
@@ -80,7 +80,7 @@ def _leaf(entry: Entry) -> dict[str, Any]:
 
 def _inclusion(notary: Notary) -> list[dict[str, Any]]:
     leaves = [entry.leaf for entry in notary.entries]
-    tree, told = Tree(leaves), []
+    tree, told = MerkleTree(leaves), []
     for index, size in ((0, 1), (0, 2), (6, 7), (3, 8), (69, 70), (31, 64)):
         path, root = tree.inclusion(index, size), tree.root(size)
         for leaf, shown in ((leaves[index], path), (leaves[(index + 1) % 70], path), (leaves[index], [*path, root])):
@@ -91,7 +91,7 @@ def _inclusion(notary: Notary) -> list[dict[str, Any]]:
 
 
 def _consistency(notary: Notary) -> list[dict[str, Any]]:
-    tree, told = Tree(entry.leaf for entry in notary.entries), []
+    tree, told = MerkleTree(entry.leaf for entry in notary.entries), []
     for first, second in ((1, 2), (4, 8), (6, 7), (32, 70), (33, 70), (70, 70)):
         path, roots = tree.consistency(first, second), (tree.root(first), tree.root(second))
         for shown, (old, new) in ((path, roots), (path, roots[::-1]), ([*path, roots[0]], roots)):

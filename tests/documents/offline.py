@@ -23,7 +23,7 @@ from privateer_core.codec import encode
 from privateer_core.policy import Policy
 from privateer_core.spec import Spec
 from privateer_core.wire.publication import Drain, Publication, Round, encode_publication
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.documents import exports, families, vectors
 
 PEOPLE = 500

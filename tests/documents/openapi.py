@@ -11,11 +11,11 @@ import httpx
 from starlette.types import ASGIApp
 
 from privateer_issuer.app import create_app as create_issuer
-from privateer_issuer.settings import Settings as IssuerSettings
+from privateer_issuer.settings import IssuerSettings
 from privateer_server.app import create_app as create_server
-from privateer_server.settings import Settings as ServerSettings
+from privateer_server.settings import ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler
-from privateer_shuffler.settings import Settings as ShufflerSettings
+from privateer_shuffler.settings import ShufflerSettings
 from tests.support.servers import TOKEN
 
 FOLDER = Path("docs/openapi")

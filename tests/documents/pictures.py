@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from privateer_core.algorithms import parse_spec
 from privateer_lab.load import run_load
-from privateer_lab.rest import create
-from privateer_lab.services import Services, free_port, running
+from privateer_lab.services.processes import Services, free_port, running
+from privateer_lab.services.rest import create
 
 FOLDER: Final = Path("docs/pictures")
 BYTES_MAX: Final = 120_000

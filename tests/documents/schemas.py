@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from privateer_lab.review.document import Review
+from privateer_lab.pages.review.document import Review
 
 FILE = Path("docs/review.schema.json")
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from privateer_core.wire.envelope import Envelope, Header, binding, encode_envelope, header_of
 from privateer_core.wire.publication import decode_publication, digest
-from privateer_server import round_keys, rounds
+from privateer_server.rounds import open_round, round_keys
 from tests.documents.hpke import seal
 from tests.support.pair import Pair, pair
 from tests.support.servers import ADMIN, SHUFFLED, SMALL
@@ -37,7 +37,10 @@ def files() -> dict[str, Any]:
 @contextmanager
 def _known_randomness() -> Iterator[None]:
     keys = (X25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in range(1, 100))
-    with patch.object(round_keys, "X25519PrivateKey") as made, patch.object(rounds.secrets, "randbits", lambda _: 7):
+    with (
+        patch.object(round_keys, "X25519PrivateKey") as made,
+        patch.object(open_round.secrets, "randbits", lambda _: 7),
+    ):
         made.generate = lambda: next(keys)
         yield
 

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from privateer_client.features import context_vector
+from privateer_client.inputs import context_vector
 from privateer_client.participation import Participation
 from privateer_core.accounting.amplification import shuffled_delta
 from privateer_core.ages import message_size, with_ages
@@ -23,7 +23,7 @@ from privateer_core.trust import honest_people
 from privateer_core.verification import Limits
 from privateer_core.wire.envelope import Envelope, binding, encode_envelope
 from privateer_core.wire.publication import Publication, Round, encode_publication
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.documents.hpke import seal
 
 KEY = X25519PrivateKey.from_private_bytes(bytes(range(32)))

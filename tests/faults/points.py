@@ -11,19 +11,19 @@ from typing import Any, Protocol
 
 import pytest
 
-from privateer_core.serving.postgres.pool import Pool, Unreachable
-from privateer_server.closing import Closed, Closer
-from privateer_server.round_keys import RoundKeys
-from privateer_server.rounds import OpenRound
+from privateer_core.serving.store.postgres import ConnectionPool, Unreachable
+from privateer_server.rounds.closing import Closed, Closer
+from privateer_server.rounds.open_round import OpenRound
+from privateer_server.rounds.round_keys import RoundKeys
 from privateer_server.store.journal import JournalFile
 from privateer_server.store.postgres import store as postgres_store
 from privateer_server.store.postgres.journal import PostgresJournal
-from privateer_server.store.postgres.keys import PostgresKeys
+from privateer_server.store.postgres.round_keys import PostgresKeyStore
 from privateer_server.store.postgres.store import PostgresStore
 from privateer_server.store.sqlite import SqliteStore
-from privateer_shuffler.history import History
-from privateer_shuffler.spent import Spent
-from privateer_shuffler.store import RoundStore
+from privateer_shuffler.pool.folder import LastPublications
+from privateer_shuffler.pool.round_file import RoundStore
+from privateer_shuffler.pool.spent_tokens import Spent
 
 EMBEDDED = (
     (SqliteStore, "commit"),
@@ -40,8 +40,8 @@ SHARED = (
     (PostgresStore, "commit"),
     (PostgresJournal, "write"),
     (PostgresJournal, "extend"),
-    (PostgresKeys, "make"),
-    (PostgresKeys, "destroy"),
+    (PostgresKeyStore, "make"),
+    (PostgresKeyStore, "destroy"),
     (PostgresStore, "claim"),
     (PostgresJournal, "shut"),
 )
@@ -51,8 +51,8 @@ MIXING = (
     (RoundStore, "truncate_log"),
     (RoundStore, "renew"),
     (RoundStore, "erase"),
-    (History, "note"),
-    (History, "end"),
+    (LastPublications, "note"),
+    (LastPublications, "end"),
     (Spent, "keep"),
 )
 _QUIET = ((SqliteStore, "check"), (SqliteStore, "forget_tokens"), (SqliteStore, "recall"), (RoundKeys, "retry"))
@@ -154,9 +154,17 @@ class Faults:
     def at_work(self) -> Iterator[None]:
         """Watch all points."""
         with pytest.MonkeyPatch.context() as patched:
-            for kind in (SqliteStore, JournalFile, RoundKeys, PostgresStore, PostgresJournal, PostgresKeys, Pool):
+            for kind in (
+                SqliteStore,
+                JournalFile,
+                RoundKeys,
+                PostgresStore,
+                PostgresJournal,
+                PostgresKeyStore,
+                ConnectionPool,
+            ):
                 self._note(patched, kind)
-            for kind in (History, Spent):
+            for kind in (LastPublications, Spent):
                 self._note(patched, kind)
             for points in (EMBEDDED, SHARED, MIXING):
                 for number, (owner, method) in enumerate(points):
@@ -218,10 +226,10 @@ class Faults:
 
     def _watch(self, patched: pytest.MonkeyPatch) -> None:
         """A dead server reaches no database."""
-        honest = Pool.connection
+        honest = ConnectionPool.connection
 
         @contextmanager
-        def connection(pool: Pool) -> Iterator[Any]:
+        def connection(pool: ConnectionPool) -> Iterator[Any]:
             process = self._process(pool)
             if process and not process.is_alive:
                 raise Unreachable("the process is dead")
@@ -232,7 +240,7 @@ class Faults:
             finally:
                 self._here.process = before
 
-        patched.setattr(Pool, "connection", connection)
+        patched.setattr(ConnectionPool, "connection", connection)
 
 
 def _refusal(owner: Any) -> Exception:

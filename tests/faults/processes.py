@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from privateer_core.errors import PrivateerError
-from privateer_core.serving.postgres.pool import Unreachable
+from privateer_core.serving.store.postgres import Unreachable
 from tests.faults.points import Faults
 from tests.support.asgi import AtOnce
 

@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from privateer_core.serving.postgres.leases import Lease, Leases
-from privateer_core.serving.postgres.pool import Pool
-from privateer_server.store.postgres.bell import PostgresBell
+from privateer_core.serving.store.leases import Lease, Leases
+from privateer_core.serving.store.postgres import ConnectionPool
+from privateer_server.store.postgres.notifications import PostgresNotifications
 from tests.faults.points import Faults
 from tests.faults.processes import Slot
 from tests.faults.schedule import Hands, Lasting
@@ -104,9 +104,9 @@ def on(cluster: Cluster, patched: pytest.MonkeyPatch) -> Callable[[Path, Faults,
     A bell wakes whoever waits for it soon or not before the next look: the seed decides.
     """
     made: list[SharedWorld] = []
-    honest = Pool._taken
+    honest = ConnectionPool._taken
 
-    def taken(pool: Pool) -> Any:
+    def taken(pool: ConnectionPool) -> Any:
         db = honest(pool)
         db.execute("SELECT set_config('simulated.now', %s, false)", (str(made[-1].clock.monotonic()),))
         return db
@@ -115,8 +115,8 @@ def on(cluster: Cluster, patched: pytest.MonkeyPatch) -> Callable[[Path, Faults,
         made.append(SharedWorld(cluster, folder, faults, clock))
         return made[-1]
 
-    patched.setattr(Pool, "_taken", taken)
+    patched.setattr(ConnectionPool, "_taken", taken)
     patched.setattr(Leases.__init__, "__defaults__", (_LEASE_SECONDS,))
     patched.setattr(Lease, "_renew", lambda _: None)
-    patched.setattr(PostgresBell, "wait", lambda _, seconds: Lasting(seconds))
+    patched.setattr(PostgresNotifications, "wait", lambda _, seconds: Lasting(seconds))
     return make

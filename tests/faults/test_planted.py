@@ -6,11 +6,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from privateer_server import mending
-from privateer_server.closing import Closer
+from privateer_server.rounds import recovery
+from privateer_server.rounds.closing import Closer
 from privateer_server.store.journal import JournalFile
 from privateer_server.store.sqlite import SqliteStore
-from privateer_shuffler.store import RoundStore
+from privateer_shuffler.pool.round_file import RoundStore
 from tests.faults.runs import every, once
 from tests.faults.test_regressions import A_COPY_OF_A_ROUND_THAT_IS_OVER_AND_NOT_CLOSED
 from tests.faults.test_smoke import SEEDS
@@ -59,7 +59,7 @@ def counted_again(patched: pytest.MonkeyPatch) -> None:
 
 def released_again(patched: pytest.MonkeyPatch) -> None:
     """A start with an earlier copy of the database goes on as if nothing had been published since."""
-    patched.setattr(mending, "reason_to_give_up", lambda _last, _entry: "")
+    patched.setattr(recovery, "reason_to_give_up", lambda _last, _entry: "")
     patched.setattr(Closer, "_on_record", lambda self, ended: self.enter(self._following(ended, 0.0), None, ended))
 
 

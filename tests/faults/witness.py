@@ -60,7 +60,7 @@ class Witness:
 
     def watch(self, patched: pytest.MonkeyPatch) -> None:
         """Note every release that is drawn; most of those that a death cuts off are never published."""
-        from privateer_server import closing
+        from privateer_server.rounds import closing
 
         honest = closing.following_round
 

@@ -10,16 +10,15 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer_core.wire.batch import SIGNATURE_HEADER, sign_claim
+from privateer_core.wire.batch import SIGNATURE_HEADER, UPLOAD, sign_claim
 from privateer_core.wire.keys import own_key, read_signing_key
 from privateer_core.wire.problem import slug_of
-from privateer_core.wire.token import authorization
-from privateer_core.wire.upload import UPLOAD
+from privateer_core.wire.tokens.token import authorization
 from privateer_server.app import create_app as create_server
-from privateer_server.settings import Settings as ServerSettings
+from privateer_server.settings import ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler
-from privateer_shuffler.held import KEY_FILE
-from privateer_shuffler.settings import Settings as ShufflerSettings
+from privateer_shuffler.resources import KEY_FILE
+from privateer_shuffler.settings import ShufflerSettings
 from tests.faults.points import Faults
 from tests.faults.processes import Process, Slot, Way
 from tests.faults.reports import Body, Maker
@@ -313,7 +312,7 @@ def _all_but_the_journal(base: Path, data: Path) -> None:
 def _backup(base: Path, data: Path) -> None:
     """As docs/operations.md says: a new folder, on which the server starts with the old journal."""
     from privateer_server.store.backup import restore
-    from privateer_server.store.tables import DATABASE
+    from privateer_server.store.sqlite_schema import DATABASE
 
     if not (base / "backup.db").exists():
         return _database_alone(base, data)

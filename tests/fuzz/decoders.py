@@ -13,27 +13,34 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_client.participation import Participation
 from privateer_core.algorithms import algorithm, parse_spec, read_spec
+from privateer_core.answer import Answer
+from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.facts import Table
+from privateer_core.answer.stored import StoredResult, StoredTable, decode_answer, encode_answer
 from privateer_core.codec import decode, encode
 from privateer_core.errors import NotFound
 from privateer_core.export import read_export
-from privateer_core.result import Estimate, Result, Table, decode_result, encode_result
 from privateer_core.tables import read_tables
-from privateer_core.wire.attestation import attest, check_attestation
-from privateer_core.wire.base64url import base64url, unbase64url
-from privateer_core.wire.batch import BATCH, check_claim, decode_batch, sign_claim
+from privateer_core.wire.batch import BATCH, UPLOAD, check_claim, decode_batch, sign_claim
 from privateer_core.wire.envelope import decode_envelope, encode_envelope
 from privateer_core.wire.identity import Identity, check_signed, read_keys
 from privateer_core.wire.keys import TrustedKeys, own_key, read_signing_key, signing_key_id
-from privateer_core.wire.log import Head, check_proof, check_start, read_proof
 from privateer_core.wire.problem import problem_body, slug_of
 from privateer_core.wire.publication import decode_publication, digest, encode_publication
-from privateer_core.wire.token import REQUEST_SIZE, TYPE, authorization, read_authorization, read_request
-from privateer_core.wire.token_keys import Directory
-from privateer_core.wire.upload import UPLOAD
-from privateer_lab.documents import read_document
+from privateer_core.wire.tokens.attestation import attest, check_attestation
+from privateer_core.wire.tokens.token import (
+    REQUEST_SIZE,
+    TYPE,
+    authorization,
+    read_authorization,
+    read_request,
+)
+from privateer_core.wire.tokens.token_keys import Directory, base64url, unbase64url
+from privateer_core.wire.transparency_log import Head, check_proof, check_start, read_proof
+from privateer_lab.cli.documents import read_document
 from privateer_server.store.backup import restore
 from privateer_server.store.sqlite import FILE, SqliteStore
-from privateer_server.store.tables import DATABASE
+from privateer_server.store.sqlite_schema import DATABASE
 from tests.documents import exports, vectors
 from tests.documents.logs import _entry, _grown
 from tests.support import mint
@@ -238,9 +245,14 @@ def _tomls() -> list[bytes]:
 
 
 def _results() -> list[bytes]:
-    found = Result((Estimate("short", 0.5, 0.25, 1.0), Estimate("long", 0.0, -1.0, 0.0)), 0.95, "short", stopped=True)
-    table = Table("Sources", ("name", "people"), (("one", 3.0), ("two", 4.0)))
-    return [encode_result(found), encode_result(Result((), 0.5, tables=(table,)))]
+    estimates = Estimate("short", 0.5, 0.25, 1.0), Estimate("long", 0.0, -1.0, 0.0)
+    table = Table.of("Sources", {"name": "words", "people": "count"}, (("one", 3.0), ("two", 4.0)))
+    stored = StoredResult(estimates, 0.5, tables=(StoredTable("Sources", ("name", "people"), table.rows),))
+    return [
+        encode_answer(Answer("ended", 10, 2, 0.95, "short", estimates=estimates)),
+        encode_answer(Answer("learning", None, None, 0.5, parts=(table,))),
+        msgspec.msgpack.encode(stored),
+    ]
 
 
 def _key_pair() -> list[bytes]:
@@ -263,7 +275,7 @@ DECODERS: dict[str, Decoder] = {
     "spec in JSON": Decoder(lambda: [decode_publication(one).spec for one in _publications()], _spec),
     "spec in TOML": Decoder(_tomls, _plain_toml, 4),
     "file of a spec": Decoder(_tomls, _tables, 4),
-    "result": Decoder(_results, lambda some: encode_result(decode_result(some))),
+    "result": Decoder(_results, lambda some: encode_answer(decode_answer(some))),
     "token": Decoder(
         lambda: [authorization(mint.minted()).encode()],
         lambda some: authorization(TYPE + b"".join(read_authorization(some))).encode(),

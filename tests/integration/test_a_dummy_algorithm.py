@@ -1,16 +1,17 @@
-"""Two files and a line in the registry make an algorithm, and a row of a table a trust model: nothing else changes."""
+"""Two files and an entry point of each make an algorithm, and a row of a table a trust model: nothing else changes."""
 
 import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DUMMY = ROOT / "tests" / "support" / "explore"
-ROLES = ("shared", "client", "shuffler", "server", "lab")
+DUMMY = ROOT / "tests" / "support" / "ucb"
+ROLES = ("shared", "client", "shuffler", "server", "lab", "papers")
 ROW = """        Trust(
             name="stricter",
             sees="reports that are twice as private as promised",
@@ -24,12 +25,12 @@ ROW = """        Trust(
             example={"epsilon": 4.0},
             event=lambda mechanism, _: mechanism.alone,
             serves={
-                KeyedMeans: Serving((SignedSymbol,), (), _stricter_means),
-                NamedMeans: Serving((SignedSymbol,), (), _stricter_means),
-                KeyedHits: Serving((NamedSymbol,), (), _stricter_hits),
-                VectorSum: Serving((VectorSymbol,), (), _stricter_vectors),
-                DirectedSum: Serving((VectorSymbol,), (), _stricter_vectors),
-                ScreenedSum: Serving((VectorSymbol,), (), _stricter_symbols),
+                KeyedMeans: Serving((SignedSymbol,), _stricter_means),
+                NamedMeans: Serving((SignedSymbol,), _stricter_means),
+                KeyedHits: Serving((NamedSymbol,), _stricter_hits),
+                VectorSum: Serving((VectorSymbol,), _stricter_vectors),
+                DirectedSum: Serving((VectorSymbol,), _stricter_vectors),
+                ScreenedSum: Serving((VectorSymbol,), _stricter_symbols),
             },
         ),
 """
@@ -60,14 +61,24 @@ def copy(tmp_path: Path) -> Path:
     for part in (*ROLES, "tests"):
         shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    shutil.copy(DUMMY / "public.py", tmp_path / "shared" / "privateer_core" / "algorithms" / "explore.py")
-    shutil.copy(DUMMY / "learner.py", tmp_path / "server" / "privateer_server" / "algorithms" / "explore.py")
-    put(
-        tmp_path / "shared" / "privateer_core" / "algorithms" / "__init__.py",
-        '    "explore",\n',
-        after='    "trial",\n',
-    )
+    shutil.copy(DUMMY / "public.py", tmp_path / "shared" / "privateer_core" / "algorithms" / "ucb.py")
+    shutil.copy(DUMMY / "learner.py", tmp_path / "server" / "privateer_server" / "algorithms" / "ucb.py")
+    for role, module, made in (("shared", "privateer_core", "ALGORITHM"), ("server", "privateer_server", "learner")):
+        line = f'"{module}.algorithms.trial:{made}"\n'
+        put(tmp_path / role / "pyproject.toml", f"ucb = {line.replace('trial', 'ucb')}", after=f"trial = {line}")
+        installed(tmp_path, role)
     return tmp_path
+
+
+def installed(copy: Path, role: str) -> None:
+    """Tell the copy's Python which entry points a distribution has, as an installation does."""
+    project = tomllib.loads((copy / role / "pyproject.toml").read_text())["project"]
+    groups = project["entry-points"].items()
+    text = "".join(f"[{group}]\n" + "".join(f"{n} = {at}\n" for n, at in points.items()) for group, points in groups)
+    made = copy / role / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    made.mkdir()
+    (made / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+    (made / "entry_points.txt").write_text(text)
 
 
 def put(path: Path, text: str, *, after: str) -> None:
@@ -104,12 +115,12 @@ def battery(copy: Path, words: str) -> int:
 
 
 def test_the_battery_takes_a_new_algorithm(copy: Path) -> None:
-    assert battery(copy, "explore") > 4 * 20
+    assert battery(copy, "ucb") > 4 * 20
 
 
 def test_everything_takes_a_new_algorithm(copy: Path) -> None:
     """In one process and over HTTP, under all four trust models."""
-    said = run(copy, "tests/support/explore/everything.py", str(copy), "explore")
+    said = run(copy, "tests/support/ucb/everything.py", str(copy), "ucb")
     assert said.strip().splitlines()[-1] == "local shuffle central none"
 
 
@@ -121,4 +132,4 @@ def test_everything_takes_a_new_trust_model(copy: Path) -> None:
     source = trust.read_text()
     trust.write_text(source.replace(table, CALIBRATIONS + table))
     assert battery(copy, "stricter") > 3 * 20
-    assert "stricter" in run(copy, "tests/support/explore/everything.py", str(copy), "explore", "stricter")
+    assert "stricter" in run(copy, "tests/support/ucb/everything.py", str(copy), "ucb", "stricter")

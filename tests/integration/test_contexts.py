@@ -8,7 +8,7 @@ import pytest
 from privateer_client import Client, Ledger, Limits, Outcome
 from privateer_core.errors import UnfitValueWarning
 from privateer_lab.load import run_load
-from privateer_lab.services import free_port, running
+from privateer_lab.services.processes import free_port, running
 from tests.support.specs import make_spec
 
 FEATURES = {
@@ -40,8 +40,8 @@ def test_levels_and_missing_values_teach_and_devices_pass_what_they_have(tmp_pat
         result = run_load("test", at.server, at.shuffler, sender_key=at.sender_key, **how)
         assert result.accepted == 6000
         assert result.regret < 0.8 * result.best_constant_regret
-        bins = httpx.get(f"{at.server}/experiments/test/policy").json()["policy"]["bins"]
-        assert any("country" in row["where"] or "premium" in row["where"] for row in bins)
+        bins = httpx.get(f"{at.server}/experiments/test/policy").json()["policy"]["shows"]["bins"]
+        assert any(one["feature"] in ("country", "premium") for row in bins for one in row["where"])
         ledger = Ledger(tmp_path / "ledger.db")
         with Client(at.server, limits=Limits(epsilon=4.0, local_epsilon=4.0), ledger=ledger) as client:
             session = client.join("test")

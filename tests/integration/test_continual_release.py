@@ -11,12 +11,12 @@ import pytest
 from privateer_core.mechanisms.running_vectors import RunningTotal, RunningVectors
 from privateer_server.algorithms.linear.continual import ContinualLearner
 from privateer_server.app import create_app
-from privateer_server.round_keys import RoundKeys
-from privateer_server.rounds import restore_lost, with_sums
-from privateer_server.settings import Settings
+from privateer_server.rounds.open_round import restore_lost, with_sums
+from privateer_server.rounds.round_keys import RoundKeys
+from privateer_server.settings import ServerSettings
 from privateer_server.store.backup import restore as restore_backup
 from privateer_server.store.sqlite import SqliteStore
-from privateer_server.store.tables import DATABASE
+from privateer_server.store.sqlite_schema import DATABASE
 from tests.support.asgi import serving
 from tests.support.disks import files
 from tests.support.sealing import body_of, sealed_reports
@@ -45,8 +45,8 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-def settings_at(folder: Path) -> Settings:
-    return Settings(data=folder, admin_token=TOKEN, sender_keys=TRUSTED)
+def settings_at(folder: Path) -> ServerSettings:
+    return ServerSettings(data=folder, admin_token=TOKEN, sender_keys=TRUSTED)
 
 
 async def fill(client: httpx.AsyncClient, rounds: int) -> None:
@@ -98,7 +98,7 @@ async def test_noise_begins_anew_after_an_earlier_backup_was_restored(tmp_path: 
         await fill(client, 2)
         state = (await client.get("/experiments/test/state")).json()
     assert steps == [1, 2, 3, 4, 1, 2]
-    assert state["state"]["heard"] == 80, json.dumps(state)
+    assert state["answer"]["people"] == 80, json.dumps(state)
 
 
 async def test_a_failure_between_journal_and_database_draws_no_second_noise(

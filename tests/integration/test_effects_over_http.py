@@ -9,13 +9,16 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from privateer_core.result import Result
+from privateer_core.answer import Answer
+from privateer_core.answer.stored import read_answer
 from privateer_core.spec import Spec
-from privateer_lab.cli import app
+from privateer_lab.answer_tables import tables_of
+from privateer_lab.cli.command_line import app
+from privateer_lab.cli.spec_files import load_spec
 from privateer_lab.load import LoadResult, run_load
-from privateer_lab.run import Simulation
-from privateer_lab.services import Services, free_port, running
-from privateer_lab.specs import load_spec
+from privateer_lab.services.processes import Services, free_port, running
+from privateer_lab.simulation.simulation import Simulation
+from tests.support.answers import fact
 
 SPEC = Path(__file__).parents[2] / "examples" / "trial.toml"
 PEOPLE = 12_000
@@ -66,13 +69,13 @@ def test_effects_over_http_are_those_of_the_people(shown) -> None:
     missed = [name for name, one in found.items() if not one["low"] <= TRUE[name.split(":")[0]] <= one["high"]]
     assert len(missed) < 4, missed
     assert found["gentle: everybody"]["low"] > 0 > found["bold: everybody"]["high"]
-    assert (result["recommended"], result["stopped"]) == ("gentle", True)
+    assert (result["recommended"], result["status"]) == ("gentle", "ended")
 
 
 def test_the_report_says_what_was_found_and_promised(shown) -> None:
     result, report, picture = shown
-    for table in result["tables"]:
-        assert table["title"].capitalize() in report
+    for titled in tables_of(read_answer(result)):
+        assert titled.title.capitalize() in report
     averages = report.partition("## Average effects")[2].partition("##")[0]
     assert all(f"| {arm} |" in averages for arm in ("gentle", "bold"))
     assert "server and shuffler" in report
@@ -89,13 +92,11 @@ def kill_in_epochs(at: Services, epochs: tuple[int, ...]) -> None:
         at.processes.wait("server")
 
 
-def in_process(spec: Spec) -> Result:
+def in_process(spec: Spec) -> Answer:
     run = Simulation(spec, 2)
     while run.step.batch:
         run.close_round()
-    found = run.schedule.result(run.step)
-    assert found is not None
-    return found
+    return run.schedule.answer(run.step)
 
 
 @pytest.mark.nightly
@@ -118,8 +119,7 @@ def test_a_server_that_is_killed_says_what_one_process_says(tmp_path: Path) -> N
         told = httpx.get(f"{at.server}/experiments/trial/result").json()["result"]
     found = {one.name: one for one in in_process(spec).estimates}
     assert len(told["estimates"]) == len(found) == 10
-    facts = next(table for table in told["tables"] if table["columns"] == ["fact", "value"])
-    assert ["people", people] in facts["rows"]
+    assert told["people"] == fact(told, "people") == people
     for one in told["estimates"]:
         other = found[one["name"]]
         assert abs(one["value"] - other.value) < (one["high"] - one["low"] + other.high - other.low) / 2

@@ -9,7 +9,7 @@ import pytest
 
 from privateer_core.mechanisms.central_sums import REPORT, CentralSums
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.disks import files
 from tests.support.sealing import body_of, plain_reports, sealed_reports
@@ -47,7 +47,7 @@ def holding(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def test_records_are_held_until_the_release_and_then_erased(tmp_path: Path, holding: list[int]) -> None:
-    settings = Settings(data=tmp_path / "data", admin_token=TOKEN, sender_keys=TRUSTED)
+    settings = ServerSettings(data=tmp_path / "data", admin_token=TOKEN, sender_keys=TRUSTED)
     async with serving(create_app(settings)) as client:
         assert (await Api(client).create(CENTRAL)).status_code == 201
         first = await Api(client).publication()

@@ -12,7 +12,7 @@ from privateer_core.errors import UnfitValueWarning
 from privateer_core.spec import Spec
 from privateer_core.trust import TRUST
 from privateer_lab.load import run_load
-from privateer_lab.services import Services, free_port, running
+from privateer_lab.services.processes import Services, free_port, running
 
 PROMISES: dict[str, dict[str, Any]] = {
     "local": {"epsilon": 4.0},
@@ -58,7 +58,7 @@ def test_people_report_under_every_trust_model_and_the_last_policy_is_learned(tm
             assert result.messages_sent == PEOPLE * spec.algorithm.messages
             last = httpx.get(f"{at.server}/experiments/{spec.name}/policy", timeout=60).json()
             assert last["version"] == 4
-            assert len({tuple(arm.items()) for arm in last["policy"]["arms"].values()}) == 3
+            assert len({tuple(arm.items()) for arm in last["policy"]["shows"]["arms"].values()}) == 3
         limits = Limits(epsilon=4.0)
         with Client(at.server, ledger=Ledger(tmp_path / "ledger.db"), shuffler=at.shuffler, limits=limits) as client:
             session = client.join("local-1")

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from privateer_core.wire.publication import decode_publication
-from privateer_lab.services import Services, free_port, running
+from privateer_lab.services.processes import Services, free_port, running
 from tests.support.specs import tables
 
 pytestmark = pytest.mark.node
@@ -116,22 +116,23 @@ def test_its_reports_are_counted_and_learned_from(services: Services, name: str)
         time.sleep(0.05)
     assert (facts["accepted"], facts["refused"]) == (people, {})
     if name.startswith("questions"):
-        found = {table["title"]: table["rows"] for table in _page(services, name, "/result")["result"]["tables"]}
-        assert [row[-1] for row in found["what coins ask"]] == [0.72, 0.2, 0.08]
+        parts = _page(services, name, "/result")["result"]["parts"]
+        (asked,) = (part for part in parts if part["kind"] == "table")
+        assert [row[-1] for row in asked["rows"]] == [0.72, 0.2, 0.08]
     elif name.startswith("trial"):
         estimates = _page(services, name, "/result")["result"]["estimates"]
         assert len(estimates) == 6  # two arms, in two segments and on average
         assert all(-1.5 < one["value"] < -0.5 and one["high"] < 0 for one in estimates)
     elif name.startswith("linear"):
         assert name != "linear-several" or _messages(services, name) == 6
-        means = {arm: mean["1"] for arm, mean in _page(services, name, "/policy")["policy"]["arms"].items()}
+        means = {arm: mean["1"] for arm, mean in _page(services, name, "/policy")["policy"]["shows"]["arms"].items()}
         assert name == "linear-local" or max(means, key=means.__getitem__) == "a", means
     elif "central" in name or "none" in name:
-        policy = _page(services, name, "/policy")["policy"]
-        assert all(max(box["arms"], key=box["arms"].__getitem__) == "a" for box in policy.get("bins", [policy]))
+        shows = _page(services, name, "/policy")["policy"]["shows"]
+        assert all(max(one["arms"], key=one["arms"].__getitem__) == "a" for one in shows[shows["kind"]])
     else:
-        policy = _page(services, name, "/policy")["policy"]
-        assert all(box["arms"] == {"a": 1.0} for box in policy.get("bins", [policy]))
+        shows = _page(services, name, "/policy")["policy"]["shows"]
+        assert all(one["arms"] == {"a": 1.0} for one in shows[shows["kind"]])
 
 
 def _messages(services: Services, name: str) -> int:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from privateer_core.wire.attestation import attest
-from privateer_lab.services import Issuing, Services, free_port, running
+from privateer_core.wire.tokens.attestation import attest
+from privateer_lab.services.processes import IssuerProcess, Services, free_port, running
 from tests.integration.test_node_client import _LOCAL, _SHUFFLED, _page, node
 from tests.support.specs import tables
 
@@ -25,7 +25,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     """Services that take reports with tokens alone, and an issuer that believes what a backend has signed."""
     folder = tmp_path_factory.mktemp("services")
     (folder / "secrets").write_text(_SECRET.hex())
-    issuing = Issuing(",".join(_EXPERIMENTS), free_port(), "hmac", folder / "secrets")
+    issuing = IssuerProcess(",".join(_EXPERIMENTS), free_port(), "hmac", folder / "secrets")
     with running(folder, free_port(), free_port(), quiet=True, issuing=issuing) as at:
         for name, changes in _EXPERIMENTS.items():
             spec, headers = tables(changes | {"experiment.name": name}), {"Authorization": f"Bearer {at.token}"}
@@ -45,7 +45,7 @@ def test_people_with_tokens_are_counted_and_learned_from(services: Services, nam
         time.sleep(0.05)
     assert (facts["accepted"], facts["refused"]) == (_PEOPLE, {})
     policy = _page(services, name, "/policy")["policy"]
-    assert all(box["arms"] == {"a": 1.0} for box in policy["bins"])
+    assert all(box["arms"] == {"a": 1.0} for box in policy["shows"]["bins"])
 
 
 _DEVICES = """

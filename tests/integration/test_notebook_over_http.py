@@ -10,7 +10,7 @@ import pytest
 
 import privateer_lab as lab
 from privateer_core.errors import PrivateerError
-from privateer_lab.services import free_port, running
+from privateer_lab.services.processes import free_port, running
 
 SHAPE = {"experiment.round_size": 1000, "privacy.model": "central", "privacy.delta": None}
 

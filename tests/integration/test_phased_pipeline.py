@@ -15,11 +15,12 @@ from privateer_client import Client, Ledger, Limits, Outcome
 from privateer_core.certificate import recompute
 from privateer_core.record_verification import read_certificates
 from privateer_core.spec import Spec
+from privateer_lab.cli.spec_files import load_spec
 from privateer_lab.load import LoadResult, run_load
 from privateer_lab.load.command import main
-from privateer_lab.services import Services, free_port, running
-from privateer_lab.simulation import simulate_once
-from privateer_lab.specs import load_spec
+from privateer_lab.services.processes import Services, free_port, running
+from privateer_lab.simulation.simulate import simulate_once
+from tests.support.answers import fact
 from tests.support.phased import phased_spec
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "stations.toml"
@@ -79,8 +80,8 @@ def test_shuffled_phases_over_http(tmp_path: Path) -> None:
         result = drive(at, spec)
         assert (result.over, dict(result.refused), result.accepted) == (True, {}, result.people)
         assert get(at, spec, "")["status"] == "finished"
-        state = get(at, spec, "/state")["state"]
-        assert state["asked"] == result.people
+        state = get(at, spec, "/state")["answer"]
+        assert fact(state, "people asked") == result.people
         assert_recorded(at, spec, result)
         # 64 bytes of sealing and 3 of what is said, and the envelopes' headers.
         assert 67 * result.messages_sent < result.bytes_sent < 68 * result.messages_sent
@@ -101,14 +102,14 @@ def test_kill_minus_nine_in_a_phase_changes_nothing(tmp_path: Path) -> None:
             killer.join()
             if victim:
                 at.processes.wait(victim)
-            states.append(get(at, spec, "/state")["state"])
+            states.append(get(at, spec, "/state")["answer"])
             assert_recorded(at, spec, results[-1])
     assert [result.accepted + result.refused["round-closed"] for result in results] == [results[0].people] * 2
-    actives = [state.pop("active") for state in states]
+    actives = [state.pop("estimates") for state in states]
     assert states[0] == states[1]
     # Vectors are rounded to their grid at random, by the operating system's randomness.
-    assert [row["action"] for row in actives[0]] == [row["action"] for row in actives[1]]
-    estimates = [[row["estimate"] for row in active] for active in actives]
+    assert [row["name"] for row in actives[0]] == [row["name"] for row in actives[1]]
+    estimates = [[row["value"] for row in active] for active in actives]
     assert np.allclose(*estimates, atol=1e-4)
     assert math.isclose(results[0].regret, results[1].regret)
 

@@ -21,7 +21,7 @@ from privateer_core.record_verification import read_certificates
 from privateer_core.spec import Spec
 from privateer_core.wire.publication import decode_publication
 from privateer_lab.load import LoadResult, run_load
-from privateer_lab.services import Processes, Services, free_port, running
+from privateer_lab.services.processes import Processes, Services, free_port, running
 from tests.support.sealing import body_of
 from tests.support.servers import MSGPACK
 from tests.support.specs import SHUFFLE, make_spec
@@ -242,7 +242,7 @@ def test_up_stops_its_services_when_it_is_told_to_end(tmp_path: Path, signal_: i
     ports = [free_port() for _ in range(4)]
     names = ("--server-port", "--shuffler-port", "--admin-port", "--shuffler-admin-port")
     options = ["--data", str(tmp_path), *(part for pair in zip(names, map(str, ports), strict=True) for part in pair)]
-    command = [sys.executable, "-c", "from privateer_lab.cli import main; main()", "up", *options]
+    command = [sys.executable, "-c", "from privateer_lab.cli.command_line import main; main()", "up", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as up:
         assert up.stdout is not None
         while "privateer create" not in (told := up.stdout.readline()):

@@ -7,9 +7,9 @@ import pytest
 
 from privateer_core.spec import Spec
 from privateer_core.tables import read_tables
+from privateer_lab.cli.spec_files import load_spec
 from privateer_lab.load import run_load
-from privateer_lab.services import free_port, running
-from privateer_lab.specs import load_spec
+from privateer_lab.services.processes import free_port, running
 from tests.support.specs import make_spec
 
 GARDEN = Path(__file__).parents[2] / "examples" / "garden-shuffle.toml"

@@ -15,9 +15,9 @@ import httpx
 import pytest
 
 from privateer_core.wire.publication import decode_publication, digest
-from privateer_lab.services import Processes, free_port
+from privateer_lab.services.processes import Processes, free_port
 from privateer_server.data import open_data
-from privateer_server.rounds import restore_lost, with_sums
+from privateer_server.rounds.open_round import restore_lost, with_sums
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
 from tests.support.sealing import body_of, plain_reports, seal, sealed_reports

@@ -9,9 +9,9 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_core.wire.identity import SIGNED_HEADER, check_signed
-from privateer_core.wire.log import Entry, Head, check_proof, read_proof
 from privateer_core.wire.merkle import consistent
 from privateer_core.wire.publication import decode_publication, digest
+from privateer_core.wire.transparency_log import Entry, Head, check_proof, read_proof
 from privateer_server.app import create_app
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
@@ -87,7 +87,7 @@ async def test_a_server_proves_at_once_what_the_other_one_published(
     shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing rings and nobody looks."""
-    monkeypatch.setattr("privateer_server.replicas.Follower.look", lambda _: asyncio.sleep(3600))
+    monkeypatch.setattr("privateer_server.experiments.replication.Follower.look", lambda _: asyncio.sleep(3600))
     async with shared.served(2) as (one, two):
         await create(one, "test")
         key = await key_of(two)

@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_core.wire.publication import decode_publication
-from privateer_core.wire.token import authorization
+from privateer_core.wire.tokens.token import authorization
 from privateer_server.data import open_data
-from privateer_server.rounds import restore_lost, with_sums
+from privateer_server.rounds.open_round import restore_lost, with_sums
 from tests.support.mint import minted, settings
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
@@ -79,7 +79,7 @@ async def test_reports_through_both_fill_one_round(shared: Shared) -> None:
 
 async def test_a_server_that_is_behind_reads_before_it_refuses(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing rings and nobody looks: the one that published goes on, and the other hears of it by a report."""
-    monkeypatch.setattr("privateer_server.replicas.Follower.look", lambda _: asyncio.sleep(3600))
+    monkeypatch.setattr("privateer_server.experiments.replication.Follower.look", lambda _: asyncio.sleep(3600))
     async with shared.served(2) as (one, two):
         await one.create(SMALL)
         first = await one.publication()
@@ -191,7 +191,7 @@ async def test_a_shuffler_claims_an_experiment_at_all_servers(shared: Shared, tm
 
 
 async def test_one_server_closes_a_round_and_the_other_waits(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privateer_server.closing import Closer
+    from privateer_server.rounds.closing import Closer
 
     closing, most, drawn = 0, 0, list[bytes]()
     honest = Closer._on_record
@@ -241,7 +241,7 @@ async def test_an_answer_that_is_lost_while_a_group_is_committed_loses_and_doubl
     shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The group is committed and the connection breaks: the server does not know, and devices send it again."""
-    from privateer_core.serving.postgres.pool import Unreachable
+    from privateer_core.serving.store.postgres import Unreachable
     from privateer_server.store.postgres import store
 
     honest, breaks = store._Locked.commit, [True]

@@ -20,7 +20,7 @@ import pytest
 from privateer_core.wire.batch import decode_batch
 from privateer_core.wire.envelope import Header, pieces
 from privateer_core.wire.problem import slug_of
-from privateer_lab.services import Processes, free_port
+from privateer_lab.services.processes import Processes, free_port
 from tests.support.postgres import Cluster
 from tests.support.senders import TRUSTED, Signing
 from tests.support.shufflers import SharedShufflers

@@ -14,18 +14,16 @@ from scipy import stats
 
 from privateer_core.clock import SystemClock
 from privateer_core.errors import SpecError, Unavailable
-from privateer_core.serving.postgres.leases import Leases
+from privateer_core.serving.store.leases import Leases
 from privateer_core.wire.batch import decode_batch
 from privateer_core.wire.envelope import pieces
 from privateer_core.wire.keys import own_key
 from privateer_core.wire.publication import decode_publication
-from privateer_core.wire.token import authorization
+from privateer_core.wire.tokens.token import authorization
 from privateer_shuffler.app import create_app
-from privateer_shuffler.held import open_held
-from privateer_shuffler.holdings import Taken
-from privateer_shuffler.label import Label
+from privateer_shuffler.pool.protocol import Label, PoolReceipt, Taken
 from privateer_shuffler.postgres import round as shared_round
-from privateer_shuffler.receipts import Receipt
+from privateer_shuffler.resources import open_resources
 from tests.support.mint import minted
 from tests.support.mint import settings as tokens
 from tests.support.postgres import Cluster
@@ -75,9 +73,9 @@ async def until_over(one: Shuffler, header: Any) -> None:
 async def test_what_comes_while_a_round_ends_is_answered(shared: SharedShufflers) -> None:
     """Uploads come at every moment of the end: before its last look at the database, during it, and after it."""
     header, reports = shared.server.publish(batch=100), sealed_reports(400)
-    facts, held = decode_publication(shared.server.publications["spring"]).round, open_held(shared.settings)
-    await held.holdings.note("spring", Taken(1, header.digest))
-    pool = await held.holdings.open(Label(facts, header.digest))
+    facts, held = decode_publication(shared.server.publications["spring"]).round, open_resources(shared.settings)
+    await held.pool_store.note("spring", Taken(1, header.digest))
+    pool = await held.pool_store.open(Label(facts, header.digest))
     receipts = [pool.hold([report]) for report in reports[:10]]
     ending = asyncio.create_task(pool.forget())
     for report in reports[10:]:
@@ -87,8 +85,8 @@ async def test_what_comes_while_a_round_ends_is_answered(shared: SharedShufflers
     assert ending.done()
     async with asyncio.timeout(20):
         answers = await asyncio.gather(*receipts, return_exceptions=True)
-    assert await ending == sum(isinstance(one, Receipt) and one.accepted for one in answers)
-    held.holdings.close()
+    assert await ending == sum(isinstance(one, PoolReceipt) and one.accepted for one in answers)
+    held.pool_store.close()
 
 
 async def test_a_report_is_held_once_whoever_is_asked(shared: SharedShufflers) -> None:
@@ -158,8 +156,8 @@ async def test_another_replica_delivers_the_same_bytes_when_one_has_died(
     monkeypatch.setattr(Leases.__init__, "__defaults__", (1.0,))
     header, reports = shared.server.publish(batch=10), sealed_reports(10)
     shared.server.mute = True
-    monkeypatch.setattr("privateer_core.serving.postgres.leases.Lease._renew", lambda _: None)
-    monkeypatch.setattr("privateer_core.serving.postgres.leases.Lease.give_back", lambda _: None)
+    monkeypatch.setattr("privateer_core.serving.store.leases.Lease._renew", lambda _: None)
+    monkeypatch.setattr("privateer_core.serving.store.leases.Lease.give_back", lambda _: None)
     async with shared.served(1) as (first,):
         assert await upload([first], header, reports) == [202] * 10
         await until(lambda: len(shared.server.attempts) == 1)
@@ -315,7 +313,7 @@ async def test_a_batch_in_order_of_arrival_is_caught(shared: SharedShufflers, mo
 
 
 def test_replicas_with_other_keys_do_not_start(shared: SharedShufflers, tmp_path: Path) -> None:
-    open_held(shared.settings).holdings.close()
+    open_resources(shared.settings).pool_store.close()
     other = tmp_path / "other.key"
     own_key(other, "PRIVATEER_SIGNING_KEY")
     with pytest.raises(SpecError, match="another key"):

@@ -11,16 +11,16 @@ import httpx
 import pytest
 
 from privateer_client import AsyncClient
-from privateer_client.answers import Outcome
-from privateer_client.ledger import Ledger
+from privateer_client.delivery import Outcome
+from privateer_client.ledger.ledger import Ledger
 from privateer_core.verification import Limits
-from privateer_core.wire.attestation import HEADER
 from privateer_core.wire.problem import slug_of
-from privateer_core.wire.token import Challenge, PendingToken, read_authorization
-from privateer_core.wire.token_keys import Directory
+from privateer_core.wire.tokens.attestation import HEADER
+from privateer_core.wire.tokens.token import Challenge, PendingToken, read_authorization
+from privateer_core.wire.tokens.token_keys import Directory
 from privateer_lab.load import run_load
 from privateer_lab.load.driver import LIMITS
-from privateer_lab.services import Issuing, free_port, running
+from privateer_lab.services.processes import IssuerProcess, free_port, running
 from tests.integration.test_kills import Killer, create
 from tests.integration.test_pipeline import facts as facts_of
 from tests.integration.test_pipeline import held
@@ -91,7 +91,7 @@ def rows(path: Path, select: str) -> int:
 @pytest.mark.parametrize(("victim", "people"), [("shuffler", 400), ("server", 400)])
 def test_kills_lose_no_report_and_spend_no_token_twice(tmp_path: Path, victim: str, people: int) -> None:
     """Everybody has one token and reports to one round: all are there, once, whatever was killed when."""
-    is_shuffled, issuing = victim == "shuffler", Issuing("test", free_port())
+    is_shuffled, issuing = victim == "shuffler", IssuerProcess("test", free_port())
     sizes = {"experiment.horizon": 10_000, "experiment.round_size": 2000}
     model = {**SHUFFLE, "privacy.min_batch": 1000} if is_shuffled else {}
     with running(tmp_path, free_port(), free_port(), quiet=True, issuing=issuing) as at:
@@ -117,7 +117,7 @@ SHOP = "https://shop.example"
 def test_pages_of_a_named_origin_read_every_answer(tmp_path: Path) -> None:
     """A browser asks ahead about the token's headers, and hides an answer that names no origin: also a refusal."""
     (tmp_path / "secrets").write_text("ab" * 32)
-    issuing = Issuing("test", free_port(), "hmac", tmp_path / "secrets")
+    issuing = IssuerProcess("test", free_port(), "hmac", tmp_path / "secrets")
     with running(tmp_path, free_port(), free_port(), quiet=True, issuing=issuing, origins=SHOP) as at:
         pages = {
             f"{at.issuer}/experiments/test/tokens": (f"content-type,{HEADER}", "attestation-refused"),

@@ -13,7 +13,7 @@ import pytest
 
 from privateer_core.spec import Spec
 from privateer_lab.load import run_load
-from privateer_lab.services import Services, free_port, running
+from privateer_lab.services.processes import Services, free_port, running
 from tests.support.specs import make_spec
 
 DAY = 86_400

@@ -153,5 +153,5 @@ async def test_late_vectors_are_counted_once_and_none_is_lost(folder: Path, fami
         await closes(services, size - 3, 3)
         facts = await services.api.facts()
         assert (before, facts["accepted"], facts["refused"]) == (2 * size, 3 * size, {})
-        state = (await services.api.client.get("/experiments/test/state")).json()["state"]
-        assert state["heard"] == 3 * size, "all of them were learned from"
+        state = (await services.api.client.get("/experiments/test/state")).json()["answer"]
+        assert state["people"] == 3 * size, "all of them were learned from"

@@ -12,7 +12,12 @@ from tests.docs.test_readme import blocks
 from tests.support.wheels import OURS, ROLES, ROOT, build, changed, index, pip, projects, read, strangers
 
 WANTED = ("privateer-lab[workbench,notebook]", "privateer-client[openfeature]")
-USES = ["privateer_lab.cli", "privateer_lab.load.command", "privateer_client.openfeature", "privateer_server.app"]
+USES = [
+    "privateer_lab.cli.command_line",
+    "privateer_lab.load.command",
+    "privateer_client.openfeature",
+    "privateer_server.app",
+]
 """What imports most of each distribution; the others are imported by these, or by name."""
 
 

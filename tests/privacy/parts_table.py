@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from privateer_core.accounting.events import Event
-from privateer_lab.audit.parts import Part, parts
-from privateer_lab.audit.run import FALSE_ALARM
+from privateer_lab.audit.parts import MechanismPart, parts
+from privateer_lab.audit.suite import FALSE_ALARM
 from tests.privacy.planted_parts import PLANTED
 
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
@@ -26,7 +26,7 @@ ALARM = FALSE_ALARM / 300
 """Of a bound, or of a law: about that of the whole command."""
 
 
-def claim(part: Part) -> str:
+def claim(part: MechanismPart) -> str:
     """The claim of a part alone."""
     if part.epsilon is None:
         return "its law"
@@ -38,7 +38,7 @@ def event(one: Event | None) -> str:
     return "" if one is None else str(one.__struct_config__.tag)
 
 
-def row(part: Part) -> str:
+def row(part: MechanismPart) -> str:
     """Attack a part three times."""
     found, seconds = [], time.process_time()
     for factor in (1, 2, 4):
@@ -55,7 +55,7 @@ def row(part: Part) -> str:
     return f"| {' | '.join([*cells, laws, f'{each:.1f}'])} |\n"
 
 
-def rows(make: Callable[[Part], str] = row) -> Iterator[str]:
+def rows(make: Callable[[MechanismPart], str] = row) -> Iterator[str]:
     """Return all rows."""
     return map(make, parts())
 

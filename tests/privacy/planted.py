@@ -9,27 +9,26 @@ import numpy as np
 import pytest
 
 from privateer_client import Outcome, delivery, session
-from privateer_client.participation import Participation
+from privateer_client.participation import Participation, Sealer
 from privateer_client.reports import Reports
-from privateer_client.sealing import Sealer
 from privateer_client.session import Session
 from privateer_core.algorithms import algorithm
 from privateer_core.contributions import KeyedValues
 from privateer_core.errors import InputError, Malformed
 from privateer_core.mechanisms import vector_bits
-from privateer_core.mechanisms.laplace_cells import LaplaceCells
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_core.sampling.normal import RoundedNormal
 from privateer_core.sampling.response import RandomizedResponse, SubsetResponse
-from privateer_core.serving import endpoint
+from privateer_core.serving.http import report_endpoint
 from privateer_core.vectors import Ball
 from privateer_core.wire.envelope import Envelope, encode_envelope
 from privateer_lab.audit.case import CHANNELS
-from privateer_lab.noise import SeededNoise
-from privateer_server.accumulator import Accumulator
-from privateer_shuffler.shuffle import Places
+from privateer_lab.simulation.devices import SeededNoise
+from privateer_papers.paper_1.laplace_cells import LaplaceCells
+from privateer_server.intake.accumulator import Accumulator
+from privateer_shuffler.shuffle import RandomPlaces
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -92,7 +91,7 @@ def coins_that_suit_the_context(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_permutation(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Places, "draw", lambda self: self._free.pop(0))
+    patch.setattr(RandomPlaces, "draw", lambda self: self._free.pop(0))
 
 
 def a_size_that_tells_the_value(patch: pytest.MonkeyPatch) -> None:
@@ -201,7 +200,7 @@ def a_problem_that_quotes_the_body(patch: pytest.MonkeyPatch) -> None:
     def quoting(body: bytes) -> Any:
         raise Malformed(f"not an envelope: {body!r}")
 
-    patch.setattr(endpoint, "decode_envelope", quoting)
+    patch.setattr(report_endpoint, "decode_envelope", quoting)
 
 
 def an_error_that_quotes_the_reward(patch: pytest.MonkeyPatch) -> None:

@@ -15,13 +15,13 @@ from privateer_core.continual import Factorization
 from privateer_core.mechanisms import screened_moments, vector_bits
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.central_sums import CentralSums
-from privateer_core.mechanisms.laplace_cells import LaplaceCells
 from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_core.sampling.normal import RoundedNormal
 from privateer_core.sampling.response import RandomizedResponse, SubsetResponse
-from privateer_shuffler.shuffle import Places
+from privateer_papers.paper_1.laplace_cells import LaplaceCells
+from privateer_shuffler.shuffle import RandomPlaces
 
 Patch = pytest.MonkeyPatch
 Less = Callable[[Patch, int], None]
@@ -342,10 +342,12 @@ def _coins_after_a_start() -> tuple[Less, Reused]:
 
 
 def _places() -> tuple[Less, Reused]:
-    made = Places.__init__
+    made = RandomPlaces.__init__
 
     def below(patch: Patch, how: Callable[[Any, int], int]) -> None:
-        patch.setattr(Places, "__init__", lambda self, free, draw: made(self, free, lambda count: how(draw, count)))
+        patch.setattr(
+            RandomPlaces, "__init__", lambda self, free, draw: made(self, free, lambda count: how(draw, count))
+        )
 
     return (
         lambda patch, factor: below(patch, lambda draw, count: draw(max(1, count // factor))),

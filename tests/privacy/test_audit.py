@@ -21,12 +21,14 @@ from privateer_core.mechanisms.vector_noise import GaussianVectors
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.trust import TRUST
 from privateer_core.vectors import Ball
-from privateer_lab.audit import experiments
-from privateer_lab.audit import run as whole
+from privateer_lab.audit import suite as whole
+from privateer_lab.audit import whole_experiments as experiments
 from privateer_lab.audit.case import CHANNELS, Case
-from privateer_lab.audit.evidence import attack
-from privateer_lab.audit.run import attacked, mechanisms
-from privateer_lab.noise import SeededNoise
+from privateer_lab.audit.lower_bounds import attack
+from privateer_lab.audit.suite import attacked, mechanisms
+from privateer_lab.simulation.devices import SeededNoise
+from privateer_papers.paper_1.laplace_cells import LaplaceCells
+from privateer_papers.trust import ROWS, classic_noise
 from tests.privacy.planted import DEFECTS, Patch
 from tests.unit.lab.test_cli import run
 
@@ -76,7 +78,11 @@ ATTACKS = 75
 
 
 def test_every_mechanism_and_every_algorithm_is_attacked(known: list[Case]) -> None:
-    assert {kind.__name__ for kind in MECHANISMS} | {CHANNELS, *ALGORITHMS} == mechanisms()
+    assert {kind.__name__ for kind in (*MECHANISMS, LaplaceCells)} | {
+        CHANNELS,
+        *ALGORITHMS,
+        "paper-3-privatelasso",
+    } == mechanisms()
     assert len(known) + len(whole.channels()) >= ATTACKS
 
 
@@ -89,20 +95,19 @@ def test_attacks_have_names_of_their_own(known: list[Case]) -> None:
 def test_every_trust_model_and_calibration_is_attacked() -> None:
     """Each mechanism where a trust model uses it, and each algorithm's instances, if an epsilon is promised.
 
-    Records that a published algorithm keeps without noise make no claim: the algorithm does.
+    Records that a paper's learner keeps without noise make no claim: the algorithm does.
     """
     served = {
-        (kind.__name__, row.name, calibration)
-        for row in TRUST.values()
+        (kind.__name__, row.name, row.calibration)
+        for row in (*TRUST.values(), *ROWS.values())
         if row.promises
         for serving in row.serves.values()
-        for calibration in ("tight", "published")
-        for kind in getattr(serving, calibration)
-        if (kind, calibration) != (CellPairs, "published")
+        for kind in serving.mechanisms
+        if (kind, row.calibration) != (CellPairs, "published")
     }
     specs = [(name, spec) for name in ALGORITHMS for spec in algorithm(name).spec.instances().values()]
-    claims = {(name, s.privacy.model, s.privacy.calibration) for name, s in specs if s.privacy.trust.promises}
-    nameless = {("sparse", "central", "published")}  # what no spec can name claims nothing
+    claims = {(name, s.privacy.model, s.privacy.trust.calibration) for name, s in specs if s.privacy.trust.promises}
+    nameless = {("paper-3-privatelasso", "central", "published")}  # what no spec can name claims nothing
     assert served | claims == attacked() - nameless
 
 
@@ -165,7 +170,7 @@ def test_lower_bounds_come_close_to_exact_claims(
 def test_a_published_claim_that_is_false_is_refuted() -> None:
     """Paper 5 takes the classic Gaussian at (10, .25), where it gives delta .79."""
     ball = Ball("l2", 1.0, 4)
-    local = GaussianVectors.calibrated(ball, 10.0, 0.25, "published")
+    local = GaussianVectors(ball, classic_noise(ball, 10.0, 0.25))
     left, right = (
         local.randomize(BoundedVectors(np.zeros(20_000, np.uint32), np.tile(end, (20_000, 1))), SeededNoise(seed))[:, 0]
         for seed, end in enumerate(np.array([[1.0, 0, 0, 0], [-1.0, 0, 0, 0]]))

@@ -17,7 +17,7 @@ from privateer_core.contributions import KeyedValues
 from privateer_core.questions import KeyedMeans
 from privateer_core.spec import Privacy
 from privateer_core.terms import calibrate
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 from tests.support.statistics import FALSE_ALARM
 
 BATCH, BATCHES = 200, 20_000

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms.partition import PartitionSpec
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
+from privateer_papers.paper_1.proved import ProvedSpec
 from privateer_server.algorithms import learner_for
 from tests.support.people import rounds
 from tests.support.statistics import independent, realised_epsilon
 
-SPECS = {name: PartitionSpec.instances()[name] for name in ("local", "local-proved", "shuffle", "shuffle-hidden")}
+SPECS = {name: PartitionSpec.instances()[name] for name in ("local", "shuffle", "shuffle-hidden")}
+SPECS["proved"] = ProvedSpec.instances()["local"]
 N = 60_000
 
 

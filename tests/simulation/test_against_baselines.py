@@ -5,7 +5,7 @@ import pytest
 
 from privateer_core.spec import Spec
 from privateer_lab.baselines.run import play_once
-from privateer_lab.simulation import simulate_once
+from privateer_lab.simulation.simulate import simulate_once
 from tests.support.specs import make_spec
 
 UNTOUCHED = range(2000, 2020)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privateer_lab.cells import Cells
 from privateer_lab.environments import environment_for
-from privateer_lab.simulation import Simulation, simulate_once
+from privateer_lab.simulation.aggregation import EnvironmentBoxes
+from privateer_lab.simulation.simulate import Simulation, simulate_once
 from tests.support.boxes import advanced, both_ways
 from tests.support.specs import SHUFFLE, make_spec
 from tests.support.statistics import FALSE_ALARM, same_law
@@ -21,7 +21,7 @@ MODELS = {
     "shuffle": SHUFFLE,
     "central": {"privacy.model": "central", "privacy.delta": 1e-6},
     "none": {"privacy.model": "none", "privacy.epsilon": None},
-    "published": {"privacy.calibration": "published", "privacy.epsilon": 16.0},
+    "published": {"algorithm.name": "paper-1-ldpmab", "privacy.epsilon": 16.0},
 }
 PEOPLE = {"population.name": "peaks", "experiment.horizon": 12_000, "experiment.round_size": 3000}
 
@@ -44,13 +44,13 @@ def test_a_round_has_the_law_of_its_people(model):
 
 def test_another_arms_reward_is_caught(monkeypatch):
     """Planted: every arm wins as the first one does."""
-    made = Cells.people_of
+    made = EnvironmentBoxes.people_of
 
     def wrong(self, policy, phase):
         here = made(self, policy, phase)
         return replace(here, means=here.means[:, :1].repeat(here.means.shape[1], axis=1))
 
-    monkeypatch.setattr(Cells, "people_of", wrong)
+    monkeypatch.setattr(EnvironmentBoxes, "people_of", wrong)
     assert not same_law(*both_ways(Simulation(spec_of("none"), 3), 100))
 
 

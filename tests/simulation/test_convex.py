@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from privateer_core.decisions import Points
+from privateer_lab.cli.spec_files import load_spec
 from privateer_lab.environments import environment_for
-from privateer_lab.simulation import simulate
-from privateer_lab.specs import load_spec
+from privateer_lab.simulation.simulate import simulate
 from privateer_server.algorithms.convex import ConvexLearner
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privateer_lab.simulation import simulate_once
-from privateer_lab.specs import load_spec
+from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.simulation.simulate import simulate_once
 from privateer_server.algorithms import learner_for
-from privateer_server.algorithms.partition.contradiction import FALSE_ALARM_RATE
-from privateer_server.algorithms.partition.practical import PartitionLearner
+from privateer_server.algorithms.partition.change_detection import FALSE_ALARM_RATE
+from privateer_server.algorithms.partition.gaussian_process import BinProcess
 from tests.support.specs import SHUFFLE, make_spec
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -89,22 +89,14 @@ def test_nothing_is_said_where_nothing_moves(population, changes):
 @pytest.mark.nightly
 def test_a_test_that_takes_reports_for_more_than_they_say_is_caught(monkeypatch):
     """Planted: a window's evidence as if its observations were eight times as precise."""
-    exact = PartitionLearner._evidence
 
-    def bold(self, state):
-        return [
-            (some, type(one)(one.lower, one.upper, 8 * one.information, 8 * one.weighted))
-            for some, one in exact(self, state)
-        ]
+    def bold(self):
+        return sum(
+            type(one)(one.lower, one.upper, 8 * one.information, 8 * one.weighted).likelihood(self.kernel)
+            for _, one in self.groups
+        )
 
-    doubt = PartitionLearner._doubt
-
-    def doubted(self, now, before):
-        with monkeypatch.context() as inside:
-            inside.setattr(PartitionLearner, "_evidence", bold)
-            return doubt(self, now, before)
-
-    monkeypatch.setattr(PartitionLearner, "_doubt", doubted)
+    monkeypatch.setattr(BinProcess, "likelihood", bold)
     assert alarms({"name": "peaks"}, {}, 20) > stats.binom.isf(1e-6, 20, FALSE_ALARM_RATE)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer_lab.run import Simulation
-from privateer_lab.specs import load_spec
+from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.simulation.simulation import Simulation
 
 SPEC = Path(__file__).parents[2] / "examples" / "adult-effects.toml"
 pytestmark = pytest.mark.data
@@ -29,7 +29,7 @@ def result(seed: int, *settings: str):
     run = Simulation(load_spec(SPEC, [*settings, paths]), seed)
     while run.step.batch:
         run.close_round()
-    return run.judgement.facts(), run.schedule.result(run.step)
+    return run.judgement.facts(), run.schedule.answer(run.step)
 
 
 @pytest.mark.parametrize("by", SEGMENTS)
@@ -48,6 +48,5 @@ def test_a_few_people_are_too_small() -> None:
     """Women of 70 hours and more are 190."""
     settings = ['segments.by=["sex", "hours"]', "segments.cuts={ hours = [70] }", "segments.shares="]
     _, found = result(0, *MODELS["shuffle"], *settings, "algorithm.effect=0.1")
-    table = next(table for table in found.tables if table.title.startswith("effects"))
-    note = next(row[-1] for row in table.rows if row[0] == "sex=Female/other & hours>=70")
-    assert "too" in str(note)
+    reason = next(one.reason for one in found.effects if one.group == "sex=Female/other & hours>=70")
+    assert "too" in reason

@@ -7,9 +7,9 @@ from privateer_core.coins import EarlierChoices
 from privateer_core.decisions import Arms
 from privateer_core.errors import SpecError
 from privateer_lab.environments import check_population
-from privateer_lab.late import LateSimulation
-from privateer_lab.noise import SeededNoise
-from privateer_lab.simulation import simulate_once, simulation
+from privateer_lab.simulation.delayed_reports import LateSimulation
+from privateer_lab.simulation.devices import SeededNoise
+from privateer_lab.simulation.simulate import simulate_once, simulation
 from tests.support.specs import SHUFFLE, make_spec
 from tests.support.statistics import centred, same_law
 

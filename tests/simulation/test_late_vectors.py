@@ -13,14 +13,14 @@ from privateer_core.algorithms.convex.spec import ConvexSpec
 from privateer_core.algorithms.linear.design import prior_moments
 from privateer_core.contributions import VectorSums, merged
 from privateer_core.decisions import Arms
-from privateer_lab.late import LateSimulation
-from privateer_lab.noise import SeededNoise
-from privateer_lab.simulation import simulate_once
-from privateer_lab.specs import load_spec
+from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.simulation.delayed_reports import LateSimulation
+from privateer_lab.simulation.devices import SeededNoise
+from privateer_lab.simulation.simulate import simulate_once
 from privateer_server.algorithms.convex import ConvexLearner
 from privateer_server.algorithms.linear.surrogate import people, slopes
 from privateer_server.algorithms.sparse.sums import SumLearner
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.linears import linear_spec
 from tests.support.sparse import sparse_spec
 from tests.support.statistics import centred, same_law

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms import parse_spec
-from privateer_lab.simulation import simulate_in_short
+from privateer_lab.simulation.simulate import simulate_in_short
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "adult-linear.toml"
 BEST = ("education-num", "capital-gain", "marital-status=Married-civ-spouse")

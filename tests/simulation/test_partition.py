@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from privateer_lab.cli.spec_files import load_spec
 from privateer_lab.environments import environment_for
-from privateer_lab.simulation import simulate_once
-from privateer_lab.specs import load_spec
+from privateer_lab.simulation.simulate import simulate_once
+from privateer_server.algorithms import learner_for
 from tests.support.people import bumps, rounds
 from tests.support.specs import SHUFFLE, make_spec
 
@@ -63,13 +64,14 @@ def test_shuffle_beats_local_at_equal_epsilon():
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("arms", [2, 5, 16])
-@pytest.mark.parametrize("calibration", ["tight", "published"])
-def test_every_size_runs(dimension, arms, calibration):
-    changes = {"privacy.epsilon": 8.0, "privacy.calibration": calibration, "experiment.horizon": 6000}
-    *_, last = rounds(make_spec(changes, dimension=dimension, arms=arms), bumps(arms), 1)
+@pytest.mark.parametrize("algorithm", ["partition", "paper-1-ldpmab"])
+def test_every_size_runs(dimension, arms, algorithm):
+    changes = {"privacy.epsilon": 8.0, "algorithm.name": algorithm, "experiment.horizon": 6000}
+    spec = make_spec(changes, dimension=dimension, arms=arms)
+    *_, last = rounds(spec, bumps(arms), 1)
     assert last.state.seen == 6000
     assert last.state.active.any(axis=1).all()
-    assert last.state.active.shape == (len(last.state.depths), arms)
+    assert last.state.active.shape == (len(learner_for(spec).edges(last.state)[0]), arms)
 
 
 @pytest.mark.nightly

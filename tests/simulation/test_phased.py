@@ -2,8 +2,8 @@
 
 import pytest
 
-from privateer_lab.simulation import simulate, simulate_once
-from privateer_lab.summary import summary
+from privateer_lab.simulation.simulate import simulate, simulate_once
+from privateer_lab.simulation.summary import summary
 from tests.support.phased import TRUST, phased_spec
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privateer_lab.cells import Cells, can_aggregate
 from privateer_lab.environments import environment_for
 from privateer_lab.environments.density import AtomsDensity, UniformDensity, VariedDensity
 from privateer_lab.environments.synthetic import Synthetic
-from privateer_lab.simulation import Simulation, simulate_once
+from privateer_lab.simulation.aggregation import EnvironmentBoxes, can_aggregate
+from privateer_lab.simulation.simulate import Simulation, simulate_once
 from tests.support.boxes import advanced, both_ways
 from tests.support.specs import make_spec
 from tests.support.statistics import FALSE_ALARM, same_law
@@ -45,7 +45,7 @@ NONE = {"privacy.model": "none", "privacy.epsilon": None}
 def learned(name):
     """A run that has learned three rounds without noise, so that bins are many."""
     run = Simulation(spec_of(name, **NONE), 3)
-    run.cells = Cells(run.environment)
+    run.cells = EnvironmentBoxes(run.environment)
     return advanced(run)
 
 

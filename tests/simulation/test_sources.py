@@ -5,9 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privateer_lab.noise import SeededNoise
-from privateer_lab.simulation import simulate_once
+from privateer_lab.simulation.devices import SeededNoise
+from privateer_lab.simulation.simulate import simulate_once
 from privateer_server.algorithms import learner_for
+from privateer_server.algorithms.partition.gaussian_process import BinEvidence
+from privateer_server.algorithms.partition.population import Population
+from privateer_server.algorithms.partition.splitting import BinTree
+from privateer_server.algorithms.partition.state import BinPosterior
 from tests.support.specs import make_spec
 from tests.support.statistics import centred, realised_epsilon
 
@@ -30,18 +34,14 @@ def halves(spec):
     """A policy whose two bins are both undecided."""
     learner = learner_for(spec)
     start = learner.start(0)
+    none = np.zeros(0, np.int64)
     state = replace(
         start,
-        depths=np.ones(2, np.int64),
-        paths=np.arange(2),
+        tree=BinTree(np.zeros(1, np.int64), np.ones(2, np.int64), np.arange(2), none, none),
         active=np.ones((2, 3), bool),
-        axes=np.zeros(1, np.int64),
-        precision=np.zeros((2, 3)),
-        moment=np.zeros((2, 3)),
-        mass=np.full((2, 2), 0.5),
-        mass_precision=np.full((2, 2), np.inf),
-        mean=np.zeros((2, 3)),
-        variance=np.ones((2, 3)),
+        evidence=BinEvidence.nothing(2, 3),
+        population=Population(np.full((2, 2), 0.5), np.full((2, 2), np.inf)),
+        posterior=BinPosterior(np.zeros((2, 3)), np.ones((2, 3)), 0),
     )
     return learner, state, learner.next(state, 1, 7).policy
 
@@ -49,8 +49,8 @@ def halves(spec):
 def estimates(spec, shares=None):
     """What one round of the source adds, moment over precision, 300 times; (300, 6)."""
     learner, state, policy = halves(spec)
-    # Nothing may be halved here: compare with what the update alone makes.
-    learner._halved = lambda state: state
+    # Nothing may be split here: compare with what the update alone makes.
+    learner.split = lambda state: state
     return np.array([estimate(spec, learner, state, policy, seed, shares) for seed in range(300)])
 
 
@@ -64,7 +64,7 @@ def estimate(spec, learner, state, policy, seed, shares):
     reports = mechanism.randomize(policy.recall(contexts, slots, arms, rewards), noise)
     release = mechanism.release(mechanism.add(mechanism.empty(), reports), noise)
     after = learner.learn(state, policy, release)
-    return (after.moment / after.precision).ravel()
+    return (after.evidence.moment / after.evidence.precision).ravel()
 
 
 @pytest.mark.parametrize(

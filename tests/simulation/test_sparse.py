@@ -5,8 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer_lab.simulation import simulate_in_short, simulation
-from privateer_lab.specs import load_spec
+from privateer_core.answer.facts import Table
+from privateer_core.answer.parts import Figures
+from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.simulation.simulate import simulate_in_short, simulation
 from tests.support.sparse import sparse_spec
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sparse.toml"
@@ -48,7 +50,7 @@ def test_intervals_hold_as_often_as_they_say():
     missed, too_narrow = 0, 0
     for seed in range(10):
         run = played(sparse_spec(experiment__horizon=8000), seed)
-        result = run.schedule.result(run.step)
+        result = run.schedule.answer(run.step)
         names = run.spec.context.names
         truth = {names[place]: c for place, c in zip(run.environment.places, run.environment.coefficients, strict=True)}
         off = [abs(one.value - truth.get(one.name, 0.0)) / (one.high - one.value) for one in result.estimates]
@@ -59,24 +61,25 @@ def test_intervals_hold_as_often_as_they_say():
 
 def test_what_is_found_is_what_matters_and_what_it_gains():
     run = played(sparse_spec(), 1)
-    result = run.schedule.result(run.step)
+    result = run.schedule.answer(run.step)
     names = run.spec.context.names
     assert {one.name for one in result.estimates} == {names[place] for place in run.environment.places}
-    found, gains = result.tables
+    found, gain = result.first_of(Table), result.gain
     assert all(confidence > 0.95 for _, _, confidence in found.rows)
-    policy, constant, gain = gains.rows
+    policy, constant = gain.means
     best = run.environment.means(run.environment.contexts(0, 20_000, run.rng)).max(axis=1).mean()
-    assert policy[2] <= best + 0.02
-    assert policy[1] == pytest.approx(best, abs=0.1)
-    assert constant[2] <= 0 <= constant[3], "no arm is better for everybody"
-    assert gain[1] == pytest.approx(policy[1] - constant[1], abs=1e-3)
+    assert policy.low <= best + 0.02
+    assert policy.value == pytest.approx(best, abs=0.1)
+    assert constant.low <= 0 <= constant.high, "no arm is better for everybody"
+    assert gain.value == pytest.approx(policy.value - constant.value, abs=1e-3)
 
 
 def test_features_that_correlate_are_noticed_and_told_apart():
     run = played(sparse_spec(experiment__horizon=32_000, population__correlation=0.7), 1)
-    assert run.schedule.learner.describe(run.step.state)["correlated"]
+    facts = run.schedule.answer(run.step).first_of(Figures).facts
+    assert {fact.name: fact.value for fact in facts}["features correlate"] is True
     names = run.spec.context.names
-    kept = {one.name for one in run.schedule.result(run.step).estimates}
+    kept = {one.name for one in run.schedule.answer(run.step).estimates}
     assert {names[place] for place in run.environment.places} <= kept
     assert run.score.regret / run.score.uniform_regret < 0.3
 

@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 
 from privateer_server.algorithms.trial.allocation import matching
-from privateer_server.algorithms.trial.boundaries import critical_values, p_values
-from privateer_server.algorithms.trial.combined import joined, weight_of
-from privateer_server.algorithms.trial.effects import effects
-from privateer_server.algorithms.trial.evidence import Epoch, Evidence, average, begin, no_sums, stable_weights
-from privateer_server.algorithms.trial.shares import Shares, told_shares
+from privateer_server.algorithms.trial.group_sequential import critical_values, p_values
+from privateer_server.algorithms.trial.treatment_effects import SegmentShares, asked_shares, effects, joined, weight_of
+from privateer_server.algorithms.trial.trial_evidence import Epoch, Sums, TrialEvidence, average, stable_weights
 from tests.support.trials import Trials, added_in_common, by_trial, one_bit
 
 SEGMENTS = np.array([0.35, 0.25, 0.15, 0.1, 0.1, 0.05])
@@ -67,7 +65,7 @@ def play(count: int, *, adapt: bool, base: float = 0.3, drift: float = 0.0, effe
     means = np.stack([np.full(size, base), base + effect], axis=1)
     trials = Trials(setting, SEGMENTS, means, OF_SEGMENTS * PEOPLE, count)
     whole = Trials(setting, np.ones(1), SEGMENTS[None] @ means, OF_EVERYBODY * PEOPLE, count)
-    evidence, everybody, members = begin(trials.design), begin(whole.design), no_sums(trials.design)
+    evidence, everybody, members = trials.begin(), whole.begin(), Sums.none(trials.design)
     one, other = (replace(drawn, count=1).begin() for drawn in (trials, whole))
     weight, sums, before = weight_of(one, other), evidence.common, 0.0
     truth, average_truth = np.tile(effect, count), float(SEGMENTS @ effect)
@@ -83,13 +81,13 @@ def play(count: int, *, adapt: bool, base: float = 0.3, drift: float = 0.0, effe
         summed = average(by_trial(sums, count), evidence.design)
         both = joined(summed, average(by_trial(everybody.common, count), everybody.design), weight)
         scores.append(both.scores)
-        asked = told_shares(members)
+        asked = asked_shares(members)
         found = effects(evidence, asked)
         inside = ~((found.low[:, 0] > truth) | (found.high[:, 0] < truth))
         critical, before = critical_values(TIMES[: look + 1], 0.05)[-1], time
         averages_inside = np.abs(both.estimate - average_truth) <= critical * np.sqrt(both.variance)
         always, averages_always = always & inside, averages_always & averages_inside
-    known, exact = np.isfinite(found.low[:, 0]), effects(evidence, Shares(asked.estimate, 0 * asked.variance))
+    known, exact = np.isfinite(found.low[:, 0]), effects(evidence, SegmentShares(asked.estimate, 0 * asked.variance))
     naive = (exact.low[:, 0] <= truth) & (truth <= exact.high[:, 0])
     called = p_values(TIMES, np.array(scores))[-1] <= 0.05
     summed_width = critical * np.sqrt(OF_SEGMENTS * summed.variance).mean()
@@ -102,7 +100,7 @@ def play(count: int, *, adapt: bool, base: float = 0.3, drift: float = 0.0, effe
     )
 
 
-def _shares(evidence: Evidence, adapt: bool) -> np.ndarray:
+def _shares(evidence: TrialEvidence, adapt: bool) -> np.ndarray:
     rows = len(evidence.design.segments)
     return matching(evidence, FLOOR) if adapt and evidence.looks else np.full((rows, 2), 0.5)
 

@@ -12,11 +12,9 @@ import pytest
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.trial import TrialSpec
-from privateer_lab.simulation import simulation, to_the_end
-from privateer_server.algorithms.trial.boundaries import critical_values, information
-from privateer_server.algorithms.trial.design import designs
-from privateer_server.algorithms.trial.foresight import prospect_of
-from privateer_server.algorithms.trial.prospect import Prospect
+from privateer_lab.simulation.simulate import simulation, to_the_end
+from privateer_server.algorithms.trial.group_sequential import critical_values, information
+from privateer_server.algorithms.trial.power import PowerAnalysis, designs, power_analysis
 
 _SHUFFLE: Final = {"model": "shuffle", "epsilon": 1.0, "delta": 1e-6}
 _CENTRAL: Final = {"model": "central", "epsilon": 0.3}
@@ -69,9 +67,9 @@ def found_in(spec: TrialSpec, trials: int) -> tuple[float, float]:
     return float(np.mean(shares)), float(np.std(shares) / np.sqrt(len(shares)))
 
 
-def planned(allocation: str, privacy: Mapping[str, Any], segments: int, people: int) -> tuple[Prospect, float]:
+def planned(allocation: str, privacy: Mapping[str, Any], segments: int, people: int) -> tuple[PowerAnalysis, float]:
     spec = spec_of(allocation, privacy, segments, people, 0.0)
-    prospect = prospect_of(spec, designs(spec))
+    prospect = power_analysis(spec, designs(spec))
     return prospect, float(prospect.least()[0, 0])
 
 

@@ -9,14 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from privateer_server.algorithms.trial.allocation import matching
-from privateer_server.algorithms.trial.boundaries import critical_values, p_values
-from privateer_server.algorithms.trial.detectable import Planned, detectable
-from privateer_server.algorithms.trial.effects import effects
-from privateer_server.algorithms.trial.evidence import average, begin
-from privateer_server.algorithms.trial.gain import CHOSEN_AFTER, hold
-from privateer_server.algorithms.trial.line import draw_line
-from tests.support.trials import SETTINGS, Trials, added_in_common, by_trial, central, named, one_bit
+from privateer_server.algorithms.trial.allocation import CHOSEN_AFTER, Holdout, matching
+from privateer_server.algorithms.trial.confidence_sequence import ConfidenceSequence
+from privateer_server.algorithms.trial.group_sequential import critical_values, p_values
+from privateer_server.algorithms.trial.treatment_effects import effects
+from privateer_server.algorithms.trial.trial_evidence import PlannedEpoch, TrialEvidence, average
+from tests.support.trials import SETTINGS, Trials, added_in_common, by_trial, central, detectable, named, one_bit
 
 pytestmark = pytest.mark.nightly
 
@@ -51,7 +49,7 @@ def play(
     means = np.stack([np.full(4, base), base + effect], axis=1)
     trials = Trials(SETTINGS[name], segments, means, 1e5, TRIALS)
     rng, shares, before, averaged = np.random.default_rng(42), np.full((4 * TRIALS, 2), 0.5), 0.0, []
-    evidence = begin(replace(trials.design, segments=np.tile(np.maximum(segments, 0.1), TRIALS)))
+    evidence = TrialEvidence.begin(replace(trials.design, segments=np.tile(np.maximum(segments, 0.1), TRIALS)))
     truth, always, sums = np.tile(effect, TRIALS), np.ones(4 * TRIALS, bool), evidence.common
     for time in TIMES:
         moved = drift * (time - TIMES[0]) / (1 - TIMES[0])
@@ -175,7 +173,7 @@ def test_what_a_plan_calls_detectable_is_found_in_four_of_five_trials(
     trials = Trials(setting, np.array([share]), np.array([[base, base]]), people, 8_000)  # type: ignore[arg-type]
     times = TIMES[-8:]
     epochs = [
-        Planned(size * people, trials.setting.keep, trials.setting.other, trials.setting.noise)
+        PlannedEpoch(size * people, trials.setting.keep, trials.setting.other, trials.setting.noise)
         for size in np.diff((0.0, *times))
     ]
     one, wanted = replace(trials, count=1).design, 0.0
@@ -194,7 +192,7 @@ def test_what_a_plan_calls_detectable_is_found_in_four_of_five_trials(
 def test_the_strict_line_is_never_crossed_too_often(name: str) -> None:
     """4,000 effects of 0, 60 looks: at most .05, with four standard errors .064; it is known to spend .01 to .03."""
     trials = Trials(SETTINGS[name], SEGMENTS, np.full((4, 2), 0.3), 1e5, 1_000)
-    rng, line = np.random.default_rng(9), draw_line(trials.design)
+    rng, line = np.random.default_rng(9), ConfidenceSequence.begin(trials.design)
     for _ in range(60):
         line = line.add(trials.epoch(rng, 1e5 / 60, np.full((4_000, 2), 0.5)))
     assert (line.p_value <= 0.05).mean() <= 0.04
@@ -233,7 +231,7 @@ def gained(trials: Trials, seed: int) -> tuple[tuple[float, float, float], float
         shares, before = matching(evidence, 0.073), time
         if held is None and time >= CHOSEN_AFTER:
             best, constant = (evidence.precise.difference[:, 0] > 0).astype(int), int(evidence.average.estimate[0] > 0)
-            held = hold(trials.design, float(evidence.people[-1]), best, constant)
+            held = Holdout.begin(trials.design, float(evidence.people[-1]), best, constant)
     assert held is not None
     found = held.gain()
     assert found is not None

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp
 
-from privateer_core.serving.answer import Answer
+from privateer_core.serving.http.answer import HttpAnswer
 from tests.support.senders import Signing
 
 
@@ -23,7 +23,7 @@ class AtOnce:
             await self._app(scope, receive, send)  # it comes piece by piece
             return
         first = await receive()
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[HttpAnswer] = asyncio.get_running_loop().create_future()
         is_whole = first["type"] == "http.request" and not first.get("more_body")
         if is_whole and self._app.at_once(scope, bytearray(first.get("body", b"")), answer.set_result):
             await (await answer).send(scope, send)

@@ -6,12 +6,17 @@ and every value of every parameter, but not every combination of them. Functions
 which are the same in every run.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 from zlib import crc32
 
 import pytest
+
+from privateer_core.algorithms import ALGORITHMS
+
+_WORD = re.compile("|".join([*(re.escape(name) for name in ALGORITHMS if "-" in name), "[^-]+"]))
 
 
 def sample(cases: Mapping[str, set[str]], of: str) -> set[str]:
@@ -26,8 +31,8 @@ def sample(cases: Mapping[str, set[str]], of: str) -> set[str]:
 
 
 def words(case: str) -> set[str]:
-    """Return the words of an id."""
-    return set(case.split("-"))
+    """Return the words of an id; an algorithm's name is one word, whatever hyphens it has."""
+    return set(_WORD.findall(case))
 
 
 def move_to_the_night(items: Iterable[pytest.Item]) -> None:

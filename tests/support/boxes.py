@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_lab.simulation import Simulation
+from privateer_lab.simulation.simulate import Simulation
 
 
 def numbers(release: Any) -> NDArray[np.float64]:

@@ -39,8 +39,8 @@ async def report(api: Api, people: int, publication: bytes | None = None, seed: 
 
 async def arms_played(api: Api, name: str = "test") -> set[str]:
     """The arms that the policy may give to somebody."""
-    policy = (await api.client.get(f"/experiments/{name}/policy")).json()["policy"]
-    return {arm for row in policy["bins"] for arm in row["arms"]}
+    shows = (await api.client.get(f"/experiments/{name}/policy")).json()["policy"]["shows"]
+    return {arm for row in shows["bins"] for arm in row["arms"]}
 
 
 async def record_holds(api: Api) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from privateer_client import exchange
-from privateer_client.account import Payment
-from privateer_client.ledger import Ledger
+from privateer_client import transport
+from privateer_client.ledger.account import Payment
+from privateer_client.ledger.ledger import Ledger
 from privateer_client.participation import Participation
 from privateer_core.clock import SystemClock
 from privateer_core.verification import Limits
@@ -43,8 +43,8 @@ def still(patch: pytest.MonkeyPatch) -> StillTime:
     time = StillTime()
     patch.setattr(SystemClock, "monotonic", lambda _: time.now)
     patch.setattr(SystemClock, "now", lambda _: time.now)
-    patch.setattr(exchange, "sleep", time.sleep)
-    patch.setattr(exchange, "async_sleep", time.async_sleep)
+    patch.setattr(transport, "sleep", time.sleep)
+    patch.setattr(transport, "async_sleep", time.async_sleep)
     return time
 
 

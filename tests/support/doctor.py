@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from privateer_lab.cli import main
-from privateer_lab.services import Services, free_port
+from privateer_lab.cli.command_line import main
+from privateer_lab.services.processes import Services, free_port
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import MSGPACK
 

@@ -6,10 +6,10 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from privateer_core.serving.postgres.leases import Leases
+from privateer_core.serving.store.leases import Leases
 from privateer_server import app
 from privateer_server.store.postgres.journal import PostgresJournal
-from privateer_server.store.postgres.keys import PostgresKeys
+from privateer_server.store.postgres.round_keys import PostgresKeyStore
 from privateer_server.store.postgres.store import PostgresStore
 
 _RNG = random.Random(os.getpid())
@@ -38,7 +38,7 @@ def _deadly(owner: type, method: str, dies: Callable[..., bool] = lambda *_: Tru
 def main() -> None:
     """Run the server, whose leases are short."""
     Leases.__init__.__defaults__ = (1.0,)
-    for owner, method in ((PostgresKeys, "make"), (PostgresKeys, "destroy"), (PostgresJournal, "write")):
+    for owner, method in ((PostgresKeyStore, "make"), (PostgresKeyStore, "destroy"), (PostgresJournal, "write")):
         _deadly(owner, method)
     _deadly(PostgresStore, "commit", lambda _, changes: any(change.following for change in changes))
     app.main([])

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.linear.spec import LinearSpec
-from privateer_core.sections import parse_section
 
 NUMBER = {"low": -1.0, "high": 1.0}
 TRUSTED: dict[str, dict[str, Any]] = {
@@ -29,4 +29,6 @@ def linear_spec(
         "privacy": {"model": model, **TRUSTED[model], **(privacy or {})},
         "algorithm": {"name": "linear", **algorithm},
     }
-    return parse_section(LinearSpec, data | ({"population": dict(population)} if population else {}))
+    made = parse_spec(data | ({"population": dict(population)} if population else {}))
+    assert isinstance(made, LinearSpec)
+    return made

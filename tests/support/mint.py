@@ -5,9 +5,9 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 
-from privateer_core.serving.tokens import TokenSettings
-from privateer_core.wire.token import Challenge, PendingToken
-from privateer_core.wire.token_keys import Directory, TokenKey
+from privateer_core.serving.token_gate import TokenSettings
+from privateer_core.wire.tokens.token import Challenge, PendingToken
+from privateer_core.wire.tokens.token_keys import Directory, TokenKey
 from privateer_issuer.signing import Signer
 
 ISSUER = "issuer:80"

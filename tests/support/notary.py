@@ -9,9 +9,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core.errors import Malformed
 from privateer_core.wire.identity import SIGNED_HEADER, Identity
-from privateer_core.wire.log import Entry, Head, Proof, prove
-from privateer_core.wire.merkle import Tree
+from privateer_core.wire.merkle import MerkleTree
 from privateer_core.wire.publication import decode_publication, digest
+from privateer_core.wire.transparency_log import Entry, Head, Proof, prove
 
 Handler = Callable[[httpx.Request], httpx.Response]
 ORIGIN = "privateer/log/00112233445566ff"
@@ -32,7 +32,7 @@ class Notary:
         self.identity, self.origin = Identity(Ed25519PrivateKey.from_private_bytes(seed)), origin
         self.entries: list[Entry] = []
         self.proofs = 0
-        self._tree = Tree()
+        self._tree = MerkleTree()
         self._places: dict[tuple[str, int], int] = {}
 
     @property

@@ -9,9 +9,9 @@ import httpx
 
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app as create_server
-from privateer_server.settings import Settings as ServerSettings
+from privateer_server.settings import ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler
-from privateer_shuffler.settings import Settings as ShufflerSettings
+from privateer_shuffler.settings import ShufflerSettings
 from tests.support.asgi import serving
 from tests.support.sealing import body_of
 from tests.support.senders import TRUSTED

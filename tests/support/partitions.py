@@ -1,6 +1,6 @@
 """Partition policies for tests: random dyadic partitions with active arms and slots shared out over them."""
 
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import msgspec
@@ -58,6 +58,15 @@ def make_policy(
         terms=local_terms(reported),
         choice=layout if in_key else None,
     )
+
+
+def with_parts(state: Any, **changes: Any) -> Any:
+    """A tuned learner's state with other fields, of itself or of its parts, by their names there."""
+    for name in ("tree", "evidence", "hyperparameters", "posterior"):
+        part = getattr(state, name)
+        own = {field.name: changes.pop(field.name) for field in fields(part) if field.name in changes}
+        state = replace(state, **{name: replace(part, **own)})
+    return replace(state, **changes)
 
 
 def same(left: Any, right: Any) -> bool:

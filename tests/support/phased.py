@@ -3,8 +3,8 @@
 from copy import deepcopy
 from typing import Any
 
+from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.phased import PhasedSpec
-from privateer_core.sections import parse_section
 
 _PLAIN: dict[str, Any] = {
     "experiment": {"name": "test", "horizon": 20_000, "people": 5_000},
@@ -17,10 +17,10 @@ _PLAIN: dict[str, Any] = {
 TRUST: dict[str, dict[str, Any]] = {
     "none": {},
     "central": {"model": "central", "epsilon": 4.0, "delta": 1e-6},
-    "central-published": {"model": "central", "epsilon": 4.0, "delta": 1e-6, "calibration": "published"},
+    "central-published": {"model": "central", "epsilon": 4.0, "delta": 1e-6},
     "local": {"model": "local", "epsilon": 4.0},
     "local-normal": {"model": "local", "epsilon": 1.0, "delta": 0.25},
-    "local-published": {"model": "local", "epsilon": 4.0, "delta": 1e-6, "calibration": "published"},
+    "local-published": {"model": "local", "epsilon": 4.0, "delta": 1e-6},
     "shuffle": {"model": "shuffle", "epsilon": 4.0, "delta": 1e-6, "min_batch": 2, "honest_fraction": 0.6},
     "shuffle-published": {
         "model": "shuffle",
@@ -28,7 +28,6 @@ TRUST: dict[str, dict[str, Any]] = {
         "delta": 1e-6,
         "min_batch": 2,
         "honest_fraction": 1.0,
-        "calibration": "published",
     },
 }
 
@@ -38,6 +37,8 @@ def tables(changes: dict[str, Any] | None = None, trust: str = "none") -> dict[s
     data = deepcopy(_PLAIN)
     if trust != "none":
         data["privacy"] = dict(TRUST[trust])
+    if trust.endswith("-published"):
+        data["algorithm"] = {"name": "paper-5-dp-dpe"}
     for name, value in (changes or {}).items():
         *path, last = name.split(".")
         table = data
@@ -52,4 +53,6 @@ def tables(changes: dict[str, Any] | None = None, trust: str = "none") -> dict[s
 
 def phased_spec(changes: dict[str, Any] | None = None, trust: str = "none") -> PhasedSpec:
     """A valid phased spec under a trust model of `TRUST`, changed as in `tables`."""
-    return parse_section(PhasedSpec, tables(changes, trust))
+    made = parse_spec(tables(changes, trust))
+    assert isinstance(made, PhasedSpec)
+    return made

@@ -9,7 +9,7 @@ from privateer_core.ages import message_size
 from privateer_core.codec import encode
 from privateer_core.spec import Spec
 from privateer_core.wire.publication import Drain, Publication, Round, encode_publication
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.specs import SHUFFLE, make_spec
 
 KEY = X25519PrivateKey.generate()

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from privateer_client.account import Payment
-from privateer_client.choice import Choice
-from privateer_client.known_servers import KnownServer
-from privateer_client.sealing import SealedReport
+from privateer_client.ledger.account import Payment
+from privateer_client.ledger.choice import KeptChoice
+from privateer_client.ledger.known_servers import KnownServer
+from privateer_client.participation import SealedReport
 from privateer_core.wire.publication import digest
 
 
@@ -38,7 +38,7 @@ class Purse:
     def __init__(self) -> None:
         self.servers = Rumours()
         self.paid: list[Payment] = []
-        self._choices: dict[str, Choice] = {}
+        self._choices: dict[str, KeptChoice] = {}
         self._publications: dict[str, bytes] = {}
 
     @property
@@ -66,13 +66,13 @@ class Purse:
     def answered(self, _: SealedReport) -> None:
         pass
 
-    def choice(self, experiment: str) -> Choice | None:
+    def choice(self, experiment: str) -> KeptChoice | None:
         return self._choices.get(experiment)
 
     def choices(self) -> list[str]:
         return list(self._choices)
 
-    def change(self, experiment: str, change: Callable[[Choice | None], Choice | None]) -> Choice | None:
+    def change(self, experiment: str, change: Callable[[KeptChoice | None], KeptChoice | None]) -> KeptChoice | None:
         changed = change(self.choice(experiment))
         self.forget(experiment)
         if changed is not None:

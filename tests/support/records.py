@@ -45,7 +45,7 @@ SPECS: dict[str, Spec] = {
     "hidden": make_spec(SHUFFLE | {"privacy.arms": "hidden"}),
     "none": make_spec(NONE),
     "messages": _of_messages(),
-    "published": make_spec({"privacy.calibration": "published", "privacy.epsilon": 16.0}),
+    "published": make_spec({"algorithm.name": "paper-1-ldpmab", "privacy.epsilon": 16.0}),
     "phased-local": phased_spec(SMALL, "local"),
     "phased-normal": phased_spec(SMALL, "local-normal"),
     "phased-shuffle": phased_spec(SMALL, "shuffle"),

@@ -6,10 +6,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from privateer_core.serving.tokens import TokenSettings
+from privateer_core.serving.token_gate import TokenSettings
 from privateer_core.wire.keys import own_key
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.postgres import Cluster
 from tests.support.senders import TRUSTED
@@ -37,8 +37,8 @@ class Shared:
     def identity(self) -> Path:
         return self.key_file.with_name("identity.key")
 
-    def settings(self, *shufflers: Path, tokens: TokenSettings | None = None) -> Settings:
-        return Settings(
+    def settings(self, *shufflers: Path, tokens: TokenSettings | None = None) -> ServerSettings:
+        return ServerSettings(
             Path(),
             TOKEN,
             shufflers,

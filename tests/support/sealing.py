@@ -14,7 +14,7 @@ from privateer_core.codec import decode
 from privateer_core.decisions import Arms, Points
 from privateer_core.wire.envelope import Envelope, Header, binding, encode_envelope, header_of, pieces
 from privateer_core.wire.publication import Publication, decode_publication, digest
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 

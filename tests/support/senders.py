@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer_core.wire.upload import UPLOAD
+from privateer_core.wire.batch import UPLOAD
 
 KEY = Ed25519PrivateKey.from_private_bytes(b"s" * 32)
 TRUSTED = (Path(__file__).with_name("sender.pub"),)

@@ -11,7 +11,7 @@ import httpx
 
 from privateer_core.wire.keys import own_key
 from privateer_shuffler.app import create_app
-from privateer_shuffler.settings import Settings
+from privateer_shuffler.settings import ShufflerSettings
 from tests.support.asgi import serving
 from tests.support.postgres import Cluster
 from tests.support.senders import TRUSTED
@@ -24,7 +24,7 @@ class SharedShufflers:
     """A database, two key files, and the server that batches go to."""
 
     cluster: Cluster
-    settings: Settings
+    settings: ShufflerSettings
     server: FakeServer
 
     @classmethod
@@ -32,7 +32,7 @@ class SharedShufflers:
         store_key, signing_key = folder / "shuffler-store.key", folder / "signing.key"
         store_key.write_bytes(os.urandom(32))
         own_key(signing_key, "PRIVATEER_SIGNING_KEY")
-        settings = Settings(
+        settings = ShufflerSettings(
             "http://server",
             folder / "unused",
             None,

@@ -3,8 +3,8 @@
 from copy import deepcopy
 from typing import Any
 
+from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.partition import PartitionSpec
-from privateer_core.sections import parse_section
 
 _PLAIN: dict[str, Any] = {
     "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000, "round_size": 1000},
@@ -32,7 +32,9 @@ def make_spec(changes: dict[str, Any] | None = None, *, dimension: int = 2, arms
         "context.features": {f"x{j + 1}": {"low": 0.0, "high": 1.0} for j in range(dimension)},
         "experiment.arms": [f"arm-{k}" for k in range(arms)],
     }
-    return parse_section(PartitionSpec, tables({**sizes, **(changes or {})}))
+    made = parse_spec(tables({**sizes, **(changes or {})}))
+    assert isinstance(made, PartitionSpec)
+    return made
 
 
 SHUFFLE = {"privacy.model": "shuffle", "privacy.delta": 1e-6, "privacy.epsilon": 1.0}

@@ -10,16 +10,16 @@ from typing import Any
 import httpx
 
 from privateer_core.clock import Clock
-from privateer_core.serving.tokens import TokenSettings
-from privateer_core.wire.attestation import HEADER, attest
-from privateer_core.wire.token import Challenge, PendingToken, authorization
-from privateer_core.wire.token_keys import Directory, TokenKey
+from privateer_core.serving.token_gate import TokenSettings
+from privateer_core.wire.tokens.attestation import HEADER, attest
+from privateer_core.wire.tokens.token import Challenge, PendingToken, authorization
+from privateer_core.wire.tokens.token_keys import Directory, TokenKey
 from privateer_issuer.app import create_app as create_issuer
-from privateer_issuer.settings import Settings as IssuerSettings
+from privateer_issuer.settings import IssuerSettings
 from privateer_server.app import create_app as create_server
-from privateer_server.settings import Settings as ServerSettings
+from privateer_server.settings import ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler
-from privateer_shuffler.settings import Settings as ShufflerSettings
+from privateer_shuffler.settings import ShufflerSettings
 from tests.support.asgi import AtOnce, serving
 from tests.support.senders import TRUSTED
 from tests.support.servers import ADMIN, TOKEN

@@ -1,13 +1,35 @@
 """Settings of trials, their looks, and sums by trial of many drawn at once."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from privateer_lab.reproductions.paper_4_trials import Array, Setting, Trials
-from privateer_server.algorithms.trial.evidence import Epoch, Evidence, Sums, common_weights, variances_of
+from privateer_papers.paper_4.trials import Array, Setting, Trials
+from privateer_server.algorithms.trial.group_sequential import POWER, drift_of
+from privateer_server.algorithms.trial.power import deviations, looks_of
+from privateer_server.algorithms.trial.trial_evidence import (
+    Epoch,
+    PlannedEpoch,
+    Sums,
+    TrialDesign,
+    TrialEvidence,
+    common_weights,
+    contrast_variances,
+)
 
-__all__ = ["SETTINGS", "Setting", "Trials", "added_in_common", "by_trial", "central", "growing", "named", "one_bit"]
+__all__ = [
+    "SETTINGS",
+    "Setting",
+    "Trials",
+    "added_in_common",
+    "by_trial",
+    "central",
+    "detectable",
+    "growing",
+    "named",
+    "one_bit",
+]
 
 
 def named(epsilon: float, segments: int) -> Setting:
@@ -46,10 +68,10 @@ def by_trial(sums: Sums, count: int) -> Sums:
     return Sums(*(moved(getattr(sums, name)) for name in Sums.__dataclass_fields__))
 
 
-def added_in_common(sums: Sums, evidence: Evidence, epoch: Epoch, count: int) -> Sums:
-    """Add an epoch of so many trials, with one weight for all segments of each, as `Evidence.common` does of one."""
+def added_in_common(sums: Sums, evidence: TrialEvidence, epoch: Epoch, count: int) -> Sums:
+    """Add an epoch of so many trials, with one weight for all segments of each, as `TrialEvidence.common` has."""
     design = evidence.design
-    both = (variances_of(design, epoch, shares) for shares in (design.arms[None], epoch.shares))
+    both = contrast_variances(design, epoch)
     planned, actual = (np.moveaxis(one.reshape(count, -1, one.shape[1]), 0, 1) for one in both)
     return sums.add(epoch, np.moveaxis(common_weights(planned, actual), 0, 1).reshape(epoch.shares.shape[0], -1))
 
@@ -60,3 +82,8 @@ def growing(first: float, people: float, ratio: float = 1.5) -> tuple[float, ...
     while times[0] / ratio * people >= first:
         times.insert(0, times[0] / ratio)
     return tuple(times)
+
+
+def detectable(design: TrialDesign, epochs: Sequence[PlannedEpoch], rate: float) -> Array:
+    """Smallest effects (J, K) that a trial finds with a power of .8 at some look."""
+    return drift_of(looks_of(design, epochs), design.alpha, POWER) * deviations(design, epochs, rate)

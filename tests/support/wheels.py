@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-ROLES = ("shared", "client", "shuffler", "issuer", "server", "lab")
+ROLES = ("shared", "client", "shuffler", "issuer", "server", "lab", "papers")
 OURS = "privateer"
 
 

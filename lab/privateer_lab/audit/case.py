@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from privateer_core.accounting.events import Event
-from privateer_lab.audit.evidence import Scores
+from privateer_lab.audit.lower_bounds import Scores
 
 CHANNELS: Final = "channels"
 """Stands for a mechanism where what is attacked belongs to none."""

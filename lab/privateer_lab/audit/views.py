@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import singledispatch
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +16,6 @@ from privateer_core.contributions import BoundedVectors, CellHits, KeyedValues, 
 from privateer_core.mechanisms import Mechanism
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.central_sums import CentralSums
-from privateer_core.mechanisms.laplace_cells import UNIT, LaplaceCells
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import GRID as MOMENT_GRID
 from privateer_core.mechanisms.screened_moments import Moments, ScreenedMoments
@@ -26,7 +26,7 @@ from privateer_core.mechanisms.vector_symbol import VectorSymbol
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.trust import TRUST, Trust
 from privateer_lab.audit.case import Case, Sampler
-from privateer_lab.audit.evidence import Scores
+from privateer_lab.audit.lower_bounds import Scores
 
 Coins = NDArray[np.uint32]
 Maker = Callable[[Coins], Any]
@@ -115,7 +115,8 @@ def _public_signs(mechanism: Mechanism, coins: Coins) -> Scores:
     return np.asarray(_LABEL * (sign(mechanism.layout.hashes(coins[:, None], keys)) @ 3**keys))
 
 
-def log_likelihood(mechanism: Mechanism, made: Any, rows: NDArray[Any]) -> Scores:
+@singledispatch
+def log_likelihood(mechanism: Any, made: Any, rows: NDArray[Any]) -> Scores:
     """Return the logarithm of each report's probability or density, but for a constant, if ``made`` was contributed.
 
     Parameters
@@ -123,23 +124,25 @@ def log_likelihood(mechanism: Mechanism, made: Any, rows: NDArray[Any]) -> Score
     made
         One contribution for each of the reports ``rows`` (n,), with the same coins; values are 0 or 1.
     """
-    match mechanism:
-        case SignedSymbol():
-            return _symbol_likelihood(mechanism, made, rows["symbol"])
-        case NamedSymbol():
-            return _named_likelihood(mechanism, made, rows["symbol"])
-        case VectorSymbol():
-            own = (mechanism.own(made) == rows["symbol"].astype(np.int64)[:, None]).any(axis=1)
-            return np.asarray(mechanism.epsilon * own)
-        case LaplaceCells():
-            return np.asarray(-np.abs(rows - _cells(mechanism, made)).sum(axis=1) / mechanism.scale)
-        case GaussianVectors():
-            off = rows - mechanism.ball.clip(made.values) / mechanism.ball.step
-            return np.asarray(-np.square(off).sum(axis=1) / (2 * mechanism.standard_deviation**2))
+    del made, rows
     raise TypeError(f"no likelihood of a report of {type(mechanism).__name__}")
 
 
-def _symbol_likelihood(mechanism: SignedSymbol, made: KeyedValues, symbols: NDArray[np.uint16]) -> Scores:
+@log_likelihood.register
+def _vector_likelihood(mechanism: VectorSymbol, made: BoundedVectors, rows: NDArray[Any]) -> Scores:
+    own = (mechanism.own(made) == rows["symbol"].astype(np.int64)[:, None]).any(axis=1)
+    return np.asarray(mechanism.epsilon * own)
+
+
+@log_likelihood.register
+def _normal_likelihood(mechanism: GaussianVectors, made: BoundedVectors, rows: NDArray[Any]) -> Scores:
+    off = rows - mechanism.ball.clip(made.values) / mechanism.ball.step
+    return np.asarray(-np.square(off).sum(axis=1) / (2 * mechanism.standard_deviation**2))
+
+
+@log_likelihood.register
+def _symbol_likelihood(mechanism: SignedSymbol, made: KeyedValues, rows: NDArray[Any]) -> Scores:
+    symbols: NDArray[np.uint16] = rows["symbol"]
     response, keyed = mechanism.response, made.keys >= 0
     hashes = mechanism.layout.hashes(made.coins, np.maximum(made.keys, 0))
     own = 2 * bucket(hashes, mechanism.buckets) + ((2 * made.values - 1) * sign(hashes) > 0)
@@ -148,18 +151,12 @@ def _symbol_likelihood(mechanism: SignedSymbol, made: KeyedValues, symbols: NDAr
     return np.where(keyed | mechanism.elsewhere, likely, -math.log(response.symbols))
 
 
-def _named_likelihood(mechanism: NamedSymbol, made: KeyedValues, symbols: NDArray[np.uint16]) -> Scores:
+@log_likelihood.register
+def _named_likelihood(mechanism: NamedSymbol, made: KeyedValues, rows: NDArray[Any]) -> Scores:
+    symbols: NDArray[np.uint16] = rows["symbol"]
     response, truth = mechanism.response, mechanism.truth(made, np.where(made.values > 0, 1, -1))
     likely = np.where(symbols == truth, math.log(response.truth), math.log(response.other))
     return np.where(truth >= 0, likely, -math.log(response.symbols))
-
-
-def _cells(mechanism: LaplaceCells, made: KeyedValues) -> NDArray[np.float64]:
-    layout, keyed = mechanism.layout, np.flatnonzero(made.keys >= 0)
-    cells = np.zeros((len(made), 2, layout.keys, layout.groups))
-    cells[keyed, 0, made.keys[keyed], made.groups[keyed]] = UNIT * made.values[keyed]
-    cells[keyed, 1, made.keys[keyed], made.groups[keyed]] = UNIT
-    return cells.reshape(len(made), -1)
 
 
 def releases(target: Target) -> Sampler:

@@ -3,25 +3,12 @@
 from typing import Final
 
 from privateer_core.errors import SpecError
+from privateer_core.plugins import Plugins
 from privateer_core.spec import Spec
 from privateer_lab.baselines.base import Baseline, with_arms
-from privateer_lab.baselines.descent import Logistic, Network
-from privateer_lab.baselines.tree import Abse, Tree
-from privateer_lab.baselines.unlearned import Constant, Oracle, Uniform
-from privateer_lab.reproductions.paper_1_ldpmab import Ldpmab
-from privateer_lab.reproductions.paper_1_leaky import Leaky
 
-BASELINES: Final[dict[str, type[Baseline]]] = {
-    "uniform": Uniform,
-    "constant": Constant,
-    "oracle": Oracle,
-    "tree": Tree,
-    "abse": Abse,
-    "linear": Logistic,
-    "network": Network,
-    "ldpmab": Ldpmab,
-    "leaky": Leaky,
-}
+BASELINES: Final = Plugins[type[Baseline]]("privateer.baselines", "distribution that brings it", "--baseline")
+"""The installed baselines by name: `Baseline` says what each is."""
 
 
 def chosen(names: list[str], spec: Spec) -> list[str]:

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from privateer_core.arms_spec import ArmsSpec
 from privateer_core.decisions import Arms
 from privateer_lab.baselines.base import Visitors
-from privateer_lab.devices import scaled
 from privateer_lab.environments import environment_for
+from privateer_lab.simulation.devices import scaled
 
 GROUP: Final = 1 << 16
 """Most people at a time: bounds memory, whatever the size of a round."""

@@ -11,9 +11,9 @@ from privateer_core.spec import Spec
 from privateer_lab.baselines import BASELINES
 from privateer_lab.baselines.base import Baseline, with_arms
 from privateer_lab.baselines.people import GROUP, People
-from privateer_lab.devices import scaled_rewards
-from privateer_lab.parallel import Backend, each
-from privateer_lab.summary import regret_figures
+from privateer_lab.simulation.devices import scaled_rewards
+from privateer_lab.simulation.parallel import Backend, each
+from privateer_lab.simulation.summary import regret_figures
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from privateer_lab.output import print_rows, readable
+from privateer_lab.cli.output import print_rows, readable
 
 
 def print_baselines(result: dict[str, Any]) -> None:

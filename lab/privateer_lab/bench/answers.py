@@ -8,15 +8,14 @@ from typing import Final
 import httpx
 
 from privateer_core.errors import Unavailable
+from privateer_core.wire.batch import UPLOAD
 from privateer_core.wire.envelope import MEDIA_TYPE
-from privateer_core.wire.upload import UPLOAD
 from privateer_lab.bench.bare import bare
-from privateer_lab.bench.opens import open_seconds
-from privateer_lab.bench.processes import cpu_seconds
+from privateer_lab.bench.processor_time import cpu_seconds, open_seconds
 from privateer_lab.bench.sealed import bench_spec
 from privateer_lab.bench.sender import send_all
-from privateer_lab.rest import create
-from privateer_lab.services import free_port, running
+from privateer_lab.services.processes import free_port, running
+from privateer_lab.services.rest import create
 
 _NAME: Final = "bench"
 _PAGE: Final = f"/experiments/{_NAME}/policy"

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import httpx
 
-from privateer_lab.services import free_port
+from privateer_lab.services.processes import free_port
 
 _SECONDS: Final = 30.0
 _CODE: Final = "import sys; from privateer_lab.bench.bare import serve; serve(int(sys.argv[1]))"

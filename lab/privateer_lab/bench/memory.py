@@ -8,10 +8,10 @@ from typing import Final
 
 from privateer_core.wire.keys import own_key
 from privateer_lab.bench.path import EXPERIMENTS, publication, report
-from privateer_lab.bench.processes import memory_of
+from privateer_lab.bench.processor_time import memory_of
 from privateer_lab.bench.sealed import bench_spec, seal_round
-from privateer_lab.rest import create
-from privateer_lab.services import Services, free_port, running
+from privateer_lab.services.processes import Services, free_port, running
+from privateer_lab.services.rest import create
 
 LOOK: Final = 100_000
 """Reports between two looks."""

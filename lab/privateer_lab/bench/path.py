@@ -11,13 +11,12 @@ import httpx
 from privateer_core.errors import Unavailable
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.keys import own_key
-from privateer_lab.bench.opens import open_seconds
-from privateer_lab.bench.processes import cpu_seconds
+from privateer_lab.bench.processor_time import cpu_seconds, open_seconds
 from privateer_lab.bench.sealed import Sealed, bench_spec, seal_round
 from privateer_lab.bench.sender import send_all
 from privateer_lab.bench.stages import stage_seconds
-from privateer_lab.rest import create
-from privateer_lab.services import Services, free_port, running
+from privateer_lab.services.processes import Services, free_port, running
+from privateer_lab.services.rest import create
 
 EXPERIMENTS: Final = 4
 _OVERLAP: Final = 2

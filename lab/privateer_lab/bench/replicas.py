@@ -13,12 +13,11 @@ import httpx
 
 from privateer_core.errors import SpecError, Unavailable
 from privateer_core.wire.keys import own_key, publish_key
-from privateer_lab.bench.opens import open_seconds
 from privateer_lab.bench.path import EXPERIMENTS, publication, report
-from privateer_lab.bench.processes import cpu_seconds
+from privateer_lab.bench.processor_time import cpu_seconds, open_seconds
 from privateer_lab.bench.sealed import bench_spec, seal_round
-from privateer_lab.rest import create
-from privateer_lab.services import Processes, free_port
+from privateer_lab.services.processes import Processes, free_port
+from privateer_lab.services.rest import create
 
 _BATCH: Final = 100
 """Reports an upload."""

@@ -9,10 +9,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from privateer_client.participation import Participation
 from privateer_core.spec import Spec
 from privateer_core.trust import TRUST
+from privateer_core.wire.batch import UPLOAD
 from privateer_core.wire.envelope import MEDIA_TYPE, Envelope, encode_envelope
-from privateer_core.wire.upload import UPLOAD
-from privateer_lab.demo import demo_spec
 from privateer_lab.load.driver import LIMITS
+from privateer_lab.services.demo import demo_spec
 
 
 class Sealed(NamedTuple):

@@ -12,11 +12,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from privateer_core.clock import SystemClock
 from privateer_core.wire.envelope import Envelope, binding, decode_envelope, pieces
 from privateer_lab.bench.sealed import bench_spec, seal_round
-from privateer_server.accumulator import Accumulator
-from privateer_server.closing import Closer
 from privateer_server.data import Data, open_data
-from privateer_server.rounds import first_round, record
-from privateer_server.settings import Settings
+from privateer_server.intake.accumulator import Accumulator
+from privateer_server.rounds.closing import Closer
+from privateer_server.rounds.open_round import first_round, record
+from privateer_server.settings import ServerSettings
 
 _GROUP: Final = 900
 """Reports that the server commits at once under load."""
@@ -26,7 +26,7 @@ _NAME: Final = "bench"
 def stage_seconds(people: int) -> dict[str, float]:
     """Return the processor time that each stage takes for the reports of a round of so many people, in seconds."""
     with tempfile.TemporaryDirectory(prefix="privateer-") as folder:
-        data = open_data(Settings(Path(folder), "the token of a benchmark"))
+        data = open_data(ServerSettings(Path(folder), "the token of a benchmark"))
         try:
             return _Stages(data, people).run()
         finally:

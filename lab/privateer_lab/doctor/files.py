@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from privateer_lab.doctor.findings import Findings
+from privateer_lab.doctor.checks import Checkup
 
 MIB: Final = 1 << 20
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -29,7 +29,7 @@ _FLOCK: Final = "hhqqi4x"
 """Linux's struct flock where numbers of files have 64 bits."""
 
 
-def check_folder(found: Findings, folder: Path, setting: str) -> bool:
+def check_folder(found: Checkup, folder: Path, setting: str) -> bool:
     """Check that a data folder can be read, and whether other users can; False if there is nothing to look at."""
     if not folder.is_dir():
         found.fail("folder", f"there is no folder {folder}", f"correct {setting}, or start the service once")
@@ -41,7 +41,7 @@ def check_folder(found: Findings, folder: Path, setting: str) -> bool:
     return True
 
 
-def _check_permissions(found: Findings, folder: Path) -> None:
+def _check_permissions(found: Checkup, folder: Path) -> None:
     inside = list(_entries(folder))
     exposed = [path for path in [folder, *inside] if path.suffix not in _PUBLIC and _mode(path) & _OTHERS]
     if exposed:
@@ -54,7 +54,7 @@ def _check_permissions(found: Findings, folder: Path) -> None:
         found.ok("permissions", "files are their owner's alone")
 
 
-def check_secret(found: Findings, path: Path) -> None:
+def check_secret(found: Checkup, path: Path) -> None:
     """Check that a private key outside a data folder is its owner's alone."""
     if _mode(path) & _OTHERS:
         found.fail("permissions", f"other users may read {path.name}", f"chmod go= {path}, and make a new key")
@@ -65,7 +65,7 @@ def is_open_to_writers(path: Path) -> bool:
     return bool((_mode(path) | _mode(path.parent)) & stat.S_IWOTH)
 
 
-def check_disk(found: Findings, folders: Sequence[Path], needed: int) -> None:
+def check_disk(found: Checkup, folders: Sequence[Path], needed: int) -> None:
     """Check that the disks of folders have so many bytes to spare, and better twice as many."""
     free = min(shutil.disk_usage(folder).free for folder in folders)
     detail = f"{free // MIB:,} MiB are free, and {-(-needed // MIB):,} MiB may be needed at once"
@@ -78,7 +78,7 @@ def check_disk(found: Findings, folders: Sequence[Path], needed: int) -> None:
         found.ok("disk", detail)
 
 
-def check_clock(found: Findings, folder: Path, recorded: float = 0.0) -> None:
+def check_clock(found: Checkup, folder: Path, recorded: float = 0.0) -> None:
     """Compare the clock with the newest time on record, in seconds since 1970, and with those of files.
 
     By how much it is behind is not told: at a shuffler that would be when somebody reported.

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from privateer_core.errors import Malformed
-from privateer_core.wire.token_keys import Directory, TokenKey
+from privateer_core.wire.tokens.token_keys import Directory, TokenKey
 from privateer_issuer.store import DATABASE, FILE, KeyRow
-from privateer_lab.doctor.answers import Listeners
+from privateer_lab.doctor.checks import Checkup
 from privateer_lab.doctor.files import MIB, check_clock, check_disk, check_folder, check_secret, is_held
-from privateer_lab.doctor.findings import Findings
+from privateer_lab.doctor.listeners import Listeners
 from privateer_lab.doctor.stores import checked
 
 _SPARE: Final = 64 * MIB
@@ -42,9 +42,9 @@ class IssuerPlace:
     secrets: Path | None = None
 
 
-def examine_issuer(place: IssuerPlace) -> Findings:
+def examine_issuer(place: IssuerPlace) -> Checkup:
     """Look at an issuer's folder and listeners."""
-    found = Findings("issuer")
+    found = Checkup("issuer")
     if not check_folder(found, place.data, "PRIVATEER_DATA"):
         return found
     if not any(place.data.iterdir()):
@@ -61,7 +61,7 @@ def examine_issuer(place: IssuerPlace) -> Findings:
     return found
 
 
-def _check_database(found: Findings, place: IssuerPlace) -> None:
+def _check_database(found: Checkup, place: IssuerPlace) -> None:
     copy = checked(found, "database", place.data / FILE, DATABASE)
     if copy is None:
         return
@@ -74,7 +74,7 @@ def _check_database(found: Findings, place: IssuerPlace) -> None:
     _check_shown(found, rows, place.shown)
 
 
-def _check_ages(found: Findings, rows: _Rows) -> None:
+def _check_ages(found: Checkup, rows: _Rows) -> None:
     """Check that each experiment has a key that lasts, and that no expired key could still sign."""
     now, newest = time.time(), {name: those[-1] for name, those in rows.items()}
     expired = sorted(name for name, key in newest.items() if now >= key.not_after)
@@ -96,7 +96,7 @@ def _check_ages(found: Findings, rows: _Rows) -> None:
         found.ok("keys", f"keys of {len(newest):,} experiments: {oldest:.0f} days old at most, {first:.0f} days left")
 
 
-def _check_shown(found: Findings, rows: _Rows, path: Path) -> None:
+def _check_shown(found: Checkup, rows: _Rows, path: Path) -> None:
     """Check that others find the public halves of these very keys."""
     own = {(name, TokenKey(*row[3:4], row.not_before, row.not_after).id) for name in rows for row in rows[name]}
     try:
@@ -111,7 +111,7 @@ def _check_shown(found: Findings, rows: _Rows, path: Path) -> None:
         found.fail("keys", detail, "restart the issuer, which writes the file, or correct PRIVATEER_PUBLIC_KEY_FILE")
 
 
-def _check_secrets(found: Findings, path: Path) -> None:
+def _check_secrets(found: Checkup, path: Path) -> None:
     if path.is_file():
         check_secret(found, path)
     else:

@@ -7,17 +7,17 @@ from typing import Final
 
 from privateer_core.errors import SpecError
 from privateer_issuer.settings import read_settings as read_issuer
-from privateer_lab.doctor.answers import Listeners
+from privateer_lab.doctor.checks import Check, Checkup
 from privateer_lab.doctor.files import check_secret
-from privateer_lab.doctor.findings import Finding, Findings
 from privateer_lab.doctor.issuer import IssuerPlace, examine_issuer
-from privateer_lab.doctor.keys import check_public_half, signing_key
+from privateer_lab.doctor.key_files import check_public_half, signing_key
+from privateer_lab.doctor.listeners import Listeners
 from privateer_lab.doctor.server import examine_server
 from privateer_lab.doctor.shuffler import examine_shuffler
-from privateer_lab.services import Issuing, environments
-from privateer_server.settings import Settings as ServerSettings
+from privateer_lab.services.processes import IssuerProcess, environments
+from privateer_server.settings import ServerSettings
 from privateer_server.settings import read_settings as read_server
-from privateer_shuffler.settings import Settings as ShufflerSettings
+from privateer_shuffler.settings import ShufflerSettings
 from privateer_shuffler.settings import read_settings as read_shuffler
 
 _ISSUER_PORT: Final = 8004
@@ -25,7 +25,7 @@ _NO_TOKEN: Final = {"PRIVATEER_ADMIN_TOKEN": "the doctor asks for nothing that n
 
 
 @dataclass(frozen=True)
-class Places:
+class ServicePlaces:
     """What the doctor looks at.
 
     Attributes
@@ -41,9 +41,9 @@ class Places:
     sender: tuple[Path, Path] | None = None
     issuer: IssuerPlace | None = None
 
-    def examine(self) -> list[Finding]:
+    def examine(self) -> list[Check]:
         """Look at all of it."""
-        findings = list[Finding]()
+        findings = list[Check]()
         if self.server:
             findings += examine_server(self.server).all
         if self.shuffler:
@@ -56,15 +56,15 @@ class Places:
         return findings
 
 
-def _examine_sender(private: Path, public: Path) -> list[Finding]:
-    found = Findings("sender")
+def _examine_sender(private: Path, public: Path) -> list[Check]:
+    found = Checkup("sender")
     check_secret(found, private)
     if key := signing_key(found, private, "--data"):
         check_public_half(found, key, public)
     return found.all
 
 
-def of_up(data: Path, ports: tuple[int, int, int, int], environment: Mapping[str, str]) -> Places:
+def of_up(data: Path, ports: tuple[int, int, int, int], environment: Mapping[str, str]) -> ServicePlaces:
     """Return what is in the folder of ``privateer up`` with these ports: public ones, then private ones.
 
     Raises
@@ -75,7 +75,7 @@ def of_up(data: Path, ports: tuple[int, int, int, int], environment: Mapping[str
     given = environments(data, ports, "")
     issuer = data / "issuer"
     if issuer.exists():  # then both services take reports with tokens alone
-        issuing = Issuing("", _ISSUER_PORT)
+        issuing = IssuerProcess("", _ISSUER_PORT)
         for name, port in zip(("server", "shuffler"), ports, strict=False):
             given[name] |= issuing.checks(data, f"http://127.0.0.1:{port}")
     server = read_server({**environment, **given["server"], **_NO_TOKEN}, [])
@@ -86,10 +86,10 @@ def of_up(data: Path, ports: tuple[int, int, int, int], environment: Mapping[str
     private, public = data / "sender.key", data / "senders" / "sender.pub"
     # Both are made together: where one is missing its disk may be, too.
     place = IssuerPlace(issuer, data / "tokens" / "issuer.json") if issuer.exists() else None
-    return Places(server, shuffler, (private, public) if private.exists() else None, place)
+    return ServicePlaces(server, shuffler, (private, public) if private.exists() else None, place)
 
 
-def of_environment(service: str, environment: Mapping[str, str], data: Path | None) -> Places:
+def of_environment(service: str, environment: Mapping[str, str], data: Path | None) -> ServicePlaces:
     """Return the one service that the environment sets; ``data`` is its folder, if given.
 
     Raises
@@ -100,8 +100,12 @@ def of_environment(service: str, environment: Mapping[str, str], data: Path | No
     folder = str(data or environment.get("PRIVATEER_DATA") or Path("data") / service)
     given = {**_NO_TOKEN, **environment, "PRIVATEER_DATA": folder}
     if service == "issuer":
-        return Places(issuer=_issuer(given))
-    return Places(server=read_server(given, [])) if service == "server" else Places(shuffler=read_shuffler(given))
+        return ServicePlaces(issuer=_issuer(given))
+    return (
+        ServicePlaces(server=read_server(given, []))
+        if service == "server"
+        else ServicePlaces(shuffler=read_shuffler(given))
+    )
 
 
 def _issuer(given: Mapping[str, str]) -> IssuerPlace:

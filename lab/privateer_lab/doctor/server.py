@@ -10,27 +10,26 @@ from typing import Final
 
 from privateer_core.codec import decode
 from privateer_core.errors import PrivateerError
-from privateer_core.serving.database import make_tables
+from privateer_core.serving.store.sqlite import make_tables
 from privateer_core.wire.publication import Round, decode_publication
-from privateer_lab.doctor.answers import Listeners, listed_keys
+from privateer_lab.doctor.algorithms import check_algorithms, check_experiments
+from privateer_lab.doctor.checks import Checkup
 from privateer_lab.doctor.copies import Unsettled, copy_of
+from privateer_lab.doctor.credentials import check_admin_tokens, check_upload_tokens
 from privateer_lab.doctor.files import MIB, check_clock, check_disk, check_folder, is_held
-from privateer_lab.doctor.findings import Findings
-from privateer_lab.doctor.identity import check_identity_key, check_signer
-from privateer_lab.doctor.keys import check_store_key, check_trusted
+from privateer_lab.doctor.key_files import check_identity_key, check_signer, check_store_key, check_trusted
+from privateer_lab.doctor.listeners import Listeners, listed_keys
 from privateer_lab.doctor.stores import checked
-from privateer_lab.doctor.tokens import check_admin_tokens
-from privateer_lab.doctor.upload_tokens import check_upload_tokens
 from privateer_server.data import JOURNAL_FILE, KEYS_FOLDER
-from privateer_server.mending import reason_to_give_up
-from privateer_server.opening import Opener
+from privateer_server.intake.opening import Opener
 from privateer_server.publication_log import IDENTITY_FILE
-from privateer_server.rounds import RoundFacts
-from privateer_server.settings import Settings
-from privateer_server.store import Entry, ExperimentRecord
+from privateer_server.rounds.open_round import RoundFacts
+from privateer_server.rounds.recovery import reason_to_give_up
+from privateer_server.settings import ServerSettings
 from privateer_server.store.journal import JOURNAL, JournalFile
+from privateer_server.store.records import ExperimentRecord, JournalEntry
 from privateer_server.store.sqlite import FILE, SqliteStore
-from privateer_server.store.tables import DATABASE
+from privateer_server.store.sqlite_schema import DATABASE
 
 _SPARE: Final = 64 * MIB
 _CLOSING: Final = 8
@@ -62,7 +61,7 @@ class Contents:
 
     experiments: list[ExperimentRecord]
     deleted: set[str]
-    entries: dict[str, Entry] = field(repr=False)
+    entries: dict[str, JournalEntry] = field(repr=False)
     buried: set[str]
     recorded: float
     logged: int = 0
@@ -91,9 +90,9 @@ class Contents:
         return max((len(one.publication) + len(one.state) + len(one.total) for one in rounds), default=0)
 
 
-def examine_server(settings: Settings) -> Findings:
+def examine_server(settings: ServerSettings) -> Checkup:
     """Look at a server's folder and listeners."""
-    found = Findings("server")
+    found = Checkup("server")
     if settings.database:
         return _examine_shared(found, settings)
     if not check_folder(found, settings.data, "PRIVATEER_DATA"):
@@ -106,10 +105,12 @@ def examine_server(settings: Settings) -> Findings:
     trusted = check_trusted(found, "shufflers", settings.shuffler_keys)
     check_trusted(found, "senders", settings.sender_keys)
     _check_operators(found, settings)
+    check_algorithms(found)
     contents = found.settled(lambda seen: _examine_files(seen, settings), once=held is False)
     identity = settings.identity or settings.data / IDENTITY_FILE
     public = check_identity_key(found, identity, settings.data, contents.logged if contents else 0)
     if contents:
+        check_experiments(found, contents.experiments)
         _check_claims(found, contents, trusted)
     here = [name for name, facts in contents.open_rounds.items() if facts.endpoint == "server"] if contents else []
     check_upload_tokens(found, settings.tokens, settings.host, sorted(here))
@@ -123,7 +124,7 @@ def examine_server(settings: Settings) -> Findings:
     return found
 
 
-def _examine_shared(found: Findings, settings: Settings) -> Findings:
+def _examine_shared(found: Checkup, settings: ServerSettings) -> Checkup:
     """Look at a server whose data are in PostgreSQL, of which the doctor opens nothing."""
     remedy = "ask /readyz and /metrics, and PostgreSQL's own tools (docs/operations.md, More than one server)"
     found.warn("database", "the data are in PostgreSQL, where the doctor does not look", remedy)
@@ -138,16 +139,16 @@ def _examine_shared(found: Findings, settings: Settings) -> Findings:
     return found
 
 
-def _check_operators(found: Findings, settings: Settings) -> None:
+def _check_operators(found: Checkup, settings: ServerSettings) -> None:
     if settings.admin_tokens:
         check_admin_tokens(found, settings.admin_tokens)
 
 
-def _journal(settings: Settings) -> Path:
+def _journal(settings: ServerSettings) -> Path:
     return settings.journal or settings.data / JOURNAL_FILE
 
 
-def _examine_files(found: Findings, settings: Settings) -> Contents | None:
+def _examine_files(found: Checkup, settings: ServerSettings) -> Contents | None:
     folder = settings.data / KEYS_FOLDER
     before = {path.stem for path in folder.glob("*.key")}
     contents = _read(found, settings)
@@ -157,10 +158,10 @@ def _examine_files(found: Findings, settings: Settings) -> Contents | None:
     return contents
 
 
-def _read(found: Findings, settings: Settings) -> Contents | None:
+def _read(found: Checkup, settings: ServerSettings) -> Contents | None:
     """Read the files while no round closes, if there is such a moment: it would look as if one were an earlier copy."""
     for _ in range(_TRIES):
-        seen = Findings(found.service)
+        seen = Checkup(found.service)
         contents = _read_once(seen, settings)
         if contents is None or _published(_journal(settings)) == _digests(contents.entries):
             break
@@ -177,15 +178,15 @@ def _published(journal: Path) -> dict[str, bytes]:
         return {}
 
 
-def _digests(entries: dict[str, Entry]) -> dict[str, bytes]:
+def _digests(entries: dict[str, JournalEntry]) -> dict[str, bytes]:
     return {name: entry.following.digest for name, entry in entries.items()}
 
 
-def _entries(journal: JournalFile) -> dict[str, Entry]:
+def _entries(journal: JournalFile) -> dict[str, JournalEntry]:
     return {name: entry for name in journal.experiments() if (entry := journal.last(name))}
 
 
-def _read_once(found: Findings, settings: Settings) -> Contents | None:
+def _read_once(found: Checkup, settings: ServerSettings) -> Contents | None:
     journal_copy = _journal_copy(found, _journal(settings))
     database = checked(found, "database", settings.data / FILE, DATABASE)
     if not (journal_copy and database):
@@ -202,7 +203,7 @@ def _read_once(found: Findings, settings: Settings) -> Contents | None:
     return contents
 
 
-def _journal_copy(found: Findings, path: Path) -> sqlite3.Connection | None:
+def _journal_copy(found: Checkup, path: Path) -> sqlite3.Connection | None:
     """Return a copy of the journal, or an empty one where there is none: a restored server has none at first."""
     if path.exists():
         return checked(found, "journal", path, JOURNAL)
@@ -232,7 +233,7 @@ def _times(database: sqlite3.Connection) -> Iterator[float]:
     yield from (row[0] for row in database.execute("SELECT at FROM log"))
 
 
-def _check_journal(found: Findings, contents: Contents) -> None:
+def _check_journal(found: Checkup, contents: Contents) -> None:
     """Say what a start would mend, and what it could not."""
     known = {one.name for one in contents.experiments}
     troubles = [
@@ -256,7 +257,7 @@ def _check_journal(found: Findings, contents: Contents) -> None:
         found.ok("journal", "the journal and the database agree")
 
 
-def _check_keys(found: Findings, folder: Path, contents: Contents, before: set[str]) -> None:
+def _check_keys(found: Checkup, folder: Path, contents: Contents, before: set[str]) -> None:
     """Check that every open round has its key and its sums, and that no key of a closed round is left.
 
     What was only there before the contents were read, or is only there now, may be of a round that closed meanwhile.
@@ -309,7 +310,7 @@ def _openers(folder: Path) -> tuple[dict[bytes, Opener], int]:
     return openers, broken
 
 
-def _check_claims(found: Findings, contents: Contents, trusted: set[str]) -> None:
+def _check_claims(found: Checkup, contents: Contents, trusted: set[str]) -> None:
     """Check that every shuffler with a claim is trusted, and that there is one where one is needed."""
     asking = [one for one in contents.experiments if one.name in contents.open_rounds]
     if strangers := [one.name for one in asking if one.standing.shuffler not in trusted | {""}]:
@@ -321,7 +322,7 @@ def _check_claims(found: Findings, contents: Contents, trusted: set[str]) -> Non
         found.fail("shufflers", detail, "put its public key where PRIVATEER_SHUFFLER_KEYS says")
 
 
-def _check_rounds_of(found: Findings, listeners: Listeners, folder: Path) -> None:
+def _check_rounds_of(found: Checkup, listeners: Listeners, folder: Path) -> None:
     """Check that the server that answers is the one with these keys; one of its rounds may just have closed."""
     for _ in range(_TRIES):
         listed = listed_keys(listeners.public)

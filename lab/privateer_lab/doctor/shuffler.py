@@ -10,19 +10,19 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core.wire.keys import public_hex, public_key_files, signing_key_id
-from privateer_lab.doctor.answers import Listeners, get, listed_keys
+from privateer_lab.doctor.checks import Checkup
+from privateer_lab.doctor.credentials import check_upload_tokens
 from privateer_lab.doctor.files import MIB, check_clock, check_disk, check_folder, is_held, shown
-from privateer_lab.doctor.findings import Findings
-from privateer_lab.doctor.keys import check_public_half, check_store_key, check_trusted, ids_of, signing_key
+from privateer_lab.doctor.key_files import check_public_half, check_store_key, check_trusted, ids_of, signing_key
+from privateer_lab.doctor.listeners import Listeners, get, listed_keys
 from privateer_lab.doctor.stores import checked
-from privateer_lab.doctor.upload_tokens import check_upload_tokens
-from privateer_shuffler.held import KEY_FILE
-from privateer_shuffler.history import DATABASE as HISTORY
-from privateer_shuffler.history import FILE
-from privateer_shuffler.label import Label
-from privateer_shuffler.settings import Settings
-from privateer_shuffler.store import DATABASE as ROUND
-from privateer_shuffler.store import REPAIR, SUFFIX, read_label
+from privateer_shuffler.pool.folder import HISTORY_DATABASE as HISTORY
+from privateer_shuffler.pool.folder import HISTORY_FILE
+from privateer_shuffler.pool.protocol import Label
+from privateer_shuffler.pool.round_file import REPAIR, SUFFIX, read_label
+from privateer_shuffler.pool.round_file import ROUND_DATABASE as ROUND
+from privateer_shuffler.resources import KEY_FILE
+from privateer_shuffler.settings import ShufflerSettings
 
 _SPARE: Final = 64 * MIB
 _NEXT: Final = 3
@@ -30,7 +30,7 @@ _NEXT: Final = 3
 _TRUST: Final = "give its public key file to the server's operator, for PRIVATEER_SHUFFLER_KEYS"
 
 
-def examine_shuffler(settings: Settings, trusted: Sequence[Path] | None = None) -> Findings:
+def examine_shuffler(settings: ShufflerSettings, trusted: Sequence[Path] | None = None) -> Checkup:
     """Look at a shuffler's folder and listeners.
 
     Parameters
@@ -38,7 +38,7 @@ def examine_shuffler(settings: Settings, trusted: Sequence[Path] | None = None) 
     trusted
         Where the public keys are that its server trusts, if that is here.
     """
-    found = Findings("shuffler")
+    found = Checkup("shuffler")
     if settings.database:
         return _examine_shared(found, settings, trusted)
     if not check_folder(found, settings.data, "PRIVATEER_DATA"):
@@ -50,7 +50,7 @@ def examine_shuffler(settings: Settings, trusted: Sequence[Path] | None = None) 
         return found
     key = _examine_key(found, settings, settings.data / KEY_FILE, "PRIVATEER_DATA", trusted)
     check_trusted(found, "senders", settings.sender_keys)
-    held = is_held(settings.data / FILE)
+    held = is_held(settings.data / HISTORY_FILE)
     names = found.settled(lambda seen: _check_rounds(seen, settings.data), once=held is False)
     check_upload_tokens(found, settings.tokens, settings.host, names)
     check_clock(found, settings.data)
@@ -61,7 +61,7 @@ def examine_shuffler(settings: Settings, trusted: Sequence[Path] | None = None) 
 
 
 def _examine_key(
-    found: Findings, settings: Settings, default: Path, field: str, trusted: Sequence[Path] | None
+    found: Checkup, settings: ShufflerSettings, default: Path, field: str, trusted: Sequence[Path] | None
 ) -> Ed25519PrivateKey | None:
     key = signing_key(found, settings.signing_key or default, field)
     if key:
@@ -71,7 +71,7 @@ def _examine_key(
     return key
 
 
-def _examine_shared(found: Findings, settings: Settings, trusted: Sequence[Path] | None) -> Findings:
+def _examine_shared(found: Checkup, settings: ShufflerSettings, trusted: Sequence[Path] | None) -> Checkup:
     """Look at a shuffler that holds reports in PostgreSQL, of which the doctor opens nothing."""
     remedy = "ask /readyz and /metrics, and PostgreSQL's own tools (docs/operations.md, More than one shuffler)"
     found.warn("database", "reports are held in PostgreSQL, where the doctor does not look", remedy)
@@ -82,7 +82,7 @@ def _examine_shared(found: Findings, settings: Settings, trusted: Sequence[Path]
     return found
 
 
-def _check_trust(found: Findings, key: Ed25519PrivateKey, trusted: Sequence[Path] | None) -> None:
+def _check_trust(found: Checkup, key: Ed25519PrivateKey, trusted: Sequence[Path] | None) -> None:
     """Check that the server knows the shuffler's key."""
     if trusted is None:
         return
@@ -92,7 +92,7 @@ def _check_trust(found: Findings, key: Ed25519PrivateKey, trusted: Sequence[Path
         found.fail("trust", "the server does not trust this shuffler's key", _TRUST)
 
 
-def _check_rounds(found: Findings, folder: Path) -> list[str]:
+def _check_rounds(found: Checkup, folder: Path) -> list[str]:
     """Check the databases of rounds, and that the history knows what they are of; return their experiments."""
     labels, broken = list[Label](), 0
     for path in sorted(folder.glob(f"*{SUFFIX}")):
@@ -105,13 +105,13 @@ def _check_rounds(found: Findings, folder: Path) -> list[str]:
     if not broken:
         found.ok("rounds", f"open rounds: {len(labels):,}; their databases are whole")
     # A round is in the history before it has a database.
-    if history := checked(found, "history", folder / FILE, HISTORY):
+    if history := checked(found, "history", folder / HISTORY_FILE, HISTORY):
         with closing(history):
             _check_history(found, history, labels)
     return sorted(label.round.experiment for label in labels)
 
 
-def _label(found: Findings, path: Path, copy: sqlite3.Connection) -> Label | None:
+def _label(found: Checkup, path: Path, copy: sqlite3.Connection) -> Label | None:
     with closing(copy):
         try:
             known = read_label(copy)
@@ -124,17 +124,17 @@ def _label(found: Findings, path: Path, copy: sqlite3.Connection) -> Label | Non
     return known[0]
 
 
-def _check_history(found: Findings, history: sqlite3.Connection, labels: Sequence[Label]) -> None:
+def _check_history(found: Checkup, history: sqlite3.Connection, labels: Sequence[Label]) -> None:
     rows = history.execute("SELECT experiment, version, digest FROM taken").fetchall()
     last = {experiment: (version, digest) for experiment, version, digest in rows}
     names = [label.round.experiment for label in labels if not _is_known(label, last)]
     if names:
-        detail = f"{FILE} does not know the round of {names[0]}: one of the two files is an earlier copy"
+        detail = f"{HISTORY_FILE} does not know the round of {names[0]}: one of the two files is an earlier copy"
         found.fail(
             "history", detail, "never put earlier files back; move the round's database away and lose what it holds"
         )
     else:
-        found.ok("history", f"{FILE} knows every round that is open, schema {HISTORY.version}")
+        found.ok("history", f"{HISTORY_FILE} knows every round that is open, schema {HISTORY.version}")
 
 
 def _is_known(label: Label, last: dict[str, tuple[int, bytes]]) -> bool:
@@ -142,7 +142,9 @@ def _is_known(label: Label, last: dict[str, tuple[int, bytes]]) -> bool:
     return label.round.version < version or (label.round.version, label.digest) == (version, digest)
 
 
-def _check_answers(found: Findings, settings: Settings, held: bool | None, key: Ed25519PrivateKey | None) -> None:
+def _check_answers(
+    found: Checkup, settings: ShufflerSettings, held: bool | None, key: Ed25519PrivateKey | None
+) -> None:
     listeners = Listeners((settings.host, settings.port), (settings.admin_host, settings.admin_port))
     if listeners.check(found, held) and key:
         listed = listed_keys(listeners.public)
@@ -152,7 +154,7 @@ def _check_answers(found: Findings, settings: Settings, held: bool | None, key: 
     _check_server(found, settings.server_url)
 
 
-def _check_server(found: Findings, url: str) -> None:
+def _check_server(found: Checkup, url: str) -> None:
     """Check that the address of the server is its private listener's."""
     health, metrics = get(f"{url}/healthz"), get(f"{url}/metrics")
     if health is None:

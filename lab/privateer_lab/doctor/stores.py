@@ -4,13 +4,13 @@ import sqlite3
 from pathlib import Path
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.database import Kind, bring_up_to_date, check_kind
+from privateer_core.serving.store.sqlite import FileKind, bring_up_to_date, check_kind
+from privateer_lab.doctor.checks import Checkup
 from privateer_lab.doctor.copies import Unsettled, copy_of
 from privateer_lab.doctor.files import shown
-from privateer_lab.doctor.findings import Findings
 
 
-def checked(found: Findings, check: str, path: Path, kind: Kind) -> sqlite3.Connection | None:
+def checked(found: Checkup, check: str, path: Path, kind: FileKind) -> sqlite3.Connection | None:
     """Return a copy of a database that may be read; None, and a finding that says why, if there is none."""
     name = shown(path)
     try:
@@ -32,7 +32,7 @@ def checked(found: Findings, check: str, path: Path, kind: Kind) -> sqlite3.Conn
     return None
 
 
-def _is_sound(found: Findings, check: str, path: Path, kind: Kind, db: sqlite3.Connection) -> bool:
+def _is_sound(found: Checkup, check: str, path: Path, kind: FileKind, db: sqlite3.Connection) -> bool:
     try:
         check_kind(db, path, kind)
     except SpecError as error:
@@ -48,7 +48,7 @@ def _is_sound(found: Findings, check: str, path: Path, kind: Kind, db: sqlite3.C
     return True
 
 
-def _migrate(found: Findings, check: str, path: Path, kind: Kind, db: sqlite3.Connection) -> None:
+def _migrate(found: Checkup, check: str, path: Path, kind: FileKind, db: sqlite3.Connection) -> None:
     """Do with the copy what a start does with a database of an earlier version, and say so."""
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version == kind.version:

@@ -11,7 +11,7 @@ from pydantic import Field
 from privateer_core.arms_spec import ArmsSpec
 from privateer_core.policy import Policy
 from privateer_core.sections import Section
-from privateer_lab.delays import Delay
+from privateer_lab.environments.delays import Delay
 
 Array = NDArray[np.float64]
 

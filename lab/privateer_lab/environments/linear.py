@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 
 from privateer_core.decisions import Plays
 from privateer_core.policy import Policy
-from privateer_lab.delays import Delay
+from privateer_lab.environments.delays import Delay
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection, Played
 
 

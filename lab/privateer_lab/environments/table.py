@@ -2,6 +2,8 @@
 
 import csv
 import gzip
+import math
+import os
 import zlib
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -14,7 +16,6 @@ from privateer_core.errors import SpecError
 from privateer_lab.environments import parquet
 from privateer_lab.environments.columns import Column, Texts, Unfit
 from privateer_lab.environments.refusals import missing_pyarrow, refused
-from privateer_lab.free_memory import available_memory
 
 _MISSING: Final = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 _BYTES: Final = {"value": 16, "feature": 24}
@@ -216,3 +217,28 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise refused(f"{path} is not UTF-8 text", "save it as UTF-8") from None
     except csv.Error:
         raise refused(f"row {number + 1} of {path} is not CSV", "quote it, or separate values by commas") from None
+
+
+_PROCESS: Final = Path("/proc/meminfo")
+_GROUP: Final = Path("/sys/fs/cgroup")
+
+
+def available_memory() -> float:
+    """Return the bytes that this process can still use, by the system and by the container it is in."""
+    return min(_of_the_system(), _of_the_container())
+
+
+def _of_the_system() -> float:
+    try:
+        lines = _PROCESS.read_text(encoding="ascii").splitlines()
+        return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def _of_the_container() -> float:
+    try:
+        limit, used = ((_GROUP / name).read_text(encoding="ascii").strip() for name in ("memory.max", "memory.current"))
+        return math.inf if limit == "max" else float(limit) - float(used)
+    except OSError:
+        return math.inf

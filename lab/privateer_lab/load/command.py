@@ -16,11 +16,11 @@ from privateer_core.text import printable
 from privateer_core.wire.envelope import REPORTS_PER_BODY_MAX
 from privateer_core.wire.keys import own_key, publish_key
 from privateer_lab.environments import default_environment
+from privateer_lab.load.backoff import patiently
 from privateer_lab.load.driver import USERS, LoadResult
-from privateer_lab.load.patience import patiently
-from privateer_lab.load.people import kept_people
-from privateer_lab.load.run import Interrupted, run_load
-from privateer_lab.rest import ask
+from privateer_lab.load.load_run import Interrupted, run_load
+from privateer_lab.load.populations import kept_people
+from privateer_lab.services.rest import ask
 
 _BATCH: Final = 100
 _KEY: Final = Path("data/sender.key")
@@ -81,7 +81,7 @@ def _sender_key() -> Path | None:
     return Path(named)
 
 
-class People(NamedTuple):
+class LoadPeople(NamedTuple):
     """The population that a load run plays, and where it was found."""
 
     population: dict[str, Any]
@@ -93,7 +93,7 @@ class People(NamedTuple):
         return f"simulated people: {self.population.get('name')}{keys and f' ({keys})'}, {self.origin}"
 
 
-def _people(options: argparse.Namespace, spec: Spec) -> People:
+def _people(options: argparse.Namespace, spec: Spec) -> LoadPeople:
     """Find the people that ``--population``, ``--path`` and ``--set`` describe; by default those of the spec."""
     people = _named_people(options.population) if options.population else _usual_people(spec, options.cohort)
     tables = {"population": dict(people.population)}
@@ -101,25 +101,25 @@ def _people(options: argparse.Namespace, spec: Spec) -> People:
         tables["population"]["path"] = options.path
     for setting in options.set:
         apply_setting(tables, setting)
-    return People(tables["population"], people.origin)
+    return LoadPeople(tables["population"], people.origin)
 
 
-def _named_people(named: str) -> People:
+def _named_people(named: str) -> LoadPeople:
     """Return the people of ``--population``."""
     if not named.endswith(".toml"):
-        return People({"name": named}, "as --population names them")
+        return LoadPeople({"name": named}, "as --population names them")
     tables = read_tables(Path(named), [], "--population")
     if "population" not in tables:
         raise SpecError("the file has no population section", field="--population", remedy="add one")
-    return People(tables["population"], f"those of {named}")
+    return LoadPeople(tables["population"], f"those of {named}")
 
 
-def _usual_people(spec: Spec, cohort: str) -> People:
+def _usual_people(spec: Spec, cohort: str) -> LoadPeople:
     """Return the people of the spec, if it was created here, and the first that fit otherwise."""
     if (kept := kept_people(spec, cohort)) is not None:
-        return People(kept, "those of the spec that privateer create was given here")
+        return LoadPeople(kept, "those of the spec that privateer create was given here")
     origin = "the first that fit: nobody here knows those of its spec (name them with --population SPEC.toml)"
-    return People(default_environment(spec), origin)
+    return LoadPeople(default_environment(spec), origin)
 
 
 def _checked(options: argparse.Namespace) -> argparse.Namespace:
@@ -156,7 +156,7 @@ def main(arguments: list[str] | None = None) -> None:
     _show(result, people, options.json)
 
 
-def _load(options: argparse.Namespace, people: People) -> LoadResult:
+def _load(options: argparse.Namespace, people: LoadPeople) -> LoadResult:
     how = {name: getattr(options, name) for name in ("users", "concurrency", "batch", "seed", "cohort", "sender_key")}
     how |= {"issuer": options.issuer, "attestation_secret": _secret(options.attestation_secrets)}
 
@@ -188,7 +188,7 @@ def _spec(options: argparse.Namespace) -> Spec:
     return parse_spec(spec)
 
 
-def _show(result: LoadResult, people: People, as_json: bool) -> None:
+def _show(result: LoadResult, people: LoadPeople, as_json: bool) -> None:
     figures = result.as_dict()
     if as_json:
         print(json.dumps({**figures, "population": people.population}, indent=2))

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from privateer_client.answers import ACCEPTED, Answer, Outcome, judge, outcome_of
+from privateer_client.delivery import ACCEPTED, EndpointAnswer, Outcome, judge, outcome_of
 
 _PENDING: Final = "pending"
 
@@ -39,7 +39,7 @@ class Counts:
         """Whether the same bytes may bring more people in."""
         return any(outcome_of(reason) is Outcome.PENDING for reason in self.refused)
 
-    def hear(self, answer: Answer, again: bool) -> None:
+    def hear(self, answer: EndpointAnswer, again: bool) -> None:
         """Count an answer; if the bytes were sent ``again``, duplicates were accepted before."""
         accepted, refused = self._read(answer)
         if again:
@@ -48,7 +48,7 @@ class Counts:
         self.refused = _without(refused, self.accepted - accepted)
         self.accepted = max(self.accepted, accepted)
 
-    def _read(self, answer: Answer) -> tuple[int, dict[str, int]]:
+    def _read(self, answer: EndpointAnswer) -> tuple[int, dict[str, int]]:
         try:
             said = msgspec.json.decode(answer.body, type=_Verdicts)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -15,10 +15,10 @@ from privateer_client.participation import Participation
 from privateer_core.decisions import Arms, Decisions, Plays
 from privateer_core.errors import Conflict, InputError, Unavailable
 from privateer_core.verification import Limits
-from privateer_lab.devices import arms_before, received, scaled, scaled_rewards
 from privateer_lab.environments import Environment, default_environment, environment_for
 from privateer_lab.load.wire import Wire
-from privateer_lab.score import Score
+from privateer_lab.simulation.devices import arms_before, received, scaled, scaled_rewards
+from privateer_lab.simulation.regret import Score
 
 LIMITS: Final = Limits(
     epsilon=math.inf, delta=0.5, local_epsilon=math.inf, honest_fraction=1.0, min_batch=1, arms="hidden", curator=True

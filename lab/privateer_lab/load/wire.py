@@ -9,17 +9,17 @@ from typing import Final, Self
 import aiohttp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer_client.answers import Answer
+from privateer_client.delivery import EndpointAnswer
 from privateer_core.errors import Deleted, NotFound, SenderRefused, TermsRefused, Unavailable
+from privateer_core.wire.batch import UPLOAD
 from privateer_core.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope
 from privateer_core.wire.problem import slug_of
 from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY
-from privateer_core.wire.token import authorization
-from privateer_core.wire.upload import UPLOAD
+from privateer_core.wire.tokens.token import authorization
+from privateer_lab.load.backoff import TRIES, Backoff
 from privateer_lab.load.counts import Counts
-from privateer_lab.load.endpoint import Waiting, meet, no_url
-from privateer_lab.load.patience import TRIES, Patience
-from privateer_lab.load.tokens import TokenSource
+from privateer_lab.load.token_source import TokenSource
+from privateer_lab.load.upload_endpoint import UploadWait, meet, no_url
 
 _WAIT: Final = 10
 """Seconds of a long poll for the next policy."""
@@ -53,10 +53,10 @@ class Wire:
     sent: int = 0
     is_paused: bool = False
     tokens: TokenSource | None = None
-    patience: Patience = field(default_factory=Patience)
+    patience: Backoff = field(default_factory=Backoff)
     _met: bool = False
     _meeting: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _waiting: dict[str, Waiting] = field(default_factory=dict)
+    _waiting: dict[str, UploadWait] = field(default_factory=dict)
 
     @classmethod
     @asynccontextmanager
@@ -74,7 +74,7 @@ class Wire:
         timeout = aiohttp.ClientTimeout(total=_WAIT + 60)
         connector = aiohttp.TCPConnector(limit=concurrency + 1)
         async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
-            patience = Patience()
+            patience = Backoff()
             tokens = TokenSource(issuer.rstrip("/"), secret, http, patience) if issuer else None
             yield cls(name, server.rstrip("/"), shuffler, http, sender, tokens=tokens, patience=patience)
 
@@ -95,7 +95,7 @@ class Wire:
             base = await self._met_shuffler()
             address = f"{base}/experiments/{self.name}/reports"
         token = await self.tokens.token(self.name, base) if self.tokens else None
-        waiting = self._waiting.setdefault(endpoint, Waiting(endpoint))
+        waiting = self._waiting.setdefault(endpoint, UploadWait(endpoint))
         with waiting.limited():
             body = encode_envelope(Envelope(header, sealed))
             return await self._decided(address, body, people, waiting, self._headers(body, people, token))
@@ -112,7 +112,7 @@ class Wire:
         return shuffler
 
     async def _decided(
-        self, address: str, body: bytes, people: int, waiting: Waiting, headers: dict[str, str]
+        self, address: str, body: bytes, people: int, waiting: UploadWait, headers: dict[str, str]
     ) -> tuple[int, dict[str, int]]:
         counts = Counts(people)
         for attempt in range(TRIES):
@@ -123,7 +123,7 @@ class Wire:
                     if slug_of(answer) == SenderRefused.slug:
                         remedy = "name another with --sender-key, or send people one by one with --batch 1"
                         raise SenderRefused("the services do not trust this key", field="--sender-key", remedy=remedy)
-                    counts.hear(Answer(response.status, answer), attempt > 0)
+                    counts.hear(EndpointAnswer(response.status, answer), attempt > 0)
                     waiting.note(response.status, answer)
             except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
                 raise no_url("--url") from None

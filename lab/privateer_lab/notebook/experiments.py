@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import msgspec
-
-from privateer_core.result import Result, completed
+from privateer_core.answer import Answer
+from privateer_core.answer.stored import read_answer
+from privateer_lab.answer_tables import estimates_of, tables_of
+from privateer_lab.answer_words import sentences
 from privateer_lab.notebook.policies import address
 from privateer_lab.notebook.tables import Table, Tabular, table_of
-from privateer_lab.rest import ask
-from privateer_lab.result_tables import INTERVAL, is_over_time, rows_of
-from privateer_lab.result_words import sentences
+from privateer_lab.services.rest import ask
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,28 +35,24 @@ class Found(Tabular):
     """
 
     experiment: str
-    confidence: float
+    confidence: float | None
     recommended: str | None
     stopped: bool
     estimates: Sequence[Mapping[str, Any]]
     tables: Mapping[str, Table]
-    said: Result
+    said: Answer
 
     @cached_property
     def table(self) -> Table:
-        """A row for each estimate, as the experiment's first table of estimates has them; else the plain ones."""
-        now = (one for one in self.tables.values() if set(one.columns) >= INTERVAL and not _over_time(one))
-        found = next(now, None)
-        return (
-            Table(f"{self.experiment}: estimates", found.columns)
-            if found
-            else table_of(f"{self.experiment}: estimates", self.estimates)
-        )
+        """A row for each effect of a group, or among everybody if there are no groups; else for each estimate."""
+        rows = next((one.rows() for one in self.tables.values()), []) if self.said.effects else self.estimates
+        return table_of(f"{self.experiment}: estimates", rows)
 
     @property
     def notes(self) -> Sequence[str]:
         """How sure it is, and what it recommends."""
-        return f"Intervals hold with a probability of {self.confidence:g}.", *sentences(self.said)
+        sure = [] if self.confidence is None else [f"Intervals hold with a probability of {self.confidence:g}."]
+        return *sure, *sentences(self.said)
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,7 +83,7 @@ def result(experiment: str) -> Found:
         If there is no answer, no such experiment, or it has no result.
     """
     answer = ask("GET", f"{address(experiment)}/result", field="url")
-    return found_in(answer["experiment"], answer["result"])
+    return found_in(answer["experiment"], read_answer(answer["result"]))
 
 
 def history(experiment: str) -> History:
@@ -108,22 +103,11 @@ def history(experiment: str) -> History:
     return History(answer["experiment"], tuple(answer["rounds"]))
 
 
-def found_in(experiment: str, found: Result | Mapping[str, Any]) -> Found:
-    """Return a result, as a learner has it or as a server sends it."""
-    said = completed(found if isinstance(found, Result) else msgspec.convert(found, Result))
-    told = msgspec.to_builtins(said)
-    tables = {one["title"]: table_of(one["title"], _nothing_empty(one)) for one in told.get("tables", ())}
-    estimates = tuple(told["estimates"])
-    return Found(experiment, said.confidence, said.recommended, said.stopped, estimates, tables, said)
-
-
-def _nothing_empty(table: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return a table's rows; what has no value is None."""
-    return [{name: None if cell == "" else cell for name, cell in row.items()} for row in rows_of(table)]
-
-
-def _over_time(table: Table) -> bool:
-    return is_over_time({"columns": list(table.columns)})
+def found_in(experiment: str, said: Answer) -> Found:
+    """Return what an answer says as tables."""
+    tables = {one.title: table_of(one.title, one.rows) for one in tables_of(said)}
+    estimates = estimates_of(said.estimates)
+    return Found(experiment, said.confidence, said.recommended, said.is_over, estimates, tables, said)
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

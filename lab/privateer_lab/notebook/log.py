@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from privateer_core.arms_spec import ARMS_MAX
 from privateer_core.errors import InputError, SpecError
-from privateer_lab.devices import scaled
 from privateer_lab.notebook.columns import Array, Columns, columns_of, contexts_of, numbered, numbers, texts
 from privateer_lab.notebook.columns import column as column_of
 from privateer_lab.notebook.policies import Policy
+from privateer_lab.simulation.devices import scaled
 
 Decider: TypeAlias = Policy | str | int | Callable[[Columns], Any]
 """A policy, the name of an arm, or a function from columns of contexts to names or probabilities of arms.

@@ -11,9 +11,9 @@ from privateer_core.errors import SpecError
 from privateer_core.features import Feature, Numeric, Ranked
 from privateer_core.levels import Boolean, Categorical, Ordinal
 from privateer_lab.notebook.columns import Array
-from privateer_lab.notebook.pictures import Picture, drawing
 from privateer_lab.notebook.policies import Policy
-from privateer_lab.style import SAFE
+from privateer_lab.pages.style import COLOURS
+from privateer_lab.picture import Picture, drawing
 
 _STEPS: Final = 160
 _SURE: Final = 0.999
@@ -125,7 +125,7 @@ def _colours(best: NDArray[np.int64], sure: Array) -> Array:
 
 
 def _palette(count: int) -> list[str]:
-    return [SAFE[k % len(SAFE)] for k in range(count)]
+    return [COLOURS[k % len(COLOURS)] for k in range(count)]
 
 
 def _ticks(which: Any, side: Side) -> None:
@@ -140,7 +140,7 @@ def _labelled(policy: Policy, name: str, drawn: set[str]) -> str:
 
 def _legend(axis: Any, policy: Policy, best: NDArray[np.int64], tries: bool) -> None:
     shown = np.unique(best).tolist()
-    handles = [axis.plot([], [], "s", color=SAFE[arm % len(SAFE)], markersize=9)[0] for arm in shown]
+    handles = [axis.plot([], [], "s", color=COLOURS[arm % len(COLOURS)], markersize=9)[0] for arm in shown]
     labels = [policy.arms[arm] for arm in shown]
     if tries:
         handles.append(axis.plot([], [], "s", color="#cccccc", markersize=9)[0])
@@ -152,7 +152,7 @@ def _bars(policy: Policy, title: str) -> Picture:
     """Draw the shares of arms where there is no context."""
     shares = policy.at(np.zeros((256, policy.spec.dimension))).mean(axis=0)
     with drawing(title, height=2.6) as (picture, (axis,)):
-        axis.barh(policy.arms, shares, color=SAFE[0])
+        axis.barh(policy.arms, shares, color=COLOURS[0])
         axis.invert_yaxis()
         axis.set_xlim(0, 1)
         axis.set_xlabel("share of the people")

@@ -8,13 +8,23 @@ from typing import Any
 
 from privateer_core.errors import SpecError
 from privateer_core.spec import Spec
+from privateer_lab.answer_tables import rows_of
 from privateer_lab.notebook.simulated import count_of
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tables import Table, Tabular, table_of
-from privateer_lab.parallel import Backend
-from privateer_lab.plans import EPSILON_MAX, EPSILONS, MODELS, Found, batches, foreseen, possible, runs_of
-from privateer_lab.windows import assumed
+from privateer_lab.planning.plans import (
+    EPSILON_MAX,
+    EPSILONS,
+    MODELS,
+    PlanResults,
+    batches,
+    foreseen,
+    possible,
+    runs_of,
+)
+from privateer_lab.simulation.delayed_reports import assumed
+from privateer_lab.simulation.parallel import Backend
 
 _APART = ("people_needed", "path")
 
@@ -106,7 +116,7 @@ def plan(
     """
     parsed, seeds = read(spec, users=users), count_of(seeds)
     wanted, refused = possible(parsed, chosen(trust), epsilons(epsilon))
-    found = Found(wanted, refused)
+    found = PlanResults(wanted, refused)
     with closing(runs_of(wanted, seeds, jobs, backend)) as runs:
         for _ in found.until(seeds, runs):
             pass
@@ -162,8 +172,8 @@ def _left_out(refused: Mapping[str, Any]) -> str:
 def _told(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows of each promise's first table."""
     return [
-        {"model": one["model"], "epsilon": one["epsilon"], **dict(zip(table["columns"], row, strict=True))}
+        {"model": one["model"], "epsilon": one["epsilon"], **row}
         for one in found
-        for table in one["tables"][:1]
-        for row in table["rows"]
+        for titled in rows_of(one["tables"][0])
+        for row in titled.rows
     ]

@@ -10,13 +10,13 @@ from privateer_core.certificate import Certificate, certify, read_certificate, r
 from privateer_core.errors import SpecError
 from privateer_core.record_verification import read_certificates
 from privateer_core.spec import Spec
+from privateer_lab.answer_words import rows_drawn
 from privateer_lab.notebook.attack import true_positives
 from privateer_lab.notebook.columns import Array
 from privateer_lab.notebook.evaluation import Evaluation
 from privateer_lab.notebook.experiments import Found
 from privateer_lab.notebook.experiments import result as result_of
 from privateer_lab.notebook.maps import draw_map
-from privateer_lab.notebook.pictures import Picture, drawing
 from privateer_lab.notebook.planned import Planned
 from privateer_lab.notebook.policies import Policy, address
 from privateer_lab.notebook.policies import policy as policy_of
@@ -24,9 +24,9 @@ from privateer_lab.notebook.replayed import Replayed
 from privateer_lab.notebook.simulated import Simulated
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tables import library
-from privateer_lab.rest import ask
-from privateer_lab.result_words import rows_drawn
-from privateer_lab.style import SAFE, in_thousands
+from privateer_lab.pages.style import COLOURS, in_thousands
+from privateer_lab.picture import Picture, drawing
+from privateer_lab.services.rest import ask
 
 __all__ = ["Picture", "effects", "policy", "privacy", "regret"]
 
@@ -83,10 +83,10 @@ def regret(what: Simulated | Planned) -> Picture:
         raise SpecError("has no regret", field="what", remedy="give what lab.simulate or lab.plan returned")
     people, summary = what.runs[0].choices, what.summary
     with drawing(f"{what.spec.name}: reward lost per choice") as (picture, (axis,)):
-        _draw_regret(axis, what.path.columns, SAFE[0], "-", f"mean of {len(what.runs)} seeds", worst="worst seed")
+        _draw_regret(axis, what.path.columns, COLOURS[0], "-", f"mean of {len(what.runs)} seeds", worst="worst seed")
         axis.axhline(summary["uniform_regret"] / people, color=_GREY, linestyle=":", label="choosing at random")
         best = summary["best_constant_regret"] / people
-        axis.axhline(best, color=SAFE[3], linestyle="--", label="the best arm for everybody")
+        axis.axhline(best, color=COLOURS[3], linestyle="--", label="the best arm for everybody")
         _finish_regret(axis)
         axis.legend(fontsize=8)
     return picture
@@ -101,7 +101,7 @@ def _planned(made: Planned) -> Picture:
             for one in (one for one in made.outcomes if one["model"] == model):
                 place = epsilons.index(one["epsilon"])
                 path = {name: [point[name] for point in one["path"]] for name in one["path"][0]}
-                look = SAFE[place % len(SAFE)], _DASHES[place % len(_DASHES)]
+                look = COLOURS[place % len(COLOURS)], _DASHES[place % len(_DASHES)]
                 _draw_regret(axis, path, *look, f"epsilon {one['epsilon']:g}")
             _finish_regret(axis, "" if axis is not axes[0] else None)
             axis.set_title(model, fontsize=9)
@@ -152,13 +152,14 @@ def effects(what: "Found | Simulated | Replayed | Evaluation | str") -> Picture:
         rows = [(one.name, one.value, one.low, one.high, True) for one in what.values[:-1]]
         return _forest(f"mean reward, with {_percent(what.level)} intervals", rows, "mean reward of a choice", None)
     found = what.found if isinstance(what, Simulated | Replayed) else what
-    if found is None:
+    if isinstance(found, str):
+        found = result_of(found)
+    if found is None or not (found.said.estimates or found.said.effects):
         remedy = "draw lab.plot.policy"
         raise SpecError("has an algorithm that estimates no effects", field="what", remedy=remedy)
-    if not isinstance(found, Found):
-        found = result_of(found)
-    title = f"{found.experiment}: estimates, with {_percent(found.confidence)} intervals"
     rows = _estimates(found)
+    sure = "" if found.confidence is None else f", with {_percent(found.confidence)} intervals"
+    title = f"{found.experiment}: estimates{sure}"
     return _forest(title, rows, *(("difference in mean reward", 0.0) if found.said.effects else ("estimate", None)))
 
 
@@ -177,13 +178,13 @@ def _forest(title: str, rows: list[tuple[str, float, float, float, bool]], label
         for place, (_, value, low, high, decided) in enumerate(shown):
             if np.isnan(value):
                 continue
-            axis.plot([low, high], [place, place], color=SAFE[0], linewidth=2, solid_capstyle="butt")
-            face = SAFE[0] if decided else "white"
-            axis.plot([value], [place], marker="o", color=SAFE[0], markerfacecolor=face, markersize=6)
+            axis.plot([low, high], [place, place], color=COLOURS[0], linewidth=2, solid_capstyle="butt")
+            face = COLOURS[0] if decided else "white"
+            axis.plot([value], [place], marker="o", color=COLOURS[0], markerfacecolor=face, markersize=6)
         if zero is not None:
             axis.axvline(zero, color=_GREY, linewidth=1)
-            axis.plot([], [], "o", color=SAFE[0], label="decided")
-            axis.plot([], [], "o", color=SAFE[0], markerfacecolor="white", label="not decided")
+            axis.plot([], [], "o", color=COLOURS[0], label="decided")
+            axis.plot([], [], "o", color=COLOURS[0], markerfacecolor="white", label="not decided")
             axis.legend(
                 fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.55 / (0.9 + 0.27 * len(shown))), ncols=2
             )
@@ -229,7 +230,7 @@ def privacy(what: "Simulated | Planned | Spec | Certificate | Mapping[str, Any] 
     with drawing(title, height=5.0, width=5.4) as (picture, (axis,)):
         axis.plot([0, 1], [0, 1], color=_GREY, linestyle=":", label="guessing without seeing anything")
         for place, (said, true) in enumerate(_attackers(certificates, false)):
-            look = {"color": SAFE[(0, 3, 2, 4)[place % 4]], "linestyle": _DASHES[place % len(_DASHES)]}
+            look = {"color": COLOURS[(0, 3, 2, 4)[place % 4]], "linestyle": _DASHES[place % len(_DASHES)]}
             axis.plot(false, true, label=said, **look)
         axis.set_aspect("equal")
         axis.set_xlim(0, 1)

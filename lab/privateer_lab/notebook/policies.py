@@ -14,18 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms import parse_spec
+from privateer_core.answer.policy_view import BinShares, GroupShares
 from privateer_core.decisions import Plays, Points
 from privateer_core.errors import PrivateerError, SpecError
 from privateer_core.spec import Spec
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.publication import decode_publication
-from privateer_lab.bin_map import people_in
-from privateer_lab.devices import scaled
-from privateer_lab.documents import read_document
+from privateer_lab.answer_tables import rows_of
+from privateer_lab.answer_words import people_in
+from privateer_lab.cli.documents import read_document
 from privateer_lab.notebook.columns import Array, columns_of, contexts_of
 from privateer_lab.notebook.tables import Table, Tabular, table_of
-from privateer_lab.rest import fetch
-from privateer_server.rounds import read_decider
+from privateer_lab.services.rest import fetch
+from privateer_lab.simulation.devices import scaled
+from privateer_server.rounds.open_round import read_decider
 
 _SERVER: Final = "http://127.0.0.1:8000"
 _DRAWS: Final = 64
@@ -63,13 +65,15 @@ class Policy(Tabular):
 
     @cached_property
     def table(self) -> Table:
-        """A row for each bin with the shares of arms there; for policies without bins, a row for each fact."""
-        described, title = self.decoded.describe(self.spec), f"policy of {self.spec.name}"
-        bins = described.get("bins")
-        if bins is None:
-            facts = {name: value for name, value in described.items() if not isinstance(value, dict)}
-            return table_of(title, [{"what": name, "value": value} for name, value in facts.items()])
-        return table_of(title, ({"people": people_in(row["where"]), **_shares(row["arms"], self.arms)} for row in bins))
+        """A row for each bin or group of people with the shares of arms there; of other policies what they have."""
+        shows, title = self.decoded.view(self.spec).shows, f"policy of {self.spec.name}"
+        if isinstance(shows, BinShares):
+            people = [(people_in(one.where), one.arms) for one in shows.bins]
+        elif isinstance(shows, GroupShares):
+            people = [(one.name, one.arms) for one in shows.groups]
+        else:
+            return table_of(title, (row for one in rows_of(shows) for row in one.rows))
+        return table_of(title, ({"people": name, **_shares(arms, self.arms)} for name, arms in people))
 
     def shares(self, contexts: Any) -> Array:
         """Return the probability of every arm, (n, arms), for people with these contexts.

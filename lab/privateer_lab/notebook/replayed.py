@@ -13,7 +13,6 @@ from privateer_core.arms_spec import ArmsSpec
 from privateer_core.decisions import Arms
 from privateer_core.errors import InputError, SpecError
 from privateer_core.spec import Spec
-from privateer_lab.devices import scaled
 from privateer_lab.environments import Environment, Played
 from privateer_lab.notebook.columns import Array, columns_of, contexts_of
 from privateer_lab.notebook.evaluation import Value, mean_of
@@ -23,7 +22,8 @@ from privateer_lab.notebook.policies import Policy
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tables import Table, Tabular, table_of
-from privateer_lab.run import Simulation, drawn_coins
+from privateer_lab.simulation.devices import scaled
+from privateer_lab.simulation.simulation import Simulation, drawn_coins
 
 FALSE_ALARM: Final = 1e-6
 """The probability that a log of arms at random is refused."""
@@ -227,13 +227,13 @@ class _Replay(Simulation):
 
 
 def _told(spec: ArmsSpec, run: _Replay, log: Log) -> Replayed:
-    result, people = run.schedule.result(run.step), sum(one["people"] for one in run.closed)
+    answer, people = run.schedule.answer(run.step), sum(one["people"] for one in run.closed)
     planned = spec.experiment.horizon
     short = f"the log ended after {people:,} of {planned:,} people who count: set users={people}, or log more"
     return Replayed(
         spec,
         Policy(spec, run.step.policy),
-        None if result is None else found_in(spec.name, result),
+        found_in(spec.name, answer) if answer.says_something else None,
         mean_of("replayed", np.concatenate(run.rewards), 0.95),
         mean_of("the log", log.rewards, 0.95),
         people,

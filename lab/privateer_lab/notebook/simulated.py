@@ -8,19 +8,19 @@ from typing import Any, Final
 
 import numpy as np
 
+from privateer_core.answer import Answer
 from privateer_core.errors import SpecError
-from privateer_core.result import Result
 from privateer_core.spec import Spec
 from privateer_lab.notebook.experiments import Found, found_in
 from privateer_lab.notebook.policies import Policy
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tables import Table, Tabular, table_of
-from privateer_lab.parallel import Backend, each
-from privateer_lab.plans import curve
-from privateer_lab.run import Run
-from privateer_lab.simulation import simulation, to_the_end
-from privateer_lab.summary import summary
+from privateer_lab.planning.plans import curve
+from privateer_lab.simulation.parallel import Backend, each
+from privateer_lab.simulation.simulate import simulation, to_the_end
+from privateer_lab.simulation.simulation import Run
+from privateer_lab.simulation.summary import summary
 
 _POINTS: Final = 400
 """Most rounds of a path that are kept."""
@@ -109,7 +109,7 @@ def simulate(
         parsed,
         tuple(run for run, _, _ in runs),
         Policy(parsed, first[1]),
-        None if first[2] is None else found_in(parsed.name, first[2]),
+        found_in(parsed.name, first[2]) if first[2].says_something else None,
         summary(parsed, [run for run, _, _ in runs], started),
     )
 
@@ -127,10 +127,10 @@ def count_of(seeds: int) -> int:
     return seeds
 
 
-def _ended(spec: Spec, seed: int) -> tuple[Run, Any, Result | None]:
+def _ended(spec: Spec, seed: int) -> tuple[Run, Any, Answer]:
     """Return a run, its last policy, and what it found."""
     over = to_the_end(simulation(spec, seed))
-    return _shorter(over.outcome()), over.step.policy, over.schedule.result(over.step)
+    return _shorter(over.outcome()), over.step.policy, over.schedule.answer(over.step)
 
 
 def _shorter(run: Run) -> Run:

@@ -10,12 +10,13 @@ from privateer_core.arms_spec import ARMS_MAX, ARMS_MIN, ArmsSpec
 from privateer_core.errors import SpecError
 from privateer_core.spec import Spec, example_promises
 from privateer_core.trust import TRUST
+from privateer_lab.answer_tables import rows_of
 from privateer_lab.notebook.columns import wanted
 from privateer_lab.notebook.planned import chosen, epsilons
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tables import Table, table_of
-from privateer_lab.plans import EPSILONS, Variant, foreseen, variants
+from privateer_lab.planning.plans import EPSILONS, Variant, foreseen, variants
 
 MODELS: Final = tuple(TRUST)
 _LEAST, _NEEDED = "least effect", "people for the effect wanted"
@@ -194,10 +195,10 @@ def _over(
 def _foreseen(spec: Spec) -> list[dict[str, Any]]:
     """Return the rows of the first table that the spec's learner foresees."""
     tables = [table for one in foreseen([Variant("", 0.0, spec)]) for table in one["tables"][:1]]
-    if not tables or _LEAST not in tables[0]["columns"]:
+    if not tables or _LEAST not in tables[0].names:
         detail = "has a learner that foresees no effects"
         raise SpecError(detail, field="algorithm.name", remedy="give a test with a control, or no spec at all")
-    return [dict(zip(tables[0]["columns"], row, strict=True)) for row in tables[0]["rows"]]
+    return [row for titled in rows_of(tables[0]) for row in titled.rows]
 
 
 def _least(spec: Spec) -> list[dict[str, Any]]:

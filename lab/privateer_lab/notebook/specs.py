@@ -11,9 +11,9 @@ from privateer_core.errors import SpecError
 from privateer_core.sections import toml_tables
 from privateer_core.spec import Spec
 from privateer_core.tables import apply_setting
-from privateer_lab.drafts import Draft, draft, toml
+from privateer_lab.cli.spec_files import load_spec
 from privateer_lab.environments import check_population
-from privateer_lab.specs import load_spec
+from privateer_lab.planning.spec_draft import Draft, draft, toml
 
 SpecLike: TypeAlias = Spec | Draft | Mapping[str, Any] | str | PathLike[str]
 """What `spec` takes."""
@@ -45,7 +45,7 @@ def spec(source: SpecLike, changes: Mapping[str, Any] | None = None, *, users: i
     >>> lab.spec({"algorithm": {"name": "unheard-of"}})
     Traceback (most recent call last):
         ...
-    privateer_core.errors.SpecError: algorithm.name: must be one of ... (choose one)
+    privateer_core.errors.PluginError: algorithm.name: must be one of ... (choose one, ...)
     """
     for key in changes or {}:
         if "." not in key:
@@ -105,7 +105,7 @@ def spec_from(
     ignore
         Columns that are no features, such as the propensities of a log.
     arms, label, bounds, quantiles, name
-        As `privateer_lab.drafts.draft` takes them.
+        As `privateer_lab.planning.spec_draft.draft` takes them.
 
     Raises
     ------

@@ -7,14 +7,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from privateer_core.errors import SpecError
-from privateer_lab.drafts import toml
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tables import Table
-from privateer_lab.parallel import Backend
-from privateer_lab.simulation import figures_of
-from privateer_lab.sweeps import Journal, cells, product_of, read_journal
-from privateer_lab.sweeps import sweep as rows_of
+from privateer_lab.planning.spec_draft import toml
+from privateer_lab.planning.sweep import SweepJournal, cells, product_of, read_journal
+from privateer_lab.planning.sweep import sweep as rows_of
+from privateer_lab.simulation.parallel import Backend
+from privateer_lab.simulation.simulate import figures_of
 
 
 def sweep(
@@ -60,7 +60,7 @@ def sweep(
     wanted = cells(((tuple(map(toml, one.values())), read(parsed, one)) for one in made), seeds)
     with TemporaryDirectory() as folder:
         path = Path(out) if out is not None else Path(folder) / "sweep.csv"
-        with Journal(path, vary, figures_of(wanted[0].spec)) as journal:
+        with SweepJournal(path, vary, figures_of(wanted[0].spec)) as journal:
             for _ in rows_of(wanted, journal, jobs, backend):
                 pass
         found = read_journal(path)

@@ -39,7 +39,7 @@ function compiled(text, way = NODE) {
 }
 
 const PROGRAM = `
-  import { Client, MemoryLedger, OfflinePolicy, type Session } from "@privateer/client";
+  import { Client, MemoryLedger, OfflinePolicy, type Answer, type PublishedState, type Session } from "@privateer/client";
   import { PrivateerWebProvider, PrivateerServerProvider } from "@privateer/client/openfeature";
   import type { Provider as Web } from "@openfeature/web-sdk";
   import type { Provider as Server } from "@openfeature/server-sdk";
@@ -55,8 +55,23 @@ const PROGRAM = `
   const policy: OfflinePolicy = await OfflinePolicy.read("{}", { warn: () => {} });
   const same: string = policy.choose({ age: 41 }, 7);
   const point: number[] = policy.choose<number[]>();
+  const state: PublishedState = await (await fetch("https://learn.example/experiments/offers/state")).json();
+  const known = (answer: Answer) => answer.parts.map((part) => (part.kind === "bin means" ? part.bins.length : part.kind === "rules" ? part.rules.length : 0));
+  const found: number[] = known(state.answer);
+  const told: string | null = policy.result && "status" in policy.result ? policy.result.ended : null;
+  console.log(found, told);
   console.log(left, arm, outcome, same, point, policy.features.length, policy.status);
 `;
+
+/** @param {string} name @returns {any} */
+const vectors = (name) => JSON.parse(readFileSync(join(here, "../../docs/wire", `${name}.json`), "utf8"));
+
+test("what a server exports has the types that are declared", () => {
+  const { exports: told } = vectors("exports");
+  const typed = told.map((/** @type {any} */ { document }, /** @type {number} */ n) => `export const one${n}: ExportDocument = ${JSON.stringify(document)};`);
+  assert.ok(typed.length > 5);
+  assert.equal(compiled(['import type { ExportDocument } from "@privateer/client";', ...typed].join("\n")), "");
+});
 
 /** @param {string} page */
 const examples = (page) => [...readFileSync(join(here, page), "utf8").matchAll(/```js\n(.*?)```/gs)].map(([, text]) => text);
@@ -84,6 +99,8 @@ for (const [right, wrong] of [
   ['experiments: ["offers"]', "outcomes: {}"],
   ["policy.choose({ age: 41 }, 7)", "policy.choose({ age: 41 }, 'seven')"],
   ["choose<number[]>()", "choose<boolean>()"],
+  ["part.bins.length", "part.boxes.length"],
+  ['part.kind === "rules"', 'part.kind === "laws"'],
 ]) {
   test(`a mistake is caught: ${wrong}`, () => {
     assert.match(compiled(PROGRAM.replace(right, wrong)), /error TS/);

@@ -1,6 +1,13 @@
 // @ts-check
 /** Privateer on a device, in browsers and wherever the web's own interfaces are. */
 
+/** @typedef {import("./answer.js").Answer} Answer */
+/** @typedef {import("./answer.js").ExportDocument} ExportDocument */
+/** @typedef {import("./answer.js").PolicyView} PolicyView */
+/** @typedef {import("./answer.js").PublishedPolicy} PublishedPolicy */
+/** @typedef {import("./answer.js").PublishedResult} PublishedResult */
+/** @typedef {import("./answer.js").PublishedState} PublishedState */
+
 export { Client } from "./client.js";
 export { PrivateerError } from "./errors.js";
 export { IndexedDbLedger } from "./ledgers/indexeddb.js";

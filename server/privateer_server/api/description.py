@@ -11,8 +11,8 @@ from privateer_core.errors import BatchRefused
 from privateer_core.export import Export
 from privateer_core.record import Record
 from privateer_core.risk import Risks
-from privateer_core.serving.endpoint import answer
-from privateer_core.serving.openapi import (
+from privateer_core.serving.http.listeners import IS_PUBLIC
+from privateer_core.serving.http.openapi import (
     ENVELOPE,
     REF,
     SCHEMAS,
@@ -25,16 +25,18 @@ from privateer_core.serving.openapi import (
     refusals,
     signature,
 )
-from privateer_core.serving.public import IS_PUBLIC
-from privateer_core.wire.batch import SIGNATURE_HEADER, BatchAnswer
-from privateer_core.wire.log import Proof
-from privateer_core.wire.token_keys import Directory
-from privateer_core.wire.upload import UploadAnswer
-from privateer_server.api.models import PublishedResult
-from privateer_server.api.page_versions import KEPT
+from privateer_core.serving.http.report_endpoint import answer
+from privateer_core.wire.batch import SIGNATURE_HEADER, BatchAnswer, UploadAnswer
+from privateer_core.wire.tokens.token_keys import Directory
+from privateer_core.wire.transparency_log import Proof
+from privateer_server.api.models import PublishedPolicy, PublishedResult, PublishedState
+from privateer_server.api.pages import KEPT
 
 _OK: Final = 200
-_STRUCTS: Final = (Record, Risks, PublishedResult, Export, UploadAnswer, BatchAnswer, Proof, Directory)
+_STRUCTS: Final = (
+    *(Record, Risks, PublishedPolicy, PublishedState, PublishedResult, Export),
+    *(UploadAnswer, BatchAnswer, Proof, Directory),
+)
 CLAIM: Final = signature(SIGNATURE_HEADER, "The shuffler's signature of the experiment's name.", required=True)
 _BATCH: Final = signature(SIGNATURE_HEADER, "The shuffler's signature of the body.", required=True)
 _REPORTS: Final[dict[str, Any]] = {

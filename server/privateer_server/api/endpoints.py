@@ -6,20 +6,19 @@ from typing import Final
 
 from starlette.types import Scope
 
-from privateer_core.serving.answer import Answer, with_body
-from privateer_core.serving.bodies import Body, unchanged
-from privateer_core.serving.budget import Budget, Reservation
-from privateer_core.serving.endpoint import Endpoint, Incoming, UploadEndpoint
+from privateer_core.serving.http.answer import HttpAnswer, with_body
+from privateer_core.serving.http.report_endpoint import Body, Endpoint, Incoming, UploadEndpoint, unchanged
+from privateer_core.serving.http.timing import Answered
+from privateer_core.serving.limits.body_budget import Budget, Reservation
 from privateer_core.serving.logs import log_answer
-from privateer_core.serving.timing import Answered
-from privateer_core.serving.tokens import TokenGate
+from privateer_core.serving.token_gate import TokenGate
 from privateer_core.wire.batch import BATCH, decode_batch
 from privateer_core.wire.envelope import Envelope
 from privateer_core.wire.keys import TrustedKeys
-from privateer_server.intake import Intake
-from privateer_server.metrics import Metrics
-from privateer_server.receipt import Delivery, Receipt
-from privateer_server.store import ShufflerKey
+from privateer_server.intake.intake import Intake
+from privateer_server.intake.receipts import Delivery, Receipt
+from privateer_server.observability.metrics import ServerMetrics
+from privateer_server.store.records import ShufflerKey
 
 _OK: Final = 200
 _ACCEPTED: Final = 202
@@ -34,7 +33,7 @@ class ReportsEndpoint(UploadEndpoint):
     def __init__(
         self,
         intake: Intake,
-        metrics: Metrics,
+        metrics: ServerMetrics,
         budget: Budget,
         bytes_max: int,
         keys: TrustedKeys,
@@ -68,7 +67,7 @@ class BatchesEndpoint(Endpoint):
     def __init__(
         self,
         intake: Intake,
-        metrics: Metrics,
+        metrics: ServerMetrics,
         budget: Budget,
         bytes_max: int,
         keys: TrustedKeys,
@@ -91,7 +90,7 @@ class BatchesEndpoint(Endpoint):
         # A batch may be large: parsing it must not keep the event loop from others.
         return await asyncio.to_thread(decode_batch, whole)
 
-    async def _counted(self, scope: Scope, envelope: Envelope, body: Body) -> Answer:  # noqa: ARG002
+    async def _counted(self, scope: Scope, envelope: Envelope, body: Body) -> HttpAnswer:  # noqa: ARG002
         closer = ShufflerKey(body.sender, self._keys.organisation(body.sender))
         receipt = await self._intake.deliver(Delivery(envelope, body.digest or b"", closer, body.signed_at))
         if not receipt.again:

@@ -1,7 +1,7 @@
 """What the routes answer, as /openapi.json describes it.
 
-Pydantic describes the server's own answers. Privacy records, results and the answers to uploads are msgspec structs,
-which other parties read as well; their own schemas describe them.
+Pydantic describes the server's own answers. Policies, what was found, privacy records and the answers to uploads are
+msgspec structs, which other parties read as well; their own schemas describe them.
 """
 
 from typing import Any, TypeVar
@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 import msgspec
 from pydantic import BaseModel, ValidationError
 
+from privateer_core.answer import Answer
+from privateer_core.answer.policy_view import PolicyView
 from privateer_core.errors import BadRequest
 from privateer_core.export import Status
-from privateer_core.result import Result
-from privateer_server.acceptance import Change
+from privateer_server.experiments.acceptance import Change
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -77,40 +78,6 @@ class News(BaseModel):
     deleted: list[str]
 
 
-class PublishedPolicy(BaseModel):
-    """A publication, for people and other languages."""
-
-    experiment: str
-    version: int
-    model: str
-    batch: int
-    sealed_size: int
-    messages: int
-    least: int
-    deadline: int | None
-    key_id: str
-    digest: str
-    policy: dict[str, Any]
-
-
-class Progress(BaseModel):
-    """How far a round is."""
-
-    received: int
-    batch: int
-    deadline: int | None
-
-
-class State(BaseModel):
-    """What the learner knew when it made the policy, which private releases alone decide; and how far the round is."""
-
-    experiment: str
-    version: int
-    status: Status
-    round: Progress
-    state: dict[str, Any]
-
-
 class HistoryRow(BaseModel):
     """A published round: whom it asked, how reports were randomized, and what the learner counted before it."""
 
@@ -169,13 +136,47 @@ class Deletion(BaseModel):
     changed: bool
 
 
-class PublishedResult(msgspec.Struct, frozen=True):
-    """What the learner had found when it made the current version."""
+class PublishedPolicy(msgspec.Struct, frozen=True):
+    """A publication, for people and other languages."""
+
+    experiment: str
+    version: int
+    model: str
+    batch: int
+    sealed_size: int
+    messages: int
+    least: int
+    deadline: int | None
+    key_id: str
+    digest: str
+    policy: PolicyView
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a round is."""
+
+    received: int
+    batch: int
+    deadline: int | None
+
+
+class PublishedState(msgspec.Struct, frozen=True):
+    """What the learner knew when it made the policy, which private releases alone decide; and how far the round is."""
 
     experiment: str
     version: int
     status: Status
-    result: Result
+    round: Progress
+    answer: Answer
+
+
+class PublishedResult(msgspec.Struct, frozen=True):
+    """What the learner had found when it made the current version, as the publication has it."""
+
+    experiment: str
+    version: int
+    status: Status
+    result: Answer
 
 
 def read(kind: type[M], body: bytes | bytearray) -> M:

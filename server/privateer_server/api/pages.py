@@ -1,22 +1,37 @@
-"""The dashboard: the page at ``/`` and the files that it is made of, for browsers.
+"""The dashboard: the page at ``/`` and the files that it is made of; and what each public page shows at a moment.
 
-The page asks this server and nothing else. It has no secret and no rights. At the private listener it has forms, too,
-which send what an operator wants with the token that the operator types. At the public listener the files of these
+The dashboard asks this server and nothing else. It has no secret and no rights. At the private listener it has forms,
+too, which send what an operator wants with the token that the operator types. At the public listener the files of these
 forms are not there, so that nobody is asked for the token on a page that strangers reach.
 """
 
+from collections.abc import Hashable
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from privateer_core.errors import NotFound
-from privateer_core.serving.problems import MethodNotAllowed, problem_response
-from privateer_core.serving.public import IS_PUBLIC
+from privateer_core.errors import NotFound, Unavailable
+from privateer_core.serving.http.listeners import IS_PUBLIC
+from privateer_core.serving.http.page_cache import Version, common_version
+from privateer_core.serving.http.problems import MethodNotAllowed, problem_response
+from privateer_core.wire.envelope import MEDIA_TYPE
+from privateer_server.experiments.catalog import Experiments
+from privateer_server.experiments.experiment import Experiment
 
+_OF_ONE: Final = frozenset({"policy", "state", "result", "history", "privacy", "risk"})
+KEPT: Final = frozenset(
+    {
+        *("/openapi.json", "/keys", "/experiments", "/experiments/{name}", "/experiments/{name}/policy/{version}"),
+        *(f"/experiments/{{name}}/{page}" for page in _OF_ONE),
+    }
+)
+"""Pages of which bytes are kept for as long as they show the same."""
+_DEEPEST: Final = 5
+"""Parts of ``/experiments/NAME/policy/VERSION``, with the empty one before its first slash."""
 FOLDER: Final = Path(__file__).parent.parent / "dashboard"
 OPERATOR: Final = "/dashboard/operator/"
 """Where the files for operators are, on the private listener alone."""
@@ -45,6 +60,56 @@ _HEADERS: Final = {
     "Cache-Control": "no-cache",
 }
 _NOT_MODIFIED: Final = 304
+
+
+class PageVersions:
+    """Says what a request would show.
+
+    Parameters
+    ----------
+    experiments
+        What the pages are about.
+    """
+
+    def __init__(self, experiments: Experiments) -> None:
+        self._experiments = experiments
+
+    def __call__(self, scope: Scope) -> Version | None:
+        """Return the version of a page; None: nothing is kept of it."""
+        path: str = scope["path"]
+        if path in ("/keys", "/experiments"):
+            return Version(path, tuple(map(_standing, self._experiments)))
+        parts = path.split("/")
+        if parts[1] == "experiments" and 2 < len(parts) <= _DEEPEST:
+            return self._of_one(scope, *parts[2:])
+        return common_version(scope)
+
+    def _of_one(self, scope: Scope, name: str, page: str = "", version: str = "") -> Version | None:
+        if not (page == "policy" if version else page in _OF_ONE or not page):
+            return None
+        # A long poll waits, and of a publication itself nothing is made.
+        if page == "policy" and (b"wait" in scope["query_string"] or _asks_for_bytes(scope)):
+            return None
+        try:
+            experiment = self._experiments.get(name)
+        except (NotFound, Unavailable):  # another server may have created it, or it stands still
+            return None
+        return Version(scope["path"], _standing(experiment))
+
+
+def _standing(experiment: Experiment) -> Hashable:
+    """Everything of an experiment that changes while it runs."""
+    current = experiment.current
+    return (
+        *(current.digest, current.received, current.taken, current.given_up, current.plan.hold, current.plan.spec),
+        *(experiment.name, experiment.before, experiment.shuffler, experiment.status),
+        *(frozenset(experiment.refused.items()), current.drain and current.drain.until),
+    )
+
+
+def _asks_for_bytes(scope: Scope) -> bool:
+    asked: dict[bytes, Any] = dict(scope["headers"])
+    return MEDIA_TYPE.encode() in asked.get(b"accept", b"")
 
 
 class Page:

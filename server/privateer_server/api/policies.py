@@ -7,14 +7,14 @@ from typing import Final
 from starlette.types import Scope, Send
 
 from privateer_core.errors import PrivateerError
-from privateer_core.serving.answer import Answer, Headers, with_body
-from privateer_core.serving.endpoint import Reply
-from privateer_core.serving.timing import Answered
+from privateer_core.serving.http.answer import Headers, HttpAnswer, with_body
+from privateer_core.serving.http.report_endpoint import Reply
+from privateer_core.serving.http.timing import Answered
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.identity import SIGNED_HEADER, Identity
 from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY, ASKS_PUBLISHED
-from privateer_server.experiment import Experiment
-from privateer_server.experiments import Experiments
+from privateer_server.experiments.catalog import Experiments
+from privateer_server.experiments.experiment import Experiment
 
 ROUTE: Final = "/experiments/{name}/policy"
 _PAGE: Final = "/policy"
@@ -52,14 +52,14 @@ class Policies:
             reply(answer)
         return answer is not None
 
-    def _timed(self, scope: Scope) -> Answer | None:
+    def _timed(self, scope: Scope) -> HttpAnswer | None:
         began = time.perf_counter()
         answer = self._found(scope)
         if answer:
             self._tell(Answered("GET", ROUTE, answer.status, time.perf_counter() - began))
         return answer
 
-    def _found(self, scope: Scope) -> Answer | None:
+    def _found(self, scope: Scope) -> HttpAnswer | None:
         path: str = scope["path"]
         if not path.endswith(_PAGE) or scope["method"] != "GET" or scope["query_string"]:
             return None
@@ -71,11 +71,11 @@ class Policies:
         except PrivateerError:  # there is none of that name
             return None
 
-    def _answered(self, experiment: Experiment, asked: dict[bytes, bytes]) -> Answer | None:
+    def _answered(self, experiment: Experiment, asked: dict[bytes, bytes]) -> HttpAnswer | None:
         known = asked.get(b"if-none-match")
         tag = b'"%s"' % experiment.current.digest.hex().encode()
         if known == tag:
-            return Answer(_NOT_MODIFIED, self._headers(experiment, tag))
+            return HttpAnswer(_NOT_MODIFIED, self._headers(experiment, tag))
         if known is None and _TYPE in asked.get(b"accept", b""):
             return with_body(_OK, experiment.current.publication, _TYPE, self._headers(experiment, tag))
         return None

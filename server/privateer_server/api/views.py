@@ -6,15 +6,17 @@ from typing import Any
 import msgspec
 
 from privateer_core.algorithms import parse_spec
+from privateer_core.answer import Answer
+from privateer_core.answer.stored import decode_answer
 from privateer_core.codec import decode
 from privateer_core.errors import NotFound
-from privateer_core.result import completed, decode_result
+from privateer_core.export import Status
 from privateer_core.wire.publication import Round, decode_publication, digest
-from privateer_server.acceptance import accepted_changes
 from privateer_server.api import models
-from privateer_server.experiment import Experiment
-from privateer_server.rounds import RoundFacts, read_decider
-from privateer_server.store import LogLine, RoundRecord
+from privateer_server.experiments.acceptance import accepted_changes
+from privateer_server.experiments.experiment import Experiment
+from privateer_server.rounds.open_round import RoundFacts, read_decider
+from privateer_server.store.records import LogLine, RoundRecord
 
 
 def summary(experiment: Experiment) -> models.Summary:
@@ -74,34 +76,47 @@ def policy(publication: bytes) -> models.PublishedPolicy:
         deadline=facts.deadline or None,
         key_id=facts.key_id.hex(),
         digest=digest(publication).hex(),
-        policy=read_decider(spec, published).describe(spec),
+        policy=read_decider(spec, published).view(spec),
     )
 
 
-def state(experiment: Experiment) -> models.State:
+def state(experiment: Experiment) -> models.PublishedState:
     """Describe what the learner knew when it made the policy, and how far the round is."""
     current, facts = experiment.current, experiment.current.round
     progress = models.Progress(received=current.received, batch=facts.batch, deadline=facts.deadline or None)
     about = _named(facts, ("experiment", "version"))
-    return models.State(**about, status=experiment.status, round=progress, state=experiment.described(current))
+    answer = _ended(experiment.answer(current), experiment.status)
+    return models.PublishedState(**about, status=experiment.status, round=progress, answer=answer)
 
 
 def result(experiment: Experiment) -> models.PublishedResult:
-    """Return the result in the current publication.
+    """Return the answer in the current publication.
 
     Raises
     ------
     NotFound
-        If the algorithm publishes no result, or none with this version.
+        If publications have none, or none with this version.
     """
-    published = decode_publication(experiment.current.publication)
-    if not published.result:
+    found = published_answer(experiment)
+    if found is None:
         if not experiment.current.schedule.learner.publishes_result:
             detail = f"the algorithm of {experiment.name} publishes no result: its policy is all that it finds"
             raise NotFound(detail, remedy=f"read /experiments/{experiment.name}/policy")
         raise NotFound(f"{experiment.name} has no result yet", remedy="wait for the end of the round")
-    found = completed(decode_result(published.result))
-    return models.PublishedResult(experiment.name, published.round.version, experiment.status, found)
+    return models.PublishedResult(experiment.name, experiment.current.round.version, experiment.status, found)
+
+
+def published_answer(experiment: Experiment) -> Answer | None:
+    """Return the answer in the current publication; None if it has none."""
+    published = decode_publication(experiment.current.publication)
+    return _ended(decode_answer(published.result), experiment.status) if published.result else None
+
+
+def _ended(answer: Answer, status: Status) -> Answer:
+    """Return an answer that says why nobody is asked any more where its learner does not know it."""
+    if status == "stopped" and not answer.ended:
+        return msgspec.structs.replace(answer, status="ended", ended="an operator")
+    return msgspec.structs.replace(answer, status="failed") if status == "failed" else answer
 
 
 def changed(experiment: Experiment, lines: list[LogLine], is_new: bool) -> models.Changed:

@@ -1,17 +1,13 @@
 // The map of a policy that has bins: who gets what, over one or two columns of a context.
 
-import { across, areas, binAt, cutColumns, firstAxes, isScale, pathOf, rectangle, sliced, ticks } from "./boxes.mjs";
+import { across, areas, binAt, cutColumns, firstAxes, isScale, leading, pathOf, rectangle, sliced, ticks } from "./boxes.mjs";
 import { announce, el, replace, svg } from "./dom.mjs";
-import { leading } from "./shapes.mjs";
-import { cell, figure, letter, many, people, percent, shortened } from "./words.mjs";
-import { table } from "./tables.mjs";
+import { fills, patterns, picture, swatch } from "./picture.mjs";
+import { cell, figure, letter, many, people, percent, shares, shortened } from "./words.mjs";
 
 const MARGIN = { left: 52, bottom: 40, top: 24, right: 12 };
 const OUTLINED = 1500, LABELLED = 600;
 const KEYS = { ArrowRight: [0, true], ArrowLeft: [0, false], ArrowUp: [1, true], ArrowDown: [1, false] };
-
-/** What people call the columns: their names where the policy says them. */
-const nameOf = (columns, j) => columns?.[j] ?? `column ${j + 1}`;
 
 /**
  * A map with its legend and controls. `chosen(bin)` is called with the bin that somebody chooses.
@@ -26,13 +22,13 @@ export class BinMap {
     this.at = null;
   }
 
-  /** Show a policy with its arms in order and the spec's features, in a width. */
-  show(policy, arms, features, width) {
-    Object.assign(this, { bins: policy.bins, columns: policy.columns, arms, features, width, leads: policy.bins.map(({ arms: one }) => leading(one)) });
+  /** Show bins with all arms in order and the spec's features, in a width. */
+  show({ bins, columns }, arms, features, width) {
+    Object.assign(this, { bins, columns, arms, features, width, leads: bins.map(({ arms: one }) => leading(one)) });
     const dimension = this.bins[0].lower.length;
     if (this.at?.length !== dimension) {
       this.axes = firstAxes(this.bins, this.columns, features);
-      this.at = Array.from({ length: dimension }, (_, j) => (dimension <= 2 || isScale(this.bins, j, nameOf(this.columns, j), features) ? 0.5 : 0.25));
+      this.at = Array.from({ length: dimension }, (_, j) => (dimension <= 2 || isScale(this.bins, j, this.columns[j], features) ? 0.5 : 0.25));
     }
     this.draw();
   }
@@ -53,14 +49,14 @@ export class BinMap {
       this.axes[which] = Number(event.target.value);
       this.draw();
     } }, which === 1 ? el("option", { value: "-1", selected: free[1] < 0 }, "nothing") : null,
-    columns.filter((j) => j !== free[1 - which]).map((j) => el("option", { value: String(j), selected: j === free[which] }, nameOf(this.columns, j)))));
+    columns.filter((j) => j !== free[1 - which]).map((j) => el("option", { value: String(j), selected: j === free[which] }, this.columns[j]))));
     const others = cutColumns(this.bins).filter((j) => !free.includes(j));
-    return el("div", { class: "controls" }, choose(0, "To the right"), choose(1, "Upwards"), others.map((j) => (isScale(this.bins, j, nameOf(this.columns, j), this.features) ? this.slider(j) : this.either(j))));
+    return el("div", { class: "controls" }, choose(0, "To the right"), choose(1, "Upwards"), others.map((j) => (isScale(this.bins, j, this.columns[j], this.features) ? this.slider(j) : this.either(j))));
   }
 
   /** A column that says yes or no, or the bit of a level. */
   either(j) {
-    return el("label", {}, nameOf(this.columns, j), el("select", { id: `slice-${j}`, onchange: (event) => {
+    return el("label", {}, this.columns[j], el("select", { id: `slice-${j}`, onchange: (event) => {
       this.at[j] = Number(event.target.value);
       this.draw();
     } }, [["0.25", "no"], ["0.75", "yes"]].map(([value, text]) => el("option", { value, selected: this.at[j] >= 0.5 === (text === "yes") }, text))));
@@ -68,7 +64,7 @@ export class BinMap {
 
   slider(j) {
     const shown = el("output", {}, percent(this.at[j]));
-    return el("label", {}, `${nameOf(this.columns, j)} at `, el("input", { type: "range", id: `slice-${j}`, min: "0", max: "1", step: "0.01",
+    return el("label", {}, `${this.columns[j]} at `, el("input", { type: "range", id: `slice-${j}`, min: "0", max: "1", step: "0.01",
       value: String(this.at[j]), "aria-valuetext": `${percent(this.at[j])} of its range`,
       onchange: (event) => { this.at[j] = Number(event.target.value); this.draw(); },
       oninput: (event) => { shown.textContent = percent(Number(event.target.value)); } }), shown);
@@ -83,11 +79,10 @@ export class BinMap {
     this.inner.append(...this.areas(shown), ...this.labels(shown), ...this.scales(wide, tall));
     this.cursor = svg("rect", { class: "cursor", width: 0, height: 0 });
     this.inner.append(this.cursor);
-    const axes = this.axes.filter((j) => j >= 0).map((j) => nameOf(this.columns, j)).join(" and ");
+    const axes = this.axes.filter((j) => j >= 0).map((j) => this.columns[j]).join(" and ");
     return el("div", { class: "drawn", role: "group", tabindex: "0", id: "map", "aria-label": `Map of ${counted} over ${axes}`,
       "aria-describedby": "map-keys", onkeydown: (event) => this.moved(event), onclick: (event) => this.pointed(event) },
-    svg("svg", { class: "chart", viewBox: `0 0 ${whole.width} ${whole.height}`, width: whole.width, height: whole.height, "aria-hidden": "true" },
-      patterns(), this.inner),
+    picture(null, whole.width, whole.height, patterns(), this.inner),
     el("p", { id: "map-keys", class: "hint" }, `${counted}. Click into the map, or use the arrow keys, to see who gets what in a bin.`));
   }
 
@@ -102,9 +97,7 @@ export class BinMap {
     const edge = shown.length <= OUTLINED ? " outlined" : "";
     return [...groups].flatMap(([key, rectangles]) => {
       const [place, several] = key.split(" "), d = pathOf(rectangles);
-      if (place === "-1") return [svg("path", { class: `arm plain${edge}`, d }), svg("path", { class: "hatched", d })];
-      return [svg("path", { class: `arm arm-${place % 8}${edge}`, d }), place >= 8 ? svg("path", { class: "dots", d }) : null,
-        several === "true" ? svg("path", { class: "hatched", d }) : null].filter(Boolean);
+      return fills(Number(place), several === "true").map((name, n) => svg("path", { class: n ? name : `${name}${edge}`, d }));
     });
   }
 
@@ -121,12 +114,12 @@ export class BinMap {
 
   scales(wide, tall) {
     const [right, up] = this.axes, value = (one) => (typeof one === "number" ? figure(one, 3) : shortened(cell(one), 8));
-    const name = (j) => shortened(nameOf(this.columns, j), wide / 9);
-    const found = ticks(this.bins, right, nameOf(this.columns, right), wide < 400 ? 3 : 6, this.features).map(({ at, value: one }) =>
+    const name = (j) => shortened(this.columns[j], wide / 9);
+    const found = ticks(this.bins, right, this.columns[right], wide < 400 ? 3 : 6, this.features).map(({ at, value: one }) =>
       svg("text", { class: "tick", x: at * wide, y: tall + 16, "text-anchor": at === 0 ? "start" : at === 1 ? "end" : "middle" }, value(one)));
     found.push(svg("text", { class: "axis", x: wide / 2, y: tall + 34, "text-anchor": "middle" }, `${name(right)} →`));
     if (up < 0) return found;
-    for (const { at, value: one } of ticks(this.bins, up, nameOf(this.columns, up), 6, this.features)) {
+    for (const { at, value: one } of ticks(this.bins, up, this.columns[up], 6, this.features)) {
       found.push(svg("text", { class: "tick", x: -6, y: (1 - at) * tall + (at === 1 ? 10 : at === 0 ? 0 : 4), "text-anchor": "end" }, value(one)));
     }
     found.push(svg("text", { class: "axis", x: -MARGIN.left + 2, y: -9 }, `↑ ${name(up)}`));
@@ -171,31 +164,9 @@ export class BinMap {
     }
     for (const [name, value] of Object.entries(rectangle(bin, this.axes, ...this.size))) this.cursor.setAttribute(name, value);
     this.chosen(bin);
-    if (aloud) announce(`${people(bin.where, this.features)}: ${inWords(bin.arms)}`);
+    if (aloud) announce(`${people(bin.where)}: ${shares(bin.arms)}`);
   }
 }
 
 /** What is said of a place without a bin: codes of no level, and numbers of people who have none. */
 export const NOBODY = "Nobody can be at this place.";
-
-/** Shares of arms in words. */
-export const inWords = (arms) => Object.entries(arms).map(([arm, share]) => `${arm} ${percent(share)}`).join(", ");
-
-/** The bins as a table. */
-export const binTable = (bins, features) => table("bins", "The arms of each bin of people, and how often they get them",
-  ["people", "arms"], bins.map(({ where, arms }) => [people(where, features), inWords(arms)]));
-
-/** A sample of an arm's colour; place -1 stands for stripes. */
-export function swatch(place) {
-  const filled = place < 0 ? ["arm plain"] : [`arm arm-${place % 8}`, ...(place >= 8 ? ["dots"] : [])];
-  return svg("svg", { class: "swatch", width: 16, height: 16, "aria-hidden": "true" },
-    ...[...filled, ...(place < 0 ? ["hatched"] : [])].map((name) => svg("rect", { class: name, width: 16, height: 16 })));
-}
-
-/** The patterns that drawings are filled with: one of each on the page is enough. */
-export function patterns() {
-  const hatch = svg("pattern", { id: "hatch", width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
-    svg("rect", { class: "stripe", width: 3, height: 7 }));
-  const dots = svg("pattern", { id: "dot", width: 8, height: 8, patternUnits: "userSpaceOnUse" }, svg("circle", { class: "dot", cx: 4, cy: 4, r: 1.6 }));
-  return svg("defs", {}, hatch, dots);
-}

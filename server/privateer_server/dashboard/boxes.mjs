@@ -1,5 +1,11 @@
 // The geometry of bins: slices through boxes, rectangles, and who is where. Pure: no page is needed.
 
+/** The arm with the largest share, null where several have it; and whether others are tried as well. Shares are rounded, so ties are equal. */
+export function leading(arms) {
+  const most = Math.max(...Object.values(arms)), first = Object.keys(arms).filter((arm) => arms[arm] === most);
+  return { arm: first.length === 1 ? first[0] : null, several: Object.values(arms).filter((share) => share > 0).length > 1 };
+}
+
 /** The columns along which some bin is cut, those with most edges first. */
 export function cutColumns(bins) {
   const dimension = bins[0].lower.length, edges = Array.from({ length: dimension }, () => new Set());
@@ -86,9 +92,8 @@ export function areas(bins, indices, axes, leads) {
 function named(bins, column, name) {
   const found = new Map();
   for (const { lower, upper, where } of bins) {
-    const told = where?.[name], values = Array.isArray(told) ? told.filter((one) => one !== null) : [];
-    if (values.length !== 2 || values.some((one) => typeof one === "boolean")) continue;
-    found.set(lower[column], values[0]).set(upper[column], values[1]);
+    const told = where.find(({ kind, feature }) => kind === "between" && feature === name);
+    if (told) found.set(lower[column], told.low).set(upper[column], told.high);
   }
   return found;
 }

@@ -2,9 +2,10 @@
 
 import { markOf } from "./decisions.mjs";
 import { el, svg } from "./dom.mjs";
-import { figure, many, percent, shortened } from "./words.mjs";
+import { fills, picture } from "./picture.mjs";
+import { figure, many, percent, squeezed } from "./words.mjs";
 
-const NAMES = 0.34;
+const NAMES = 0.34, LETTER = 8.2;
 
 /** Where round figures lie between two values. */
 export function roundTicks(low, high, most = 5) {
@@ -35,11 +36,11 @@ function range(rows, withZero) {
  * @param {boolean} differences whether 0 means no difference
  * @param {number} width in pixels
  */
-export function intervals(label, rows, differences, width) {
+export function intervalChart(label, rows, differences, width) {
   const narrow = width < 520, left = narrow ? 8 : Math.min(260, NAMES * width), right = width - 12, each = narrow ? 44 : 28;
   const height = rows.length * each + 28, [low, high] = range(rows, differences);
   const x = (value) => left + (right - left) * (Math.min(high, Math.max(low, value)) - low) / (high - low || 1);
-  const drawing = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label });
+  const drawing = picture(label, width, height);
   for (const tick of roundTicks(low, high, narrow ? 3 : 6)) {
     drawing.append(svg("line", { class: tick === 0 && differences ? "zero" : "grid", x1: x(tick), x2: x(tick), y1: 4, y2: height - 20 }),
       svg("text", { class: "tick", x: x(tick), y: height - 6, "text-anchor": "middle" }, figure(tick)));
@@ -47,8 +48,8 @@ export function intervals(label, rows, differences, width) {
   rows.forEach((row, n) => {
     const y = n * each + (narrow ? 30 : 18);
     const name = svg("text", narrow ? { x: left, y: y - 12 } : { x: left - 10, y: y + 4, "text-anchor": "end" },
-      shortened(row.label, narrow ? width / 8 : left / 7.5));
-    name.append(svg("title", {}, row.reason ? `${row.label}: ${row.reason}${row.since ?? ""}` : row.label));
+      squeezed(row.label, (narrow ? width - 2 * left : left - 12) / LETTER));
+    name.append(svg("title", {}, row.reason ? `${row.label}: ${row.reason}${row.remark ? `; ${row.remark}` : ""}` : row.label));
     drawing.append(name);
     if (row.value === null) {
       drawing.append(svg("text", { class: "unknown", x: left + 8, y: y + 4 }, row.reason || "nothing is known yet"));
@@ -81,7 +82,7 @@ export function line(title, points, { differences = false, width = 280, height =
   const y = (value) => bottom - (bottom - top) * (Math.min(high, Math.max(low, value)) - low) / (high - low || 1);
   const end = points.at(-1), around = Number.isFinite(end.low) ? `, from ${figure(end.low)} to ${figure(end.high)}` : "";
   const label = `${title}: ${figure(end.value)}${around} after ${unit === "people" ? many(last, "person", "people") : `version ${last}`}`;
-  const drawing = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label });
+  const drawing = picture(label, width, height);
   for (const tick of roundTicks(low, high, 3)) {
     drawing.append(svg("line", { class: tick === 0 && differences ? "zero" : "grid", x1: left, x2: right, y1: y(tick), y2: y(tick) }),
       svg("text", { class: "tick", x: left - 6, y: y(tick) + 4, "text-anchor": "end" }, figure(tick, 3)));
@@ -103,12 +104,12 @@ export function line(title, points, { differences = false, width = 280, height =
 
 /** Bars of the shares of arms, with the letter of each arm. */
 export function shareBar(label, arms, order, letters, width) {
-  const height = 26, drawing = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label });
+  const height = 26, drawing = picture(label, width, height);
   let x = 0;
   for (const arm of order.filter((one) => arms[one] > 0)) {
     const wide = arms[arm] * width, place = order.indexOf(arm);
-    drawing.append(svg("rect", { class: `arm arm-${place % 8}`, x, y: 0, width: wide, height }, svg("title", {}, `${arm}: ${percent(arms[arm], 1)}`)));
-    if (place >= 8) drawing.append(svg("rect", { class: "dots", x, y: 0, width: wide, height }));
+    const told = svg("g", {}, svg("title", {}, `${arm}: ${percent(arms[arm], 1)}`), fills(place).map((name) => svg("rect", { class: name, x, y: 0, width: wide, height })));
+    drawing.append(told);
     if (wide > 18) drawing.append(svg("text", { class: "on-arm", x: x + wide / 2, y: 18, "text-anchor": "middle" }, letters[place]));
     x += wide;
   }

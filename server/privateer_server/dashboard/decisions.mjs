@@ -3,29 +3,44 @@
 import { count, many } from "./words.mjs";
 
 export const DRAWN = 40;
-const HOLDS_ZERO = "its interval holds 0", DECIDED = ["decided better", "decided worse"];
+const HOLDS_ZERO = "its interval holds 0", DECIDED = ["decided better", "decided worse", "decided at an earlier look"];
 
 /** Whether a reason is that something is decided. */
 export const isDecided = (reason) => DECIDED.includes(reason);
 
-/** The drawings of a result's effects, those by group first: `[{id, title, rows}]`. */
-export function effectParts({ effects = [] }) {
-  const newest = Math.max(0, ...effects.map(({ people }) => people ?? 0));
-  const since = (people) => (people && people < newest ? ` when ${many(people, "person", "people")} had reported` : "");
-  const rows = effects.map(({ option, group, value, low, high, reason, people }) => ({
-    label: group === null ? option : `${group} · ${option}`, value, low: low ?? -Infinity, high: high ?? Infinity,
-    decided: isDecided(reason), reason, since: since(people), group,
+/** Estimates as rows of a drawing: nobody says that one of them is decided. */
+export const estimateRows = (estimates) => estimates.map(({ name: label, value, low, high }) => ({ label, value, low, high, decided: null }));
+
+const labelOf = ({ option, group }, isGrouped) => (isGrouped ? `${group ?? "everybody"} · ${option}` : option);
+const areGrouped = (effects) => effects.some(({ group }) => group !== null);
+
+/** Effects as rows of a drawing; a value of null: nothing is known, and the reason says why. An end of null is open. */
+export function effectRows(effects) {
+  const isGrouped = areGrouped(effects);
+  return effects.map((one) => ({
+    label: labelOf(one, isGrouped), value: one.value, low: one.low ?? -Infinity, high: one.high ?? Infinity,
+    decided: isDecided(one.reason), reason: one.reason, remark: one.remark,
   }));
-  const grouped = rows.filter(({ group }) => group !== null), whole = rows.filter(({ group }) => group === null);
-  return [
-    { id: "effects", title: "Effects against the control, by group", rows: grouped },
-    { id: "averages", title: grouped.length ? "Average effects" : "Effects against the control", rows: whole },
-  ].filter((part) => part.rows.length);
 }
 
-/** Whether a table of a result says what `effects` say. */
-export const repeatsEffects = ({ effects = [] }, { title, columns }) =>
-  effects.length > 0 && !title.startsWith("guardrail") && ["arm", "effect", "low", "high", "decided"].every((one) => columns.includes(one));
+/** The drawings of an answer's effects, those by group first: `[{id, title, effects}]`. */
+export function effectParts({ effects }) {
+  const grouped = effects.filter(({ group }) => group !== null), whole = effects.filter(({ group }) => group === null);
+  return [
+    { id: "effects", title: "Effects against the control, by group", effects: grouped },
+    { id: "averages", title: grouped.length ? "Average effects" : "Effects against the control", effects: whole },
+  ].filter((part) => part.effects.length);
+}
+
+/** Effects over time as lines, those first that are decided now: `[{label, points: [{at, value, low, high}]}]`. */
+export function pathsOf({ people, effects }, now) {
+  const isNow = ({ option, group }) => now.some((one) => one.option === option && one.group === group && isDecided(one.reason));
+  const isGrouped = areGrouped(effects), series = effects.map((one) => ({
+    label: labelOf(one, isGrouped), decided: isNow(one),
+    points: people.map((at, n) => ({ at, value: one.values[n], low: one.lows[n] ?? -Infinity, high: one.highs[n] ?? Infinity })).filter(({ value }) => value !== null),
+  }));
+  return series.filter(({ points }) => points.length).sort((one, other) => other.decided - one.decided);
+}
 
 /** Rows in the order in which they are drawn: what is decided first, what nothing is known of last. */
 export function ranked(rows) {
@@ -50,29 +65,43 @@ export function counted(rows) {
 export const markOf = ({ decided, reason }) => (decided === true ? "square" : decided === null || decided === undefined ? "disc" :
   reason && reason !== HOLDS_ZERO ? "diamond" : "ring");
 
-const OVER = new Set(["stopped", "finished", "failed"]);
+/** Whether there is something that was found beside the policy, for an algorithm that publishes what it found. */
+export const concludes = ({ estimates, effects, recommended, parts }, { publishes_result: publishes }) =>
+  Boolean(estimates.length || effects.length || recommended || (publishes && parts.length));
 
-/** What a result says first: `[before, option, after]`. */
-export function headline({ recommended, ground }, status) {
-  if (recommended === null || recommended === undefined) return [`It recommends no single option${OVER.has(status) ? "." : " so far."}`, "", ""];
+/** What an answer says first: `[before, option, after]`. */
+export function headline({ recommended, ground, status }) {
+  const isOver = status !== "learning";
+  if (recommended === null) return [`It recommends no single option${isOver ? "." : " so far."}`, "", ""];
   if (!ground) return ["It names ", recommended, ". How sure that is, the result does not say."];
-  if (ground.startsWith("decided")) return [OVER.has(status) ? "It recommends " : "So far it recommends ", recommended, `: ${ground}.`];
+  if (ground.startsWith("decided")) return [isOver ? "It recommends " : "So far it recommends ", recommended, `: ${ground}.`];
   if (ground === "everybody gets it from now on") return ["It recommends ", recommended, `: ${ground}.`];
   return ["It decided nothing that recommends a single option. ", recommended, ` is ${ground === "too few people to say" ? "given most, and too few people have reported to say more" : ground}.`];
 }
 
 /** How many effects are decided, in a sentence; empty where there are none. */
-export function decidedInWords({ effects = [] }) {
+export function decidedInWords({ effects }) {
   if (!effects.length) return "";
-  const better = effects.filter(({ reason }) => reason === DECIDED[0]).length, worse = effects.filter(({ reason }) => reason === DECIDED[1]).length;
-  return better + worse ? `Of ${many(effects.length, "effect")}, ${count(better)} ${better === 1 ? "is" : "are"} decided better and ${count(worse)} worse.` : `None of ${many(effects.length, "effect")} is decided.`;
+  const [better, worse, earlier] = DECIDED.map((reason) => effects.filter((one) => one.reason === reason).length);
+  if (!(better + worse + earlier)) return `None of ${many(effects.length, "effect")} is decided.`;
+  return `Of ${many(effects.length, "effect")}, ${count(better)} ${better === 1 ? "is" : "are"} decided better and ${count(worse)} worse${earlier ? `, and ${count(earlier)} at an earlier look` : ""}.`;
 }
 
+/** What the figures rest on, in a sentence; empty where that is not known, or nothing. */
+export function restsOn({ people, rounds }) {
+  const told = [people && many(people, "person", "people"), rounds && many(rounds, "round")].filter(Boolean);
+  return told.length ? `The figures rest on ${told.join(" in ")}.` : "";
+}
+
+const ENDINGS = {
+  "its rule": "The rule that it declared ended it, and nobody is asked any more.",
+  "its horizon": "Its horizon ended it: the planned people were asked, and nobody is asked any more.",
+  "an operator": "An operator stopped it, and nobody is asked any more.",
+};
+
 /** Why nobody is asked any more, in a sentence; empty while people are. */
-export function endedInWords({ ended, stopped }, status) {
-  if (ended === "its rule") return "The rule that it declared ended it, and nobody is asked any more.";
-  if (ended === "its horizon") return "Its horizon ended it: the planned people were asked, and nobody is asked any more.";
-  if (status === "stopped") return "An operator stopped it, and nobody is asked any more.";
+export function endedInWords({ ended, status }) {
   if (status === "failed") return "It failed, and nobody is asked any more.";
-  return stopped ? "Nobody is asked any more." : "";
+  if (ended) return ENDINGS[ended] ?? `What ended it: ${ended}.`;
+  return status === "ended" ? "Nobody is asked any more." : "";
 }

@@ -11,7 +11,7 @@ import { progress } from "./charts.mjs";
 import { expected, remembered } from "./rate.mjs";
 import { Refused } from "./errors.mjs";
 import { operator } from "./operator.mjs";
-import { ask, askIfThere, follow, page } from "./service.mjs";
+import { ask, follow, page } from "./service.mjs";
 import { badge, countInWords, endInWords, meaning, roundInWords } from "./status.mjs";
 import { count } from "./words.mjs";
 
@@ -59,11 +59,8 @@ class View {
   async load(signal, news) {
     const facts = await this.standing(signal, news), stamp = `${facts.digest} ${facts.status} ${facts.accepts}`;
     if (this.known?.stamp === stamp) return { facts, rest: null };
-    const [policy, state, result, history, privacy] = await Promise.all([
-      ask(page(this.name, "/policy"), signal), ask(page(this.name, "/state"), signal), facts.publishes_result ? askIfThere(page(this.name, "/result"), signal) : null,
-      ask(page(this.name, "/history"), signal), ask(page(this.name, "/privacy"), signal),
-    ]);
-    return { facts, rest: { stamp, policy, state, result, history, privacy, risk: null } };
+    const [policy, state, history, privacy] = await Promise.all(["/policy", "/state", "/history", "/privacy"].map((part) => ask(page(this.name, part), signal)));
+    return { facts, rest: { stamp, policy, state, history, privacy, risk: null } };
   }
 
   /** The risk of every claim; it may take the server a second, and nothing else waits for it. */

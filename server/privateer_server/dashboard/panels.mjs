@@ -1,17 +1,26 @@
 // Reports, history and commands.
 
 import { line } from "./charts.mjs";
-import { command, el, facts as pairs, more } from "./dom.mjs";
+import { command, el, more } from "./dom.mjs";
+import { plainDocument } from "./documents.mjs";
 import { meaning } from "./reasons.mjs";
-import { figuresOf, plainTables } from "./shapes.mjs";
 import { table } from "./tables.mjs";
-import { capital, cell, many, percent, spaced } from "./words.mjs";
+import { capital, many, percent, spaced } from "./words.mjs";
 
 /** Reports accepted, and refused by reason. */
 export function reportsPanel({ accepted, refused }) {
   const rows = Object.entries(refused).sort((one, other) => other[1] - one[1]), all = rows.reduce((sum, [, number]) => sum + number, 0);
   return [el("p", {}, `${many(accepted, "report")} accepted, ${many(all, "report")} refused${all ? ` (${percent(all / (accepted + all), 1)})` : ""}.`),
     rows.length ? table("refused", "Refused reports by reason", ["reason", "reports", "what it means"], rows.map(([reason, number]) => [reason, number, meaning(reason)])) : null];
+}
+
+/** Figures that a history has for its versions: `[{name, points: [{version, value}]}]`. */
+export function figuresOf(rounds) {
+  const found = new Map();
+  for (const { version, figures } of rounds) {
+    for (const [name, value] of Object.entries(figures)) found.set(name, [...(found.get(name) ?? []), { version, value }]);
+  }
+  return [...found].map(([name, points]) => ({ name, points }));
 }
 
 /** Every round, and how the learner's figures went. */
@@ -39,9 +48,6 @@ export function commandsPanel(name, accepts) {
 
 /** The spec, section by section. */
 export function spec(document) {
-  return Object.entries(document).filter(([, value]) => !Array.isArray(value) || value.length).map(([key, value]) => {
-    const { plain, tables } = plainTables(value !== null && typeof value === "object" ? value : { [key]: value });
-    return el("div", {}, el("h3", {}, capital(spaced(key))), pairs(plain.map(([name, one]) => [capital(spaced(name)), cell(one)])),
-      tables.map(({ title, columns, rows }, n) => table(`spec-${key}-${n}`, capital(spaced(title)), columns, rows)));
-  });
+  return Object.entries(document).filter(([, value]) => !Array.isArray(value) || value.length).map(([key, value]) =>
+    el("div", {}, el("h3", {}, capital(spaced(key))), plainDocument(`spec-${key}`, value !== null && typeof value === "object" ? value : { [key]: value })));
 }

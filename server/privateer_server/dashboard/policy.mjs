@@ -1,21 +1,18 @@
-// What people get: the policy of any version, drawn by its shape.
+// What people get: the policy of any version, drawn by the kind of what it shows.
 
-import { BinMap, binTable, inWords, NOBODY, patterns, swatch } from "./binmap.mjs";
-import { intervals, shareBar } from "./charts.mjs";
-import { keptChart } from "./kept.mjs";
-import { el, facts as pairs, more, replace, svg } from "./dom.mjs";
-import { armsOf, groupsOf, inBounds, plainTables, policyShape, stateBin, stateEstimates } from "./shapes.mjs";
-import { table } from "./tables.mjs";
-import { capital, cell, count, figure, letter, many, people, percent, spaced } from "./words.mjs";
+import { BinsView } from "./bins.mjs";
+import { el, replace } from "./dom.mjs";
+import { render } from "./render.mjs";
+import { factPairs } from "./tables.mjs";
+import { count } from "./words.mjs";
 
-const PAUSE = 150, KEPT = 64, BARS = 60;
+const PAUSE = 150, KEPT = 64;
 
 /** The panel with its slider; `fetchVersion(n)` gets an earlier policy. */
 export class PolicyPanel {
   constructor(fetchVersion) {
     Object.assign(this, { fetchVersion, earlier: new Map(), version: null, timer: null });
-    this.chosen = el("div", { class: "chosen" });
-    this.map = new BinMap((bin) => this.tell(bin));
+    this.map = new BinsView();
     this.drawing = el("div");
     this.controls = el("div", { class: "controls" });
     this.said = el("p", { class: "muted", role: "status" });
@@ -73,74 +70,17 @@ export class PolicyPanel {
     return this.earlier.get(version);
   }
 
-  put(policy) {
-    const shape = policyShape(policy), arms = armsOf(this.facts.spec, policy);
+  put({ shows, facts }) {
+    const { spec } = this.facts;
     this.said.textContent = this.version === this.newest ? "" : `This is what people got under version ${count(this.version)}. Estimates below are the newest.`;
-    if (shape === "bins") this.putMap(policy, arms);
-    else replace(this.drawing, DRAWN[shape](policy, arms, this.width));
-    if (shape === "kept") this.putKept();
+    replace(this.drawing, render(shows, { id: "policy", width: this.width, options: spec?.experiment?.arms ?? [], features: spec?.context?.features,
+      answer: this.known.state.answer, map: this.map, versions: this.newest > KEPT ? undefined : () => this.all() }), factPairs(facts));
   }
 
-  putMap(policy, arms) {
-    const wide = this.width >= 760;
-    if (!this.drawing.contains(this.map.place)) replace(this.drawing, el("div", { class: "beside" }, this.map.place, this.chosen), el("div"));
-    this.arms = arms;
-    this.map.show(policy, arms, this.facts.spec?.context?.features, wide ? Math.min(640, this.width * 0.62) : this.width);
-    replace(this.drawing.lastChild, more("bins-more", `${many(policy.bins.length, "bin")} as a table`, () => binTable(policy.bins, this.facts.spec?.context?.features)));
-  }
-
-  /** Draw what was left in every version, once all are there. */
-  async putKept() {
-    if (this.newest > KEPT) return;
-    const place = el("div"), policies = [];
-    this.drawing.append(place);
-    for (let version = 1; version <= this.newest; version++) {
-      policies.push(version === this.newest ? this.known.policy.policy : (await this.of(version)).policy);
-    }
-    replace(place, keptChart(policies, this.width));
-  }
-
-  /** Say what the bin that was chosen gives, and what is known of it. */
-  tell(bin) {
-    if (!bin) return replace(this.chosen, el("p", { class: "hint" }, NOBODY));
-    const arms = Object.entries(bin.arms).sort((one, other) => other[1] - one[1]);
-    const own = this.facts.accepted ? stateBin(this.known.state.state, bin) : null, estimates = own && inBounds(stateEstimates(own.arms), this.facts.spec?.reward);
-    const width = this.width >= 760 ? Math.max(220, this.width * 0.34) : this.width;
-    replace(this.chosen, el("h3", {}, "The bin that you chose"), el("p", {}, people(bin.where, this.facts.spec?.context?.features)),
-      el("ul", { class: "plain" }, arms.map(([arm, share]) => el("li", {}, swatch(this.arms.indexOf(arm)), ` ${letter(this.arms.indexOf(arm))} = ${arm}: `, percent(share), " of its people"))),
-      estimates ? [el("h4", {}, "Mean rewards there, each with an interval of about 95 %"), intervals(`Mean rewards: ${estimates.map((row) => `${row.label} ${figure(row.value)}, from ${figure(row.low)} to ${figure(row.high)}`).join("; ")}`, estimates, false, width),
-        table("bin-estimates", "Estimates of the bin", ["arm", "mean", "low", "high"], estimates.map(({ label, value, low, high }) => [label, value, low, high])),
-        estimates.some(({ bounded }) => bounded) ? el("p", { class: "hint" }, "An estimate beyond the bounds of rewards is drawn at the bound: no mean can be there.") : null]
-        : el("p", { class: "muted" }, "Nothing is known of this bin by itself yet."));
+  /** What the policy showed in every version. */
+  async all() {
+    const found = [];
+    for (let version = 1; version < this.newest; version++) found.push((await this.of(version)).policy.shows);
+    return [...found, this.known.policy.policy.shows];
   }
 }
-
-function shares({ arms }, order, width) {
-  return groups([{ name: "Everybody", arms }], order, width);
-}
-
-function groups(rows, order, width) {
-  const letters = order.map((_, place) => letter(place));
-  const bars = (some) => some.map(({ name, arms }) => el("div", { class: "group" }, el("h3", {}, name),
-    shareBar(`${name}: ${inWords(arms)}`, arms, order, letters, width)));
-  return [el("ul", { class: "legend", "aria-label": "Arms" }, order.map((arm, place) => el("li", {}, swatch(place), ` ${letters[place]} = ${arm}`))),
-    svg("svg", { width: 0, height: 0, class: "defs", "aria-hidden": "true" }, patterns()),
-    ...bars(rows.slice(0, BARS)),
-    rows.length > BARS ? more("shares-others", `${count(rows.length - BARS)} more of ${many(rows.length, "group")}`, () => bars(rows.slice(BARS))) : null,
-    more("shares-more", "As a table", table("shares", "The share of people who get each arm", ["people", ...order],
-      rows.map(({ name, arms }) => [name, ...order.map((arm) => (arms[arm] === undefined ? "–" : percent(arms[arm], 1)))])))];
-}
-
-function numbers({ arms, ...rest }) {
-  const names = [...new Set(Object.values(arms).flatMap(Object.keys))];
-  return [el("p", {}, "What each arm is expected to bring, by what is known of a person. Each device picks its arm from these numbers."),
-    table("numbers", "Numbers of each arm", ["name", ...Object.keys(arms)], names.map((name) => [name, ...Object.values(arms).map((one) => one[name] ?? null)])), plain(rest)];
-}
-
-function plain(policy) {
-  const { plain: words, tables } = plainTables(policy);
-  return [pairs(words.filter(([key]) => key !== "version" && key !== "algorithm").map(([key, value]) => [capital(spaced(key)), cell(value)])),
-    tables.map(({ title, columns, rows }, n) => table(`policy-${n}`, capital(spaced(title)), columns, rows))];
-}
-
-const DRAWN = { shares, kept: plain, groups: (policy, order, width) => groups(groupsOf(policy), order, width), numbers, other: plain };

@@ -23,16 +23,6 @@ export async function ask(path, signal, options = {}) {
   throw new Refused(response.status, String(body?.detail ?? `status ${response.status}`), body ?? {});
 }
 
-/** The same, or null where there is no such page. */
-export async function askIfThere(path, signal) {
-  try {
-    return await ask(path, signal);
-  } catch (error) {
-    if (error instanceof Refused && error.status === 404) return null;
-    throw error;
-  }
-}
-
 /** The address of an experiment, or of one of its pages. */
 export const page = (name, rest = "") => `experiments/${encodeURIComponent(name)}${rest}`;
 

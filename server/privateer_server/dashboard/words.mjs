@@ -55,6 +55,12 @@ export function moment(at, now = Date.now()) {
 /** A text of at most so many letters. */
 export const shortened = (text, most) => (text.length <= most ? text : `${text.slice(0, Math.max(1, Math.floor(most) - 1))}…`);
 
+/** A text of at most so many letters that keeps its end: what is there tells names with the same beginning apart. */
+export function squeezed(text, most) {
+  const kept = Math.max(2, Math.floor(most) - 1), end = Math.floor(kept / 2);
+  return text.length <= most ? text : `${text.slice(0, kept - end)}…${text.slice(-end)}`;
+}
+
 /** A key of a document as words. */
 export const spaced = (key) => String(key).replaceAll("_", " ");
 
@@ -64,23 +70,25 @@ export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 /** The letter of an arm by its place, as the command line draws maps. */
 export const letter = (place) => String.fromCharCode(65 + (place % 26)) + (place >= 26 ? Math.floor(place / 26) : "");
 
-/** Values of a feature within a bin: the ends of an interval, levels, or none. Levels may be numbers: the spec's feature says so. */
-export function values(found, feature = undefined) {
-  const ends = Array.isArray(found) ? found.filter((one) => one !== null) : [];
-  if (ends.length === 2 && ends.every((one) => typeof one === "number") && !feature?.levels) {
-    return `${figure(ends[0])} to ${figure(ends[1])}${ends.length < found.length ? ", or missing" : ""}`;
-  }
-  return (Array.isArray(found) ? found : [found])
-    .map((one) => (one === null ? "missing" : one === true ? "yes" : one === false ? "no" : String(one))).join(", ");
-}
+const level = (value) => (value === true ? "yes" : value === false ? "no" : String(value));
 
-/** Which people a bin holds, by the spec's features. */
-export function people(where, features = undefined) {
-  return Object.entries(where ?? {}).map(([name, found]) => `${name}: ${values(found, features?.[name])}`).join("; ") || "everybody";
-}
+const CONDITIONS = {
+  between: ({ low, high, missing }) => `${figure(low)} to ${figure(high)}${missing ? ", or missing" : ""}`,
+  among: ({ values, missing }) => [...values.map(level), ...(missing ? ["missing"] : [])].join(", "),
+};
 
-/** One cell of a table. */
-export function cell(value) {
+/** Which values of its feature a condition is about. */
+export const condition = (one) => (Object.hasOwn(CONDITIONS, one.kind) ? CONDITIONS[one.kind](one) : cell(one));
+
+/** Which people a bin holds, by the conditions on their features. */
+export const people = (where) => where.map((one) => `${one.feature}: ${condition(one)}`).join("; ") || "everybody";
+
+/** Shares of arms in words. */
+export const shares = (arms) => Object.entries(arms).map(([arm, share]) => `${arm} ${percent(share)}`).join(", ");
+
+/** One cell of a table; of a column that says what it holds, in its kind of words. */
+export function cell(value, kind = undefined) {
+  if (kind === "share" && typeof value === "number") return percent(value, 1);
   if (value === null || value === undefined) return "–";
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "number") return Number.isSafeInteger(value) ? count(value) : figure(value);

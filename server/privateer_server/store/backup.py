@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.database import Kind, bring_up_to_date, check_kind, make_tables
+from privateer_core.serving.store.sqlite import FileKind, bring_up_to_date, check_kind, make_tables
 
 _MAGIC: Final = b"SQLite format 3\0"
 _TABLES: Final = ("experiments", "rounds", "answers", "refusals", "log", "deleted", "leaves", "closers", "spent_tokens")
@@ -16,7 +16,7 @@ _EMPTIED: Final = ("rounds", "total")
 """A round is copied without the sums that it began with: a server that finds no sums gives an open round up."""
 
 
-def copied(db: sqlite3.Connection, kind: Kind) -> bytes:
+def copied(db: sqlite3.Connection, kind: FileKind) -> bytes:
     """Return the bytes of a database with the experiments, rounds and refusals of another.
 
     Sums and ids of reports are never written to it, so there is nothing in it to erase.
@@ -33,7 +33,7 @@ def copied(db: sqlite3.Connection, kind: Kind) -> bytes:
         return copy.serialize()
 
 
-def restore(backup: Path, data: Path, kind: Kind) -> None:
+def restore(backup: Path, data: Path, kind: FileKind) -> None:
     """Make a data folder of a backup's database, for a server to start on.
 
     A copy of a server's own file does as well: its sums and ids are left behind. Rounds that are open in it are given
@@ -64,7 +64,7 @@ def is_database(body: bytes) -> bool:
     return body.startswith(_MAGIC)
 
 
-def _clean(backup: Path, kind: Kind) -> bytes:
+def _clean(backup: Path, kind: FileKind) -> bytes:
     """Return the bytes of a backup, checked and without what no backup has.
 
     Raises

@@ -8,11 +8,14 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from privateer_core.codec import decode, encode
-from privateer_core.serving.database import Kind, open_database
-from privateer_server.store import Entry, Leaf, LogLine
+from typing_extensions import override
 
-JOURNAL: Final = Kind(
+from privateer_core.codec import decode, encode
+from privateer_core.serving.store.sqlite import FileKind, open_database
+from privateer_server.store.protocol import PublicationJournal
+from privateer_server.store.records import JournalEntry, Leaf, LogLine
+
+JOURNAL: Final = FileKind(
     application=0x5052564A,
     version=4,
     schema="""
@@ -32,8 +35,8 @@ JOURNAL: Final = Kind(
 )
 
 
-class JournalFile:
-    """The journal (`privateer_server.store.protocol.Journal`) of a server that is alone with its data.
+class JournalFile(PublicationJournal):
+    """The journal (`privateer_server.store.protocol.PublicationJournal`) of a server that is alone with its data.
 
     A file beside the database, or on another disk. It never goes back, so it shows when the database did.
 
@@ -52,21 +55,22 @@ class JournalFile:
         self._lock = Lock()
         self._db = path if isinstance(path, sqlite3.Connection) else open_database(path, JOURNAL)
 
-    def last(self, experiment: str) -> Entry | None:
-        """Return the last publication of an experiment, if there is one."""
+    @override
+    def last(self, experiment: str) -> JournalEntry | None:
         with self._lock:
             return self._last(experiment)
 
-    def _last(self, experiment: str) -> Entry | None:
+    def _last(self, experiment: str) -> JournalEntry | None:
         row = self._db.execute("SELECT entry FROM publications WHERE experiment = ?", (experiment,)).fetchone()
-        return decode(row[0], Entry) if row else None
+        return decode(row[0], JournalEntry) if row else None
 
+    @override
     def experiments(self) -> list[str]:
-        """Return the names of all experiments that were ever published, in alphabetical order."""
         with self._lock:
             return [row[0] for row in self._db.execute("SELECT experiment FROM publications ORDER BY experiment")]
 
-    def write(self, entry: Entry, after: Entry | None) -> Entry:
+    @override
+    def write(self, entry: JournalEntry, after: JournalEntry | None) -> JournalEntry:
         """Put a publication on record, which is ``after`` the last one; durable when this returns.
 
         Raises
@@ -79,9 +83,10 @@ class JournalFile:
             self._write(entry)
         return entry
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: JournalEntry) -> None:
         self._db.execute("INSERT OR REPLACE INTO publications VALUES (?, ?)", (entry.experiment, encode(entry)))
 
+    @override
     def shut(self, experiment: str, digest: bytes) -> None:
         """Put on record that a round takes no further batch, if it is the last one; durable when this returns.
 
@@ -95,14 +100,8 @@ class JournalFile:
             if last and last.following.digest == digest and not last.shut:
                 self._write(replace(last, shut=True))
 
+    @override
     def bury(self, experiment: str, line: LogLine) -> None:
-        """Put on record that an experiment is deleted, and erase its publication; durable when this returns.
-
-        Raises
-        ------
-        sqlite3.Error
-            If the disk does not take it.
-        """
         with self._lock:
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -116,29 +115,31 @@ class JournalFile:
             with suppress(sqlite3.Error):  # earlier states go with the log; if not now, with its next restart
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
+    @override
     def buried(self) -> dict[str, LogLine]:
-        """Return the deleted experiments, with the lines of their deletion."""
         with self._lock:
             rows = self._db.execute("SELECT experiment, line FROM deleted ORDER BY experiment").fetchall()
         return {name: decode(line, LogLine) for name, line in rows}
 
+    @override
     def signer(self, public_key: bytes) -> bytes:
         """Return the key: no other server signs."""
         return public_key
 
+    @override
     def origin(self) -> str:
-        """Return the name of the log of publications; empty: none has begun."""
         with self._lock:
             row = self._db.execute("SELECT origin FROM log").fetchone()
         return str(row[0]) if row else ""
 
+    @override
     def leaves(self, start: int, most: int = -1) -> list[Leaf]:
-        """Return the leaves of the log that a head may have been signed for, from a place on; at most so many."""
         select = "SELECT leaf FROM leaves WHERE position > ? ORDER BY position LIMIT ?"
         with self._lock:
             rows = self._db.execute(select, (start, most)).fetchall()
         return [decode(row[0], Leaf) for row in rows]
 
+    @override
     def extend(self, origin: str, start: int, leaves: Sequence[Leaf]) -> None:
         """Put leaves on record before a head is signed for them, and the name of the log; durable when this returns.
 
@@ -159,6 +160,7 @@ class JournalFile:
                     self._db.execute("ROLLBACK")
                 raise
 
+    @override
     def close(self) -> None:
         """Close the file and give up its lock."""
         with self._lock:

@@ -5,25 +5,25 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from privateer_server.opening import Opener
-from privateer_server.store import (
-    Before,
+from privateer_server.intake.opening import Opener
+from privateer_server.store.records import (
     Change,
-    Entry,
     ExperimentRecord,
+    ExperimentState,
+    JournalEntry,
     Leaf,
     LogLine,
     Plan,
+    PlanBefore,
     RoundRecord,
     ShufflerKey,
-    Standing,
 )
 
 
 class Locked(Protocol):
     """Experiments that nobody else changes until `commit`, or until the context is left."""
 
-    def standing(self, experiment: str) -> Standing | None:
+    def standing(self, experiment: str) -> ExperimentState | None:
         """Return where an experiment stands; None if there is none of that name."""
         ...
 
@@ -45,7 +45,8 @@ class Locked(Protocol):
 class Store(Protocol):
     """Durable state. Every writing method is one transaction, durable when it returns.
 
-    What raises one of `privateer_server.store.TRANSIENT` may have been done or not: the same call may work later.
+    What raises one of `privateer_server.store.records.TRANSIENT` may have been done or not. The same call may work
+    later.
     """
 
     def create(self, name: str, spec: bytes, first: RoundRecord, line: LogLine | None = None) -> None:
@@ -58,7 +59,7 @@ class Store(Protocol):
         """
         ...
 
-    def plan(self, name: str, before: Before, plan: Plan, line: LogLine) -> None:
+    def plan(self, name: str, before: PlanBefore, plan: Plan, line: LogLine) -> None:
         """Keep what an operator wants of an experiment, with its line in the log.
 
         Raises
@@ -113,11 +114,11 @@ class Store(Protocol):
         """Return the answer to a batch, if it was counted."""
         ...
 
-    def standing(self, experiment: str) -> Standing | None:
+    def standing(self, experiment: str) -> ExperimentState | None:
         """Return where an experiment stands; None if there is none of that name."""
         ...
 
-    def standings(self) -> Mapping[str, Standing]:
+    def standings(self) -> Mapping[str, ExperimentState]:
         """Return where all experiments stand, by name."""
         ...
 
@@ -188,10 +189,10 @@ class Store(Protocol):
         ...
 
 
-class Journal(Protocol):
+class PublicationJournal(Protocol):
     """What was published last, outside the store and its backups: it never goes back, and shows when the store did."""
 
-    def last(self, experiment: str) -> Entry | None:
+    def last(self, experiment: str) -> JournalEntry | None:
         """Return the last publication of an experiment, if there is one."""
         ...
 
@@ -199,7 +200,7 @@ class Journal(Protocol):
         """Return the names of all experiments that were ever published, in alphabetical order."""
         ...
 
-    def write(self, entry: Entry, after: Entry | None) -> Entry:
+    def write(self, entry: JournalEntry, after: JournalEntry | None) -> JournalEntry:
         """Put a publication on record, if the last one still is ``after``; return the one that is on record then.
 
         The first of several writers wins, and the others publish what it has written. It is durable when this returns.
@@ -255,7 +256,7 @@ class Journal(Protocol):
         ...
 
 
-class Keys(Protocol):
+class KeyStore(Protocol):
     """The private keys of open rounds, outside the store and its backups: made before a round, destroyed after it."""
 
     def make(self) -> bytes:
@@ -284,11 +285,11 @@ class Keys(Protocol):
         ...
 
 
-class Bell(Protocol):
-    """Rings when another server has published or changed something."""
+class Notifications(Protocol):
+    """Says when another server has published or changed something."""
 
     def wait(self, seconds: float) -> None:
-        """Return when it rings, or after so many seconds."""
+        """Return at the next notification, or after so many seconds."""
         ...
 
     def close(self) -> None:

@@ -8,24 +8,27 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
+from typing_extensions import override
+
 from privateer_core.codec import decode, encode
-from privateer_core.serving.database import open_database
-from privateer_server.opening import REPORT_ID_SIZE
-from privateer_server.store import (
+from privateer_core.serving.store.sqlite import open_database
+from privateer_server.intake.opening import REPORT_ID_SIZE
+from privateer_server.store.backup import copied
+from privateer_server.store.protocol import Locked, Store
+from privateer_server.store.records import (
     NO_PLAN,
-    Before,
     Behind,
     Change,
     ExperimentRecord,
+    ExperimentState,
     Leaf,
     LogLine,
     Plan,
+    PlanBefore,
     RoundRecord,
     ShufflerKey,
-    Standing,
 )
-from privateer_server.store.backup import copied
-from privateer_server.store.tables import DATABASE
+from privateer_server.store.sqlite_schema import DATABASE
 
 FILE: Final = "server.db"
 _COLUMNS: Final = "version, batch, seen, received, taken, digest, facts"
@@ -40,7 +43,7 @@ WHERE experiment = ? AND version = ? AND (NOT ? OR NOT (taken OR given_up)) AND 
 """
 
 
-class SqliteStore:
+class SqliteStore(Store, Locked):
     """The store (`privateer_server.store.protocol.Store`) of a server that is alone with its data.
 
     One connection holds the file's exclusive lock: a second server on the same data is refused.
@@ -62,11 +65,12 @@ class SqliteStore:
         self._written = True
         self._ids: dict[str, tuple[int, set[bytes]]] = {}
 
+    @override
     def forget_tokens(self, now: float) -> None:
-        """Forget spent upload tokens whose key has expired."""
         with self._transaction() as db:
             db.execute("DELETE FROM spent_tokens WHERE expires <= ?", (int(now),))
 
+    @override
     def spent(self, token: bytes) -> bytes | None:
         """Return the hash of the report that a spent token came with, if it was spent."""
         return self._blob("SELECT report FROM spent_tokens WHERE token = ?", token)
@@ -84,8 +88,8 @@ class SqliteStore:
                     self._db.execute("ROLLBACK")
                 raise
 
+    @override
     def create(self, name: str, spec: bytes, first: RoundRecord, line: LogLine | None = None) -> None:
-        """Add an experiment with its first round, and the first line of its log."""
         with self._transaction() as db:
             if db.execute("SELECT 1 FROM experiments WHERE name = ?", (name,)).fetchone():
                 raise Behind("there is an experiment of this name")
@@ -94,23 +98,23 @@ class SqliteStore:
             if line:
                 _insert_line(db, name, line)
 
-    def plan(self, name: str, before: Before, plan: Plan, line: LogLine) -> None:
-        """Keep what an operator wants of an experiment, with its line in the log."""
+    @override
+    def plan(self, name: str, before: PlanBefore, plan: Plan, line: LogLine) -> None:
         with self._transaction() as db:
             now = _standing(db, name)
-            if now is None or Before(now.digest, now.plan) != before or now.taken or now.given_up:
+            if now is None or PlanBefore(now.digest, now.plan) != before or now.taken or now.given_up:
                 raise Behind("the experiment has changed")
             db.execute("UPDATE experiments SET plan = ? WHERE name = ?", (encode(plan), name))
             _insert_line(db, name, line)
 
+    @override
     def log(self, name: str) -> list[LogLine]:
-        """Return the changes to an experiment in order, a deleted one included."""
         select = "SELECT at, action, detail, who, version, since FROM log WHERE experiment = ? ORDER BY id"
         with self._lock:
             return [LogLine(*row) for row in self._db.execute(select, (name,))]
 
+    @override
     def delete(self, name: str, line: LogLine) -> None:
-        """Erase an experiment but for its name and log; erasing it again changes nothing."""
         with self._transaction() as db:
             if db.execute("INSERT OR IGNORE INTO deleted VALUES (?)", (name,)).rowcount:
                 _insert_line(db, name, line)
@@ -120,23 +124,26 @@ class SqliteStore:
         self._ids.pop(name, None)
         self.tidy()
 
+    @override
     def deleted(self) -> list[str]:
-        """Return the names of deleted experiments."""
         with self._lock:
             return [row[0] for row in self._db.execute("SELECT experiment FROM deleted ORDER BY experiment")]
 
+    @override
     @contextmanager
     def locked(self, names: Sequence[str]) -> Iterator["SqliteStore"]:
         """Return itself: this process is the only one, and one thread of it counts."""
         del names
         yield self
 
+    @override
     @contextmanager
     def lease(self, experiment: str) -> Iterator[bool]:
         """Say that the caller has the lease: there is no other server."""
         del experiment
         yield True
 
+    @override
     def seen(self, experiment: str, opened: Sequence[bytes]) -> Set[bytes]:
         """Return all ids that are counted in the experiment's last round; they stay in memory."""
         del opened
@@ -152,6 +159,7 @@ class SqliteStore:
         chunks = [row[0] for row in self._db.execute(select, (experiment, version))]
         return {chunk[at : at + REPORT_ID_SIZE] for chunk in chunks for at in range(0, len(chunk), REPORT_ID_SIZE)}
 
+    @override
     def commit(self, changes: Sequence[Change]) -> None:
         """Apply all changes or none; a round that is closed already stays as it is."""
         with self._transaction() as db:
@@ -164,30 +172,31 @@ class SqliteStore:
         if any(change.following for change in changes):
             self.tidy()
 
+    @override
     def claim(self, experiment: str, shuffler: str, signed_at: float) -> bool:
         """Note which shuffler brings the batches of an experiment; false if another has claimed it, or a release."""
         update = "UPDATE experiments SET shuffler = ? WHERE name = ? AND shuffler IN ('', ?) AND released_at < ?"
         with self._transaction() as db:
             return db.execute(update, (shuffler, experiment, shuffler, signed_at)).rowcount == 1
 
+    @override
     def release(self, experiment: str, line: LogLine) -> None:
-        """Note, also in the log, that no shuffler has claimed an experiment; claims signed until then are void."""
         with self._transaction() as db:
             db.execute("UPDATE experiments SET shuffler = '', released_at = ? WHERE name = ?", (line.at, experiment))
             _insert_line(db, experiment, line)
 
+    @override
     def answer(self, experiment: str, version: int, digest: bytes) -> bytes | None:
-        """Return the answer to a batch, if it was counted."""
         where = "FROM answers WHERE experiment = ? AND version = ? AND digest = ?"
         return self._blob(f"SELECT answer {where}", experiment, version, digest)
 
-    def standing(self, experiment: str) -> Standing | None:
-        """Return where an experiment stands; None if there is none of that name."""
+    @override
+    def standing(self, experiment: str) -> ExperimentState | None:
         with self._lock:
             return _standing(self._db, experiment)
 
-    def standings(self) -> dict[str, Standing]:
-        """Return where all experiments stand, by name."""
+    @override
+    def standings(self) -> dict[str, ExperimentState]:
         with self._lock:
             names = [row[0] for row in self._db.execute("SELECT name FROM experiments ORDER BY name")]
             found = {name: _standing(self._db, name) for name in names}
@@ -195,8 +204,8 @@ class SqliteStore:
             raise ValueError("an experiment has no round")
         return {name: standing for name, standing in found.items() if standing}
 
+    @override
     def experiment(self, name: str) -> ExperimentRecord | None:
-        """Return an experiment, if there is one of that name."""
         with self._lock:
             row = self._db.execute("SELECT spec FROM experiments WHERE name = ?", (name,)).fetchone()
             standing = _standing(self._db, name)
@@ -208,12 +217,12 @@ class SqliteStore:
             parts = self._parts(name, current.version)
         return ExperimentRecord(name, row[0], accepted, current, parts, standing)
 
+    @override
     def experiments(self) -> list[ExperimentRecord]:
-        """Return all experiments, by name."""
         return [record for name in self.standings() if (record := self.experiment(name))]
 
+    @override
     def sums(self, experiment: str, version: int) -> list[bytes]:
-        """Return the sums that a round began with, and its parts."""
         with self._lock:
             begun = self._db.execute(f"SELECT total {_OF} AND version = ?", (experiment, version)).fetchone()
             return [*(begun or ()), *self._parts(experiment, version)]
@@ -222,8 +231,8 @@ class SqliteStore:
         select = "SELECT total FROM parts WHERE experiment = ? AND version = ? ORDER BY part"
         return tuple(row[0] for row in self._db.execute(select, (experiment, version)))
 
+    @override
     def publication(self, experiment: str, version: int) -> bytes | None:
-        """Return the publication of a version, if there is one."""
         return self._blob(f"SELECT publication {_OF} AND version = ?", experiment, version)
 
     def _blob(self, select: str, *values: object) -> bytes | None:
@@ -231,43 +240,45 @@ class SqliteStore:
             row = self._db.execute(select, values).fetchone()
         return row[0] if row else None
 
+    @override
     def rounds(self, experiment: str) -> list[RoundRecord]:
-        """Return all rounds by version, without publication, state and total."""
         select = f"SELECT {_COLUMNS}, x'', x'', x'', given_up {_OF} ORDER BY version"
         with self._lock:
             rows = self._db.execute(select, (experiment,)).fetchall()
         return [_round(row) for row in rows]
 
+    @override
     def closers(self, experiment: str) -> dict[int, ShufflerKey]:
-        """Return whose batches the rounds of an experiment took last, by version."""
         select = "SELECT version, shuffler, organisation FROM closers WHERE experiment = ?"
         with self._lock:
             return {version: ShufflerKey(*names) for version, *names in self._db.execute(select, (experiment,))}
 
+    @override
     def leaves(self, start: int) -> list[Leaf]:
         """Return the leaves of the public log from a place on; they are never changed."""
         select = "SELECT experiment, version, digest FROM leaves WHERE position > ? ORDER BY position"
         with self._lock:
             return [Leaf(*row) for row in self._db.execute(select, (start,))]
 
+    @override
     def place(self, experiment: str, version: int) -> int | None:
-        """Return the place of a publication in the public log, if it is there."""
         select = "SELECT position FROM leaves WHERE experiment = ? AND version = ?"
         with self._lock:
             row = self._db.execute(select, (experiment, version)).fetchone()
         return row[0] - 1 if row else None
 
+    @override
     def recall(self, leaves: Sequence[Leaf]) -> None:
-        """Add leaves that an earlier copy of the database does not have."""
         with self._transaction() as db:
             for leaf in leaves:
                 _insert_leaf(db, leaf)
 
+    @override
     def check(self) -> None:
-        """Write a row, or raise what keeps the store from writing."""
         with self._transaction() as db:
             db.execute("INSERT INTO probe VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET checks = checks + 1")
 
+    @override
     def tidy(self) -> None:
         """Empty the write-ahead log, which keeps earlier states of the data; if the disk is full, a later call does."""
         with self._lock, suppress(sqlite3.Error):
@@ -275,18 +286,19 @@ class SqliteStore:
                 busy, *_ = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
                 self._written = bool(busy)
 
+    @override
     def backup(self) -> bytes:
-        """Return a copy of the database without the sums and the ids of reports, whose open rounds cannot go on."""
         with self._lock:
             return copied(self._db, DATABASE)
 
+    @override
     def close(self) -> None:
         """Close the file and give up its lock."""
         with self._lock:
             self._db.close()
 
 
-def _standing(db: sqlite3.Connection, experiment: str) -> Standing | None:
+def _standing(db: sqlite3.Connection, experiment: str) -> ExperimentState | None:
     select = """
     SELECT version, digest, received, taken, given_up, plan, shuffler, released_at
     FROM experiments JOIN rounds ON experiment = name WHERE name = ? ORDER BY version DESC LIMIT 1
@@ -297,7 +309,9 @@ def _standing(db: sqlite3.Connection, experiment: str) -> Standing | None:
     version, digest, received, taken, given_up, plan, shuffler, released_at = row
     refused = dict(db.execute("SELECT reason, count FROM refusals WHERE experiment = ?", (experiment,)))
     wanted = decode(plan, Plan)
-    return Standing(version, digest, received, bool(taken), bool(given_up), wanted, shuffler, released_at, refused)
+    return ExperimentState(
+        version, digest, received, bool(taken), bool(given_up), wanted, shuffler, released_at, refused
+    )
 
 
 def _round(row: tuple[Any, ...]) -> RoundRecord:

@@ -1,23 +1,15 @@
-"""The algorithms, found by name. Each is two files of one name: its spec and policy here, its learner on the server."""
+"""The algorithms, found by name among the plug-ins of whatever is installed.
+
+Each is two files of one name: its spec and policy here or in another distribution, its learner on the server.
+"""
 
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
 from typing import Any, Final
 
 from privateer_core.errors import SpecError
+from privateer_core.plugins import Plugins
 from privateer_core.sections import parse_section, toml_tables
 from privateer_core.spec import Spec
-
-ALGORITHMS: Final = (
-    "partition",
-    "bandit",
-    "convex",
-    "linear",
-    "phased",
-    "sparse",
-    "trial",
-)
 
 
 @dataclass(frozen=True)
@@ -36,12 +28,13 @@ class Algorithm:
     policy: type[Any]
 
 
-@cache
+ALGORITHMS: Final = Plugins[Algorithm]("privateer.algorithms", "distribution that brings it", "algorithm.name")
+"""The installed algorithms, by name."""
+
+
 def algorithm(name: str) -> Algorithm:
-    """Return the public half of an algorithm of `ALGORITHMS`."""
-    found = import_module(f"privateer_core.algorithms.{name}").ALGORITHM
-    assert isinstance(found, Algorithm)
-    return found
+    """Return the public half of an algorithm of `ALGORITHMS`; raises what `Plugins` does."""
+    return ALGORITHMS[name]
 
 
 def parse_spec(data: dict[str, Any]) -> Spec:
@@ -51,12 +44,15 @@ def parse_spec(data: dict[str, Any]) -> Spec:
     ------
     SpecError
         Naming the first offending field, its constraint and the remedy.
+    PluginError
+        If the algorithm is not installed, or cannot be used.
     """
     section = data.get("algorithm")
     name = section.get("name") if isinstance(section, dict) else None
-    if not isinstance(name, str) or name not in ALGORITHMS:
-        detail = "missing" if name is None else f"must be one of {', '.join(ALGORITHMS)}"
-        raise SpecError(detail, field="algorithm.name", remedy="add it" if name is None else "choose one")
+    if name is None:
+        raise SpecError("missing", field="algorithm.name", remedy="add it")
+    if not isinstance(name, str):
+        raise SpecError(f"must be one of {', '.join(ALGORITHMS)}", field="algorithm.name", remedy="choose one")
     return parse_section(algorithm(name).spec, data)
 
 

@@ -1,39 +1,30 @@
 """Bandits without context (paper 2, Algorithm 1 and Appendix B): their spec, and their policy, shares of arms."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
+from typing_extensions import override
 
-from privateer_core.ages import age_of
 from privateer_core.algorithms import Algorithm
+from privateer_core.answer.policy_view import EVERYBODY, ArmsOfGroup, GroupShares, PolicyView
 from privateer_core.arms_spec import ARMS_MIN, ArmsSpec, ArmsTable
-from privateer_core.coins import UNIT, EarlierChoices, Layout
-from privateer_core.contributions import BoundedVectors, KeyedValues
+from privateer_core.coins import UNIT, Layout
+from privateer_core.contributions import KeyedValues
 from privateer_core.decisions import Arms
-from privateer_core.draw import Draw
-from privateer_core.errors import Malformed, SpecError
-from privateer_core.mechanisms import KeyedMechanism, VectorMechanism
-from privateer_core.mechanisms.base import KeyedTotal
+from privateer_core.errors import SpecError
+from privateer_core.mechanisms import KeyedMechanism
 from privateer_core.mechanisms.named_symbol import NamedSymbol
-from privateer_core.policy import Counted
-from privateer_core.questions import KeyedMeans, NamedMeans, Question, VectorSum
+from privateer_core.policy import ArmsPolicy
+from privateer_core.questions import KeyedMeans, NamedMeans, Question
 from privateer_core.sections import Section, parse_section
 from privateer_core.spec import example_promises
 from privateer_core.terms import Terms
-from privateer_core.trust import check_promise
-from privateer_core.vectors import Ball
 
 ARMS_MAX: Final = 256
-HALF: Final = 0.5
-"""B of paper 2, Algorithm 1: losses are at most this far from the middle of their range."""
-_PUBLISHED_ROUND_MAX: Final = 1000
-"""The paper's rounds have one person each."""
 Array = NDArray[np.float64]
 Coins = NDArray[np.uint32]
 
@@ -92,27 +83,6 @@ class BanditSpec(ArmsSpec):
             raise SpecError(detail, field="context", remedy=remedy)
         return context
 
-    @model_validator(mode="after")
-    def _can_be_promised(self) -> Self:
-        """Check the promise, in the base's place: published reports, in simulation alone, are of another kind."""
-        check_promise(self.privacy, VectorSum if self.privacy.calibration == "published" else NamedMeans)
-        return self
-
-    @model_validator(mode="after")
-    def _as_published(self) -> Self:
-        if self.privacy.calibration != "published":
-            return self
-        if self.privacy.trust.batched or self.privacy.trust.curated:
-            detail = f"there is no 'published' form under the model '{self.privacy.model}'"
-            raise SpecError(detail, field="privacy.calibration", remedy="use 'tight'")
-        if self.algorithm.objective == "regret" and self.algorithm.host != "tsallis-inf":
-            detail = "must be 'tsallis-inf' in the published theorem"
-            raise SpecError(detail, field="algorithm.host", remedy="set it, or use 'tight'")
-        if self.largest_batch() > _PUBLISHED_ROUND_MAX:
-            detail = f"rounds have at most {_PUBLISHED_ROUND_MAX} people as published, where each plays the same arm"
-            raise SpecError(detail, field="experiment.round_size", remedy="lower it, and leave out round_growth")
-        return self
-
     @property
     def features(self) -> dict[str, Any]:
         """No features."""
@@ -122,10 +92,8 @@ class BanditSpec(ArmsSpec):
         """Return what a round asks whose coins choose so.
 
         Where the arm is in the key, every arm with a share is a key. Otherwise there is one key, and coins choose its
-        group. As published everybody has the arm of the round, and reports a loss around the middle of its range.
+        group.
         """
-        if self.privacy.calibration == "published":
-            return VectorSum(Ball("max", HALF, 1), choice.seed)
         if not self.privacy.arm_in_key:
             return KeyedMeans(choice)
         played = int(np.count_nonzero(choice.shares[0]))
@@ -146,14 +114,13 @@ class BanditSpec(ArmsSpec):
 
     @classmethod
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name, under every trust model and calibration."""
+        """Return small instances by name, under every trust model."""
         promises = {str(promise["model"]): promise for promise in example_promises()}
         made = {name: cls._instance(promise) for name, promise in promises.items()}
         made["local-kl-ucb"] = cls._instance(promises["local"], host="kl-ucb")
         made["shuffle-hidden"] = cls._instance(promises["shuffle"] | {"arms": "hidden"}, host="tsallis-inf")
         made["central-best-arm"] = cls._instance(promises["central"], objective="best-arm")
-        published = {"model": "local", "epsilon": 1.0, "delta": 1e-6, "calibration": "published"}
-        return made | {"published": cls._instance(published, host="tsallis-inf")}
+        return made
 
     @classmethod
     def _instance(cls, privacy: Any, **algorithm: Any) -> Self:
@@ -172,27 +139,19 @@ def layout(seed: int, shares: Array) -> Layout:
 
 
 @dataclass(frozen=True)
-class BanditPolicy:
+class BanditPolicy(ArmsPolicy):
     """Shares of arms, the same for everybody.
 
     Attributes
     ----------
-    version
-        The policy's version, from 1.
-    terms
-        How reports of this version are randomized.
     choice
-        What the coins of a choice mean, where a report has coins of its own, because it hides the arm or is about the
-        one arm of its round; None: they are those of the report.
+        What the coins of a choice mean, where a report hides the arm and has coins of its own; None: they are those of
+        the report.
     """
 
     version: int
     terms: Terms
     choice: Layout | None = None
-
-    cohort: ClassVar[str] = ""
-    draw: ClassVar[Draw | None] = None
-    """Whoever comes is asked."""
 
     @property
     def layout(self) -> Layout:
@@ -201,67 +160,35 @@ class BanditPolicy:
         return mechanism.layout if self.choice is None else self.choice
 
     @property
+    @override
     def fresh_coins(self) -> bool:
-        """Whether a report has coins of its own."""
         return self.choice is not None
 
     @property
-    def tells_age(self) -> bool:
-        """Whether a report says how many versions ago its decision was made: where its coins chose the arm."""
-        return not (self.fresh_coins or self.terms.trust.batched)
-
-    @property
+    @override
     def mixes(self) -> bool:
-        """Whether a learner must know which policies decided: where the arm is in the key (`followed`)."""
         return self.fresh_coins
 
-    def takes(self, decided: int) -> bool:
-        """Whether the round takes reports on what the policy of version ``decided`` decided."""
-        if self.tells_age:
-            return age_of(self.version, decided) is not None
-        in_key = self.fresh_coins and isinstance(self.terms.mechanism, KeyedMechanism | NamedSymbol)
-        return decided <= self.version if in_key else decided == self.version
-
-    def analyzer(self, earlier: "BanditPolicy") -> "Counted | ByChoices":
-        """Return what counts reports on decisions of an ``earlier`` policy, or of this one."""
-        if earlier.version == self.version or not self.tells_age:
-            return Counted()
-        groups = self.layout.groups
-        # Arms that were added since were played by nobody.
-        thresholds = np.full((1, groups - 1), UNIT, np.uint32)
-        thresholds[:, : earlier.layout.groups - 1] = earlier.layout.thresholds
-        return ByChoices(EarlierChoices(self.layout.seed, thresholds, earlier.layout, np.zeros(1, np.int64)))
-
-    def followed(self, decided: Sequence[tuple["BanditPolicy", float]]) -> "BanditPolicy":
-        """Return the policy as a learner must see it when reports were on decisions of several policies.
-
-        Where the arm is in the key, the share of people who played each arm counts: that of all policies together.
-        """
-        if not self.fresh_coins or all(policy.version == self.version for policy, _ in decided):
-            return self
+    @cached_property
+    def played(self) -> Array:
+        """The share of each arm among the people who report, whichever policies decided; shape (arms,)."""
+        if not self.deciders:
+            return np.asarray(self.layout.shares[0])
         shares = np.zeros(self.layout.groups)
-        for policy, weight in decided:
+        for policy, weight in self.deciders:
             shares[: policy.layout.groups] += weight * policy.layout.shares[0]
-        choice = layout(self.layout.seed, shares / shares.sum())
-        return FollowedPolicy(self.version, self.terms, choice, asked=self.layout)
+        return np.asarray(layout(self.layout.seed, shares).shares[0])
 
     @cached_property
     def cells(self) -> NDArray[np.int64]:
         """The arms that are keys, where they are, rising; shape (keys,)."""
         return np.flatnonzero(self.layout.shares[0])
 
-    def check(self, spec: BanditSpec) -> None:
-        """Refuse a policy that no learner makes.
-
-        Raises
-        ------
-        Malformed
-            If an array has the wrong shape or range, a retired arm is played, or the spec says otherwise.
-        """
+    @override
+    def fits(self, spec: BanditSpec) -> bool:
         mechanism = self.terms.mechanism
         has = self.choice is not None or isinstance(mechanism, KeyedMechanism | NamedSymbol)
-        if not (has and self._chooses(spec) and (self.terms.batch == 0 or self._asks(spec))):
-            raise Malformed("not a policy of this algorithm", remedy="fetch the policy again")
+        return has and self._chooses(spec) and (self.terms.batch == 0 or self._asks(spec))
 
     def _chooses(self, spec: BanditSpec) -> bool:
         """Whether coins lead to arms that may be played."""
@@ -273,90 +200,30 @@ class BanditPolicy:
 
     def _asks(self, spec: BanditSpec) -> bool:
         """Whether reports are about what the spec says."""
-        mechanism, published = self.terms.mechanism, spec.privacy.calibration == "published"
-        if published:
-            return (
-                self.fresh_coins and isinstance(mechanism, VectorMechanism) and mechanism.ball == Ball("max", HALF, 1)
-            )
+        mechanism = self.terms.mechanism
         if not isinstance(mechanism, KeyedMechanism | NamedSymbol) or self.fresh_coins != spec.privacy.arm_in_key:
             return False
         expected = (len(self.cells), 1) if self.fresh_coins else (1, spec.arm_count)
         return (mechanism.layout.keys, mechanism.layout.groups) == expected
 
-    def decide(self, _contexts: Array, coins: Coins) -> Arms:
-        """Decide by coins alone."""
+    @override
+    def decide(self, contexts: Array, coins: Coins) -> Arms:
         keys = np.zeros(len(coins), np.int64)
         return Arms(self.layout.group(self.layout.hashes(coins, keys), keys))
 
-    def contribute(
-        self, _contexts: Array, coins: Coins, decisions: Arms, rewards: Array
-    ) -> KeyedValues | BoundedVectors:
-        """Return what n people have to contribute about their arms and rewards.
-
-        Parameters
-        ----------
-        coins
-            Shape (n,): those that chose the arms; with `fresh_coins`, coins drawn for the reports alone.
-        rewards
-            Shape (n,), in [0, 1].
-        """
-        if isinstance(self.terms.mechanism, VectorMechanism):
-            return BoundedVectors(coins, rewards[:, None] - HALF)
+    @override
+    def contribute(self, contexts: Array, coins: Coins, decisions: Arms, rewards: Array) -> KeyedValues:
         if self.fresh_coins:
             keys = np.full(self.layout.groups, -1, np.int64)
             keys[self.cells] = np.arange(len(self.cells))
             return KeyedValues(coins, keys[decisions.arms], np.zeros(len(coins), np.int64), rewards)
         return KeyedValues(coins, np.zeros(len(coins), np.int64), decisions.arms, rewards)
 
-    def shown(self, spec: BanditSpec, decisions: Arms) -> str:
-        """Return the name of the first person's arm."""
-        return spec.options[int(decisions.arms[0])]
-
-    def read(self, spec: BanditSpec, reward: Any) -> tuple[Array, bool]:
-        """Read one person's reward, scaled to [0, 1], and whether it had to be clipped."""
-        value, clipped = spec.reward.scaled(reward)
-        return np.array([value]), clipped
-
-    def describe(self, spec: BanditSpec) -> dict[str, Any]:
-        """Describe the policy: the share of every arm that anybody gets."""
+    @override
+    def view(self, spec: BanditSpec) -> PolicyView:
         shares = zip(spec.options, self.layout.shares[0].tolist(), strict=True)
-        arms = {name: round(share, 5) for name, share in shares if share}
-        return {"algorithm": "bandit", "version": self.version, "arms": arms}
-
-
-@dataclass(frozen=True)
-class FollowedPolicy(BanditPolicy):
-    """A policy whose ``choice`` has the shares of arms among a round's people, whichever policies decided.
-
-    Attributes
-    ----------
-    asked
-        The round's own shares: its reports are about the arms that these have, also if people played others.
-    """
-
-    asked: Layout = field(kw_only=True)
-
-    @cached_property
-    def cells(self) -> NDArray[np.int64]:
-        """The arms that are keys of the round's reports, rising; shape (keys,)."""
-        return np.flatnonzero(self.asked.shares[0])
-
-
-@dataclass(frozen=True)
-class ByChoices:
-    """Counts reports whose coins chose an arm under an earlier policy, by what they meant then."""
-
-    choices: EarlierChoices
-
-    def tally(self, mechanism: Any, rows: bytes) -> KeyedTotal:
-        """Parse reports and return their total."""
-        aware: Any = msgspec.structs.replace(mechanism, layout=self.choices)
-        total: KeyedTotal = aware.add(aware.empty(), aware.parse(rows))
-        return total
-
-    def simulate(self, mechanism: Any, contributions: KeyedValues, rng: np.random.Generator) -> Any:
-        """Draw a release of people who decided so."""
-        return msgspec.structs.replace(mechanism, layout=self.choices).simulate(contributions, rng)
+        everybody = ArmsOfGroup(EVERYBODY, {name: round(share, 5) for name, share in shares if share})
+        return PolicyView(spec.algorithm.name, self.version, GroupShares((everybody,)))
 
 
 ALGORITHM: Final = Algorithm(BanditSpec, BanditPolicy)

@@ -5,24 +5,25 @@ Here are its spec and its policy: which actions a phase plays, who is asked, and
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
+from typing_extensions import override
 
 from privateer_core.actions import Actions
 from privateer_core.algorithms import Algorithm
+from privateer_core.answer.policy_view import PlayCounts, PolicyView, PublicDraw
 from privateer_core.contributions import BoundedVectors
 from privateer_core.decisions import Plays
 from privateer_core.draw import Draw
-from privateer_core.errors import InputError, Malformed, SpecError
+from privateer_core.errors import InputError, SpecError
 from privateer_core.mechanisms import VectorMechanism
-from privateer_core.numbers import is_number
-from privateer_core.policy import OfItsRound
+from privateer_core.policy import Policy
 from privateer_core.questions import Question, VectorSum
-from privateer_core.reward import Reward
+from privateer_core.reward import Reward, numbers_of
 from privateer_core.sections import Section, parse_section
 from privateer_core.spec import ExperimentTable, Privacy, Spec, example_promises
 from privateer_core.terms import Terms
@@ -244,28 +245,24 @@ class PhasedSpec(Spec):
 
     @classmethod
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name, under every trust model and calibration."""
+        """Return small instances by name, under every trust model."""
         promises = {str(promise["model"]): promise for promise in example_promises()}
         wide = {
             name: promise | ({"epsilon": 4.0} if "epsilon" in promise else {}) for name, promise in promises.items()
         }
         made = {name: cls._instance(promise) for name, promise in wide.items()}
         made["local-normal"] = cls._instance({"model": "local", "epsilon": 1.0, "delta": 0.25})
-        for name, spec in list(made.items()):
-            if name in wide and spec.privacy.trust.serves[VectorSum].published:
-                made[f"{name}-published"] = cls._instance(wide[name] | {"delta": 1e-6, "calibration": "published"})
         return made
 
     @classmethod
-    def _instance(cls, privacy: Mapping[str, Any]) -> Self:
-        published = privacy.get("calibration") == "published"
-        batch = {"min_batch": 2, "honest_fraction": 1.0 if published else 0.6}
+    def _instance(cls, privacy: Mapping[str, Any], honest_fraction: float = 0.6, **algorithm: Any) -> Self:
+        batch = {"min_batch": 2, "honest_fraction": honest_fraction}
         data = {
             "experiment": {"name": "test", "horizon": 20_000, "people": 5_000},
             "actions": {"count": 30, "dimension": 4, "seed": 2},
             "reward": {"low": -1.0, "high": 1.0},
             "privacy": {**privacy, **batch},
-            "algorithm": {"name": "phased"},
+            "algorithm": {"name": "phased", **algorithm},
         }
         return parse_section(cls, data)
 
@@ -274,7 +271,7 @@ Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class PhasedPolicy(OfItsRound):
+class PhasedPolicy(Policy):
     """One phase (paper 5, Algorithm 1, lines 4 to 7).
 
     Attributes
@@ -299,12 +296,14 @@ class PhasedPolicy(OfItsRound):
     active: Indices
     support: Indices
     plays: Indices
-    draw: Draw
+    draw: Draw = field()
     middle: float
     terms: Terms
 
-    cohort: ClassVar[str] = ""
-    fresh_coins: ClassVar[bool] = True
+    @property
+    @override
+    def timeless(self) -> bool:
+        return False
 
     @property
     def rounds(self) -> int:
@@ -316,19 +315,12 @@ class PhasedPolicy(OfItsRound):
         """What randomizes, adds up and releases the phase's vectors."""
         return cast(VectorMechanism, self.terms.mechanism)
 
-    def check(self, spec: PhasedSpec) -> None:
-        """Refuse a policy that no learner makes.
-
-        Raises
-        ------
-        Malformed
-            If an array has the wrong shape or range, or the terms or the draw are not the spec's.
-        """
+    @override
+    def fits(self, spec: PhasedSpec) -> bool:
         arrays = (self.active, self.support, self.plays)
         typed = all(array.dtype == np.int64 and array.ndim == 1 and len(array) for array in arrays)
         typed = typed and isinstance(self.mechanism, VectorMechanism)
-        if not (typed and self._consistent(spec.actions.shape[0]) and self._agrees(spec)):
-            raise Malformed("not a phased policy", remedy="fetch the policy again")
+        return typed and self._consistent(spec.actions.shape[0]) and self._agrees(spec)
 
     def _consistent(self, actions: int) -> bool:
         rising = all(bool((np.diff(rows) > 0).all()) for rows in (self.active, self.support))
@@ -340,31 +332,25 @@ class PhasedPolicy(OfItsRound):
         draw, ball = self.draw, self.mechanism.ball
         drawn = 0 <= draw.seed < 1 << 63 and draw.start >= 0 and draw.start + draw.places <= draw.people
         asked = draw.people == spec.experiment.people and draw.places == spec.asked(self.terms.batch)
-        bounded = ball.norm == "max" and (ball.bound == spec.reward.half_range or self.terms.calibration != "tight")
+        bounded = ball.norm == "max" and self._bounded(ball, spec)
         return drawn and asked and bounded and self.middle == spec.reward.middle
 
-    def decide(self, _contexts: NDArray[np.float64], _coins: NDArray[np.uint32]) -> Plays:
-        """Decide what the phase plays, whoever is asked about it."""
+    def _bounded(self, ball: Ball, spec: PhasedSpec) -> bool:
+        """Whether averages are clipped where rewards end."""
+        return ball.bound == spec.reward.half_range
+
+    @override
+    def decide(self, contexts: NDArray[np.float64], coins: NDArray[np.uint32]) -> Plays:
         return Plays(self.support, self.plays)
 
+    @override
     def contribute(
-        self, _contexts: NDArray[np.float64], coins: NDArray[np.uint32], _decisions: Plays, rewards: NDArray[np.float64]
+        self, contexts: NDArray[np.float64], coins: NDArray[np.uint32], decisions: Plays, rewards: NDArray[np.float64]
     ) -> BoundedVectors:
         """Return everybody's average reward of each action played, less the middle of the range.
 
-        The mechanism clips it to the range before anything else happens to it.
-
-        Parameters
-        ----------
-        coins
-            Shape (n,).
-        rewards
-            Shape (n, s), averages in the rewards' own units; column j is about action ``support[j]``.
-
-        Raises
-        ------
-        InputError
-            If the shape is another.
+        The mechanism clips it to the range before anything else happens to it. Column j of ``rewards``, (n, s), has
+        averages in the rewards' own units about action ``support[j]``.
         """
         if rewards.ndim != 2 or rewards.shape[1] != len(self.support):
             raise InputError(
@@ -372,32 +358,23 @@ class PhasedPolicy(OfItsRound):
             )
         return BoundedVectors(coins, rewards - self.middle)
 
-    def shown(self, _spec: PhasedSpec, _decisions: Plays) -> dict[int, int]:
+    @override
+    def shown(self, spec: PhasedSpec, decisions: Plays) -> dict[int, int]:
         """Return how often each action of the phase is played, by its row in the spec, from 0."""
         return dict(zip(self.support.tolist(), self.plays.tolist(), strict=True))
 
+    @override
     def read(self, spec: PhasedSpec, reward: Any) -> tuple[NDArray[np.float64], bool]:
         """Read one person's averages by the rows of actions; also tell whether one is beyond the rewards' bounds."""
-        actions = self.support.tolist()
-        if not isinstance(reward, Mapping) or set(reward) != set(actions):
-            raise InputError(
-                f"must have the {len(actions)} actions of the phase", field="averages", remedy="see session.choose()"
-            )
-        if not all(is_number(reward[action]) and math.isfinite(reward[action]) for action in actions):
-            raise InputError("must be finite numbers", field="averages", remedy="report what was observed")
-        averages = np.array([[reward[action] for action in actions]], np.float64)
+        averages = numbers_of(reward, self.support.tolist(), "averages", "see session.choose()")[None]
         return averages, bool(((averages < spec.reward.low) | (averages > spec.reward.high)).any())
 
-    def describe(self, _spec: PhasedSpec) -> dict[str, Any]:
-        """Describe the phase; actions by their rows, from 0."""
-        return {
-            "algorithm": "phased",
-            "version": self.version,
-            "active": self.active.tolist(),
-            "plays": dict(zip(map(str, self.support.tolist()), self.plays.tolist(), strict=True)),
-            "clients": self.terms.batch,
-            "draw": {"seed": self.draw.seed, "start": self.draw.start, "places": self.draw.places},
-        }
+    def view(self, spec: PhasedSpec) -> PolicyView:
+        """Return the phase; actions are named by their rows, from 0."""
+        plays = dict(zip(map(str, self.support.tolist()), self.plays.tolist(), strict=True))
+        draw = PublicDraw(self.draw.seed, self.draw.start, self.draw.places)
+        active = tuple(map(str, self.active.tolist()))
+        return PolicyView(spec.algorithm.name, self.version, PlayCounts(plays, active, self.terms.batch, draw))
 
 
 ALGORITHM: Final = Algorithm(PhasedSpec, PhasedPolicy)

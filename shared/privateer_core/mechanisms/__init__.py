@@ -5,7 +5,6 @@ from typing import Final, TypeAlias
 from privateer_core.mechanisms.base import Mechanism
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.central_sums import CentralSums
-from privateer_core.mechanisms.laplace_cells import LaplaceCells
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.running_vectors import RunningVectors
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
@@ -14,13 +13,12 @@ from privateer_core.mechanisms.vector_bits import BitVectors
 from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
 
-KeyedMechanism: TypeAlias = SignedSymbol | LaplaceCells | CentralSums
+KeyedMechanism: TypeAlias = SignedSymbol | CentralSums
 HitsMechanism: TypeAlias = NamedSymbol | CellPairs
 VectorMechanism: TypeAlias = VectorSymbol | GaussianVectors | CentralVectors | RunningVectors | BitVectors
 AnyMechanism: TypeAlias = KeyedMechanism | HitsMechanism | VectorMechanism | ScreenedMoments
 MECHANISMS: Final[tuple[type[Mechanism], ...]] = (
     SignedSymbol,
-    LaplaceCells,
     CentralSums,
     NamedSymbol,
     CellPairs,

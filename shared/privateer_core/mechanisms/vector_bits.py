@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from privateer_core.accounting.binomial import shuffled_bits_each
 from privateer_core.accounting.events import Event, ShuffledBits
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
-from privateer_core.accounting.published import published_bits
 from privateer_core.contributions import BoundedVectors, VectorSums
 from privateer_core.errors import BatchRefused, SpecError
 from privateer_core.mechanisms.base import Mechanism, check_range, whole
@@ -25,8 +24,6 @@ from privateer_core.sampling.binomial import binomial
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.vectors import Array, Ball, VectorTotal
 
-PUBLISHED_EPSILON_MAX: Final = 15.0
-"""The largest epsilon of the published theorem."""
 _LEVELS_MAX: Final = 1024
 _COORDINATES_MAX: Final = 1 << 16
 """A message names its coordinate in two bytes."""
@@ -87,21 +84,6 @@ class BitVectors(Mechanism, frozen=True, tag="bit-vectors"):
         levels = math.ceil(math.sqrt(least / (4 * share * ball.coordinates)) / spread)
         levels = min(_LEVELS_MAX, max(4, levels))
         return cls(ball, levels, shuffled_bits_each(epsilon, delta, levels, ball.coordinates, least), 0.5, least)
-
-    @classmethod
-    def published(cls, ball: Ball, epsilon: float, delta: float, least: int) -> Self:
-        """Return paper 5's eq. (22), which is far noisier than it needs to be.
-
-        Algorithm 2 takes every coordinate to have the range of the whole vector's norm, and so does this.
-
-        Raises
-        ------
-        SpecError
-            If the promise is out of the theorem's range.
-        """
-        wide = Ball("max", ball.bound * math.sqrt(ball.coordinates), ball.coordinates)
-        theirs = published_bits(epsilon, delta, ball.coordinates, least)
-        return cls(wide, theirs.levels, theirs.bits, theirs.probability, least)
 
     @property
     def unit(self) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.accounting.events import Event, Gaussian
-from privateer_core.accounting.gaussian import classic_gaussian_standard_deviation, gaussian_standard_deviation
+from privateer_core.accounting.gaussian import gaussian_standard_deviation
 from privateer_core.contributions import BoundedVectors, VectorSums
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.base import Mechanism, check_range, whole
@@ -22,19 +22,16 @@ _REACH: Final = 1.01 * REACH
 _MOST: Final = (1 << 31) - 1
 
 
-def vector_standard_deviation(ball: Ball, epsilon: float, delta: float, calibration: str = "tight") -> float:
+def vector_standard_deviation(ball: Ball, epsilon: float, delta: float) -> float:
     """Return the standard deviation, in grid points, that makes one vector (epsilon, delta)-private.
 
-    ``tight`` is exact and pays for the sampler; ``published`` is the classic form, which is private below epsilon 1
-    alone.
+    It is exact and pays for the sampler.
 
     Raises
     ------
     SpecError
         If the promise is out of the certified range.
     """
-    if calibration == "published":
-        return classic_gaussian_standard_deviation(epsilon, delta, ball.diameter)
     if not epsilon <= EPSILON_MAX:
         raise SpecError(f"must be at most {EPSILON_MAX:g}", field="epsilon", remedy="choose a smaller epsilon")
     return gaussian_standard_deviation(epsilon, delta - sampling_cost(ball.coordinates), ball.diameter)
@@ -59,9 +56,9 @@ class _NoisyVectors(Mechanism, frozen=True):
             raise SpecError("there is no such noise", field="standard_deviation", remedy="use what the spec promises")
 
     @classmethod
-    def calibrated(cls, ball: Ball, epsilon: float, delta: float, calibration: str) -> Self:
+    def calibrated(cls, ball: Ball, epsilon: float, delta: float) -> Self:
         """Return the mechanism that makes one vector, or a release, (epsilon, delta)-private."""
-        return cls(ball, vector_standard_deviation(ball, epsilon, delta, calibration))
+        return cls(ball, vector_standard_deviation(ball, epsilon, delta))
 
     @cached_property
     def _normal(self) -> RoundedNormal:

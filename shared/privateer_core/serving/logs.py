@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from privateer_core.serving.timing import Answered
+from privateer_core.serving.http.timing import Answered
 
 _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _REQUESTS: Final = logging.getLogger("privateer.requests")
@@ -80,9 +80,9 @@ class JsonFormatter(Formatter):
         return msgspec.json.encode(line).decode()
 
 
-def _text(told: str) -> str:
+def _text(said: str) -> str:
     """Return what is said as text that can be encoded."""
-    return told.encode("utf-8", "backslashreplace").decode()
+    return said.encode("utf-8", "backslashreplace").decode()
 
 
 def _shown(value: object) -> str:

@@ -1,5 +1,6 @@
-"""A service as a process with two listeners: a public one, and a private one for operators and other services."""
+"""Work that goes on between requests."""
 
+import asyncio
 import gc
 import logging
 import os
@@ -7,7 +8,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import FrameType
@@ -16,13 +17,15 @@ from typing import Any, Final, NamedTuple, cast
 import uvicorn
 
 from privateer_core.errors import PrivateerError, SpecError
-from privateer_core.serving.connections import Connections
+from privateer_core.serving.http.openapi import VERSION
+from privateer_core.serving.http_protocol import GuardedProtocol
+from privateer_core.serving.limits.connections import Connections
+from privateer_core.serving.limits.rate_limit import RateLimit
 from privateer_core.serving.logs import log_to_stderr, tell
-from privateer_core.serving.openapi import VERSION
-from privateer_core.serving.protocol import GuardedProtocol
 from privateer_core.serving.settings import check_log, logs_json
-from privateer_core.serving.turnstile import Turnstile
 
+_AGAIN_SECONDS: Final = 0.1
+_log = logging.getLogger(__name__)
 _SHUTDOWN_SECONDS: Final = 2
 """How long open requests may delay a stop."""
 _CONNECTIONS_MAX: Final = 8192
@@ -38,15 +41,50 @@ _USAGE: Final = 2
 _OWNER_ONLY: Final = 0o077
 
 
+class Background:
+    """Tasks that run until they are done or the service stops.
+
+    Attributes
+    ----------
+    failed
+        Whether a task let an exception through. That is a defect: the service is not healthy any more.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.failed = False
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run ``work`` as a task."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finish)
+        return task
+
+    async def stop(self) -> None:
+        """Cancel all tasks and wait for them to end."""
+        while self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            # Once is not enough: Python 3.11's wait_for forgets a cancellation that comes with what it waits for.
+            await asyncio.wait(self._tasks, timeout=_AGAIN_SECONDS)
+
+    def _finish(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.failed = True
+            _log.error("a background task ended with %s; restart the service", type(error).__name__, exc_info=error)
+
+
 class Listener(NamedTuple):
     """An ASGI application, the socket that it answers at, and what turns uploads away before it."""
 
     app: Any
     socket: socket.socket
-    turnstile: Turnstile | None = None
+    rate_limit: RateLimit | None = None
 
 
-class Service(NamedTuple):
+class ServiceListeners(NamedTuple):
     """What a process serves.
 
     Attributes
@@ -65,7 +103,7 @@ class Service(NamedTuple):
     on_stop: Callable[[], None] = lambda: None
 
 
-def run(name: str, start: Callable[[], Service]) -> None:
+def run(name: str, start: Callable[[], ServiceListeners]) -> None:
     """Run a service until a signal stops it. If it cannot start, print why in one line and exit with code 2.
 
     The log says when it starts to listen, and when it has stopped.
@@ -125,12 +163,12 @@ def _listen(host: str, port: int, field: str) -> socket.socket:
         raise SpecError(f"cannot listen on {host}:{port}: {why}", field=field, remedy="choose another") from None
 
 
-def _serve(service: Service, log: logging.Logger) -> None:
+def _serve(service: ServiceListeners, log: logging.Logger) -> None:
     files = _open_files()
     # A connection closes some time after it has to go, and a burst is accepted at once: hence half of the files.
     public = Connections(min(_CONNECTIONS_MAX, files // 2))
     private = Connections(min(_PRIVATE_MAX, files // 8), _BACKUPS)
-    config = _config(service.public.app, "on", public, service.public.turnstile)
+    config = _config(service.public.app, "on", public, service.public.rate_limit)
     beside = uvicorn.Server(_config(service.private.app, "off", private))
     gc.set_threshold(_OBJECTS)
     _Process(config, beside, service, log).run(sockets=[service.public.socket])
@@ -145,13 +183,13 @@ def _open_files() -> int:
     return hard
 
 
-def _config(app: Any, lifespan: Any, connections: Connections, turnstile: Turnstile | None = None) -> uvicorn.Config:
+def _config(app: Any, lifespan: Any, connections: Connections, rate_limit: RateLimit | None = None) -> uvicorn.Config:
     # No access log, no date header, no forwarded addresses: nothing here notes who sent something when. Uvicorn would
     # also warn about what strangers send.
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http=cast(Any, partial(GuardedProtocol, connections, turnstile)),
+        http=cast(Any, partial(GuardedProtocol, connections, rate_limit)),
         ws="none",
         lifespan=lifespan,
         access_log=False,
@@ -168,7 +206,9 @@ def _config(app: Any, lifespan: Any, connections: Connections, turnstile: Turnst
 class _Process(uvicorn.Server):
     """The public listener, with the private one beside it while the application runs."""
 
-    def __init__(self, config: uvicorn.Config, beside: uvicorn.Server, service: Service, log: logging.Logger) -> None:
+    def __init__(
+        self, config: uvicorn.Config, beside: uvicorn.Server, service: ServiceListeners, log: logging.Logger
+    ) -> None:
         super().__init__(config)
         self._beside, self._service, self._log, self._signal = beside, service, log, ""
 

@@ -1,4 +1,4 @@
-"""Batches that a shuffler signs and delivers to the server, its claims of experiments, and the server's answer."""
+"""Bodies of several people's reports, which trusted senders sign: uploads, and a shuffler's batches and claims."""
 
 import hashlib
 from collections.abc import Mapping
@@ -7,14 +7,39 @@ from typing import Final
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from privateer_core.errors import BatchRefused
+from privateer_core.errors import BatchRefused, SenderRefused
 from privateer_core.wire.envelope import Envelope
+from privateer_core.wire.publication import Round
 from privateer_core.wire.signature import Announcement, Purpose
 
+_UPLOAD_REMEDY: Final = (
+    "sign with a key in PRIVATEER_SENDER_KEYS and the right time, or send one person's report at a time"
+)
+UPLOAD: Final = Purpose(b"privateer/upload/1\0", "privateer-sender", "upload", "sender", SenderRefused, _UPLOAD_REMEDY)
 SIGNATURE_HEADER: Final = "privateer-signature"
 _REMEDY: Final = "give the server the shuffler's public key, and correct both clocks"
 BATCH: Final = Purpose(b"privateer/batch/2\0", SIGNATURE_HEADER, "batch", "shuffler", BatchRefused, _REMEDY)
 _CLAIM: Final = Purpose(b"privateer/claim/1\0", SIGNATURE_HEADER, "claim", "shuffler", BatchRefused, _REMEDY)
+
+
+class UploadAnswer(msgspec.Struct, frozen=True):
+    """How many reports of an upload are counted, and how many were refused, by reason."""
+
+    accepted: int
+    refused: dict[str, int]
+
+
+def check_alone(envelope: Envelope, round_: Round) -> None:
+    """Refuse an unsigned upload of more than one person's report, so that a false person costs a request.
+
+    Raises
+    ------
+    SenderRefused
+        If it carries more.
+    """
+    if len(envelope.sealed) >= 2 * round_.report_size:
+        detail = "an upload without a trusted sender's signature carries one person's report"
+        raise SenderRefused(detail, field=UPLOAD.header, remedy=_UPLOAD_REMEDY)
 
 
 class BatchAnswer(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ def node_hash(left: bytes, right: bytes) -> bytes:
     return sha256(b"\1" + left + right).digest()
 
 
-class Tree:
+class MerkleTree:
     """All complete subtrees over the leaves so far: 64 bytes a leaf, and every proof in logarithmic time."""
 
     def __init__(self, leaves: Iterable[bytes] = ()) -> None:

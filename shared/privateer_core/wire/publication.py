@@ -144,7 +144,7 @@ class Publication(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     spec, policy
         JSON and msgpack. This module does not look into them.
     result
-        msgpack of a `privateer_core.result.Result`, or empty if the algorithm has not published one.
+        msgpack of a `privateer_core.answer.Answer`, or empty if publications carry none.
     drain
         Given once deciding has ended: the round takes late reports alone.
     """

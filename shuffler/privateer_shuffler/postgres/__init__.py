@@ -3,15 +3,14 @@
 from contextlib import ExitStack
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.postgres.pool import Pool, row, run
-from privateer_core.serving.postgres.store_key import StoreKey, read_store_key
+from privateer_core.serving.store.postgres import ConnectionPool, row, run
+from privateer_core.serving.store.store_key import StoreKey, read_store_key
 from privateer_shuffler.postgres import schema
-from privateer_shuffler.postgres.holdings import SharedHoldings
-from privateer_shuffler.postgres.pin import SharedPin
-from privateer_shuffler.settings import Settings
+from privateer_shuffler.postgres.pool_store import SharedPin, SharedPoolStore
+from privateer_shuffler.settings import ShufflerSettings
 
 
-def open_database(settings: Settings, public_key: bytes) -> tuple[SharedHoldings, SharedPin]:
+def open_database(settings: ShufflerSettings, public_key: bytes) -> tuple[SharedPoolStore, SharedPin]:
     """Connect to the database, and bring it to this version.
 
     Parameters
@@ -26,16 +25,16 @@ def open_database(settings: Settings, public_key: bytes) -> tuple[SharedHoldings
     """
     store_key = StoreKey(read_store_key(settings.store_key_file))
     with ExitStack() as stack:
-        pool = Pool(settings.database, schema.SHUFFLER, "PRIVATEER_DATABASE")
+        pool = ConnectionPool(settings.database, schema.SHUFFLER, "PRIVATEER_DATABASE")
         stack.callback(pool.close)
         store_key.check(pool)
         _check_signer(pool, public_key)
-        opened = SharedHoldings(pool, store_key, settings.tokens.required), SharedPin(pool, settings.server_key)
+        opened = SharedPoolStore(pool, store_key, settings.tokens.required), SharedPin(pool, settings.server_key)
         stack.pop_all()
     return opened
 
 
-def _check_signer(pool: Pool, public_key: bytes) -> None:
+def _check_signer(pool: ConnectionPool, public_key: bytes) -> None:
     """Refuse to sign with another key than the replicas on this database: the server takes batches of one."""
     with pool.transaction() as db:
         run(db, "INSERT INTO signer VALUES (1, %s) ON CONFLICT DO NOTHING", public_key)

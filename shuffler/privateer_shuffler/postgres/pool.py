@@ -9,12 +9,12 @@ from typing import Final, Self, TypeVar
 
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.serving.logs import trace
-from privateer_core.serving.postgres.leases import Lease, Leases
-from privateer_core.serving.tokens import Admission
+from privateer_core.serving.store.leases import Lease, Leases
+from privateer_core.serving.token_gate import Admission
 from privateer_core.wire.envelope import Envelope, Header, encode_envelope
 from privateer_core.wire.publication import Round
-from privateer_shuffler.postgres.round import SharedRound, State
-from privateer_shuffler.receipts import Receipt, Waiting, in_tenths, settle, waiting
+from privateer_shuffler.pool.protocol import PoolReceipt, WaitingUpload, in_tenths, settle, waiting
+from privateer_shuffler.postgres.round import RoundState, SharedRound
 
 _LOOK_SECONDS: Final = 1.0
 """Pause between looks at what other replicas do."""
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class SharedPool:
-    """The reports held for one round (`privateer_shuffler.holdings.RoundPool`).
+    """The reports held for one round (`privateer_shuffler.pool.protocol.RoundPool`).
 
     Requests that arrive while the database is busy share the next transaction (group commit). What is known here of the
     round is as old as the last look or transaction; the transaction decides.
@@ -46,11 +46,11 @@ class SharedPool:
         Whether the database did not take what was last written.
     """
 
-    def __init__(self, held: SharedRound, state: State, leases: Leases, clock: Clock | None = None) -> None:
+    def __init__(self, held: SharedRound, state: RoundState, leases: Leases, clock: Clock | None = None) -> None:
         self._round, self._state, self._leases = held, state, leases
         self._clock = clock or SystemClock()
         self._thread = ThreadPoolExecutor(1, "database")  # one thread: what waits for the database, waits in line
-        self._waiting: list[Waiting] = []
+        self._waiting: list[WaitingUpload] = []
         self._writer: asyncio.Task[None] | None = None
         self._lease: Lease | None = None
         self._is_over = self._ended = False
@@ -87,19 +87,19 @@ class SharedPool:
         """When the batch was complete, in seconds since 1970; 0: it is not yet."""
         return self._state.ended_at
 
-    def hold(self, sealed: list[bytes], admission: Admission | None = None) -> asyncio.Future[Receipt]:
+    def hold(self, sealed: list[bytes], admission: Admission | None = None) -> asyncio.Future[PoolReceipt]:
         """Take people's reports into the pool; the receipt comes when those accepted are durable.
 
         Raises
         ------
         Unavailable
             If the database does not answer. It is not known then whether the reports are held: who sends them again is
-            told that they are duplicates, if they are. Also if this pool has ended: nobody writes any more.
+            refused as duplicates, if they are. Also if this pool has ended: nobody writes any more.
         """
         if self._ended:
             raise waiting()
-        receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Waiting(sealed, receipt, admission))
+        receipt: asyncio.Future[PoolReceipt] = asyncio.get_running_loop().create_future()
+        self._waiting.append(WaitingUpload(sealed, receipt, admission))
         if self._writer is None:
             self._writer = asyncio.create_task(self._write())
         return receipt
@@ -114,7 +114,7 @@ class SharedPool:
         finally:
             self._writer = None
 
-    async def _stored(self, group: list[Waiting]) -> list[Receipt] | None:
+    async def _stored(self, group: list[WaitingUpload]) -> list[PoolReceipt] | None:
         try:
             receipts, state = await self._in_thread(lambda: self._round.add(group, self._clock.now()))
         except Exception as error:  # whatever it is, who sent them gets an answer
@@ -154,7 +154,7 @@ class SharedPool:
         """Take it in the thread, where a pool that is ended meanwhile finds it."""
         self._lease = self._lease or self._leases.take(self._round.label.digest.hex())
 
-    def _see(self, state: State | None) -> None:
+    def _see(self, state: RoundState | None) -> None:
         """Take note of how the round is."""
         if state is None:
             self._is_over = True
@@ -184,7 +184,7 @@ class SharedPool:
         """
         number = self._state.batch
         await self._end(lambda: self._round.renew(number))
-        return type(self)(self._round, State(number + 1, 0, 0.0), self._leases, self._clock)
+        return type(self)(self._round, RoundState(number + 1, 0, 0.0), self._leases, self._clock)
 
     async def forget(self) -> int:
         """End this pool and erase its reports, unless another replica delivers them; of how many people.

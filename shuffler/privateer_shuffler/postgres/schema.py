@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from privateer_core.serving.postgres.migrations import Kind
+from privateer_core.serving.store.postgres import Schema
 
-SHUFFLER: Final = Kind(
+SHUFFLER: Final = Schema(
     "shuffler",
     (
         """

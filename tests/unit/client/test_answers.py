@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from privateer_client.answers import Answer, Outcome, judge, outcome_of
+from privateer_client.delivery import EndpointAnswer, Outcome, judge, outcome_of
 from privateer_core.errors import PrivateerError, ReportRefused
 from privateer_core.wire.problem import problem_type
 
 
-def told(status: int, slug: str = "", **members: object) -> Answer:
-    return Answer(status, msgspec.json.encode({"type": problem_type(slug)} | members))
+def told(status: int, slug: str = "", **members: object) -> EndpointAnswer:
+    return EndpointAnswer(status, msgspec.json.encode({"type": problem_type(slug)} | members))
 
 
 def slugs(error: type[PrivateerError]) -> set[str]:
@@ -20,11 +20,11 @@ def slugs(error: type[PrivateerError]) -> set[str]:
     ("answer", "outcome", "reason"),
     [
         (None, "pending", None),
-        (Answer(202), "accepted", None),
-        (Answer(200, b"<html>"), "pending", "unknown"),
-        (Answer(204), "pending", "unknown"),
-        (Answer(307), "pending", "unknown"),
-        (Answer(400, b"<html>"), "pending", "unknown"),
+        (EndpointAnswer(202), "accepted", None),
+        (EndpointAnswer(200, b"<html>"), "pending", "unknown"),
+        (EndpointAnswer(204), "pending", "unknown"),
+        (EndpointAnswer(307), "pending", "unknown"),
+        (EndpointAnswer(400, b"<html>"), "pending", "unknown"),
         (told(409, "duplicate-report"), "accepted", None),
         (told(409, "round-closed"), "late", "round-closed"),
         (told(500, "round-closed"), "pending", "round-closed"),
@@ -36,7 +36,7 @@ def slugs(error: type[PrivateerError]) -> set[str]:
         (told(503, "unavailable"), "pending", "unavailable"),
     ],
 )
-def test_only_a_verdict_on_the_report_is_final(answer: Answer | None, outcome: str, reason: str | None) -> None:
+def test_only_a_verdict_on_the_report_is_final(answer: EndpointAnswer | None, outcome: str, reason: str | None) -> None:
     assert judge(answer) == (outcome, reason)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privateer_client.choice import Choice, decode_choice, encode_choice, meaning
+from privateer_client.ledger.choice import KeptChoice, decode_choice, encode_choice, meaning
 from privateer_client.participation import Participation
 from privateer_core.errors import InputError, Malformed
 from privateer_core.verification import Limits
@@ -16,9 +16,9 @@ from tests.support.specs import make_spec
 NOW = 1_000_000.0
 
 
-def choice(window: float = WEEK) -> Choice:
+def choice(window: float = WEEK) -> KeptChoice:
     followed = Participation(published(waiting_spec(**{"experiment.conversion_window": window})), "test", OPEN)
-    return Choice.made(followed, np.array([[0.25, 0.5]]), np.array([7], np.uint32), NOW)
+    return KeptChoice.made(followed, np.array([[0.25, 0.5]]), np.array([7], np.uint32), NOW)
 
 
 @pytest.mark.parametrize("window", [1.0, 90.0, 3600.0, WEEK, 365 * 86_400.0])
@@ -32,19 +32,19 @@ def test_a_report_is_due_when_the_window_is_over_and_kept_no_finer_than_a_hundre
 
 def test_outcomes_replace_each_other_until_the_report_is_due() -> None:
     made = choice()
-    told = made.told(np.array([0.5]), NOW).told(np.array([0.75]), NOW + 5)
+    told = made.with_outcome(np.array([0.5]), NOW).with_outcome(np.array([0.75]), NOW + 5)
     assert (told.rewards[0], told.due) == (0.75, made.due)
-    assert told.told(np.array([1.0]), told.due) is told
+    assert told.with_outcome(np.array([1.0]), told.due) is told
     assert made.rewards[0] == 0.0
 
 
 def test_without_a_window_the_first_outcome_makes_the_report_due() -> None:
     made = choice(0.0)
     assert not made.is_due(1e15)
-    told = made.told(np.array([0.5]), NOW)
+    told = made.with_outcome(np.array([0.5]), NOW)
     assert told.is_due(NOW)
     assert told.due % 86_400 == 0  # the day says enough
-    assert told.told(np.array([1.0]), NOW) is told
+    assert told.with_outcome(np.array([1.0]), NOW) is told
 
 
 def test_a_choice_is_read_as_it_was_written() -> None:
@@ -69,7 +69,7 @@ def test_names_of_arms_take_the_same_room() -> None:
     names = ["a", "ä" * 64, "名" * 64]
     spec = make_spec({"experiment.arms": names})
     followed = Participation(published(spec), "test", Limits())
-    made = [Choice.made(followed, np.zeros((1, 2)), np.array([coins], np.uint32), NOW) for coins in range(60)]
+    made = [KeptChoice.made(followed, np.zeros((1, 2)), np.array([coins], np.uint32), NOW) for coins in range(60)]
     assert {one.shown for one in made} == set(names)
     assert len({len(encode_choice(one)) for one in made}) == 1
 

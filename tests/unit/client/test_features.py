@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer_client.features import clipped_features, context_vector
+from privateer_client.inputs import clipped_features, context_vector
 from privateer_core.errors import InputError, UnfitValueWarning
 from privateer_core.features import Numeric
 from tests.support.specs import make_spec

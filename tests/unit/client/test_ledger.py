@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from privateer_client.account import Payment
-from privateer_client.ledger import Ledger
+from privateer_client.ledger.account import Payment
+from privateer_client.ledger.ledger import Ledger
 from privateer_core.errors import AlreadyReported, BudgetExceeded, InputError
 from tests.support.devices import pay
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from privateer_client.account import Payment
-from privateer_client.ledger import Ledger
-from privateer_client.sealing import SealedReport
+from privateer_client.ledger.account import Payment
+from privateer_client.ledger.ledger import Ledger
+from privateer_client.participation import SealedReport
 from privateer_core.errors import AlreadyReported, InputError
 from tests.support.devices import ENDPOINT, pay
 

@@ -53,7 +53,7 @@ def test_every_algorithm_decides_offline(name: str) -> None:
 def test_coins_follow_the_shares_of_the_policy() -> None:
     """4,000 draws of an arm with a share of 1/3: 5 standard errors are .037, missed once in a million."""
     policy = OfflinePolicy(read_export(PLAIN, "FILE"))
-    row = next(row for row in PLAIN["policy"]["bins"] if len(row["arms"]) == 3)
+    row = next(row for row in PLAIN["policy"]["shows"]["bins"] if len(row["arms"]) == 3)
     context = {name: (row["lower"][j] + row["upper"][j]) / 2 for j, name in enumerate(policy.features)}
     chosen = [policy.choose(context) for _ in range(4000)]
     for arm, share in row["arms"].items():

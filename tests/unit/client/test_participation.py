@@ -161,7 +161,7 @@ def test_a_hostile_spec_is_an_error_of_ours(spec: bytes) -> None:
 
 
 def test_a_device_randomizes_by_no_mechanism_of_the_lab() -> None:
-    spec = make_spec({"privacy.epsilon": 16.0, "privacy.calibration": "published"})
+    spec = make_spec({"algorithm.name": "paper-1-ldpmab", "privacy.epsilon": 16.0})
     with pytest.raises(TermsRefused) as refusal:
         Participation(published(spec), "test", Limits(epsilon=16, local_epsilon=16))
     assert refusal.value.field == "calibration"

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from privateer_client.choice import Choice, decode_choice, encode_choice
+from privateer_client.ledger.choice import KeptChoice, decode_choice, encode_choice
 from privateer_client.participation import Participation
 from privateer_core.algorithms.convex.spec import ConvexSpec
 from tests.support.experiments import OPEN
@@ -15,9 +15,9 @@ from tests.support.publications import published
 SPECS = ConvexSpec.instances()
 
 
-def choice(name: str, coins: int) -> Choice:
+def choice(name: str, coins: int) -> KeptChoice:
     followed = Participation(published(SPECS[name]), "test", OPEN)
-    return Choice.made(followed, np.zeros((1, 0)), np.array([coins], np.uint32), 1e6)
+    return KeptChoice.made(followed, np.zeros((1, 0)), np.array([coins], np.uint32), 1e6)
 
 
 @pytest.mark.parametrize("name", ["local", "local-ellipsoid"])

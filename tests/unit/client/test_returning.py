@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from privateer_client import Outcome
-from privateer_client.account import Payment
-from privateer_client.ledger import Ledger
-from privateer_client.sealing import SealedReport
+from privateer_client.ledger.account import Payment
+from privateer_client.ledger.ledger import Ledger
+from privateer_client.participation import SealedReport
 from privateer_core.errors import AlreadyReported, BudgetExceeded, InputError, TermsRefused
 from privateer_core.verification import Limits
 from privateer_core.wire.envelope import decode_envelope

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer_client.choice import Choice
-from privateer_client.ledger import Ledger
+from privateer_client.ledger.choice import KeptChoice
+from privateer_client.ledger.ledger import Ledger
 from privateer_client.participation import Participation
 from privateer_core.errors import InputError
 from tests.support.experiments import OPEN, waiting_spec
@@ -18,16 +18,16 @@ KEY = bytes(range(32))
 
 
 @pytest.fixture
-def choice() -> Choice:
+def choice() -> KeptChoice:
     followed = Participation(published(waiting_spec()), "test", OPEN)
-    return Choice.made(followed, np.zeros((1, 2)), np.array([7], np.uint32), 0.0)
+    return KeptChoice.made(followed, np.zeros((1, 2)), np.array([7], np.uint32), 0.0)
 
 
-def keep(ledger: Ledger, choice: Choice, name: str = "a") -> None:
+def keep(ledger: Ledger, choice: KeptChoice, name: str = "a") -> None:
     ledger.change(name, lambda kept: kept or choice)
 
 
-def test_the_application_may_have_the_key(tmp_path: Path, choice: Choice) -> None:
+def test_the_application_may_have_the_key(tmp_path: Path, choice: KeptChoice) -> None:
     path = tmp_path / "ledger.db"
     keep(Ledger(path, key=KEY), choice)
     assert [file.name for file in tmp_path.iterdir()] == ["ledger.db"]
@@ -44,7 +44,7 @@ def test_the_application_may_have_the_key(tmp_path: Path, choice: Choice) -> Non
     assert Ledger(path, key=KEY).choice("a") is not None
 
 
-def test_else_it_is_in_a_file_for_the_user_alone(tmp_path: Path, choice: Choice) -> None:
+def test_else_it_is_in_a_file_for_the_user_alone(tmp_path: Path, choice: KeptChoice) -> None:
     path = tmp_path / "ledger.db"
     Ledger(path).payments()
     assert not (tmp_path / "ledger.db.key").exists()  # until something is kept
@@ -63,21 +63,21 @@ def test_a_key_of_another_length_is_refused(tmp_path: Path, key: bytes) -> None:
     assert refusal.value.field == "key"
 
 
-def test_a_damaged_key_file_is_left_alone(tmp_path: Path, choice: Choice) -> None:
+def test_a_damaged_key_file_is_left_alone(tmp_path: Path, choice: KeptChoice) -> None:
     (tmp_path / "ledger.db.key").write_bytes(b"short")
     with pytest.raises(InputError, match="cannot use the key beside the ledger"):
         keep(Ledger(tmp_path / "ledger.db"), choice)
     assert (tmp_path / "ledger.db.key").read_bytes() == b"short"
 
 
-def test_a_key_file_that_was_begun_is_made_anew(tmp_path: Path, choice: Choice) -> None:
+def test_a_key_file_that_was_begun_is_made_anew(tmp_path: Path, choice: KeptChoice) -> None:
     (tmp_path / "ledger.db.key.new").write_bytes(b"beg")
     keep(Ledger(tmp_path / "ledger.db"), choice)
     assert [file.name for file in sorted(tmp_path.iterdir())] == ["ledger.db", "ledger.db.key"]
 
 
 @pytest.mark.parametrize("place", [0, 11, 12, 40, -1])
-def test_a_damaged_row_is_one_error_and_is_not_touched(tmp_path: Path, choice: Choice, place: int) -> None:
+def test_a_damaged_row_is_one_error_and_is_not_touched(tmp_path: Path, choice: KeptChoice, place: int) -> None:
     path = tmp_path / "ledger.db"
     keep(Ledger(path), choice)
     keep(Ledger(path), choice, "b")

@@ -10,8 +10,8 @@ import pytest
 from privateer_client import AsyncClient, Client, Ledger
 from privateer_core.errors import HeadWentBack, KeyChanged, LogForked, ProofInvalid, SignatureInvalid, Unavailable
 from privateer_core.wire.identity import SIGNED_HEADER
-from privateer_core.wire.log import BLOCK, Entry, Head
 from privateer_core.wire.publication import digest
+from privateer_core.wire.transparency_log import BLOCK, Entry, Head
 from tests.support.notary import Notary
 from tests.support.publications import published
 from tests.support.specs import make_spec

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from privateer_core.algorithms.partition import PartitionPolicy
-from privateer_core.algorithms.partition.earlier import choices_of
-from privateer_server.schedule import Schedule
+from privateer_core.algorithms.partition.bins import choices_of
+from privateer_server.rounds.loop import Schedule
 from tests.support.specs import SHUFFLE, make_spec
 
 

@@ -6,7 +6,7 @@ import pytest
 from privateer_core.ages import AGE_MAX, age_of, by_age, with_ages
 from privateer_core.errors import SpecError
 from privateer_core.record import JUMP
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.specs import SHUFFLE, make_spec
 
 
@@ -49,7 +49,7 @@ NONE = {"privacy.model": "none", "privacy.epsilon": None}
         (NONE, True, True),
         (HIDDEN, False, False),
         ({**CENTRAL, "privacy.arms": "hidden"}, True, True),
-        ({"privacy.calibration": "published", "privacy.epsilon": 16.0}, False, True),
+        ({"algorithm.name": "paper-1-ldpmab", "privacy.epsilon": 16.0}, False, True),
     ],
 )
 def test_who_tells_ages_and_who_takes_earlier_decisions(changes: dict[str, object], tells: bool, takes: bool) -> None:

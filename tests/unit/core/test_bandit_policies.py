@@ -13,8 +13,8 @@ from privateer_core.decisions import Arms
 from privateer_core.errors import Malformed, SpecError
 from privateer_core.terms import calibrate
 from privateer_lab.environments import check_population, default_environment, environment_for
-from privateer_lab.noise import SeededNoise
-from privateer_server.schedule import Schedule
+from privateer_lab.simulation.devices import SeededNoise
+from privateer_server.rounds.loop import Schedule
 
 SPECS = BanditSpec.instances()
 
@@ -22,6 +22,9 @@ SPECS = BanditSpec.instances()
 def tables(name="local", **sections):
     data = SPECS[name].model_dump(mode="json", exclude_none=True)
     return {**data, **{key: {**data.get(key, {}), **values} for key, values in sections.items()}}
+
+
+PAPER = {"algorithm": {"name": "paper-2-bandit", "host": "tsallis-inf"}, "privacy": {"epsilon": 1.0, "delta": 1e-6}}
 
 
 @pytest.mark.parametrize(
@@ -32,10 +35,10 @@ def tables(name="local", **sections):
         ({"algorithm": {"objective": "best"}}, "algorithm.objective"),
         ({"algorithm": {"failure": 0}}, "algorithm.failure"),
         ({"experiment": {"arms": [str(n) for n in range(ARMS_MAX + 1)]}}, "experiment.arms"),
-        ({"privacy": {"calibration": "published", "delta": 1e-6}}, "algorithm.host"),
-        ({"privacy": {"calibration": "published"}}, "privacy.delta"),
+        ({**PAPER, "algorithm": {"name": "paper-2-bandit", "host": "thompson"}}, "algorithm.host"),
+        ({**PAPER, "privacy": {}}, "privacy.delta"),
         ({"privacy": {"delta": 1e-6}}, "privacy.delta"),
-        ({"privacy": {"model": "central", "calibration": "published", "delta": 1e-6}}, "privacy.calibration"),
+        ({**PAPER, "privacy": {"model": "central", "delta": 1e-6}}, "privacy.model"),
         ({"population": {"name": "bernoulli", "gap": 0.7}}, "population.gap"),
     ],
 )
@@ -48,7 +51,7 @@ def test_what_cannot_be_is_refused_with_a_remedy(sections, field):
 
 def test_published_rounds_are_small():
     with pytest.raises(SpecError) as refused:
-        parse_spec(tables("published", experiment={"round_growth": 0.5}))
+        parse_spec(tables(**PAPER, experiment={"round_growth": 0.5}))
     assert refused.value.field == "experiment.round_size"
 
 
@@ -126,7 +129,7 @@ def test_hidden_arms_of_several_policies_have_the_shares_of_all():
     other = replace(first, version=2, choice=layout(5, np.array([1.0, 0.0, 0.0])))
     assert other.takes(1)
     assert other.followed([(other, 1.0)]) is other
-    assert other.followed([(first, 0.3), (other, 0.7)]).layout.shares[0] == pytest.approx([0.8, 0.1, 0.1], abs=1e-4)
+    assert other.followed([(first, 0.3), (other, 0.7)]).played == pytest.approx([0.8, 0.1, 0.1], abs=1e-4)
     coins = np.zeros(3, np.uint32)
     values = other.contribute(np.zeros((3, 0)), coins, Arms(np.array([0, 1, 2])), np.ones(3))
     assert values.keys.tolist() == [0, -1, -1]
@@ -135,7 +138,7 @@ def test_hidden_arms_of_several_policies_have_the_shares_of_all():
 def test_coins_that_choose_in_a_batch_count_in_their_round_alone():
     hidden = Schedule(SPECS["shuffle-hidden"]).open(1).policy
     assert not replace(hidden, version=2).takes(1)
-    assert not replace(Schedule(SPECS["published"]).open(1).policy, version=2).takes(1)
+    assert not replace(Schedule(parse_spec(tables(**PAPER))).open(1).policy, version=2).takes(1)
 
 
 def test_people_without_context_are_the_usual_ones():

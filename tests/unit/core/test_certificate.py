@@ -17,6 +17,7 @@ from privateer_core.spec import Privacy
 from privateer_core.terms import Terms, calibrate
 from privateer_core.trust import TRUST
 from privateer_core.vectors import Ball
+from privateer_papers.trust import PublishedPrivacy
 
 PRIVACY = {
     "local": Privacy(model="local", epsilon=1.0),
@@ -28,10 +29,10 @@ BALL = Ball("max", 0.5, 4)
 VECTORS = {
     "local": Privacy(model="local", epsilon=4.0),
     "local with a delta": Privacy(model="local", epsilon=1.0, delta=0.25),
-    "local as published": Privacy(model="local", epsilon=10.0, delta=0.25, calibration="published"),
+    "local as published": PublishedPrivacy(model="local", epsilon=10.0, delta=0.25),
     "shuffle": Privacy(model="shuffle", epsilon=4.0, delta=1e-6, min_batch=2, honest_fraction=0.6),
     "central": Privacy(model="central", epsilon=4.0, delta=1e-6),
-    "central as published": Privacy(model="central", epsilon=10.0, delta=0.25, calibration="published"),
+    "central as published": PublishedPrivacy(model="central", epsilon=10.0, delta=0.25),
     "none": Privacy(model="none"),
 }
 

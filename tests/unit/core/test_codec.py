@@ -16,12 +16,12 @@ from privateer_core.coins import Layout
 from privateer_core.errors import Malformed, SpecError
 from privateer_core.mechanisms.base import KeyedTotal
 from privateer_core.vectors import VectorTotal
-from privateer_server.algorithms.partition.published import PublishedState
+from privateer_papers.paper_1.ldpmab_learner import LdpmabState
 from privateer_server.algorithms.partition.state import PartitionState
 from tests.support.partitions import make_policy, same
 from tests.support.specs import make_spec
 
-KINDS = [PartitionPolicy, PartitionState, PublishedState, KeyedTotal, VectorTotal]
+KINDS = [PartitionPolicy, PartitionState, LdpmabState, KeyedTotal, VectorTotal]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from privateer_core import coins
 from privateer_core.coins import UNIT, Layout, bucket, sign
 from privateer_core.contributions import KeyedValues
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 from tests.support.statistics import fits, independent
 
 MASK = (1 << 64) - 1

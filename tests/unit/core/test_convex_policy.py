@@ -9,7 +9,7 @@ from privateer_core.algorithms.convex.domain import even
 from privateer_core.algorithms.convex.spec import ConvexSpec
 from privateer_core.decisions import Arms
 from privateer_core.errors import InputError, Malformed
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 
 SPECS = ConvexSpec.instances()
 TWO, ONE = SPECS["local"], SPECS["local-ellipsoid"]

@@ -11,7 +11,7 @@ from privateer_core.errors import SpecError
 ONE = {"feedback": "one-point", "strong_convexity": 0.0}
 SHRINKING = {"feedback": "one-point", "estimator": "ellipsoid"}
 WINDOW = {"conversion_window": 60.0}
-PUBLISHED = {"calibration": "published", "delta": 1e-5}
+PUBLISHED = {"algorithm": {"name": "paper-2-convex"}}
 HIDDEN = {"model": "shuffle", "epsilon": 1.0, "delta": 1e-6, "arms": "hidden"}
 
 
@@ -41,9 +41,13 @@ def tables(**changes):
         ({"algorithm": {"deviation": 0.1, **ONE}}, "algorithm.deviation", "does nothing"),
         ({"algorithm": ONE, "experiment": {"round_growth": 0.1}}, "experiment.round_growth", "strong_convexity"),
         ({"experiment": {"round_size": 5000}}, "experiment.round_size", "horizon"),
-        ({"experiment": WINDOW, "privacy": PUBLISHED}, "experiment.conversion_window", "a direction of its own"),
+        (
+            {"experiment": WINDOW, "privacy": {"delta": 1e-5}, **PUBLISHED},
+            "experiment.conversion_window",
+            "a direction of its own",
+        ),
         ({"experiment": WINDOW, "privacy": HIDDEN}, "experiment.conversion_window", "'seen'"),
-        ({"privacy": {"calibration": "published"}}, "privacy.delta", "above 0"),
+        (PUBLISHED, "privacy.delta", "at least 1e-15"),
         (
             {"privacy": {"model": "shuffle", "epsilon": 1.0, "delta": 1e-6, "min_batch": 2000}},
             "privacy.min_batch",

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.context import COLUMNS_MAX, FEATURES_MAX, blocks_of, encoded, inhabited, shown_box
+from privateer_core.answer.conditions import Among, Between
+from privateer_core.context import COLUMNS_MAX, FEATURES_MAX, blocks_of, conditions_of, encoded, inhabited
 from privateer_core.errors import InputError, SpecError
 from privateer_core.features import Feature, Numeric, Ranked
 from privateer_core.levels import LEVELS_MAX, Boolean, Categorical, Ordinal
@@ -209,19 +210,19 @@ def test_people_together_and_alone_are_encoded_alike_within_the_cube(seed: int) 
 
 def test_boxes_are_shown_by_the_values_that_they_have() -> None:
     lower, upper = np.zeros(12), np.ones(12)
-    assert shown_box(FEATURES, lower, upper) == {}
+    assert conditions_of(FEATURES, lower, upper) == ()
     names = ["hours", "age", "age?", "income", "country", "country", "code", "code", "code", "plan", "premium", "owner"]
     upper[names.index("hours")], lower[names.index("age?")] = 0.5, 0.5
     lower[names.index("country")], upper[names.index("code")] = 0.5, 0.5
     lower[names.index("plan")], lower[names.index("premium")] = 0.5, 0.5
-    assert shown_box(FEATURES, np.append(lower, 0.0), np.append(upper, 1.0)) == {
-        "hours": [0.0, 40.0],
-        "age": None,
-        "country": ["FR", "other"],
-        "code": [1, 2, 3],
-        "plan": ["basic", "pro"],
-        "premium": [True],
-    }
+    assert conditions_of(FEATURES, np.append(lower, 0.0), np.append(upper, 1.0)) == (
+        Between("hours", 0.0, 40.0),
+        Among("age", (), missing=True),
+        Among("country", ("FR", "other")),
+        Among("code", (1, 2, 3)),
+        Among("plan", ("basic", "pro")),
+        Among("premium", (True,)),
+    )
     assert Categorical(levels=(1, 2, 3, 4), missing=True).shown(np.array([0.5, 0, 0]), np.ones(3)) == [4, None, "other"]
     assert Categorical(levels=("a", "b")).shown(np.array([0.5]), np.ones(1)) == ["b", "other"]
     assert Categorical(levels=("a", "b")).shown(np.array([0.0]), np.array([0.5])) == ["a"]
@@ -237,6 +238,8 @@ def test_a_box_that_also_holds_people_without_a_number_says_so() -> None:
     assert number.shown(upper_half, np.array([1.0, 0.5])) == [4.0, 8.0]
     assert number.shown(np.zeros(2), np.array([0.5, 1.0])) == [0.0, 4.0]
     assert plan.shown(upper_half, everybody) == ["b", None]
+    assert number.condition("n", upper_half, everybody) == Between("n", 4.0, 8.0, missing=True)
+    assert plan.condition("p", upper_half, everybody) == Among("p", ("b",), missing=True)
 
 
 def halved(columns: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

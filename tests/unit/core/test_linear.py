@@ -21,7 +21,7 @@ from privateer_core.mechanisms.vector_symbol import VectorSymbol
 from privateer_core.sections import parse_section
 from privateer_core.terms import Terms
 from privateer_core.vectors import Ball
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.linears import linear_spec
 
 
@@ -40,8 +40,8 @@ def policy_of(d: int, arms: int, exploration: float = 0.5) -> LinearPolicy:
     [
         ({"link": "probit"}, "algorithm.link", "one of 'identity', 'logistic'"),
         ({"exploration": 0.0}, "algorithm.exploration", "greater than 0"),
-        ({"privacy": {"calibration": "published"}, "model": "central"}, "algorithm.report", "the joint one"),
-        ({"privacy": {"calibration": "published"}, "model": "shuffle"}, "privacy.calibration", "no 'published' form"),
+        ({"name": "paper-2-linear", "report": "residual", "model": "central"}, "algorithm.report", "joint"),
+        ({"name": "paper-2-linear", "model": "shuffle"}, "privacy.model", "has no mechanism"),
         ({"privacy": {"local_epsilon_max": 0.5}, "model": "shuffle"}, "privacy.local_epsilon_max", "at least epsilon"),
         ({"messages": 17, "model": "shuffle"}, "algorithm.messages", "less than or equal to 16"),
         ({"messages": 0, "model": "shuffle"}, "algorithm.messages", "greater than or equal to 1"),

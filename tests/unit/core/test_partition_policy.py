@@ -120,13 +120,14 @@ def test_shares_match_the_layout():
         assert fits(counts, counts.sum() * policy.layout.shares[key])
 
 
-def test_describe_tells_bins_and_shares():
+def test_a_view_has_bins_and_shares():
     policy = make_policy(3, arms=4, splits=4)
-    rows = policy.describe(make_spec({"experiment.arms": ["a", "b", "c", "d"]}))["bins"]
-    assert len(rows) == len(policy.depths)
-    for row, active in zip(rows, policy.active, strict=True):
-        assert set(row["arms"]) == {name for name, on in zip("abcd", active, strict=True) if on}
-        assert sum(row["arms"].values()) == pytest.approx(1, abs=1e-3)
+    view = policy.view(make_spec({"experiment.arms": ["a", "b", "c", "d"]}))
+    assert (view.algorithm, view.version) == ("partition", policy.version)
+    assert len(view.shows.bins) == len(policy.depths)
+    for one, active in zip(view.shows.bins, policy.active, strict=True):
+        assert set(one.arms) == {name for name, on in zip("abcd", active, strict=True) if on}
+        assert sum(one.arms.values()) == pytest.approx(1, abs=1e-3)
 
 
 def terms(policy, edges):

@@ -7,7 +7,7 @@ import pytest
 
 from privateer_core.algorithms.phased import PhasedSpec
 from privateer_core.errors import InputError, Malformed
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 
 SPEC = PhasedSpec.instances()["none"]
 POLICY = Schedule(SPEC).open(9).policy

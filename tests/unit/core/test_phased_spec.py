@@ -15,6 +15,7 @@ from tests.support.specs import tables as partition_tables
 
 SHUFFLE = {"privacy.model": "shuffle", "privacy.epsilon": 1.0, "privacy.delta": 1e-6, "privacy.min_batch": 2}
 LONG = [[0.6, 0.0], [0.0, 1.3], [0.1, 0.1]]
+PAPER = {"algorithm.name": "paper-5-dp-dpe"}
 BAD = {
     "alpha too small": ({"algorithm.alpha": 0.0}, "algorithm.alpha", "0.8"),
     "alpha too large": ({"algorithm.alpha": 1.0}, "algorithm.alpha", "0.8"),
@@ -33,18 +34,18 @@ BAD = {
     "infinite": ({"actions": {"vectors": [[math.inf, 0], [0, 1]]}}, "actions.vectors", ""),
     "epsilon under none": ({"privacy.epsilon": 1.0}, "privacy.epsilon", "remove"),
     "delta under none": ({"privacy.delta": 0.1}, "privacy.delta", "remove"),
-    "published none": ({"privacy.calibration": "published"}, "privacy.calibration", "tight"),
+    "published none": (PAPER, "privacy.model", "choose another"),
     "no epsilon": ({"privacy.model": "central", "privacy.delta": 1e-6}, "privacy.epsilon", "add"),
     "central delta": ({"privacy": {"model": "central", "epsilon": 1.0}}, "privacy.delta", "1e-6"),
     "pure published": (
-        {"privacy": {"model": "local", "epsilon": 1.0, "calibration": "published"}},
+        {"privacy": {"model": "local", "epsilon": 1.0}, **PAPER},
         "privacy.delta",
         "1e-6",
     ),
     "above the theorem": (
-        {**SHUFFLE, "privacy.epsilon": 16.0, "privacy.calibration": "published"},
+        {**SHUFFLE, "privacy.epsilon": 16.0, **PAPER},
         "privacy.epsilon",
-        "tight",
+        "lower it",
     ),
     "large batches": ({**SHUFFLE, "privacy.min_batch": 100}, "privacy.min_batch", "lower it to 2, or raise"),
     "default batches": ({**SHUFFLE, "privacy.min_batch": None}, "privacy.min_batch", "lower it to 2, or raise"),

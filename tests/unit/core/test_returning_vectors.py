@@ -16,7 +16,7 @@ from privateer_core.spec import Spec
 from privateer_core.terms import Terms, calibrate
 from privateer_core.verification import Limits, verify
 from privateer_core.wire.publication import Round
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.linears import linear_spec
 
 WIDE = Limits(math.inf, 0.3, math.inf, honest_fraction=1.0, min_batch=1, arms="hidden", curator=True)

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer_client.features import context_vector
+from privateer_client.inputs import context_vector
 from privateer_core.certificate import JOINT, certify, recompute
 from privateer_core.decisions import Arms
 from privateer_core.errors import InputError, Malformed, SpecError
 from privateer_lab.environments import default_environment, environment_for
 from privateer_server.algorithms.sparse.epochs import EpochLearner
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.sparse import sparse_spec
 
 
@@ -35,7 +35,7 @@ def policy_of(spec, coefficients=(0.5, -0.25), places=(2, 7)):
             "remove",
         ),
         ("central", {"privacy__delta": 0.0}, "privacy.delta", "at least 1e-08"),
-        ("central", {"privacy__calibration": "published"}, "privacy.calibration", "tight"),
+        ("central", {"privacy__calibration": "published"}, "privacy.calibration", "remove it"),
         ("local", {"context__features": 65}, "context.features", "at most 64"),
     ],
 )
@@ -170,9 +170,9 @@ def test_an_arm_that_retires_changes_no_mean_reward_of_the_others() -> None:
     state = EpochLearner(before).learn(step.state, step.policy, release)
     state = replace(state, followed=state.explored)
     for spec in (before, after):
-        result = EpochLearner(spec).result(state)
-        assert result is not None
-        (what, value, low, high) = result.tables[1].rows[1]
-        assert what == "everybody gets a"
-        assert low < 1.6 < high, "0.9 of a range from -2 to 2"
-        assert value == pytest.approx(1.6, abs=0.1)
+        gain = EpochLearner(spec).answer(state).gain
+        assert gain is not None
+        everybody = gain.means[1]
+        assert (gain.option, everybody.name) == ("a", "everybody gets a")
+        assert everybody.low < 1.6 < everybody.high, "0.9 of a range from -2 to 2"
+        assert everybody.value == pytest.approx(1.6, abs=0.1)

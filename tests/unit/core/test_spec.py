@@ -12,6 +12,7 @@ from privateer_core.errors import SpecError
 from tests.support.phased import tables as phased_tables
 from tests.support.specs import SHUFFLE, make_spec, tables
 
+PROVED = {"algorithm.name": "paper-1-proved"}
 BAD = [
     ({"privacy.epsilon": 0.0}, "privacy.epsilon", "greater than 0"),
     ({"privacy.epsilon": -1.0}, "privacy.epsilon", "greater than 0"),
@@ -29,10 +30,10 @@ BAD = [
     ({"privacy.delta": -1e-6}, "privacy.delta", "greater than or equal to 0"),
     ({"privacy.delta": math.nan}, "privacy.delta", None),
     ({"privacy.model": "middle"}, "privacy.model", "local, shuffle"),
-    ({"privacy.calibration": "loose"}, "privacy.calibration", "'tight' or 'published'"),
+    ({"privacy.calibration": "loose"}, "privacy.calibration", "unknown key"),
     ({**SHUFFLE, "privacy.delta": 0.0}, "privacy.delta", "at least 1e-15 under the model 'shuffle'"),
     ({**SHUFFLE, "privacy.delta": 0.5}, "privacy.delta", "less than 0.5"),
-    ({**SHUFFLE, "privacy.calibration": "published"}, "privacy.calibration", "no 'published' form"),
+    ({**SHUFFLE, "algorithm.name": "paper-1-ldpmab"}, "privacy.model", "has no mechanism"),
     ({**SHUFFLE, "privacy.local_epsilon_max": 0.5}, "privacy.local_epsilon_max", "at least epsilon"),
     ({**SHUFFLE, "privacy.local_epsilon_max": math.inf}, "privacy.local_epsilon_max", "finite"),
     ({**SHUFFLE, "privacy.honest_fraction": 0.0}, "privacy.honest_fraction", "greater than 0"),
@@ -65,18 +66,19 @@ BAD = [
     ({"reward.low": 1.0}, "reward", "low must be below high"),
     ({"reward.high": math.nan}, "reward.high", "finite"),
     ({"algorithm.name": "magic"}, "algorithm.name", "partition"),
-    ({"algorithm.confidence": "hoped"}, "algorithm.confidence", "'practical' or 'proved'"),
-    ({"algorithm.lipschitz": 0.0}, "algorithm.lipschitz", "greater than 0"),
-    ({"algorithm.density_bound": 0.9}, "algorithm.density_bound", "greater than or equal to 1"),
-    ({"algorithm.failure": 1.0}, "algorithm.failure", "less than 1"),
-    ({"algorithm.failure": math.nan}, "algorithm.failure", None),
+    ({"algorithm.confidence": "hoped"}, "algorithm.confidence", "unknown key"),
+    ({**PROVED, "algorithm.lipschitz": 0.0}, "algorithm.lipschitz", "greater than 0"),
+    ({**PROVED, "algorithm.density_bound": 0.9}, "algorithm.density_bound", "greater than or equal to 1"),
+    ({**PROVED, "algorithm.failure": 1.0}, "algorithm.failure", "less than 1"),
+    ({**PROVED, "algorithm.failure": math.nan}, "algorithm.failure", None),
     ({"algorithm.memory": 0.0}, "algorithm.memory", None),
     ({"algorithm.memory": math.inf}, "algorithm.memory", None),
     ({"algorithm.memory": "forever"}, "algorithm.memory", None),
     ({"algorithm.memory": 999}, "algorithm.memory", "experiment.round_size"),
     ({"algorithm.memory": "auto", "experiment.round_size": 4000}, "algorithm.memory", "experiment.round_size"),
-    ({"algorithm.memory": 5000, "algorithm.confidence": "proved"}, "algorithm.memory", "proved"),
-    ({"algorithm.memory": 5000, "privacy.calibration": "published"}, "algorithm.memory", "published"),
+    ({"algorithm.memory": 5000, "algorithm.name": "paper-1-proved"}, "algorithm.memory", "None"),
+    ({"algorithm.confidence": "proved"}, "algorithm.confidence", "an algorithm of its own"),
+    ({"algorithm.memory": 5000, "algorithm.name": "paper-1-ldpmab"}, "algorithm.memory", "None"),
     ({"privcy": {}}, "privcy", "unknown key"),
     ({"privacy.epsilom": 1.0}, "privacy.epsilom", "unknown key"),
     ({"experiment.arm": ["a", "b"]}, "experiment.arm", "unknown key"),
@@ -209,7 +211,7 @@ def test_sources_that_cannot_be_are_refused(changes, field):
 
 
 def test_arms_of_an_unknown_policy_are_learned_from_as_published_only():
-    spec = make_spec({"privacy.calibration": "published", "sources": [source() | {"shares": "unknown"}]})
+    spec = make_spec({"algorithm.name": "paper-1-ldpmab", "sources": [source() | {"shares": "unknown"}]})
     assert spec.source(spec.cohorts[0]).shares == "unknown"
 
 

@@ -10,13 +10,15 @@ from privateer_core.accounting.gaussian import gaussian_standard_deviation
 from privateer_core.codec import decode, encode
 from privateer_core.coins import Layout
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms import CentralSums, LaplaceCells, Mechanism, SignedSymbol
+from privateer_core.mechanisms import CentralSums, Mechanism, SignedSymbol
 from privateer_core.mechanisms.signed_symbol import information
 from privateer_core.questions import KeyedMeans
 from privateer_core.sampling.response import RandomizedResponse
 from privateer_core.spec import Privacy
 from privateer_core.terms import Terms, calibrate
 from privateer_core.trust import honest_people
+from privateer_papers.paper_1.laplace_cells import LaplaceCells
+from privateer_papers.trust import PublishedPrivacy
 from tests.support.shuffling import sampled_blanket_delta
 
 CENTRAL = Privacy(model="central", epsilon=1.0, delta=1e-6)
@@ -41,7 +43,7 @@ def test_calibrated_delta_holds_by_monte_carlo():
 
 
 def test_published_terms():
-    terms = terms_of(Privacy(model="local", epsilon=2.0, calibration="published"), 100)
+    terms = terms_of(PublishedPrivacy(model="local", epsilon=2.0), 100)
     assert isinstance(terms.mechanism, LaplaceCells)
     assert (terms.local_epsilon, terms.honest, terms.holds) == (2.0, 0, True)
 

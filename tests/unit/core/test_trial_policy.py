@@ -9,14 +9,14 @@ import pytest
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
 from privateer_core.coins import SlotLayout
 from privateer_core.errors import InputError, Malformed
-from privateer_lab.simulation import Simulation
-from privateer_server.algorithms.trial.evidence import begin
+from privateer_lab.simulation.simulate import Simulation
 from privateer_server.algorithms.trial.learner import TrialLearner
-from privateer_server.algorithms.trial.release import epoch_of
-from privateer_server.schedule import Schedule
+from privateer_server.algorithms.trial.state import epoch_of
+from privateer_server.algorithms.trial.trial_evidence import TrialEvidence
+from privateer_server.rounds.loop import Schedule
 from tests.support.statistics import centred
 
-SPECS = {name: spec for name, spec in TrialSpec.instances().items() if not (spec.published or spec.questions)}
+SPECS = {name: spec for name, spec in TrialSpec.instances().items() if not spec.questions}
 COINS = np.random.default_rng(4).integers(0, 2**32, 40_000, dtype=np.uint32)
 
 
@@ -129,7 +129,7 @@ def test_hits_of_a_guardrail_are_those_of_people_who_said_yes_whatever_their_rew
     made = policy.contribute(contexts, COINS, decided, rewards)
     release = policy.mechanism.simulate(made, np.random.default_rng(1))
     for fact, (least, most) in enumerate([(0.0, 0.1), (0.9, 1.0), (0.4, 0.6)]):
-        sums = begin(TrialLearner(spec).design).add(epoch_of(policy, release, fact)).stable
+        sums = TrialEvidence.begin(TrialLearner(spec).design).add(epoch_of(policy, release, fact)).stable
         people, keep = sums.people[2, 0], sums.keep[2, 0] / sums.people[2, 0]
         rate = ((sums.num - sums.den / 2).sum(axis=-1)[2, 0] / (2 * keep * people)) + 0.5
         assert least - 0.05 < rate < most + 0.05, (fact, rate)

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms.trial import TrialSpec
-from privateer_core.algorithms.trial.information import multiplied
-from privateer_core.algorithms.trial.questions import dealt, questions_of
-from privateer_server.schedule import Schedule
+from privateer_core.algorithms.trial.questions import coin_layout, information_ratio, questions_of
+from privateer_server.rounds.loop import Schedule
 from tests.support.statistics import fits
 
 
@@ -78,7 +77,7 @@ def test_guardrails_share_the_questions_equally() -> None:
 
 def test_with_one_bucket_each_segment_adds_a_fifth_of_what_its_sum_tells() -> None:
     for segments in (4, 8, 64):
-        assert multiplied(segments, 1.0, 0.2) == pytest.approx(0.2 * segments + 0.8)
+        assert information_ratio(segments, 1.0, 0.2) == pytest.approx(0.2 * segments + 0.8)
 
 
 def test_only_reports_that_stand_alone_have_questions() -> None:
@@ -90,7 +89,7 @@ def test_coins_ask_as_often_and_give_arms_as_often_as_said() -> None:
     """False alarm 1e-6. Planted: the shares of another segment."""
     questions = questions_of(6, 2, 1.0, declared=False)
     shares = np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7], *[[0.4, 0.3, 0.3]] * 4, [0.2, 0.2, 0.6]])
-    layout = dealt(5, shares, questions)
+    layout = coin_layout(5, shares, questions)
     coins = np.random.default_rng(3).integers(0, 2**32, 200_000, dtype=np.uint32)
     for row in (0, 1):
         groups = layout.group(layout.hashes(coins, np.full(len(coins), row)), np.full(len(coins), row))
@@ -105,7 +104,7 @@ def test_a_question_has_the_same_coins_in_every_segment_to_the_last() -> None:
     rng = np.random.default_rng(8)
     for facts in (1, 2, 3):
         questions = questions_of(7, facts, 0.7, declared=False)
-        layout = dealt(5, rng.dirichlet(np.ones(3), 8), questions)
+        layout = coin_layout(5, rng.dirichlet(np.ones(3), 8), questions)
         assert (np.ptp(layout.thresholds[:, 2::3].astype(int), axis=0) == 0).all()
         about = np.array([one.everybody for one in questions]).repeat(3)[:-1]
         assert (np.ptp(layout.thresholds[:, about].astype(int), axis=0) == 0).all()

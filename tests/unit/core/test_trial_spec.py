@@ -8,12 +8,12 @@ import pytest
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.trial import TrialSpec
-from privateer_core.algorithms.trial.epochs import looks
+from privateer_core.algorithms.trial.sections import planned_looks
 from privateer_core.context import encoded
 from privateer_core.errors import SpecError
 from privateer_core.tables import read_tables
-from privateer_lab.specs import load_spec
-from privateer_server.schedule import Schedule
+from privateer_lab.cli.spec_files import load_spec
+from privateer_server.rounds.loop import Schedule
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "trial.toml"
 
@@ -111,11 +111,11 @@ def test_retired_arms_are_refused_at_the_start() -> None:
 
 
 def test_looks_grow_by_half_and_end_at_the_horizon() -> None:
-    found = looks(100_000, 2500, 8)
+    found = planned_looks(100_000, 2500, 8)
     assert found[-1] == 100_000
     assert np.allclose(np.divide(found[1:], found[:-1]), 1.5, rtol=1e-3)
     assert min(np.diff([0, *found])) >= 2500
-    assert looks(100, 100, 8) == (100,)
+    assert planned_looks(100, 100, 8) == (100,)
 
 
 def crossed(tables: dict[str, Any]) -> TrialSpec:

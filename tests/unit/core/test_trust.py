@@ -36,7 +36,7 @@ def test_the_wire_sends_reports_where_the_row_says(row):
 def test_every_row_answers_every_question_and_keeps_its_promise(row, question):
     promise = privacy(row)
     terms = calibrate(promise, 2000, question)
-    assert type(terms.mechanism) in row.serves[type(question)].tight
+    assert type(terms.mechanism) in row.serves[type(question)].mechanisms
     assert terms.holds
     assert (terms.true_delta < 1) == row.promises
     assert (terms.honest > 0) == row.batched
@@ -79,9 +79,7 @@ def test_a_model_that_is_not_in_the_table_is_refused():
 
 
 def test_every_mechanism_serves_somewhere():
-    served = {
-        kind for row in TRUST.values() for serving in row.serves.values() for kind in serving.tight + serving.published
-    }
+    served = {kind for row in TRUST.values() for serving in row.serves.values() for kind in serving.mechanisms}
     assert served == set(MECHANISMS)
 
 
@@ -89,4 +87,5 @@ def test_every_algorithm_has_an_instance_under_every_model():
     models = {promise["model"] for promise in example_promises()}
     assert models == set(TRUST)
     for name in ALGORITHMS:
-        assert {spec.privacy.model for spec in algorithm(name).spec.instances().values()} == models
+        if not name.startswith("paper-"):
+            assert {spec.privacy.model for spec in algorithm(name).spec.instances().values()} == models

@@ -18,6 +18,7 @@ from privateer_core.questions import VectorSum
 from privateer_core.spec import Privacy
 from privateer_core.terms import Terms, calibrate, nobody_asked
 from privateer_core.vectors import Ball
+from privateer_papers.trust import PublishedPrivacy
 from tests.support.phased import TRUST
 from tests.support.statistics import FALSE_ALARM
 
@@ -25,7 +26,8 @@ PEOPLE = 60
 
 
 def privacy_of(trust):
-    return Privacy.model_validate(TRUST[trust] or {"model": "none"})
+    kind = PublishedPrivacy if trust.endswith("-published") else Privacy
+    return kind.model_validate(TRUST[trust] or {"model": "none"})
 
 
 def terms_of(trust, people=PEOPLE, coordinates=4, bound=0.5):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from privateer_core.errors import InputError, SpecError
 from privateer_core.vectors import Ball
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 
 
 def hostile(ball: Ball) -> np.ndarray:

@@ -18,7 +18,6 @@ from privateer_core.mechanisms import (
     CentralSums,
     CentralVectors,
     GaussianVectors,
-    LaplaceCells,
     Mechanism,
     SignedSymbol,
     VectorSymbol,
@@ -29,6 +28,7 @@ from privateer_core.terms import Terms, calibrate
 from privateer_core.vectors import Ball
 from privateer_core.verification import Limits, verify
 from privateer_core.wire.publication import Round
+from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from tests.support.phased import phased_spec
 from tests.support.records import SMALL, SPECS
 from tests.support.specs import SHUFFLE, make_spec

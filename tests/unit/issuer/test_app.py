@@ -13,11 +13,11 @@ import httpx
 import pytest
 
 from privateer_core.errors import AttestationRefused, InputError, SpecError
-from privateer_core.wire.attestation import HEADER, LIFE_MAX, attest, check_attestation
-from privateer_core.wire.token import TYPE, Challenge, PendingToken
-from privateer_core.wire.token_keys import Directory, TokenKey
+from privateer_core.wire.tokens.attestation import HEADER, LIFE_MAX, attest, check_attestation
+from privateer_core.wire.tokens.token import TYPE, Challenge, PendingToken
+from privateer_core.wire.tokens.token_keys import Directory, TokenKey
 from privateer_issuer.app import create_app
-from privateer_issuer.store import Store
+from privateer_issuer.store import IssuerStore
 from tests.support.asgi import serving
 from tests.support.servers import assert_problem
 from tests.support.tokens import SECRET, issuer_settings
@@ -149,7 +149,7 @@ async def test_a_disk_that_fails_signs_nothing(tmp_path: Path, monkeypatch: pyte
     async with serving(create_app(settings)) as client:
         request = drawn(await key_of(client)).request
         with monkeypatch.context() as broken:
-            broken.setattr(Store, "take", fail)
+            broken.setattr(IssuerStore, "take", fail)
             answer = await ask(client, request, signed("one"))
             assert_problem(answer, 503, "unavailable")
             assert answer.headers["retry-after"] == "1"

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from privateer_core.errors import NotFound, SpecError, TokenRequestRefused
-from privateer_core.wire.token_keys import Directory
-from privateer_issuer.keys import DAY, Keys
-from privateer_issuer.store import FILE, Store, Taking
+from privateer_core.wire.tokens.token_keys import Directory
+from privateer_issuer.key_rotation import DAY, IssuerKeys
+from privateer_issuer.store import FILE, IssuerStore, Taking
 from tests.support.clocks import Hands
 
 DAYS = 30
@@ -18,12 +18,14 @@ class Shown:
     """An issuer's keys on a disk, with a clock of their own."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.clock, self.store = folder, Hands(), Store(folder)
+        self.folder, self.clock, self.store = folder, Hands(), IssuerStore(folder)
         self.clock.time = 1_000 * DAY + 5000.0
         self.keys = self.anew()
 
-    def anew(self) -> Keys:
-        return Keys(self.store, ("spring", "autumn"), DAYS, "issuer.example", self.folder / "issuer.json", self.clock)
+    def anew(self) -> IssuerKeys:
+        return IssuerKeys(
+            self.store, ("spring", "autumn"), DAYS, "issuer.example", self.folder / "issuer.json", self.clock
+        )
 
     def later(self, days: float) -> list[int]:
         """Let days pass; the days on which the keys of an experiment began, the newest first."""
@@ -79,7 +81,7 @@ def test_a_restart_keeps_the_keys(shown: Shown) -> None:
     shown.later(31)
     before = shown.keys.directory
     shown.store.close()
-    shown.store = Store(shown.folder)
+    shown.store = IssuerStore(shown.folder)
     assert shown.anew().directory == before
 
 
@@ -95,7 +97,7 @@ def test_experiments_have_keys_of_their_own(shown: Shown) -> None:
 
 def test_two_issuers_do_not_share_a_folder(shown: Shown) -> None:
     with pytest.raises(SpecError, match="in use"):
-        Store(shown.folder)
+        IssuerStore(shown.folder)
 
 
 def test_who_had_tokens_is_forgotten_with_the_last_key(shown: Shown) -> None:
@@ -106,7 +108,7 @@ def test_who_had_tokens_is_forgotten_with_the_last_key(shown: Shown) -> None:
 
     assert shown.store.take([Taking(name, "somebody", b"request") for name in ("spring", "autumn")], 1) == [True, True]
     whose = shown.store._hash(b"somebody")
-    shown.keys = Keys(shown.store, ("spring",), DAYS, "issuer.example", shown.folder / "issuer.json", shown.clock)
+    shown.keys = IssuerKeys(shown.store, ("spring",), DAYS, "issuer.example", shown.folder / "issuer.json", shown.clock)
     shown.later(2 * DAYS)  # the last key of autumn has expired, and is still told from a forged one
     assert had() == {"spring", "autumn"}
     assert shown.store.take([Taking("autumn", "somebody", b"another")], 1) == [False]
@@ -114,7 +116,7 @@ def test_who_had_tokens_is_forgotten_with_the_last_key(shown: Shown) -> None:
     assert had() == {"spring"}
     shown.later(10 * DAYS)
     assert had() == {"spring"}  # its share is for all keys, as long as it is on the list
-    shown.keys = Keys(shown.store, ("winter",), DAYS, "issuer.example", shown.folder / "issuer.json", shown.clock)
+    shown.keys = IssuerKeys(shown.store, ("winter",), DAYS, "issuer.example", shown.folder / "issuer.json", shown.clock)
     shown.later(4 * DAYS)
     assert had() == set()
     files = [path.read_bytes() for path in shown.folder.glob(f"{FILE}*")]

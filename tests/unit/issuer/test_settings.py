@@ -6,13 +6,13 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_issuer.attestation import Hmac, Open, attestation
-from privateer_issuer.settings import Settings, read_settings
+from privateer_issuer.settings import IssuerSettings, read_settings
 
 LEAST = {"PRIVATEER_EXPERIMENTS": "spring", "PRIVATEER_ATTESTATION": "open"}
 
 
 def test_the_rest_has_defaults() -> None:
-    expected = Settings(Path("data/issuer"), ("spring",), "127.0.0.1:8004", "open", environment=LEAST)
+    expected = IssuerSettings(Path("data/issuer"), ("spring",), "127.0.0.1:8004", "open", environment=LEAST)
     assert read_settings(LEAST) == expected
 
 
@@ -33,7 +33,7 @@ def test_everything_can_be_set() -> None:
     }
     where = ("0.0.0.0", 9004, "10.0.0.1", 9005)
     names = (Path("/data"), ("spring", "autumn"), "issuer.example", "hmac", 3, 7, Path("/tokens/issuer.json"))
-    assert read_settings(environment) == Settings(*names, *where, environment, origins=("https://shop.example",))
+    assert read_settings(environment) == IssuerSettings(*names, *where, environment, origins=("https://shop.example",))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_hmac_needs_secrets(tmp_path: Path, text: str | None) -> None:
 
 
 async def test_hmac_takes_several_secrets(tmp_path: Path) -> None:
-    from privateer_core.wire.attestation import attest
+    from privateer_core.wire.tokens.attestation import attest
 
     (tmp_path / "secrets").write_text("ab" * 32 + "\n" + "cd" * 32 + "\n")
     plug = attestation("hmac", {"PRIVATEER_ATTESTATION_SECRETS": str(tmp_path / "secrets")})

@@ -6,8 +6,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer_lab.cli import main
-from privateer_lab.services import Services, free_port, running
+from privateer_lab.cli.command_line import main
+from privateer_lab.services.processes import Services, free_port, running
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import MSGPACK, SMALL
 from tests.support.specs import tables
@@ -79,7 +79,9 @@ def test_a_backup_overwrites_none_and_needs_the_token(
 def test_an_answer_that_is_not_a_backup_is_not_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privateer_lab.rest.bounded_request", lambda *_, **__: httpx.Response(200, content=b"<html>"))
+    monkeypatch.setattr(
+        "privateer_lab.services.rest.bounded_request", lambda *_, **__: httpx.Response(200, content=b"<html>")
+    )
     code, said = run(capsys, "backup", str(tmp_path / "copy"), "--token", "any")
     assert (code, said.count("\n"), "--admin-url: the answer is not a backup" in said) == (2, 1, True)
     assert not (tmp_path / "copy").exists()

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer_lab.cli import main
-from privateer_lab.documents import read_document
-from privateer_lab.services import Services, free_port, running
+from privateer_lab.cli.command_line import main
+from privateer_lab.cli.documents import read_document
+from privateer_lab.services.processes import Services, free_port, running
 from tests.support.servers import SMALL
 from tests.support.specs import tables
 
@@ -154,7 +154,7 @@ def test_an_export_is_a_folder_or_a_file_and_starts_another(
     damaged = tmp_path / "damaged.json"
     for changes, says in (
         ({"version": 7}, "--warm-start: is damaged: its digest is another one (export it again, or take another copy)"),
-        ({"format": "privateer/export/3"}, "--warm-start: was written by a newer Privateer"),
+        ({"format": "privateer/export/4"}, "--warm-start: was written by a newer Privateer"),
     ):
         damaged.write_text(json.dumps(read_document(tmp_path / "one.json") | changes))
         code, out = run(capsys, "create", spec("fourth"), "--warm-start", str(damaged))

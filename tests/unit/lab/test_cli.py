@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer_lab.cli import main
+from privateer_lab.cli.command_line import main
 
 ROOT = Path(__file__).parents[3]
 SPEC = str(ROOT / "examples" / "peaks-local.toml")
@@ -123,7 +123,7 @@ def test_create_sends_no_simulated_people(
         sent.append(json)
         return httpx.Response(201, json={"name": "x"})
 
-    monkeypatch.setattr("privateer_lab.rest.bounded_request", answer)
+    monkeypatch.setattr("privateer_lab.services.rest.bounded_request", answer)
     assert run(capsys, "create", str(tmp_path / "spec.toml"), "--token", "t")[0] == 0
     assert sent[0]["sources"]
     assert "population" not in json.dumps(sent[0])

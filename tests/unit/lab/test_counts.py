@@ -3,47 +3,47 @@
 import msgspec
 import pytest
 
-from privateer_client.answers import Answer
+from privateer_client.delivery import EndpointAnswer
 from privateer_core.wire.problem import problem_type
 from privateer_lab.load.counts import Counts
 
 
-def told(status: int, slug: str = "", **members: object) -> Answer:
-    return Answer(status, msgspec.json.encode({"type": problem_type(slug)} | members))
+def told(status: int, slug: str = "", **members: object) -> EndpointAnswer:
+    return EndpointAnswer(status, msgspec.json.encode({"type": problem_type(slug)} | members))
 
 
-def heard(*answers: Answer) -> tuple[int, dict[str, int], bool]:
+def heard(*answers: EndpointAnswer) -> tuple[int, dict[str, int], bool]:
     counts = Counts(10)
     for number, answer in enumerate(answers):
         counts.hear(answer, number > 0)
     return counts.accepted, counts.refused, counts.pending
 
 
-SOME = Answer(202, b'{"accepted": 6, "refused": {"unavailable": 4}}')
+SOME = EndpointAnswer(202, b'{"accepted": 6, "refused": {"unavailable": 4}}')
 
 
 @pytest.mark.parametrize(
     ("answers", "counted"),
     [
         ([], (0, {"pending": 10}, True)),
-        ([Answer(202, b'{"accepted": 10, "refused": {}}')], (10, {}, False)),
-        ([Answer(202, b"<html>")], (0, {"pending": 10}, True)),
-        ([Answer(202, b'{"accepted": "many"}')], (0, {"pending": 10}, True)),
+        ([EndpointAnswer(202, b'{"accepted": 10, "refused": {}}')], (10, {}, False)),
+        ([EndpointAnswer(202, b"<html>")], (0, {"pending": 10}, True)),
+        ([EndpointAnswer(202, b'{"accepted": "many"}')], (0, {"pending": 10}, True)),
         ([told(409, "round-closed")], (0, {"round-closed": 10}, False)),
         ([told(503, "unavailable", refused={"unavailable": 10})], (0, {"pending": 10}, True)),
         ([told(409, "round-closed", refused={"round-closed": 4, "duplicate-report": 6})],
          (0, {"round-closed": 4, "duplicate-report": 6}, False)),
-        ([Answer(500), told(409, "round-closed", refused={"round-closed": 4, "duplicate-report": 6})],
+        ([EndpointAnswer(500), told(409, "round-closed", refused={"round-closed": 4, "duplicate-report": 6})],
          (6, {"round-closed": 4}, False)),
-        ([Answer(500), told(409, "duplicate-report")], (10, {}, False)),
+        ([EndpointAnswer(500), told(409, "duplicate-report")], (10, {}, False)),
         ([SOME], (6, {"unavailable": 4}, True)),
-        ([SOME, Answer(202, b'{"accepted": 4, "refused": {"duplicate-report": 6}}')], (10, {}, False)),
+        ([SOME, EndpointAnswer(202, b'{"accepted": 4, "refused": {"duplicate-report": 6}}')], (10, {}, False)),
         ([SOME, told(503, "unavailable")], (6, {"pending": 4}, True)),
         ([SOME, told(409, "round-closed", refused={"round-closed": 10})], (6, {"round-closed": 4}, False)),
     ],
 )  # fmt: skip
 def test_people_of_an_upload_are_all_counted_once(
-    answers: list[Answer], counted: tuple[int, dict[str, int], bool]
+    answers: list[EndpointAnswer], counted: tuple[int, dict[str, int], bool]
 ) -> None:
     assert heard(*answers) == counted
     assert counted[0] + sum(counted[1].values()) == 10

@@ -10,9 +10,9 @@ import pytest
 from privateer_core.errors import SpecError
 from privateer_core.features import Numeric, Ranked
 from privateer_core.levels import Boolean, Categorical
-from privateer_lab.cli import main
-from privateer_lab.drafts import draft
+from privateer_lab.cli.command_line import main
 from privateer_lab.environments import environment_for
+from privateer_lab.planning.spec_draft import draft
 
 GARDEN = Path(__file__).parents[3] / "examples" / "garden.csv"
 
@@ -146,7 +146,7 @@ def test_the_command_prints_a_spec_that_simulates(tmp_path, capsys, monkeypatch)
     assert "Everybody may read a spec" in said
     assert "rain: low = " in said
     assert "sun" not in said
-    from privateer_lab.specs import load_spec
+    from privateer_lab.cli.spec_files import load_spec
 
     spec = load_spec(out, [])
     assert spec.options == ("beans", "ferns", "melons")

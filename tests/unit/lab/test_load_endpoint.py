@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from privateer_core.errors import NotFound, PrivateerError, SpecError, Unavailable
 from privateer_core.wire.envelope import header_of
 from privateer_core.wire.problem import problem_body
-from privateer_lab.load import endpoint
-from privateer_lab.load.patience import Patience
+from privateer_lab.load import upload_endpoint as endpoint
+from privateer_lab.load.backoff import Backoff
 from privateer_lab.load.wire import Wire
-from privateer_server.rounds import first_round
+from privateer_server.rounds.open_round import first_round
 from tests.support.phased import phased_spec
 
 KEY = X25519PrivateKey.generate().public_key().public_bytes_raw()
@@ -110,7 +110,7 @@ async def test_a_wait_is_explained_in_the_endpoints_own_words(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(endpoint, "PATIENCE", 0.0)
-    waiting = endpoint.Waiting("shuffler")
+    waiting = endpoint.UploadWait("shuffler")
     waiting.note(503, problem_body(Unavailable("the disk is full", remedy="give it\nroom")))
     with waiting.limited():
         await asyncio.sleep(0.05)
@@ -121,4 +121,4 @@ async def test_answers_are_read_to_a_bound() -> None:
     body = b'{"experiment": "test", "batch": 1, "x": "' + b"x" * (1 << 20) + b'"}'
     async with answering(lambda: (200, body)) as where, aiohttp.ClientSession() as http:
         with pytest.raises(NotFound, match="this is not a shuffler"):
-            await endpoint.meet(http, where, "test", Patience())
+            await endpoint.meet(http, where, "test", Backoff())

@@ -18,7 +18,7 @@ from privateer_lab.load import command
 from privateer_lab.load.command import main
 from privateer_lab.load.driver import Driver
 from privateer_lab.load.wire import Wire
-from privateer_server.rounds import first_round
+from privateer_server.rounds.open_round import first_round
 from tests.support.phased import phased_spec
 
 KEY = X25519PrivateKey.generate().public_key().public_bytes_raw()
@@ -74,7 +74,7 @@ def test_what_the_server_does_not_have_is_named_by_its_argument(
     detail: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer = httpx.Response(404, content=problem_body(NotFound(detail, remedy="GET /experiments lists them")))
-    monkeypatch.setattr("privateer_lab.rest.bounded_request", lambda *_, **__: answer)
+    monkeypatch.setattr("privateer_lab.services.rest.bounded_request", lambda *_, **__: answer)
     with pytest.raises(SystemExit) as stop:
         main(["none"])
     assert (stop.value.code, capsys.readouterr().err) == (2, f"privateer: {said}\n")

@@ -16,10 +16,11 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from privateer_core.errors import Unavailable
 from privateer_core.wire.envelope import header_of
 from privateer_core.wire.problem import problem_body
-from privateer_lab.load import command, patience
+from privateer_lab.load import backoff as patience
+from privateer_lab.load import command
 from privateer_lab.load.wire import Wire
-from privateer_lab.rest import Busy
-from privateer_server.rounds import first_round
+from privateer_lab.services.rest import Busy
+from privateer_server.rounds.open_round import first_round
 from tests.support.phased import phased_spec
 
 KEY = X25519PrivateKey.generate().public_key().public_bytes_raw()
@@ -97,7 +98,7 @@ def test_a_server_that_is_busy_when_the_run_begins_is_asked_again(
     spec = msgspec.json.decode(FIRST.schedule.encoded)
     later = httpx.Response(503, content=BUSY, headers={"Retry-After": "3"})
     answers = [later, later, httpx.Response(502, content=b"<html>"), httpx.Response(200, json={"spec": spec})]
-    monkeypatch.setattr("privateer_lab.rest.bounded_request", lambda *_, **__: answers.pop(0))
+    monkeypatch.setattr("privateer_lab.services.rest.bounded_request", lambda *_, **__: answers.pop(0))
     options = command._parser().parse_args(["test"])
     assert command._spec(options).name == "test"
     assert sleeps.seconds == [3, 3, 0.2]
@@ -106,7 +107,7 @@ def test_a_server_that_is_busy_when_the_run_begins_is_asked_again(
 
 def test_a_server_that_stays_busy_is_told_in_its_own_words(monkeypatch: pytest.MonkeyPatch, sleeps: Sleeps) -> None:
     later = httpx.Response(503, content=BUSY, headers={"Retry-After": "1"})
-    monkeypatch.setattr("privateer_lab.rest.bounded_request", lambda *_, **__: later)
+    monkeypatch.setattr("privateer_lab.services.rest.bounded_request", lambda *_, **__: later)
     with pytest.raises(Busy, match="the database does not answer"):
         command._spec(command._parser().parse_args(["test"]))
     assert len(sleeps.seconds) == patience.TRIES - 1

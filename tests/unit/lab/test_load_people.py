@@ -7,12 +7,12 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_core.spec import Spec
-from privateer_lab.cli import main as privateer
-from privateer_lab.commands import experiments
+from privateer_lab.cli.ask import experiment as experiments
+from privateer_lab.cli.command_line import main as privateer
+from privateer_lab.cli.spec_files import load_spec
 from privateer_lab.load import command
 from privateer_lab.load.driver import LoadResult
-from privateer_lab.load.people import keep_people, kept_people
-from privateer_lab.specs import load_spec
+from privateer_lab.load.populations import keep_people, kept_people
 from tests.support.specs import make_spec
 
 ROOT = Path(__file__).parents[3]

@@ -13,9 +13,9 @@ from privateer_core.errors import RoundClosed, Unavailable
 from privateer_core.wire.envelope import header_of
 from privateer_core.wire.problem import problem_body
 from privateer_lab.load import driver
-from privateer_lab.load.patience import Patience
+from privateer_lab.load.backoff import Backoff
 from privateer_lab.load.wire import Wire
-from privateer_server.rounds import first_round
+from privateer_server.rounds.open_round import first_round
 from tests.support.phased import phased_spec
 
 KEY = X25519PrivateKey.generate().public_key().public_bytes_raw()
@@ -29,7 +29,7 @@ class Away:
     sent: int = 0
     name: str = "test"
     is_paused: bool = False
-    patience: Patience = field(default_factory=Patience)
+    patience: Backoff = field(default_factory=Backoff)
 
     async def fetch(self, old: bytes | None) -> bytes | None:
         self.questions += 1

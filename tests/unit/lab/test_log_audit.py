@@ -10,11 +10,11 @@ import httpx
 import msgspec
 import pytest
 
-from privateer_core.wire.log import Entry, Head
 from privateer_core.wire.publication import digest
-from privateer_lab.cli import main
-from privateer_lab.log_audit import Contradiction, Source, audit, compare
-from privateer_lab.services import Services, free_port, running
+from privateer_core.wire.transparency_log import Entry, Head
+from privateer_lab.audit.transparency_log import LogContradiction, LogSource, audit, compare
+from privateer_lab.cli.command_line import main
+from privateer_lab.services.processes import Services, free_port, running
 from tests.support.notary import Notary
 from tests.support.publications import published
 from tests.support.sealing import body_of, sealed_reports
@@ -65,8 +65,8 @@ class Scripted:
         return httpx.Response(200, content=body, headers=signed)
 
     @property
-    def source(self) -> Source:
-        return Source(URL, httpx.Client(transport=httpx.MockTransport(self)))
+    def source(self) -> LogSource:
+        return LogSource(URL, httpx.Client(transport=httpx.MockTransport(self)))
 
 
 def test_a_log_that_holds() -> None:
@@ -92,7 +92,7 @@ def lied(change: Any) -> str:
     state, _ = audit(server.source, None, None)
     server.publish(3)
     change(server)
-    with pytest.raises(Contradiction) as caught:
+    with pytest.raises(LogContradiction) as caught:
         audit(server.source, None, state)
     assert caught.value.evidence["known"] == state.head
     return caught.value.cause.slug
@@ -169,12 +169,12 @@ def test_a_head_of_a_second_log_is_evidence() -> None:
     state, _ = audit(server.source, None, None)
     forked(theirs)
     for size in (4, 9, 12):
-        with pytest.raises(Contradiction) as caught:
+        with pytest.raises(LogContradiction) as caught:
             compare(server.source, state, theirs.notary.head(size).signed)
         assert caught.value.evidence["problem"] == "log-forked"
         both = [Head.open(caught.value.evidence[name], bytes.fromhex(state.key)) for name in ("known", "head")]
         assert both[0].origin == both[1].origin
-    with pytest.raises(Contradiction, match="not signed"):
+    with pytest.raises(LogContradiction, match="not signed"):
         compare(server.source, state, Notary(b"o" * 32).head().signed)
 
 

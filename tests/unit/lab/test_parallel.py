@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_lab.parallel import each
+from privateer_lab.simulation.parallel import each
 
 
 class _TaskError(Exception):

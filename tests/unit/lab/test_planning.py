@@ -13,11 +13,13 @@ import pytest
 from privateer_core.accounting.amplification import shuffled_delta
 from privateer_core.errors import SpecError
 from privateer_core.trust import honest_people
-from privateer_lab import first_look, output, sweeps
-from privateer_lab.commands import planning
-from privateer_lab.first_look import begun, so_far
-from privateer_lab.plans import (
-    Found,
+from privateer_lab.cli import output
+from privateer_lab.cli.try_out import plan as planning
+from privateer_lab.planning import first_look
+from privateer_lab.planning import sweep as sweeps
+from privateer_lab.planning.first_look import begun, so_far
+from privateer_lab.planning.plans import (
+    PlanResults,
     batches,
     outcome,
     people_needed,
@@ -27,7 +29,7 @@ from privateer_lab.plans import (
     stages,
     variants,
 )
-from privateer_lab.run import Costs, Run
+from privateer_lab.simulation.simulation import Costs, Run
 from tests.support.linears import linear_spec
 from tests.support.sparse import sparse_spec
 from tests.support.specs import SHUFFLE, make_spec
@@ -67,7 +69,7 @@ def test_what_a_learner_refuses_is_left_out_and_names_the_promise() -> None:
     """A spec is possible, but under a shuffler a thousand people say too little of its features."""
     spec = sparse_spec("shuffle", context__features=100, experiment__horizon=8000)
     wanted = variants(spec, ("central", "shuffle"), (0.5,))
-    found = Found(wanted)
+    found = PlanResults(wanted)
     list(found.until(1, runs_of(wanted, 1, 1, "processes")))
     (refused,) = found.refused
     assert (refused["model"], refused["epsilon"]) == ("shuffle", 0.5)
@@ -75,7 +77,7 @@ def test_what_a_learner_refuses_is_left_out_and_names_the_promise() -> None:
     assert "4000 people can" in refused["why"]
     assert [row["model"] for row in found.outcomes()] == ["central"]
     with pytest.raises(SpecError, match="under the shuffle model"):
-        list(Found(wanted[1:]).until(1, runs_of(wanted[1:], 1, 1, "processes")))
+        list(PlanResults(wanted[1:]).until(1, runs_of(wanted[1:], 1, 1, "processes")))
 
 
 def test_a_promise_that_is_not_possible_refuses_its_row_alone() -> None:
@@ -147,7 +149,7 @@ def seeded(seed: int, regret: float) -> Run:
 
 def test_promises_are_compared_on_the_same_seeds() -> None:
     """Planted: a third seed that only the first promise has, and that would flatter it."""
-    found = Found(variants(make_spec(), ("local",), (1.0, 4.0)))
+    found = PlanResults(variants(make_spec(), ("local",), (1.0, 4.0)))
     runs = [(0, 0, 10.0), (0, 1, 20.0), (0, 2, 0.0), (1, 0, 30.0)]
     given = iter([(place, seeded(seed, regret)) for place, seed, regret in [*runs, (1, 1, 40.0), (1, 2, 0.0)]])
     assert len(list(found.until(2, given))) == 5
@@ -195,7 +197,7 @@ def test_an_interrupted_plan_keeps_what_is_complete(
         finally:
             closed.append(True)
 
-    monkeypatch.setattr("privateer_lab.plans.each", interrupted)
+    monkeypatch.setattr("privateer_lab.planning.plans.each", interrupted)
     monkeypatch.setattr(first_look, "SECONDS", 0.0)
     code, out, err = run(capsys, "plan", SPEC, *FEW, "--seeds", "3")
     assert (code, closed) == (130, [True])
@@ -330,8 +332,8 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_runs(
     def never(*_: object) -> None:
         raise AssertionError("ran")
 
-    monkeypatch.setattr("privateer_lab.plans.each", never)
-    monkeypatch.setattr("privateer_lab.reproductions.paper_1_figure_6.simulate_once", never)
+    monkeypatch.setattr("privateer_lab.planning.plans.each", never)
+    monkeypatch.setattr("privateer_papers.paper_1.figure_6.simulate_once", never)
     (tmp_path / "taken").write_text("a file")
     name = SPEC if asked[0] == "plan" else "paper-1-figure-6"
     code, _, err = run(capsys, asked[0], name, asked[1], str(tmp_path / "taken" / "here"))
@@ -342,7 +344,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_runs(
 
 def test_the_legend_of_a_plan_hides_no_curve(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     drawn: list[Any] = []
-    monkeypatch.setattr("privateer_lab.plots.plt.close", drawn.append)
+    monkeypatch.setattr("privateer_lab.pages.plots.plt.close", drawn.append)
     path = [{"people": people, "regret_mean": 0.3, "regret_worst": 0.4} for people in (1000, 20_000)]
     fixed = {"path": path, "best_constant_regret": 300.0, "people": 1000}
     rows = [{"model": model, "epsilon": 1.0, **fixed} for model in ("local", "shuffle")]

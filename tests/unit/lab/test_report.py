@@ -2,7 +2,6 @@
 
 import base64
 import json
-import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,27 +14,44 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms import ALGORITHMS, algorithm
+from privateer_core.answer import Answer
+from privateer_core.answer.conditions import Among, Between
+from privateer_core.answer.estimates import Effect, Estimate
+from privateer_core.answer.facts import Fact, Kind, Table
+from privateer_core.answer.parts import (
+    BinMeans,
+    Contradiction,
+    Figures,
+    Gain,
+    GuardrailEffects,
+    MeansOfBin,
+    Rule,
+    Rules,
+)
+from privateer_core.answer.policy_view import ArmsOfBin, ArmsOfGroup, BinShares, GroupShares, PolicyView
 from privateer_core.codec import encode
-from privateer_core.result import Effect, Estimate, Result, Table
+from privateer_core.errors import Unavailable
 from privateer_core.spec import Spec
-from privateer_lab.audit.experiments import contribution
-from privateer_lab.cli import main
-from privateer_lab.demo import demo_spec
-from privateer_lab.report import pictures, shapes
-from privateer_lab.report.findings import Findings
-from privateer_lab.report.page import html
-from privateer_lab.report.words import meaning, warnings
-from privateer_lab.rest import create
-from privateer_lab.review.subject import Standing
-from privateer_lab.services import Services, free_port, running
-from privateer_server.schedule import Schedule
+from privateer_lab.answer_tables import rows_of
+from privateer_lab.audit.whole_experiments import contribution
+from privateer_lab.cli.ask.experiment import answer_in, policy_in
+from privateer_lab.cli.command_line import main
+from privateer_lab.pages.report import pictures
+from privateer_lab.pages.report.findings import Findings
+from privateer_lab.pages.report.page import html
+from privateer_lab.pages.report.words import meaning, warnings
+from privateer_lab.pages.review.subject import ExperimentStanding
+from privateer_lab.services.demo import demo_spec
+from privateer_lab.services.processes import Services, free_port, running
+from privateer_lab.services.rest import create
+from privateer_server.rounds.loop import Schedule
 from tests.support.pages import Page, check
 from tests.support.specs import make_spec
 
 ROOT = Path(__file__).parents[3]
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}'
-COLUMNS = ("arm", "effect", "low", "high", "decided")
-STANDING = Standing("open", 3, 2000, 20_000, {})
+STANDING = ExperimentStanding("open", 3, 2000, 20_000, {})
+NOTHING = Answer("learning", 2000, 2, 0.95)
 
 
 def found_of(spec: Spec, **changes: Any) -> Findings:
@@ -46,20 +62,27 @@ def found_of(spec: Spec, **changes: Any) -> Findings:
         coins = rng.integers(0, 2**32, step.batch, dtype=np.uint32)
         made = contribution(spec, step.policy, rng.random((step.batch, spec.dimension)), coins, 0.0)
         step = schedule.close(step, step.policy.terms.mechanism.simulate(made, rng), 7)
-    policy = json.loads(json.dumps(step.policy.describe(spec)))
-    state = json.loads(json.dumps(schedule.learner.describe(step.state)))
-    told = schedule.learner.result(step.state) if hasattr(schedule.learner, "result") else None
+    policy = policy_in(msgspec.to_builtins(step.policy.view(spec)))
+    answer = answer_in(msgspec.to_builtins(schedule.answer(step)))
     assert encode(step.state)
     usual = {
         "spec": spec,
         "standing": STANDING,
         "origin": "http://s/experiments/test",
         "policy": policy,
-        "state": state,
+        "answer": answer,
     }
-    return Findings(
-        **(usual | {"result": told, "rounds": 2, "promise": "Each person is promised epsilon 1."} | changes)
-    )
+    return Findings(**(usual | {"rounds": 2, "promise": "Each person is promised epsilon 1."} | changes))
+
+
+def shows(*bins: ArmsOfBin, columns: tuple[str, ...] = ("x1",)) -> PolicyView:
+    """A policy of bins."""
+    return PolicyView("partition", 3, BinShares(columns, bins))
+
+
+def strip(low: float, high: float, **arms: float) -> ArmsOfBin:
+    """A bin of one column."""
+    return ArmsOfBin((low,), (high,), (Between("x1", low, high),), arms)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -71,17 +94,17 @@ def test_every_algorithm_has_a_report(name: str) -> None:
     assert found.promise in page.text
     assert f"privateer policy {spec.name} --json" in page.text
     assert "--url" not in page.text
-    assert page.images or name in ("convex", "sparse")  # what is not shares is told as figures
+    assert page.images
 
 
 def test_a_map_has_every_bin_and_says_so_to_who_does_not_see_it() -> None:
     found = found_of(make_spec({"experiment.horizon": 20_000}))
-    drawn = shapes.boxes(found.policy)
-    picture = pictures.of_boxes(drawn, found.policy["columns"], ["arm-0", "arm-1", "arm-2"])
+    drawn = found.policy.shows.bins
+    picture = pictures.of_policy(found.policy.shows, found.spec)
     body = base64.b64decode(picture.source.partition(",")[2]).decode()
     assert body.startswith("<?xml")
-    assert f"{len(drawn)} bins" in picture.alt
-    counted = [int(word) for word in re.findall(r" in (\d+)", picture.alt)]
+    assert f"{len(drawn)} bins" in picture.title
+    counted = [int(word) for word in re.findall(r" in (\d+)", picture.title)]
     assert sum(counted) == len(drawn) > 1
 
 
@@ -91,54 +114,50 @@ def test_tables_write_bins_as_people_do_from_left_to_right() -> None:
     assert re.search(r"x1 from 0 to 0\.\d+", text)
     assert not re.search(r"x1 0, 0\.| -0(\.0+)?[ )]", text)
     starts = [float(one) for one in re.findall(r"x1 from ([\d.]+) to", text[text.index("The policy as tables") :])]
-    assert len(starts) == len(found.policy["bins"]) > 1
+    assert len(starts) == len(found.policy.shows.bins) > 1
     assert starts == sorted(starts)
 
 
 def test_estimates_about_larger_bins_say_that_the_map_has_more() -> None:
-    arm = {"a": {"mean": -0.0001, "standard_error": 0.0001}}
-    state = {"bins": [{"lower": [low], "upper": [low + 0.5], "arms": arm} for low in (0.5, 0.0)]}
-    bins = [{"lower": [i / 4], "upper": [(i + 1) / 4], "arms": {"a": 1.0}} for i in range(4)]
-    policy = {"columns": ["x1"], "bins": bins}
-    found = found_of(make_spec(dimension=1))._replace(policy=policy, state=state, result=None)
+    mean = (Estimate.within("a", -0.0001, 0.0002, (0.0, 1.0)),)
+    halves = tuple(MeansOfBin((low,), (low + 0.5,), (Between("x1", low, low + 0.5),), mean) for low in (0.5, 0.0))
+    answer = msgspec.structs.replace(NOTHING, people=10, parts=(BinMeans(("x1",), halves, 0.95),))
+    policy = shows(*(strip(i / 4, (i + 1) / 4, a=1.0) for i in range(4)))
+    found = found_of(make_spec(dimension=1))._replace(policy=policy, answer=answer)
     text = check(html(found, "")).text
     assert "Reports are about 2 bins; the policy divides them further, into 4" in text
     assert "x1 from 0 to 0.5 0.000 (0.000 to 0.000, at the bound) x1 from 0.5 to 1 0.000" in " ".join(text.split())
-    assert "Estimates by bin" not in check(html(found._replace(rounds=0), "")).text
-    many = [{"lower": [i / 90], "upper": [(i + 1) / 90], "where": {}, "arms": {"a": 1.0}} for i in range(90)]
-    text = check(html(found_of(make_spec())._replace(policy={"bins": many}, state={}, result=None), "")).text
+    assert "estimates by bin" in text
+    assert "estimates by bin" not in check(html(found._replace(rounds=0), "")).text
+    many = shows(*(strip(i / 90, (i + 1) / 90, a=1.0) for i in range(90)))
+    text = check(html(found_of(make_spec())._replace(policy=many, answer=NOTHING), "")).text
     assert "These are the first 60 rows; the raw data have 30 more." in text
 
 
-@pytest.mark.parametrize("lower", ["high", None, ["a"], [None], 3])
-def test_corners_that_are_none_are_no_reason_to_fail(lower: Any) -> None:
-    rows = [{"lower": lower, "upper": lower, "arms": {"a": {"mean": 1.0, "standard_error": 0.1}}}, {"arms": {}}]
-    assert shapes.box_estimates({"bins": rows}, make_spec().features, (0.0, 2.0)) == []
-
-
 def test_estimates_name_people_by_the_values_that_they_have() -> None:
-    features = make_spec({"context.features": {"x": {"low": 10.0, "high": 30.0, "missing": True}}}).features
-    arms = {"a": {"mean": 0.5, "standard_error": 0.1}}
-    rows = [{"lower": [0.0, 0.0], "upper": [0.5, 0.5]}, {"lower": [0.5, 0.5], "upper": [1.0, 1.0]}]
-    told = shapes.box_estimates({"bins": [{**row, "arms": arms} for row in rows]}, features, (0.0, 1.0))
-    assert [row["people"] for row in told] == ["x from 10 to 20", "x: missing"]
+    mean = (Estimate("a", 0.5, 0.3, 0.7),)
+    bins = (
+        MeansOfBin((0.5, 0.5), (1.0, 1.0), (Among("x", (), missing=True),), mean),
+        MeansOfBin((0.0, 0.0), (0.5, 0.5), (Between("x", 10.0, 20.0),), mean),
+    )
+    (titled,) = rows_of(BinMeans(("x", "x is missing"), bins, 0.95))
+    assert [row["people"] for row in titled.rows] == ["x from 10 to 20", "x: missing"]
+    assert titled.rows[0]["a"] == "0.500 (0.300 to 0.700)"
 
 
 def test_shares_of_the_space_leave_out_where_nobody_can_be() -> None:
-    bins = [
-        shapes.Box([0.0, 0.0, 0.0], [1.0, 0.5, 1.0], {}, {"a": 1.0}),
-        shapes.Box([0.5, 0.5, 0.0], [1.0, 1.0, 1.0], {}, {"b": 1.0}),
-    ]
-    picture = pictures.of_boxes(bins, ["x1", "x1 is missing", "x2"], ["a", "b"])
-    assert "a 67%, b 33%" in picture.alt
+    policy = shows(
+        ArmsOfBin((0.0, 0.0, 0.0), (1.0, 0.5, 1.0), (), {"a": 1.0}),
+        ArmsOfBin((0.5, 0.5, 0.0), (1.0, 1.0, 1.0), (), {"b": 1.0}),
+        columns=("x1", "x1 is missing", "x2"),
+    )
+    assert "a 67%, b 33%" in pictures.of_policy(policy.shows, make_spec()).title
 
 
 def test_no_mean_is_beyond_the_bounds_of_rewards() -> None:
-    rows = [{"lower": [0.0], "upper": [1.0], "arms": {"a": {"mean": 1.03, "standard_error": 0.1}}}]
-    assert (
-        shapes.box_estimates({"bins": rows}, make_spec(dimension=1).features, (0.0, 1.0))[0]["a"]
-        == "1.000 (0.834 to 1.000, at the bound)"
-    )
+    mean = (Estimate.within("a", 1.03, 0.196, (0.0, 1.0)),)
+    (titled,) = rows_of(BinMeans(("x1",), (MeansOfBin((0.0,), (1.0,), (), mean),), 0.95))
+    assert titled.rows[0]["a"] == "1.000 (0.834 to 1.000, at the bound)"
 
 
 @pytest.mark.parametrize(
@@ -153,37 +172,42 @@ def test_no_mean_is_beyond_the_bounds_of_rewards() -> None:
     ],
 )
 def test_the_words_say_how_many_bins_have_settled(shares: tuple[dict[str, float], ...], says: str) -> None:
-    bins = [
-        {"lower": [place], "upper": [place + 0.5], "arms": arms} for place, arms in zip((0.0, 0.5), shares, strict=True)
-    ]
-    found = found_of(make_spec())
-    assert says in meaning(found._replace(policy=found.policy | {"bins": bins}, result=None))
+    bins = (strip(place, place + 0.5, **arms) for place, arms in zip((0.0, 0.5), shares, strict=True))
+    assert says in meaning(found_of(make_spec())._replace(policy=shows(*bins), answer=NOTHING))
 
 
 def test_thousands_of_bins_are_a_small_picture() -> None:
     sides = 60
     drawn = [
-        shapes.Box([i / sides, j / sides], [(i + 1) / sides, (j + 1) / sides], {}, {"a": 0.5, "b": 0.5})
+        ArmsOfBin((i / sides, j / sides), ((i + 1) / sides, (j + 1) / sides), (), {"a": 0.5, "b": 0.5})
         for i in range(sides)
         for j in range(sides)
     ]
-    picture = pictures.of_boxes(drawn, ["x", "y"], ["a", "b"])
+    picture = pictures.of_policy(BinShares(("x", "y"), tuple(drawn)), make_spec())
     assert picture.source.startswith("data:image/png")
     assert len(picture.source) < 400_000
 
 
 def test_text_of_a_hostile_server_stays_text() -> None:
-    table = Table(HOSTILE, (HOSTILE, "value"), ((HOSTILE, HOSTILE), ("sample ratio", HOSTILE)))
-    guardrail = Table(f"guardrail: {HOSTILE}", COLUMNS, ((HOSTILE, 0.2, 0.1, 0.3, True),))
-    result = Result((Estimate(HOSTILE, 0.5, 0.4, 0.6),), 0.95, HOSTILE, tables=(table, guardrail))
-    policy = {
-        "arms": {HOSTILE: 1.0},
-        HOSTILE: HOSTILE,
-        "rows": [{"name": HOSTILE, HOSTILE: HOSTILE}],
-        "plays": {HOSTILE: 3},
-    }
-    standing = Standing("open", 1, 10, 20, {HOSTILE: 7})
-    found = found_of(make_spec(), result=result, policy=policy, standing=standing, origin=f"http://s/{HOSTILE}")
+    columns: dict[str, Kind] = {HOSTILE: "words", "value": "words"}
+    parts = (
+        Table.of(HOSTILE, columns, ((HOSTILE, HOSTILE), ("sample ratio", HOSTILE))),
+        GuardrailEffects(HOSTILE, (Effect(HOSTILE, HOSTILE, 0.2, 0.1, 0.3, "decided better", remark=HOSTILE),)),
+        Figures(HOSTILE, (Fact(HOSTILE, HOSTILE),)),
+        Rules((Rule(HOSTILE, HOSTILE, "ahead, and not decided"),)),
+    )
+    answer = Answer(
+        *("learning", 10, 1, 0.95),
+        recommended=HOSTILE,
+        estimates=(Estimate(HOSTILE, 0.5, 0.4, 0.6),),
+        gain=Gain(HOSTILE, 0.1, 0.0, 0.2),
+        warnings=(HOSTILE,),
+        parts=parts,
+    )
+    groups = GroupShares((ArmsOfGroup(HOSTILE, {HOSTILE: 1.0}),))
+    policy = PolicyView(HOSTILE, 3, groups, (Fact(HOSTILE, HOSTILE),))
+    standing = ExperimentStanding("open", 1, 10, 20, {HOSTILE: 7})
+    found = found_of(make_spec(), answer=answer, policy=policy, standing=standing, origin=f"http://s/{HOSTILE}")
     page = check(html(found, f"http://s/{HOSTILE}"))
     assert page.text.count("<script>alert(1)</script>") > 10
     assert "{{ 7*7 }}" in page.text
@@ -194,8 +218,8 @@ def test_text_of_a_hostile_server_stays_text() -> None:
         assert not [name for part in drawn for name in part.attrib if name.startswith("on")]
 
 
-def result_of(*rows: tuple[str, float, float, float]) -> Result:
-    return Result(tuple(Estimate(*row) for row in rows), 0.95)
+def answer_of(*rows: tuple[str, float, float, float]) -> Answer:
+    return msgspec.structs.replace(NOTHING, estimates=tuple(Estimate(*row) for row in rows))
 
 
 BETTER, OPEN = (
@@ -204,48 +228,51 @@ BETTER, OPEN = (
 )
 
 
-def effects_of(*effects: Effect) -> Result:
-    return Result((), 0.95, effects=effects)
+def effects_of(*effects: Effect, **more: Any) -> Answer:
+    return msgspec.structs.replace(NOTHING, effects=effects, **more)
 
 
 @pytest.mark.parametrize(
-    ("result", "says"),
+    ("answer", "says"),
     [
-        (result_of(("a", 0.5, 0.4, 0.6), ("b", 0.2, 0.1, 0.3)), "Its interval overlaps with no other."),
-        (result_of(("a", 0.5, 0.2, 0.8), ("b", 0.2, 0.1, 0.3)), "overlaps with that of b, so these may be as good"),
-        (result_of(("loss", 0.5, 0.2, 0.8)), "It estimates loss, 0.5 (0.2 to 0.8)."),
-        (Result((), 0.95, "a"), "It names a. How sure that is, the result does not say."),
-        (Result((), 0.95, "a", ground="decided against all other options"), "So far it recommends a: decided"),
-        (Result((), 0.95, "a", ground="ahead, and not decided"), "It decided nothing that recommends a single option."),
+        (answer_of(("a", 0.5, 0.4, 0.6), ("b", 0.2, 0.1, 0.3)), "Its interval overlaps with no other."),
+        (answer_of(("a", 0.5, 0.2, 0.8), ("b", 0.2, 0.1, 0.3)), "overlaps with that of b, so these may be as good"),
+        (answer_of(("loss", 0.5, 0.2, 0.8)), "It estimates loss, 0.5 (0.2 to 0.8)."),
+        (effects_of(recommended="a"), "It names a. How sure that is, the result does not say."),
+        (effects_of(recommended="a", ground="decided against all other options"), "So far it recommends a: decided"),
+        (
+            effects_of(recommended="a", ground="ahead, and not decided"),
+            "It decided nothing that recommends a single option.",
+        ),
         (effects_of(BETTER), "These effects are decided: b 0.2 (0.1 to 0.3)."),
         (effects_of(BETTER, OPEN), "Of 2 effects: decided better: 1; its interval holds 0: 1."),
-        (msgspec.structs.replace(effects_of(OPEN), stopped=True, ended="its horizon"), "Its horizon ended it"),
+        (effects_of(OPEN, status="ended", ended="its horizon"), "Its horizon ended it"),
+        (effects_of(OPEN, status="ended", ended="an operator"), "An operator stopped it"),
     ],
-)  # fmt: skip
-def test_what_a_result_means(result: Result, says: str) -> None:
-    assert says in meaning(found_of(make_spec(), result=result))
+)
+def test_what_an_answer_means(answer: Answer, says: str) -> None:
+    assert says in meaning(found_of(make_spec(), answer=answer))
 
 
 def test_nothing_learned_is_said() -> None:
-    found = found_of(make_spec(), rounds=0, result=None)
+    found = found_of(make_spec(), rounds=0, answer=NOTHING)
     assert "No round is complete yet, so nothing has been learned" in meaning(found)
-    ended = meaning(found._replace(standing=Standing("stopped", 2, 0, 20_000, {})))
+    ended = meaning(found._replace(standing=ExperimentStanding("stopped", 2, 0, 20_000, {})))
     assert "no report supports what the policy gives" in ended
     assert "yet" not in ended
 
 
 def test_what_to_look_at_first() -> None:
     assert warnings(found_of(make_spec())) == []
-    tables = (
-        Table("what it rests on", ("fact", "value"), (("sample ratio", "arms are lost"), ("people", 3))),
-        Table("guardrail: refund", COLUMNS, (("b", 0.02, 0.01, 0.03, True), ("c", 0.0, -0.1, 0.1, False))),
+    lost = (
+        Effect("b", None, 0.02, 0.01, 0.03, "decided better"),
+        Effect("c", None, 0.0, -0.1, 0.1, "its interval holds 0"),
     )
-    moved = {"found": True, "evidence": 4.0, "false_alarm_rate": 1e-3, "since": 5000}
+    parts = GuardrailEffects("refund", lost), Contradiction(found=True, evidence=4.0, false_alarm_rate=1e-3, since=5000)
     found = found_of(
         make_spec(),
-        result=Result((), 0.95, tables=tables),
-        state={"contradiction": moved},
-        standing=Standing("open", 2, 80, 100, {"round-closed": 30}),
+        answer=msgspec.structs.replace(NOTHING, warnings=("sample ratio: arms are lost",), parts=parts),
+        standing=ExperimentStanding("open", 2, 80, 100, {"round-closed": 30}),
     )
     said = " | ".join(warnings(found))
     for one in (
@@ -259,18 +286,10 @@ def test_what_to_look_at_first() -> None:
     assert all(one in Page(html(found, "http://s")).text for one in ("Look at this first", "arms are lost"))
 
 
-def test_shapes_that_are_none() -> None:
-    for odd in (
-        {},
-        {"bins": [{"lower": [0], "upper": ["x"], "arms": {}}]},
-        {"arms": {"a": 7}},
-        {"bins": 3, "plays": [1]},
-    ):
-        assert not shapes.boxes(odd)
-        assert not shapes.groups(odd)
-        assert not shapes.counts(odd)
-    assert not shapes.estimates({"arms": {"a": {"mean": math.nan, "standard_error": 1.0}}})
-    assert shapes.estimates({"left": [{"action": 3, "estimate": 1.0, "width": 0.5}]}) == [("3", 1.0, 0.5, 1.5)]
+@pytest.mark.parametrize("odd", [{}, {"bins": 3}, {"shows": {"kind": "bins", "bins": 3}}, None, [1]])
+def test_what_is_no_policy_is_refused(odd: Any) -> None:
+    with pytest.raises(Unavailable, match="not a policy"):
+        policy_in(odd)
 
 
 @pytest.fixture(scope="module")

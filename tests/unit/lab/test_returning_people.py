@@ -8,11 +8,11 @@ import pytest
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
 from privateer_core.terms import Terms
-from privateer_lab.plans import variants
-from privateer_lab.returning import ReturningSimulation
-from privateer_lab.simulation import simulate_once, simulation
-from privateer_lab.specs import load_spec
-from privateer_lab.summary import warnings
+from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.planning.plans import variants
+from privateer_lab.simulation.returning_people import ReturningSimulation
+from privateer_lab.simulation.simulate import simulate_once, simulation
+from privateer_lab.simulation.summary import warnings
 from tests.support.linears import linear_spec
 from tests.support.phases import small_spec
 from tests.support.specs import SHUFFLE, make_spec
@@ -101,7 +101,7 @@ def test_plans_have_as_many_choices_under_every_model():
         ({"experiment.reports_per_person": 0}, r"experiment\.reports_per_person"),
         ({"experiment.reports_per_person": 1001}, r"experiment\.reports_per_person"),
         ({"experiment.report_period": 60}, r"experiment\.report_period"),
-        ({"privacy.calibration": "published", "privacy.epsilon": 16.0}, "published calibration"),
+        ({"algorithm.name": "paper-1-ldpmab", "privacy.epsilon": 16.0}, "asks every person once"),
         (CENTRAL | {"privacy.delta": 1e-8}, r"privacy\.delta: must be at least 8e-08 for 4 reports a person"),
     ],
 )

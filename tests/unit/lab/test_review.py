@@ -16,23 +16,23 @@ from privateer_core.record import make_record
 from privateer_core.record_verification import read_certificates
 from privateer_core.risk import risks
 from privateer_core.trust import TRUST
-from privateer_lab.cli import main
-from privateer_lab.output import percent
-from privateer_lab.review.document import Review, make_review
-from privateer_lab.review.evidence import read_audit, run_audit, wanted_of
-from privateer_lab.review.facts import MISSING, Facts, read_facts
-from privateer_lab.review.mechanisms import mechanisms_of
-from privateer_lab.review.page import html, write
-from privateer_lab.review.registry import as_yaml
-from privateer_lab.review.retention import retention
-from privateer_lab.review.subject import Standing, Subject, plain
+from privateer_lab.cli.command_line import main
+from privateer_lab.cli.output import percent
+from privateer_lab.pages.review.document import Review, make_review
+from privateer_lab.pages.review.evidence import read_audit, run_audit, wanted_of
+from privateer_lab.pages.review.facts import MISSING, Facts, read_facts
+from privateer_lab.pages.review.guidance import mechanisms_of
+from privateer_lab.pages.review.page import html, write
+from privateer_lab.pages.review.registry import as_yaml
+from privateer_lab.pages.review.retention import retention
+from privateer_lab.pages.review.subject import ExperimentStanding, Subject, plain
 from tests.documents import schemas
 from tests.support.pages import check
 from tests.support.records import SPECS, rounds_of
 
 ROOT = Path(__file__).parents[3]
 SCHEMA = jsonschema_rs.validator_for(schemas.review())
-STANDING = Standing("open", 3, 2000, 20_000, {"round-closed": 2})
+STANDING = ExperimentStanding("open", 3, 2000, 20_000, {"round-closed": 2})
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>\u202e{{ 7*7 }}'
 
 
@@ -206,7 +206,7 @@ def test_what_nobody_has_said_is_unknown_and_who_has_to_say_it(tmp_path: Path) -
 def test_text_of_strangers_stays_text() -> None:
     facts = Facts(curators=(HOSTILE,), bias=HOSTILE, contact=HOSTILE, notes=f"{HOSTILE}\n{HOSTILE}")
     made = review_of("local", 2, facts)
-    standing = Standing("open", 1, 0, 1, {HOSTILE: 3})
+    standing = ExperimentStanding("open", 1, 0, 1, {HOSTILE: 3})
     page = check(html(msgspec.structs.replace(made, origin=HOSTILE, standing=standing)))
     assert page.text.count("<script>alert(1)</script>") >= 4
     assert "{{ 7*7 }}" in page.text

@@ -3,7 +3,7 @@
 import numpy as np
 
 from privateer_lab.environments import Played
-from privateer_lab.score import Score
+from privateer_lab.simulation.regret import Score
 
 
 def test_an_option_that_is_always_best_loses_nothing() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from privateer_core.errors import SpecError, Unavailable
-from privateer_lab.cli import main
-from privateer_lab.demo import demo_spec
+from privateer_lab.cli.command_line import main
 from privateer_lab.load import run_load
-from privateer_lab.rest import create
-from privateer_lab.services import Processes, check_ports, free_port, running
+from privateer_lab.services.demo import demo_spec
+from privateer_lab.services.processes import Processes, check_ports, free_port, running
+from privateer_lab.services.rest import create
 
 
 @pytest.mark.parametrize("option", ["--server-port", "--shuffler-port", "--admin-port", "--shuffler-admin-port"])
@@ -47,7 +47,7 @@ def test_a_port_for_two_listeners() -> None:
 def test_a_service_that_dies_or_hangs_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(tmp_path, free_port(), free_port()) as services:
         with monkeypatch.context() as hasty:
-            hasty.setattr("privateer_lab.services._START_SECONDS", 0.5)
+            hasty.setattr("privateer_lab.services.processes._START_SECONDS", 0.5)
             os.kill(services.processes.pid("shuffler"), signal.SIGSTOP)
             with pytest.raises(Unavailable, match=r"the shuffler is not ready after 0.5 seconds"):
                 services.processes.wait("shuffler")

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from privateer_core.errors import Unavailable
-from privateer_lab import shuffler_holdings
-from privateer_lab.shuffler_holdings import held_for
+from privateer_lab.services import shuffler_status as shuffler_holdings
+from privateer_lab.services.shuffler_status import held_for
 
 FACTS = {"name": "trial", "model": "shuffle", "batch": 1000, "shuffler": "8dcc29a0b1977e25"}
 URL = "http://127.0.0.1:8003"

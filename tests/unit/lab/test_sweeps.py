@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from privateer_lab import sweeps
-from privateer_lab.simulation import figures_of
-from privateer_lab.specs import load_spec
+from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.planning import sweep as sweeps
+from privateer_lab.simulation.simulate import figures_of
 from tests.support.specs import make_spec
 from tests.unit.lab.test_cli import SPEC, run
 
@@ -35,15 +35,15 @@ def test_an_interrupted_sweep_keeps_its_rows(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = tmp_path / "table.csv"
-    kept = sweeps.Journal.append
+    kept = sweeps.SweepJournal.append
 
-    def stop(journal: sweeps.Journal, *row: object) -> None:
+    def stop(journal: sweeps.SweepJournal, *row: object) -> None:
         if len(table.read_text().splitlines()) == 3:
             raise KeyboardInterrupt
         kept(journal, *row)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(sweeps.Journal, "append", stop)
+        patch.setattr(sweeps.SweepJournal, "append", stop)
         code, _, err = run(capsys, "sweep", SPEC, *VARY, "--out", str(table))
     assert (code, len(rows(table))) == (130, 2)
     assert "interrupted after 2 of 4" in err
@@ -93,7 +93,7 @@ def test_a_table_cut_off_in_its_first_line_begins_again(capsys: pytest.CaptureFi
 
 def test_two_sweeps_do_not_write_one_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     table = tmp_path / "sweep.csv"
-    with sweeps.Journal(table, ["privacy.epsilon"], figures_of(load_spec(Path(SPEC), []))):
+    with sweeps.SweepJournal(table, ["privacy.epsilon"], figures_of(load_spec(Path(SPEC), []))):
         code, _, err = run(capsys, "sweep", SPEC, *VARY, "--out", str(table))
     assert code == 2
     assert "another sweep writes" in err

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from privateer_core.errors import ScopeMissing
-from privateer_lab.cli import main
-from privateer_lab.doctor.findings import Findings
-from privateer_lab.doctor.tokens import check_admin_tokens
+from privateer_lab.cli.command_line import main
+from privateer_lab.doctor.checks import Checkup
+from privateer_lab.doctor.credentials import check_admin_tokens
 from privateer_server.admin_tokens import AdminTokens, Scope, new_token
 
 DAY = 86_400
@@ -63,7 +63,7 @@ def test_bad_names_and_scopes_are_refused(arguments: list[str], says: str, capsy
 def test_the_doctor_warns_of_tokens_that_expire_soon(days: int, level: str, says: str, tmp_path: Path) -> None:
     path = tmp_path / "tokens"
     path.write_text(new_token("alice", ["read"], time.time() + days * DAY)[1].line() + "\n")
-    found = Findings("server")
+    found = Checkup("server")
     check_admin_tokens(found, path)
     (one,) = found.all
     assert (one.level.name, one.check) == (level, "tokens")
@@ -74,11 +74,11 @@ def test_the_doctor_fails_where_others_may_add_tokens_or_a_line_is_none(tmp_path
     path = tmp_path / "tokens"
     path.write_text(new_token("alice", ["read"], time.time() + 99 * DAY)[1].line() + "\n")
     path.chmod(0o666)
-    found = Findings("server")
+    found = Checkup("server")
     check_admin_tokens(found, path)
     assert [one.detail for one in found.all if one.level.name == "FAIL"] == ["other users may change tokens"]
     path.write_text("alice read\n")
-    found = Findings("server")
+    found = Checkup("server")
     check_admin_tokens(found, path)
     assert [one.level.name for one in found.all] == ["FAIL"]
     assert found.all[0].detail.startswith("tokens: line 1 must be NAME SCOPES EXPIRES DIGEST")

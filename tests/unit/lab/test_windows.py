@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from privateer_lab.plans import variants
-from privateer_lab.simulation import simulate_once
-from privateer_lab.windows import assumed, delay_of, waiting_of
+from privateer_lab.planning.plans import variants
+from privateer_lab.simulation.delayed_reports import assumed, delay_of, waiting_of
+from privateer_lab.simulation.simulate import simulate_once
 from tests.support.specs import make_spec
 from tests.unit.lab.test_cli import SPEC, run
 

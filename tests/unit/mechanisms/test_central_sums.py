@@ -16,7 +16,7 @@ from privateer_core.errors import OutOfRange, SpecError
 from privateer_core.mechanisms.base import KeyedTotal
 from privateer_core.mechanisms.central_sums import ABSOLUTE_SENSITIVITY, SENSITIVITY, CentralSums
 from privateer_core.questions import KeyedMeans
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 
 LAYOUT = Layout(5, np.array([[30_000], [20_000], [65_536]], np.uint32))
 SLOT = 77

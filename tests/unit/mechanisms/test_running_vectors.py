@@ -14,7 +14,7 @@ from privateer_core.continual import Factorization
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.running_vectors import RunningTotal, RunningVectors
 from privateer_core.vectors import Ball, VectorTotal
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 
 BALL = Ball("l2", 1.0, 40)
 

@@ -11,7 +11,7 @@ from privateer_core.errors import OutOfRange, SpecError
 from privateer_core.mechanisms.screened_moments import GRID, SENSITIVITY, ScreenedMoments
 from privateer_core.questions import ScreenedSum
 from privateer_core.vectors import Ball
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 
 ARMS, FEATURES = 2, 3
 BOX = Ball("max", 1.0, ARMS + FEATURES + 1)

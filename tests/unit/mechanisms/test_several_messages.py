@@ -10,7 +10,7 @@ from privateer_core.contributions import BoundedVectors
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
 from privateer_core.vectors import Ball
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 
 BALL = Ball("l2", 1.0, 9)
 PROMISE = (1.0, 1e-6)

@@ -7,7 +7,7 @@ from privateer_core.coins import Layout, bucket, sign
 from privateer_core.contributions import KeyedValues
 from privateer_core.errors import OutOfRange
 from privateer_core.mechanisms.signed_symbol import REPORT, SignedSymbol, bernoulli
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 from tests.support.statistics import fits
 
 EDGES = np.array([[20_000, 40_000], [10_000, 65_536], [0, 30_000]], np.uint32)

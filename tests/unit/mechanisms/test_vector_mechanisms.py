@@ -17,7 +17,9 @@ from privateer_core.questions import VectorSum
 from privateer_core.spec import Privacy
 from privateer_core.terms import calibrate
 from privateer_core.vectors import Ball, VectorTotal
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
+from privateer_papers.paper_5.bits import published_vectors
+from privateer_papers.trust import classic_noise
 
 
 @pytest.mark.parametrize("norm", ["l2", "max"])
@@ -32,7 +34,7 @@ def test_normal_noise_keeps_its_promise_and_wastes_little(norm, epsilon, delta):
 
 def test_published_normal_noise_is_short_above_epsilon_one():
     ball = Ball("l2", 1.0, 20)
-    standard_deviation = vector_standard_deviation(ball, 10, 0.25, "published")
+    standard_deviation = classic_noise(ball, 10, 0.25)
     assert account(Gaussian(standard_deviation, ball.diameter)).delta(10) == pytest.approx(0.789, abs=0.001)
 
 
@@ -86,7 +88,7 @@ def test_shuffled_noise_keeps_its_promise_and_rounds_finely(epsilon, delta, leas
 
 def test_published_bits_are_hundreds_of_times_noisier():
     ball = Ball("max", 1.0, 20)
-    published, tight = BitVectors.published(ball, 1, 1e-6, 1024), BitVectors.calibrated(ball, 1, 1e-6, 1024)
+    published, tight = published_vectors(ball, 1, 1e-6, 1024), BitVectors.calibrated(ball, 1, 1e-6, 1024)
 
     def standard_deviation(made: BitVectors) -> float:
         return math.sqrt(trials(made) * made.probability * (1 - made.probability)) * made.unit
@@ -121,7 +123,7 @@ def test_central_vectors_out_of_the_ball_are_refused():
 def test_central_vectors_may_be_long():
     """600,000 coordinates in one joint block: 2.4 MB a person, released with noise for its one L2 bound."""
     ball = Ball("l2", 1.0, 600_000)
-    one = CentralVectors.calibrated(ball, 1.0, 1e-6, "tight")
+    one = CentralVectors.calibrated(ball, 1.0, 1e-6)
     vectors = BoundedVectors(np.zeros(2, np.uint32), np.full((2, 600_000), 1.0))
     total = one.add(one.empty(), one.parse(one.randomize(vectors, SeededNoise(1)).tobytes()))
     released = one.release(total, SeededNoise(2))

@@ -14,7 +14,7 @@ from privateer_core.contributions import BoundedVectors
 from privateer_core.mechanisms.vector_directions import best_directions, products
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
 from privateer_core.vectors import Ball
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 from tests.support.statistics import centred, realised_epsilon
 
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 from privateer_core.errors import SpecError
 from privateer_core.sampling.binomial import binomial
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 from tests.support.statistics import fits
 
 

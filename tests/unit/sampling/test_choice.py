@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privateer_core.sampling.choice import choose, simulate_choice
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 from tests.support.statistics import fits
 
 SCORES = np.array([0, 900, 2500, -70_000, 2400], np.int64)

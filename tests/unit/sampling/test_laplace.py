@@ -5,7 +5,7 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_core.sampling.laplace import DiscreteLaplace, uniform_integers
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 from tests.support.statistics import centred, fits, same_law
 
 DRAWS = 200_000

@@ -18,7 +18,7 @@ from privateer_core.sampling.normal import (
     below,
     sampling_cost,
 )
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -11,7 +11,7 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_core.sampling.response import RandomizedResponse, SubsetResponse, uniform_below
-from privateer_lab.noise import SeededNoise
+from privateer_lab.simulation.devices import SeededNoise
 from tests.support.statistics import fits
 
 WORD = 1 << 64

@@ -5,7 +5,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.senders import TRUSTED
 from tests.support.servers import TOKEN, Api
@@ -20,12 +20,12 @@ def shuffler_key(tmp_path: Path) -> Ed25519PrivateKey:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def settings(tmp_path: Path) -> ServerSettings:
     shufflers = (tmp_path / "trusted",)
-    return Settings(data=tmp_path / "data", admin_token=TOKEN, shuffler_keys=shufflers, sender_keys=TRUSTED)
+    return ServerSettings(data=tmp_path / "data", admin_token=TOKEN, shuffler_keys=shufflers, sender_keys=TRUSTED)
 
 
 @pytest.fixture
-async def api(settings: Settings) -> AsyncIterator[Api]:
+async def api(settings: ServerSettings) -> AsyncIterator[Api]:
     async with serving(create_app(settings)) as client:
         yield Api(client)

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from privateer_core.algorithms import ALGORITHMS, algorithm
+from privateer_core.algorithms import algorithm
 from privateer_core.spec import Spec
+from tests.support.algorithms import RUN
 from tests.support.changes import change, changed
 from tests.support.servers import ADMIN, SMALL, Api, assert_problem
 
@@ -16,7 +17,7 @@ def spec_of(name: str) -> Spec:
     """A small spec of an algorithm whose reports come one by one."""
     instances = algorithm(name).spec.instances()
     return next(
-        one for one in instances.values() if not one.privacy.trust.shuffled and one.privacy.calibration == "tight"
+        one for one in instances.values() if not one.privacy.trust.shuffled and one.privacy.trust.calibration == "tight"
     )
 
 
@@ -29,7 +30,7 @@ def wish(spec: Spec, action: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("action", TRIED)
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", RUN)
 @pytest.mark.battery
 async def test_what_is_offered_is_what_the_algorithm_takes(api: Api, name: str, action: str) -> None:
     spec = spec_of(name)

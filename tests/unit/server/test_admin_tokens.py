@@ -16,7 +16,7 @@ from privateer_core.serving.logs import JsonFormatter
 from privateer_server import admin_tokens
 from privateer_server.admin_tokens import AdminTokens, Scope, TokenFile, new_token, token_digest
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
 from tests.support.servers import SMALL, assert_problem
@@ -60,7 +60,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     file, clock = tmp_path / "tokens", Hands()
     clock.time = START
     file.write_text("# operators\n\n")
-    async with serving(create_app(Settings(data=tmp_path / "data", admin_tokens=file), clock)) as client:
+    async with serving(create_app(ServerSettings(data=tmp_path / "data", admin_tokens=file), clock)) as client:
         yield Desk(client, file, clock)
 
 
@@ -191,7 +191,7 @@ def test_a_start_names_the_line_that_is_no_token(line: str, says: str, tmp_path:
     file = tmp_path / "tokens"
     file.write_text(f"# who may what\n{line}\n")
     with pytest.raises(SpecError, match=r"tokens: line 2 ") as caught:
-        create_app(Settings(data=tmp_path / "data", admin_tokens=file))
+        create_app(ServerSettings(data=tmp_path / "data", admin_tokens=file))
     assert says in str(caught.value)
     assert (caught.value.field, caught.value.remedy) == ("PRIVATEER_ADMIN_TOKENS", "correct the line, or remove it")
     assert "0" * 63 not in str(caught.value)

@@ -32,5 +32,5 @@ async def test_one_persons_bad_messages(api: Api, shuffler_key: Ed25519PrivateKe
     assert answer.json() == {"accepted": facts.batch - 1, "refused": {reason: 1}, "closed": True}
     told = await api.facts()
     assert (told["version"], told["status"], told["refused"]) == (2, "open", {reason: 1})
-    state = (await api.client.get("/experiments/test/state")).json()["state"]
-    assert (state["phase"], state["failed"]) == (1, False)
+    state = (await api.client.get("/experiments/test/state")).json()["answer"]
+    assert (state["rounds"], state["status"]) == (1, "learning")

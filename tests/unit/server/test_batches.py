@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from privateer_server.store.sqlite import SqliteStore
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, header_for, seal, sealed_reports
@@ -78,8 +78,8 @@ async def test_nothing_is_learned_of_fewer_than_the_promise_counts_on(
         assert (answer.status_code, answer.json()) == (202, told)
     record = (await api.client.get("/experiments/test/privacy")).json()
     assert [(row["received"], row["released"]) for row in record["rounds"]] == [(90, True), (0, False)]
-    state = (await api.client.get("/experiments/test/state")).json()["state"]
-    assert (state["rounds"], state["seen"]) == (1, 90)
+    state = (await api.client.get("/experiments/test/state")).json()["answer"]
+    assert (state["rounds"], state["people"]) == (1, 90)
 
 
 async def test_what_does_not_open_uses_up_nobodys_place(api: Api, shuffler_key: Ed25519PrivateKey) -> None:
@@ -106,7 +106,7 @@ async def test_batch_without_a_good_report_leaves_the_round_as_it_was(
 
 
 async def test_a_report_of_an_earlier_batch_of_the_round_counts_once(
-    settings: Settings, shuffler_key: Ed25519PrivateKey
+    settings: ServerSettings, shuffler_key: Ed25519PrivateKey
 ) -> None:
     """Also after a restart; and a batch that comes again is answered as the first time, without being counted again."""
     async with serving(create_app(settings)) as client:
@@ -184,7 +184,7 @@ async def test_batches_for_a_local_experiment_are_refused(api: Api, shuffler_key
     assert_problem(await deliver(api, body_of(body, sealed_reports(body, 20)), shuffler_key), 400, "wrong-endpoint")
 
 
-async def test_a_shuffler_that_starts_later_is_trusted(api: Api, settings: Settings) -> None:
+async def test_a_shuffler_that_starts_later_is_trusted(api: Api, settings: ServerSettings) -> None:
     first = await opened(api)
     body, late = body_of(first, sealed_reports(first, 100)), Ed25519PrivateKey.generate()
     assert (await deliver(api, body, late)).status_code == 403
@@ -193,14 +193,16 @@ async def test_a_shuffler_that_starts_later_is_trusted(api: Api, settings: Setti
 
 
 async def test_a_broken_key_file_does_not_keep_the_others_out(
-    api: Api, settings: Settings, shuffler_key: Ed25519PrivateKey
+    api: Api, settings: ServerSettings, shuffler_key: Ed25519PrivateKey
 ) -> None:
     (settings.shuffler_keys[0] / "broken.pub").write_text("no key")
     first = await opened(api)
     assert (await deliver(api, body_of(first, sealed_reports(first, 100)), shuffler_key)).status_code == 202
 
 
-async def test_no_report_of_a_batch_stays_in_the_store(settings: Settings, shuffler_key: Ed25519PrivateKey) -> None:
+async def test_no_report_of_a_batch_stays_in_the_store(
+    settings: ServerSettings, shuffler_key: Ed25519PrivateKey
+) -> None:
     report_id = b"id-of-one-report"
     async with serving(create_app(settings)) as client:
         api = Api(client)

@@ -9,7 +9,7 @@ from privateer_client.participation import Participation
 from privateer_core.verification import Limits
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.changes import arms_played, asks, change, changed, lines, reached, record_holds, report
 from tests.support.clocks import Hands
@@ -37,7 +37,7 @@ async def test_a_pause_asks_nobody_and_waits_for_those_in_flight(api: Api) -> No
     assert answer | {"status": "open", "version": 3} == answer
     assert await asks(api)
     assert (await report(api, 20)).json()["accepted"] == 20
-    assert (await api.client.get("/experiments/test/state")).json()["state"]["seen"] == 40
+    assert (await api.client.get("/experiments/test/state")).json()["answer"]["people"] == 40
     record = await record_holds(api)
     assert ([row["version"] for row in record["rounds"]], record["silent"]) == ([1, 3, 4], [2])
     assert await lines(api) == [("create", 1, 1), ("pause", 1, 1), ("resume", 2, 3)]
@@ -63,16 +63,16 @@ async def test_a_pause_at_once_learns_from_what_came_and_is_late_for_the_rest(ap
     answer = await changed(api, "pause", {"seconds": 0})
     assert answer | {"status": "paused", "version": 2} == answer
     assert_problem(await report(api, 1, first, seed=3), 409, "round-closed")
-    assert (await api.client.get("/experiments/test/state")).json()["state"]["seen"] == 12
+    assert (await api.client.get("/experiments/test/state")).json()["answer"]["people"] == 12
     assert await lines(api) == [("create", 1, 1), ("pause", 1, 2)]
     rows = (await record_holds(api))["rounds"]
     assert [(row["received"], row["released"]) for row in rows] == [(12, True)]
 
 
 async def test_a_pause_has_a_deadline_which_a_restart_keeps(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.01)
     clock = Hands()
     async with serving(create_app(settings, clock)) as client:
         await Api(client).create(SMALL)
@@ -86,7 +86,7 @@ async def test_a_pause_has_a_deadline_which_a_restart_keeps(
         assert (await api.facts())["version"] == 1
         clock.time += 1
         await reached(api, 2)
-        assert (await api.client.get("/experiments/test/state")).json()["state"]["seen"] == 5
+        assert (await api.client.get("/experiments/test/state")).json()["answer"]["people"] == 5
 
 
 async def test_a_stop_publishes_the_best_policy_for_good(api: Api) -> None:
@@ -152,8 +152,8 @@ async def test_a_horizon_never_shrinks_and_leaves_room_for_rounds(api: Api) -> N
     assert len(await lines(api)) == 1
 
 
-async def test_rounds_that_no_request_may_carry_are_refused_when_the_horizon_grows(settings: Settings) -> None:
-    small = Settings(settings.data, TOKEN, batch_bytes_max=100_000, report_bytes_max=10_000)
+async def test_rounds_that_no_request_may_carry_are_refused_when_the_horizon_grows(settings: ServerSettings) -> None:
+    small = ServerSettings(settings.data, TOKEN, batch_bytes_max=100_000, report_bytes_max=10_000)
     shuffled = {
         "privacy.model": "shuffle",
         "privacy.delta": 1e-6,
@@ -181,7 +181,7 @@ async def test_a_retired_arm_is_nobodys_from_the_next_policy_on(api: Api) -> Non
     for _ in range(5):
         await report(api, 20)
         assert "b" not in await arms_played(api)
-    assert (await api.client.get("/experiments/test/state")).json()["state"]["seen"] == 120
+    assert (await api.client.get("/experiments/test/state")).json()["answer"]["people"] == 120
     await record_holds(api)
 
 
@@ -266,8 +266,10 @@ async def test_what_waits_may_be_hurried_and_is_never_put_off(api: Api) -> None:
     assert (await api.facts())["spec"]["experiment"]["horizon"] == 2000
 
 
-async def test_a_deadline_of_a_change_outlives_a_pause(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
+async def test_a_deadline_of_a_change_outlives_a_pause(
+    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.01)
     clock = Hands()
     async with serving(create_app(settings, clock)) as client:
         api = Api(client)
@@ -317,7 +319,7 @@ async def test_every_change_under_every_model_keeps_the_promise(api: Api, model:
     assert await arms_played(api) <= {"b", "c", "d"}
 
 
-async def test_strangers_change_nothing_and_read_no_log(settings: Settings) -> None:
+async def test_strangers_change_nothing_and_read_no_log(settings: ServerSettings) -> None:
     app = create_app(settings)
     async with serving(app) as client, serving_public(app) as strangers:
         api = Api(client)

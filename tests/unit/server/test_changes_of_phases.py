@@ -4,7 +4,7 @@ import pytest
 
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.changes import asks, change, changed, reached, record_holds, report
 from tests.support.clocks import Hands
@@ -13,11 +13,11 @@ from tests.support.servers import ADMIN, PHASED, Api, assert_problem
 
 
 async def test_phases_with_deadlines_do_not_fail_in_a_pause(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
-    monkeypatch.setattr("privateer_server.deadlines._LATE_SECONDS", 0)
-    monkeypatch.setattr("privateer_server.deadlines._LATE_LOOKS", 1)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LATE_SECONDS", 0)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LATE_LOOKS", 1)
     clock = Hands()
     timed_phases = phased_tables({**PHASED, "asking.seconds": 60, "asking.when_short": "fail"}, "local")
     async with serving(create_app(settings, clock)) as client:
@@ -53,11 +53,11 @@ async def test_phases_can_be_paused_stopped_and_cloned_but_not_respecified(api: 
     assert not await asks(api)
     await changed(api, "resume")
     # Other people are asked the same: a few reports are no phase.
-    draw = (await api.client.get("/experiments/test/policy")).json()["policy"]["draw"]
+    draw = (await api.client.get("/experiments/test/policy")).json()["policy"]["shows"]["draw"]
     assert draw["start"] == people
     assert (await report(api, decode_publication(await api.publication()).round.batch)).is_success
     assert (await change(api, "clone", {"name": "other"})).status_code == 201
-    state, other = [(await api.client.get(f"/experiments/{name}/state")).json()["state"] for name in ("test", "other")]
+    state, other = [(await api.client.get(f"/experiments/{name}/state")).json()["answer"] for name in ("test", "other")]
     assert state == other
     await changed(api, "stop")
     assert (await api.facts())["status"] == "stopped"

@@ -9,14 +9,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, sign_claim
 from privateer_core.wire.keys import signing_key_id
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import ADMIN, SHUFFLED, SMALL, Api, assert_problem
 
 
 @pytest.fixture
-def other_key(settings: Settings, shuffler_key: Ed25519PrivateKey) -> Ed25519PrivateKey:
+def other_key(settings: ServerSettings, shuffler_key: Ed25519PrivateKey) -> Ed25519PrivateKey:
     """Of a second shuffler that the server trusts."""
     key = Ed25519PrivateKey.generate()
     (settings.shuffler_keys[0] / "two.pub").write_text(key.public_key().public_bytes_raw().hex())
@@ -29,7 +29,7 @@ async def claim(api: Api, key: Ed25519PrivateKey, name: str = "test", later: flo
 
 
 async def test_the_first_claim_counts_also_after_a_restart(
-    settings: Settings, shuffler_key: Ed25519PrivateKey, other_key: Ed25519PrivateKey
+    settings: ServerSettings, shuffler_key: Ed25519PrivateKey, other_key: Ed25519PrivateKey
 ) -> None:
     for start in range(2):
         async with serving(create_app(settings)) as client:

@@ -8,14 +8,14 @@ import pytest
 
 from privateer_server import data as data_module
 from privateer_server.data import Data, open_data
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.clocks import Hands
 
 DAY, HOUR = 86_400.0, 3600.0
 
 
 @pytest.fixture
-def data(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Data:
+def data(settings: ServerSettings, monkeypatch: pytest.MonkeyPatch) -> Data:
     monkeypatch.setattr(data_module, "_CLEAN_SECONDS", 0.005)
     return open_data(settings)
 

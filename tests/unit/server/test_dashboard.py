@@ -10,10 +10,10 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 from privateer_core.errors import BatchRefused
-from privateer_core.serving.openapi import UPLOAD_REFUSALS
+from privateer_core.serving.http.openapi import UPLOAD_REFUSALS
 from privateer_server.api.pages import FOLDER
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.servers import ADMIN, SMALL, Api, assert_problem
 
@@ -32,7 +32,7 @@ HTML_FROM_TEXT = re.compile(
 
 
 @pytest.fixture
-async def stranger(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
+async def stranger(settings: ServerSettings) -> AsyncIterator[httpx.AsyncClient]:
     app = create_app(settings)
     async with (
         serving(app),
@@ -105,7 +105,7 @@ async def test_pages_are_only_read(stranger: httpx.AsyncClient, path: str) -> No
         assert_problem(await stranger.request(method, path, headers=BROWSER | ADMIN), 404, "not-found")
 
 
-async def test_the_private_listener_says_which_methods_a_page_takes(settings: Settings) -> None:
+async def test_the_private_listener_says_which_methods_a_page_takes(settings: ServerSettings) -> None:
     async with serving(create_app(settings)) as operator:
         refused = await operator.post("/dashboard/app.mjs", headers=ADMIN)
         assert_problem(refused, 405, "method-not-allowed")
@@ -163,13 +163,13 @@ def test_public_modules_import_nothing_for_operators_but_where_there_is_a_privat
 
 @pytest.mark.parametrize("name", OPERATORS)
 async def test_forms_are_at_the_private_listener_alone(
-    stranger: httpx.AsyncClient, settings: Settings, name: str
+    stranger: httpx.AsyncClient, settings: ServerSettings, name: str
 ) -> None:
     for headers in ({}, BROWSER, ADMIN):
         assert_problem(await stranger.get(f"/dashboard/{name}", headers=headers), 404, "not-found")
 
 
-async def test_the_page_says_at_which_listener_it_is(settings: Settings) -> None:
+async def test_the_page_says_at_which_listener_it_is(settings: ServerSettings) -> None:
     app = create_app(settings)
     async with serving(app) as operator:
         private = await operator.get("/", headers=BROWSER)
@@ -203,7 +203,7 @@ def _code(text: str) -> str:
 @pytest.mark.parametrize(
     "path", ["/experiments", "/experiments/test", "/experiments/none", "/healthz", "/keys", "/events"]
 )
-async def test_head_is_get_without_the_body(settings: Settings, path: str) -> None:
+async def test_head_is_get_without_the_body(settings: ServerSettings, path: str) -> None:
     app = create_app(settings)
     async with serving(app) as operator:
         await Api(operator).create(SMALL)
@@ -222,14 +222,14 @@ def test_every_reason_of_a_refusal_has_words() -> None:
     assert set(reasons) == {error.slug for error in (*UPLOAD_REFUSALS, BatchRefused)}
 
 
-async def test_a_summary_says_how_many_reports_may_come(settings: Settings) -> None:
+async def test_a_summary_says_how_many_reports_may_come(settings: ServerSettings) -> None:
     async with serving(create_app(settings)) as operator:
         assert (await Api(operator).create(SMALL)).status_code == 201
         listed = (await operator.get("/experiments")).json()["experiments"]
         assert [one["planned"] for one in listed] == [SMALL["experiment.horizon"]]
 
 
-async def test_everybody_may_read_the_risk(settings: Settings) -> None:
+async def test_everybody_may_read_the_risk(settings: ServerSettings) -> None:
     app = create_app(settings)
     async with serving(app) as operator:
         await Api(operator).create(SMALL)

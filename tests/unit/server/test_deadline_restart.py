@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
 from tests.support.phased import tables
@@ -32,12 +32,12 @@ Serving = Callable[[], AbstractAsyncContextManager[Api]]
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Hands:
-    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.01)
     return Hands()
 
 
 @pytest.fixture
-def serve(settings: Settings, clock: Hands) -> Serving:
+def serve(settings: ServerSettings, clock: Hands) -> Serving:
     @asynccontextmanager
     async def served() -> AsyncIterator[Api]:
         async with serving(create_app(settings, clock)) as client:

@@ -15,14 +15,15 @@ from privateer_core.certificate import recompute
 from privateer_core.record_verification import read_certificates
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_core.wire.publication import Round, decode_publication
-from privateer_server import rounds
-from privateer_server.accumulator import Accumulator
 from privateer_server.app import create_app
-from privateer_server.deadlines import Deadlines
-from privateer_server.opening import Opener
-from privateer_server.rounds import first_round, missed_round
-from privateer_server.settings import Settings
+from privateer_server.intake.accumulator import Accumulator
+from privateer_server.intake.opening import Opener
+from privateer_server.rounds import open_round
+from privateer_server.rounds.deadlines import Deadlines
+from privateer_server.rounds.open_round import first_round, missed_round
+from privateer_server.settings import ServerSettings
 from privateer_server.store.sqlite import SqliteStore
+from tests.support.answers import fact
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
 from tests.support.phased import phased_spec, tables
@@ -35,12 +36,12 @@ Serving = Callable[[], AbstractAsyncContextManager[Api]]
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Hands:
-    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.01)
     return Hands()
 
 
 @pytest.fixture
-def serve(settings: Settings, clock: Hands) -> Serving:
+def serve(settings: ServerSettings, clock: Hands) -> Serving:
     """Serves the data folder, once or again."""
 
     @asynccontextmanager
@@ -99,14 +100,14 @@ async def test_phases_follow_each_other_to_the_end(serve: Serving, trust: str) -
             if facts.batch == 0:
                 break
             policy = (await api.client.get("/experiments/test/policy")).json()["policy"]
-            assert (facts.version, policy["draw"]["start"]) == (phase, asked)
-            asked += policy["draw"]["places"]
+            assert (facts.version, policy["shows"]["draw"]["start"]) == (phase, asked)
+            asked += policy["shows"]["draw"]["places"]
             assert (await report(api, facts.batch, phase)).status_code == 202
         assert (await api.facts())["status"] == "finished"
         assert (await api.facts())["accepted"] == asked
-        state = (await api.client.get("/experiments/test/state")).json()
-        assert state["state"]["asked"] == asked
-        assert all(row["width"] is not None for row in state["state"]["active"])
+        answer = (await api.client.get("/experiments/test/state")).json()["answer"]
+        assert fact(answer, "people asked") == asked
+        assert len(answer["estimates"]) == fact(answer, "actions left") > 0
         record = await privacy(api)
         assert [row["released"] for row in record["rounds"]] == [True] * len(record["rounds"])
         late = await api.client.post("/reports", content=body_of(publication, sealed_reports(publication, 1)))
@@ -149,12 +150,12 @@ async def test_the_draw_is_the_same_for_all_phases_and_after_a_restart(serve: Se
     async with serve() as api:
         await create(api, "none")
         _, first = await opened(api)
-        draw = (await api.client.get("/experiments/test/policy")).json()["policy"]["draw"]
+        draw = (await api.client.get("/experiments/test/policy")).json()["policy"]["shows"]["draw"]
         await report(api, first.batch)
     async with serve() as api:
-        again = (await api.client.get("/experiments/test/policy")).json()["policy"]["draw"]
+        again = (await api.client.get("/experiments/test/policy")).json()["policy"]["shows"]["draw"]
         assert again == {"seed": draw["seed"], "start": draw["places"], "places": again["places"]}
-        assert (await api.client.get("/experiments/test/policy/1")).json()["policy"]["draw"] == draw
+        assert (await api.client.get("/experiments/test/policy/1")).json()["policy"]["shows"]["draw"] == draw
 
 
 async def test_without_a_deadline_a_phase_waits(serve: Serving, clock: Hands) -> None:
@@ -179,7 +180,7 @@ async def test_a_reduced_phase_closes_with_those_who_reported(serve: Serving, cl
         assert (await version(api, 2))["status"] == "open"
         row = (await privacy(api))["rounds"][0]
         assert (row["received"], row["released"]) == (facts.least, True)
-        assert (await api.client.get("/experiments/test/state")).json()["state"]["phase"] == 1
+        assert (await api.client.get("/experiments/test/state")).json()["answer"]["rounds"] == 1
 
 
 @pytest.mark.parametrize("when_short", ["reduce", "fail"])
@@ -192,7 +193,8 @@ async def test_a_phase_of_too_few_people_fails_and_tells_so(serve: Serving, cloc
         told = await given_up(api, clock, 2)
         assert (told["status"], told["batch"]) == ("failed", 0)
         state = (await api.client.get("/experiments/test/state")).json()
-        assert (state["status"], state["state"]["failed"], state["state"]["phase"]) == ("failed", True, 0)
+        answer = state["answer"]
+        assert (state["status"], answer["status"], answer["rounds"]) == ("failed", "failed", 0)
         record = await privacy(api)
         assert (record["rounds"][0]["received"], record["rounds"][0]["released"]) == (facts.fewest - 1, False)
         # Those who reported have told something all the same: the record goes on counting them.
@@ -282,11 +284,11 @@ async def test_the_shuffler_has_time_to_deliver_before_a_phase_fails(
 ) -> None:
     async with serve() as api:
         await create(api, "shuffle", REDUCED)
-        clock.time += 60 + rounds.GRACE - 1
+        clock.time += 60 + open_round.GRACE - 1
         assert (await api.facts())["status"] == "open"
         _, facts = await opened(api)
         assert (await deliver(api, shuffler_key, facts.batch)).status_code == 202
-        clock.time += 60 + rounds.GRACE
+        clock.time += 60 + open_round.GRACE
         assert (await given_up(api, clock, 3))["status"] == "failed"
         assert [row["released"] for row in (await privacy(api))["rounds"]] == [True, False]
 
@@ -330,7 +332,7 @@ async def test_phases_that_cannot_work_are_refused_at_creation(
 async def test_published_calibrations_are_for_the_lab(serve: Serving) -> None:
     async with serve() as api:
         problem = assert_problem(await create(api, "central-published"), 422, "spec-invalid")
-        assert problem["field"] == "privacy.calibration"
+        assert problem["field"] == "algorithm.name"
 
 
 def test_what_is_over_is_not_closed_again(clock: Hands) -> None:

@@ -14,8 +14,8 @@ from privateer_core.clock import SystemClock
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
-from privateer_server.schedule import Schedule
-from privateer_server.settings import Settings
+from privateer_server.rounds.loop import Schedule
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.changes import arms_played, change, changed, report
 from tests.support.clocks import Hands
@@ -33,7 +33,7 @@ SHUFFLE = SHUFFLED | WAITING | {"experiment.horizon": 250}
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.01)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def clock() -> Hands:
 
 
 @asynccontextmanager
-async def served(settings: Settings, clock: Hands) -> AsyncIterator[Api]:
+async def served(settings: ServerSettings, clock: Hands) -> AsyncIterator[Api]:
     async with serving(create_app(settings, clock)) as client:
         yield Api(client)
 
@@ -72,7 +72,9 @@ async def drained(api: Api, changes: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("changes", [LOCAL, CENTRAL])
-async def test_reports_are_taken_for_one_more_window(settings: Settings, clock: Hands, changes: dict[str, Any]) -> None:
+async def test_reports_are_taken_for_one_more_window(
+    settings: ServerSettings, clock: Hands, changes: dict[str, Any]
+) -> None:
     async with served(settings, clock) as api:
         facts = await drained(api, changes)
         assert facts | {"status": "draining", "version": 3, "batch": 20, "accepted": 40} == facts
@@ -91,14 +93,14 @@ async def test_reports_are_taken_for_one_more_window(settings: Settings, clock: 
         clock.time += OVER
         facts = await reached(api, 5)
         assert facts | {"status": "finished", "batch": 0, "accepted": 67, "draining_until": None} == facts
-        assert (await api.client.get("/experiments/test/state")).json()["state"]["seen"] == 67
+        assert (await api.client.get("/experiments/test/state")).json()["answer"]["people"] == 67
 
 
 async def test_without_a_window_the_horizon_is_the_end(api: Api) -> None:
     assert (await drained(api, SMALL | {"experiment.horizon": 40}))["status"] == "finished"
 
 
-async def test_where_nobody_comes_nothing_is_released(settings: Settings, clock: Hands) -> None:
+async def test_where_nobody_comes_nothing_is_released(settings: ServerSettings, clock: Hands) -> None:
     async with served(settings, clock) as api:
         await drained(api, CENTRAL)
         clock.time += OVER
@@ -109,7 +111,7 @@ async def test_where_nobody_comes_nothing_is_released(settings: Settings, clock:
 
 
 async def test_whole_batches_alone_are_taken_from_a_shuffler(
-    settings: Settings, clock: Hands, shuffler_key: Ed25519PrivateKey
+    settings: ServerSettings, clock: Hands, shuffler_key: Ed25519PrivateKey
 ) -> None:
     async with served(settings, clock) as api:
         await api.create(SHUFFLE)
@@ -130,7 +132,7 @@ async def test_whole_batches_alone_are_taken_from_a_shuffler(
 
 
 async def test_late_reports_are_about_policies_that_asked(
-    settings: Settings, clock: Hands, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+    settings: ServerSettings, clock: Hands, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rounds open at 0 and 900; from 1,800 to 2,300 nobody is asked; reports until 3,300 are on choices of before."""
     seen, learned = [], Schedule.learned
@@ -153,7 +155,7 @@ async def test_late_reports_are_about_policies_that_asked(
     assert seen == [{1: 1.0}, {1: 1.0}, {2: 1.0}]
 
 
-async def test_a_restart_goes_on_where_it_was(settings: Settings, clock: Hands) -> None:
+async def test_a_restart_goes_on_where_it_was(settings: ServerSettings, clock: Hands) -> None:
     async with served(settings, clock) as api:
         before = await drained(api, CENTRAL)
         await report(api, 7)
@@ -165,17 +167,17 @@ async def test_a_restart_goes_on_where_it_was(settings: Settings, clock: Hands) 
         assert facts | {"status": "finished", "accepted": 47} == facts
 
 
-async def test_stopping_finishes_now(settings: Settings, clock: Hands) -> None:
+async def test_stopping_finishes_now(settings: ServerSettings, clock: Hands) -> None:
     async with served(settings, clock) as api:
         await drained(api, LOCAL)
         await report(api, 7)
         await changed(api, "stop")
         facts = await reached(api, 4)
         assert facts | {"status": "stopped", "batch": 0, "accepted": 47} == facts
-        assert (await api.client.get("/experiments/test/state")).json()["state"]["seen"] == 47
+        assert (await api.client.get("/experiments/test/state")).json()["answer"]["people"] == 47
 
 
-async def test_extending_asks_people_again(settings: Settings, clock: Hands) -> None:
+async def test_extending_asks_people_again(settings: ServerSettings, clock: Hands) -> None:
     async with served(settings, clock) as api:
         await drained(api, LOCAL)
         await report(api, 7)
@@ -189,7 +191,7 @@ async def test_extending_asks_people_again(settings: Settings, clock: Hands) -> 
         assert (await api.facts())["status"] == "draining"
 
 
-async def test_extending_leaves_room_for_people(settings: Settings, clock: Hands) -> None:
+async def test_extending_leaves_room_for_people(settings: ServerSettings, clock: Hands) -> None:
     async with served(settings, clock) as api:
         await drained(api, LOCAL)
         for _ in range(2):
@@ -198,7 +200,9 @@ async def test_extending_leaves_room_for_people(settings: Settings, clock: Hands
         assert problem["field"] == "experiment.horizon"
 
 
-async def test_an_arm_is_added_for_nobody_and_retired_for_those_who_come(settings: Settings, clock: Hands) -> None:
+async def test_an_arm_is_added_for_nobody_and_retired_for_those_who_come(
+    settings: ServerSettings, clock: Hands
+) -> None:
     async with served(settings, clock) as api:
         await drained(api, LOCAL)
         assert_problem(await change(api, "add-arm", {"arm": "more"}), 409, "conflict")
@@ -210,7 +214,7 @@ async def test_an_arm_is_added_for_nobody_and_retired_for_those_who_come(setting
         assert best not in await arms_played(api)
 
 
-async def test_a_pause_over_the_horizon_keeps_those_who_chose_before(settings: Settings, clock: Hands) -> None:
+async def test_a_pause_over_the_horizon_keeps_those_who_chose_before(settings: ServerSettings, clock: Hands) -> None:
     async with served(settings, clock) as api:
         await api.create(LOCAL)
         await report(api, 20)

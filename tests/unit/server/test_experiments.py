@@ -7,12 +7,12 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
+from privateer_core.answer.stored import decode_answer
 from privateer_core.certificate import read_certificate, recompute
-from privateer_core.result import decode_result
 from privateer_core.wire.publication import decode_publication
-from privateer_server import schedule
-from privateer_server.experiments import Experiments
-from privateer_server.store import TRANSIENT
+from privateer_server.experiments.catalog import Experiments
+from privateer_server.rounds import loop
+from privateer_server.store.records import TRANSIENT
 from tests.support.phased import tables as phased_tables
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import ADMIN, PHASED, SHUFFLED, SMALL, Api, assert_problem
@@ -86,7 +86,7 @@ async def test_create_needs_the_admin_token(api: Api, headers: dict[str, str]) -
         ({"context.features": {"x": {"low": 1.0, "high": 1.0}}}, "context.features.x"),
         (SHUFFLED | {"privacy.min_batch": 500}, "privacy.min_batch"),
         (SHUFFLED | {"privacy.min_batch": 100, "privacy.honest_fraction": 0.001}, "privacy.honest_fraction"),
-        ({"privacy.calibration": "published"}, "privacy.calibration"),
+        ({"algorithm.name": "paper-1-ldpmab"}, "algorithm.name"),
         (SHUFFLED | {"experiment.horizon": 10**10, "experiment.round_growth": 1.0}, "experiment.round_growth"),
     ],
 )
@@ -201,7 +201,7 @@ async def test_state_and_history_describe_the_first_round(api: Api) -> None:
     await api.create(SMALL)
     state = (await api.client.get("/experiments/test/state")).json()
     assert state["version"] == 1
-    assert set(state["state"]["bins"][0]["arms"]) == {"a", "b", "c"}
+    assert (state["answer"]["status"], state["answer"]["people"], state["answer"]["parts"]) == ("learning", 0, [])
     rounds = (await api.client.get("/experiments/test/history")).json()["rounds"]
     digest = (await api.facts())["digest"]
     expected = {"version": 1, "batch": 20, "received": 0, "digest": digest, "cohort": "", "honest": 0}
@@ -219,22 +219,22 @@ async def test_a_result_is_served_as_it_is_published(api: Api) -> None:
     people = decode_publication(first).round.batch
     await api.client.post("/reports", content=body_of(first, sealed_reports(first, people)))
     answer = (await api.client.get("/experiments/test/result")).json()
-    published = decode_result(decode_publication(await api.publication()).result)
+    published = decode_answer(decode_publication(await api.publication()).result)
     assert answer["result"] == json.loads(msgspec.json.encode(published))
     assert (answer["experiment"], answer["version"], answer["status"]) == ("test", 2, "open")
     assert answer["result"]["recommended"] in {estimate["name"] for estimate in answer["result"]["estimates"]}
 
 
-async def test_reading_makes_no_learner_and_describes_a_state_once(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reading_makes_no_learner_and_one_answer_of_a_state(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     await api.create(SMALL)
-    described = []
-    learner = type(schedule.Schedule(make_spec()).learner)
-    describe = learner.describe
-    monkeypatch.setattr(learner, "describe", lambda *of: (described.append(1), describe(*of))[1])
-    monkeypatch.setattr(schedule, "learner_for", lambda _: 1 / 0)
+    answered = []
+    learner = type(loop.Schedule(make_spec()).learner)
+    answer = learner.answer
+    monkeypatch.setattr(learner, "answer", lambda *of: (answered.append(1), answer(*of))[1])
+    monkeypatch.setattr(loop, "learner_for", lambda _: 1 / 0)
     for page in ("", "/policy", "/policy/1", "/state", "/state", "/history", "/privacy"):
         assert (await api.client.get(f"/experiments/test{page}")).status_code == 200
-    assert described == [1]
+    assert answered == [1]
 
 
 async def test_a_version_that_is_no_number_is_named_in_plain_words(api: Api) -> None:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from privateer_lab.delays import Delay
-from privateer_server.following import shares_by_policy
+from privateer_lab.environments.delays import Delay
+from privateer_server.rounds.late_reports import shares_by_policy
 
 OPENED = [0.0, 100.0, 200.0, 300.0]
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from privateer_server.app import create_app
-from privateer_server.closing import Closer
-from privateer_server.round_keys import RoundKeys
-from privateer_server.rounds import OpenRound
-from privateer_server.settings import Settings
+from privateer_server.rounds.closing import Closer
+from privateer_server.rounds.open_round import OpenRound
+from privateer_server.rounds.round_keys import RoundKeys
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import ADMIN, SMALL, Api, assert_problem
@@ -84,7 +84,7 @@ async def test_a_key_that_cannot_be_read_ends_no_counting(api: Api, monkeypatch:
 async def test_what_waits_for_a_closing_round_is_bounded(
     api: Api, learning: Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privateer_server.intake._QUEUE_MAX", 3)
+    monkeypatch.setattr("privateer_server.intake.intake._QUEUE_MAX", 3)
     await api.create(SLOW)
     body = await api.publication("slow")
     slow = asyncio.create_task(fill(api, "slow"))
@@ -122,9 +122,9 @@ async def test_others_are_counted_while_a_change_waits_for_a_closing_round(api: 
 
 
 async def test_others_meet_their_deadlines_while_one_experiment_learns(
-    settings: Settings, learning: Event, monkeypatch: pytest.MonkeyPatch
+    settings: ServerSettings, learning: Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privateer_server.deadlines._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.01)
     async with serving(create_app(settings)) as client:
         api = Api(client)
         await api.create(SLOW)

@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 from privateer_core.codec import decode, encode
-from privateer_server.store import Behind, Entry, Leaf, LogLine, RoundRecord
 from privateer_server.store.journal import JournalFile
-from privateer_server.store.protocol import Journal
+from privateer_server.store.protocol import PublicationJournal
+from privateer_server.store.records import Behind, JournalEntry, Leaf, LogLine, RoundRecord
 
 ROUND = RoundRecord(1, 10, 0, 0, False, b"one", b"{}", b"publication", b"state", b"total")
-FIRST = Entry("test", b"", 0, False, ROUND)
-SECOND = Entry("test", b"one", 10, True, replace(ROUND, version=2, digest=b"two"))
+FIRST = JournalEntry("test", b"", 0, False, ROUND)
+SECOND = JournalEntry("test", b"one", 10, True, replace(ROUND, version=2, digest=b"two"))
 LEAVES = [Leaf("test", 1, b"one"), Leaf("other", 1, b"of other"), Leaf("test", 2, b"two")]
 LINE = LogLine(1.5, "delete", "", "admin", 2, 2)
 
 
 @pytest.fixture(params=["file", pytest.param("postgres", marks=pytest.mark.postgres)])
-def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]:
-    opened: Journal
+def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PublicationJournal]:
+    opened: PublicationJournal
     if request.param == "file":
         opened = JournalFile(tmp_path / "journal.db")
     else:
@@ -33,14 +33,14 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]
 
 
 def shared_journal(url: str) -> Any:
-    from privateer_core.serving.postgres.pool import Pool
+    from privateer_core.serving.store.postgres import ConnectionPool
     from privateer_server.store.postgres import schema
     from privateer_server.store.postgres.journal import PostgresJournal
 
-    return PostgresJournal(Pool(url, schema.JOURNAL, "PRIVATEER_JOURNAL_DATABASE"))
+    return PostgresJournal(ConnectionPool(url, schema.JOURNAL, "PRIVATEER_JOURNAL_DATABASE"))
 
 
-def test_the_last_publication_of_every_experiment_is_there(journal: Journal) -> None:
+def test_the_last_publication_of_every_experiment_is_there(journal: PublicationJournal) -> None:
     assert (journal.last("test"), journal.experiments()) == (None, [])
     assert journal.write(FIRST, None) == FIRST
     assert journal.write(SECOND, FIRST) == SECOND
@@ -48,7 +48,7 @@ def test_the_last_publication_of_every_experiment_is_there(journal: Journal) -> 
     assert (journal.last("test"), journal.experiments()) == (SECOND, ["other", "test"])
 
 
-def test_a_round_that_takes_no_further_batch_is_on_record_until_the_next_one(journal: Journal) -> None:
+def test_a_round_that_takes_no_further_batch_is_on_record_until_the_next_one(journal: PublicationJournal) -> None:
     journal.shut("test", b"one")
     assert journal.last("test") is None
     journal.write(FIRST, None)
@@ -65,17 +65,17 @@ def test_a_round_that_takes_no_further_batch_is_on_record_until_the_next_one(jou
 def test_an_entry_of_an_earlier_privateer_is_of_a_round_that_takes_batches() -> None:
     names = ("experiment", "closed", "received", "taken", "following")
     fields = {name: getattr(FIRST, name) for name in names}
-    assert decode(encode(fields | {"following": asdict(ROUND)}), Entry) == FIRST
+    assert decode(encode(fields | {"following": asdict(ROUND)}), JournalEntry) == FIRST
 
 
-def test_a_deleted_experiment_leaves_its_name(journal: Journal) -> None:
+def test_a_deleted_experiment_leaves_its_name(journal: PublicationJournal) -> None:
     journal.write(FIRST, None)
     for _ in range(2):
         journal.bury("test", LINE)
     assert (journal.last("test"), journal.experiments(), journal.buried()) == (None, [], {"test": LINE})
 
 
-def test_the_log_goes_on_under_one_name_and_key(journal: Journal) -> None:
+def test_the_log_goes_on_under_one_name_and_key(journal: PublicationJournal) -> None:
     assert (journal.origin(), journal.leaves(0)) == ("", [])
     assert journal.signer(b"key") == b"key"
     journal.extend("first", 0, LEAVES[:2])
@@ -163,7 +163,7 @@ def test_a_journal_that_was_put_back_counts_for_versions_only(postgres: Any, tmp
 
 @pytest.mark.postgres
 def test_a_journal_that_is_put_back_under_a_running_server_is_not_used(postgres: Any, tmp_path: Path) -> None:
-    from privateer_core.serving.postgres.pool import Unreachable
+    from privateer_core.serving.store.postgres import Unreachable
 
     url = postgres.make()
     journal = shared_journal(url)

@@ -6,27 +6,27 @@ from typing import Any
 
 import pytest
 
-from privateer_server.round_keys import RoundKeys
-from privateer_server.store.protocol import Keys
+from privateer_server.rounds.round_keys import RoundKeys
+from privateer_server.store.protocol import KeyStore
 
 
 @pytest.fixture(params=["folder", pytest.param("postgres", marks=pytest.mark.postgres)])
-def keys(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Keys, Keys]]:
+def keys(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[KeyStore, KeyStore]]:
     """The same keys twice: as they were made, and as another process reads them."""
     if request.param == "folder":
         yield RoundKeys(tmp_path / "keys"), RoundKeys(tmp_path / "keys")
         return
-    from privateer_core.serving.postgres.pool import Pool
+    from privateer_core.serving.store.postgres import ConnectionPool
     from privateer_server.store.postgres import schema
-    from privateer_server.store.postgres.keys import PostgresKeys
+    from privateer_server.store.postgres.round_keys import PostgresKeyStore
 
     cluster: Any = request.getfixturevalue("postgres")
-    pool = Pool(cluster.make(), schema.JOURNAL, "PRIVATEER_JOURNAL_DATABASE")
-    yield PostgresKeys(pool, b"k" * 32), PostgresKeys(pool, b"k" * 32)
+    pool = ConnectionPool(cluster.make(), schema.JOURNAL, "PRIVATEER_JOURNAL_DATABASE")
+    yield PostgresKeyStore(pool, b"k" * 32), PostgresKeyStore(pool, b"k" * 32)
     pool.close()
 
 
-def test_a_key_is_found_until_it_is_destroyed(keys: tuple[Keys, Keys]) -> None:
+def test_a_key_is_found_until_it_is_destroyed(keys: tuple[KeyStore, KeyStore]) -> None:
     made, again = keys
     public_key, other = made.make(), made.make()
     for place in keys:
@@ -43,7 +43,7 @@ def test_a_key_is_found_until_it_is_destroyed(keys: tuple[Keys, Keys]) -> None:
     assert again.find(other) is not None
 
 
-def test_keys_of_open_rounds_are_kept(keys: tuple[Keys, Keys]) -> None:
+def test_keys_of_open_rounds_are_kept(keys: tuple[KeyStore, KeyStore]) -> None:
     made, again = keys
     wanted = made.make()
     again.keep([wanted])

@@ -13,9 +13,9 @@ from privateer_core.clock import SystemClock
 from privateer_core.verification import Limits
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_server.app import create_app
-from privateer_server.earlier import EarlierPolicies
-from privateer_server.schedule import Schedule
-from privateer_server.settings import Settings
+from privateer_server.rounds.late_reports import EarlierPolicies
+from privateer_server.rounds.loop import Schedule
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
 from tests.support.linears import linear_spec
@@ -52,7 +52,7 @@ async def filled(api: Api, people: int) -> bytes:
     return await api.publication()
 
 
-async def test_reports_on_earlier_decisions_are_counted_also_after_a_restart(settings: Settings) -> None:
+async def test_reports_on_earlier_decisions_are_counted_also_after_a_restart(settings: ServerSettings) -> None:
     async with serving(create_app(settings)) as client:
         api = Api(client)
         await api.create(SMALL)
@@ -89,7 +89,7 @@ async def test_bad_ages_do_not_take_good_reports_with_them(api: Api) -> None:
 
 
 async def test_with_a_window_the_learner_sees_whose_decisions_a_batch_is_about(
-    settings: Settings, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+    settings: ServerSettings, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rounds open at 0, 100 and 200 seconds; reports of the third, to 300, are on choices of 150 seconds before."""
     seen, learned, clock = [], Schedule.learned, Hands()
@@ -113,7 +113,7 @@ async def test_with_a_window_the_learner_sees_whose_decisions_a_batch_is_about(
 
 
 async def test_a_learner_sees_whose_decisions_reports_are_about_also_where_they_tell_it(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As above, where coins tell classes and reports their ages: all policies decided which arms people have."""
     seen, learned, clock = [], Schedule.learned, Hands()
@@ -148,7 +148,7 @@ def test_earlier_policies_are_read_once_while_there_is_room(
     """Room for two policies: the one that was asked for longest ago makes room."""
     bodies = {version: published(linear_spec("local"), version=version) for version in (1, 2, 3)}
     size = max(map(len, bodies.values()))
-    monkeypatch.setattr(f"privateer_server.earlier.{limit}", most if limit == "_KEPT" else most * size)
+    monkeypatch.setattr(f"privateer_server.rounds.late_reports.{limit}", most if limit == "_KEPT" else most * size)
     reads: list[int] = []
 
     class Store:

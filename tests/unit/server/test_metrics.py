@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer_core.serving.timing import OTHER, Answered, Timed
+from privateer_core.serving.http.timing import OTHER, Answered, Timed
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from privateer_server.store.sqlite import SqliteStore
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
@@ -66,7 +66,7 @@ async def test_a_slow_sender_is_not_a_slow_service(monkeypatch: pytest.MonkeyPat
         nonlocal now
         now += seconds
 
-    monkeypatch.setattr("privateer_core.serving.timing.time", SimpleNamespace(perf_counter=lambda: now))
+    monkeypatch.setattr("privateer_core.serving.http.timing.time", SimpleNamespace(perf_counter=lambda: now))
 
     async def app(_: Any, receive: Any, send: Any) -> None:
         while (await receive())["more_body"]:
@@ -151,7 +151,7 @@ async def test_what_waits_is_told(api: Api, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_a_round_that_does_not_close_is_told(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privateer_server.closing import Closer
+    from privateer_server.rounds.closing import Closer
 
     await api.create(SMALL)
     assert await api.metric("privateer_rounds_not_closed") == 0
@@ -168,7 +168,7 @@ async def test_a_round_that_does_not_close_is_told(api: Api, monkeypatch: pytest
 
 
 async def test_keys_that_a_disk_does_not_let_go_are_told(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privateer_server.round_keys import RoundKeys
+    from privateer_server.rounds.round_keys import RoundKeys
 
     await api.create(SMALL)
 
@@ -184,14 +184,14 @@ async def test_keys_that_a_disk_does_not_let_go_are_told(api: Api, monkeypatch: 
             await asyncio.sleep(0.05)
 
 
-async def test_disks_are_those_of_data_and_journal(settings: Settings) -> None:
+async def test_disks_are_those_of_data_and_journal(settings: ServerSettings) -> None:
     async with serving(create_app(settings)) as client:
         for of in ("data", "journal"):
             assert await Api(client).metric(f'privateer_disk_free_bytes{{of="{of}"}}') > 0
         assert await Api(client).metric("privateer_counting") == 1
 
 
-async def test_a_server_that_counts_no_more_says_so(settings: Settings) -> None:
+async def test_a_server_that_counts_no_more_says_so(settings: ServerSettings) -> None:
     app = create_app(settings)
     async with serving(app):
         pass

@@ -8,13 +8,14 @@ import pytest
 
 from privateer_client import OfflinePolicy
 from privateer_client.participation import Participation
-from privateer_core.algorithms import ALGORITHMS, algorithm
+from privateer_core.algorithms import algorithm
 from privateer_core.export import read_export
 from privateer_core.verification import Limits
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.documents.exports import redigested
+from tests.support.algorithms import RUN
 from tests.support.asgi import serving
 from tests.support.changes import change, lines, report
 from tests.support.phased import tables as phased_tables
@@ -32,9 +33,12 @@ async def test_a_clone_begins_with_what_was_learned(api: Api) -> None:
     assert response.status_code == 201
     facts = await api.facts("other")
     assert facts | {"version": 1, "received": 0, "accepted": 0, "status": "open", "batch": 20} == facts
-    states = [(await api.client.get(f"/experiments/{name}/state")).json()["state"] for name in ("test", "other")]
-    assert (states[1]["seen"], states[1]["rounds"]) == (0, 0)
-    assert [list(row["arms"]) for row in states[0]["bins"]] == [list(row["arms"]) for row in states[1]["bins"]]
+    states = [(await api.client.get(f"/experiments/{name}/state")).json()["answer"] for name in ("test", "other")]
+    assert (states[1]["people"], states[1]["rounds"]) == (0, 0)
+    bins = [state["parts"][0]["bins"] for state in states]
+    assert [[mean["name"] for mean in one["means"]] for one in bins[0]] == [
+        [mean["name"] for mean in one["means"]] for one in bins[1]
+    ]
     publication = await api.publication("other")
     Participation(publication, "other", Limits(epsilon=1.0))
     body = body_of(publication, sealed_reports(publication, 20))
@@ -47,7 +51,7 @@ async def test_a_clone_begins_with_what_was_learned(api: Api) -> None:
     assert_problem(await change(api, "clone", {"name": "No Name"}), 422, "spec-invalid")
 
 
-async def test_a_deleted_experiment_is_gone_and_its_name_stays_taken(settings: Settings) -> None:
+async def test_a_deleted_experiment_is_gone_and_its_name_stays_taken(settings: ServerSettings) -> None:
     async with serving(create_app(settings)) as client:
         api = Api(client)
         await api.create(SMALL)
@@ -77,7 +81,7 @@ async def _is_gone(api: Api, publication: bytes) -> None:
     assert_problem(await change(api, "pause"), 410, "deleted")
 
 
-async def test_what_is_exported_starts_another_experiment(api: Api, settings: Settings) -> None:
+async def test_what_is_exported_starts_another_experiment(api: Api, settings: ServerSettings) -> None:
     await api.create(SMALL)
     for seed in range(5):
         await report(api, 20, seed=seed)
@@ -88,9 +92,12 @@ async def test_what_is_exported_starts_another_experiment(api: Api, settings: Se
     started = await change(api, "warm-start", {"spec": spec, "start": document}, "next")
     assert started.status_code == 201, started.text
     assert (await change(api, "warm-start", {"spec": spec, "start": document}, "next")).status_code == 200
-    states = [(await api.client.get(f"/experiments/{name}/state")).json()["state"] for name in ("test", "next")]
-    assert states[1]["seen"] == 0
-    assert [list(row["arms"]) for row in states[0]["bins"]] == [list(row["arms"]) for row in states[1]["bins"]]
+    states = [(await api.client.get(f"/experiments/{name}/state")).json()["answer"] for name in ("test", "next")]
+    assert states[1]["people"] == 0
+    bins = [state["parts"][0]["bins"] for state in states]
+    assert [[mean["name"] for mean in one["means"]] for one in bins[0]] == [
+        [mean["name"] for mean in one["means"]] for one in bins[1]
+    ]
     assert (await api.client.get("/experiments/next/log", headers=ADMIN)).json()["changes"][0]["detail"] == (
         "warm start from test at version 6"
     )
@@ -103,7 +110,7 @@ async def test_what_is_exported_starts_another_experiment(api: Api, settings: Se
         ("context.features", {"context.features": {"x1": {"low": 0.0, "high": 2.0}, "x2": {"low": 0.0, "high": 1.0}}}),
         ("context.features", {"context.features": {"x2": {"low": 0.0, "high": 1.0}, "x1": {"low": 0.0, "high": 1.0}}}),
         ("reward", {"reward.high": 2.0}),
-        ("algorithm", {"algorithm.confidence": "proved"}),
+        ("algorithm", {"algorithm.memory": "auto"}),
     ],
 )
 async def test_another_kind_of_experiment_does_not_start_with_it(api: Api, field: str, changes: dict[str, Any]) -> None:
@@ -118,7 +125,7 @@ async def test_another_kind_of_experiment_does_not_start_with_it(api: Api, field
     assert_problem(await api.client.get("/experiments/next"), 404, "not-found")
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", RUN)
 async def test_a_file_of_any_algorithm_starts_another(api: Api, name: str) -> None:
     """As text that another program wrote; the policy is the one that was exported."""
     spec = next(iter(algorithm(name).spec.instances().values())).without_people()

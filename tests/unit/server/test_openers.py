@@ -18,10 +18,10 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from msgspec.msgpack import encode
 
 from privateer_server.app import create_app
-from privateer_server.openers import Openers
-from privateer_server.opening import SEAL_SIZE, Opener
-from privateer_server.opening_process import LENGTH_BYTES, Job, serve
-from privateer_server.settings import Settings
+from privateer_server.intake.opening import SEAL_SIZE, Opener
+from privateer_server.intake.opening_pool import Openers
+from privateer_server.intake.opening_process import LENGTH_BYTES, Job, serve
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import SMALL, TOKEN, Api
@@ -126,7 +126,7 @@ async def test_where_no_process_starts_reports_are_left_to_the_caller(
     async def start() -> Process:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("privateer_server.openers._start", start)
+    monkeypatch.setattr("privateer_server.intake.opening_pool._start", start)
     assert await opened(openers) is None
 
 
@@ -151,7 +151,7 @@ class Locals(BytesIO):
 
     def readinto(self, buffer: Any, /) -> int:
         found, frame = [], sys._getframe(1)
-        while frame and frame.f_globals["__name__"] == "privateer_server.opening_process":
+        while frame and frame.f_globals["__name__"] == "privateer_server.intake.opening_process":
             found += [encode(one) for one in frame.f_locals.values() if isinstance(one, bytes | bytearray | Job | list)]
             frame = frame.f_back
         self.seen = b"".join(found)
@@ -169,7 +169,7 @@ def test_a_process_that_waits_has_neither_the_key_nor_what_it_opened() -> None:
     assert content not in jobs.seen
 
 
-async def test_a_server_with_processes_counts_as_one_without(settings: Settings) -> None:
+async def test_a_server_with_processes_counts_as_one_without(settings: ServerSettings) -> None:
     async with serving(create_app(replace(settings, admin_token=TOKEN, openers=1))) as client:
         api = Api(client)
         await api.create(SMALL | {"experiment.round_size": 200})

@@ -5,7 +5,7 @@ import os
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from privateer_server.opening import SEAL_SIZE, Opener
+from privateer_server.intake.opening import SEAL_SIZE, Opener
 
 
 def test_opening_leaves_out_what_does_not_open() -> None:

@@ -6,9 +6,9 @@ import logging
 import httpx
 import pytest
 
-from privateer_server import intake
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.intake import intake
+from privateer_server.settings import ServerSettings
 from privateer_server.store.sqlite import SqliteStore
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
@@ -75,7 +75,7 @@ async def test_faults_show_nothing_of_themselves(
     assert "secret" not in caplog.text
 
 
-async def test_an_overloaded_server_says_so(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_overloaded_server_says_so(settings: ServerSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake, "_QUEUE_MAX", 2)
     async with serving(create_app(settings)) as client:
         api = Api(client)
@@ -89,7 +89,7 @@ async def test_an_overloaded_server_says_so(settings: Settings, monkeypatch: pyt
         assert (await api.facts())["accepted"] == len(responses) - len(full) > 0
 
 
-async def test_reports_after_the_end_are_turned_away(settings: Settings) -> None:
+async def test_reports_after_the_end_are_turned_away(settings: ServerSettings) -> None:
     app = create_app(settings)
     async with serving(app) as client:
         api = Api(client)
@@ -102,7 +102,7 @@ async def test_reports_after_the_end_are_turned_away(settings: Settings) -> None
         assert_problem(await client.get("/readyz"), 503, "unavailable")
 
 
-async def test_a_sender_that_goes_away_in_mid_body_is_let_go(settings: Settings) -> None:
+async def test_a_sender_that_goes_away_in_mid_body_is_let_go(settings: ServerSettings) -> None:
     app, sent = create_app(settings), []
 
     async def receive() -> dict[str, str]:

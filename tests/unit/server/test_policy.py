@@ -9,7 +9,7 @@ import pytest
 from privateer_core.algorithms import parse_spec
 from privateer_core.verification import Limits, verify
 from privateer_core.wire.publication import decode_publication, digest
-from privateer_server.rounds import read_policy
+from privateer_server.rounds.open_round import read_policy
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import ADMIN, MSGPACK, SHUFFLED, SMALL, Api, assert_problem
 
@@ -36,7 +36,7 @@ async def test_json_view_names_the_arms(api: Api) -> None:
     view = response.json()
     assert view["digest"] == digest(await api.publication()).hex()
     assert view | {"experiment": "test", "version": 1, "batch": 20, "model": "local"} == view
-    assert set(view["policy"]["bins"][0]["arms"]) == {"a", "b", "c"}
+    assert set(view["policy"]["shows"]["bins"][0]["arms"]) == {"a", "b", "c"}
     assert response.headers["vary"] == "Accept"
 
 

@@ -14,16 +14,15 @@ import pytest
 
 from privateer_core.clock import SystemClock
 from privateer_core.errors import SpecError
-from privateer_core.serving.postgres.leases import Lease, Leases
-from privateer_core.serving.postgres.migrations import Kind
-from privateer_core.serving.postgres.pool import Pool, rows
-from privateer_server.closing import Closed, Closer
+from privateer_core.serving.store.leases import Lease, Leases
+from privateer_core.serving.store.postgres import ConnectionPool, Schema, rows
 from privateer_server.data import Data, open_data
-from privateer_server.opening import REPORT_ID_SIZE
-from privateer_server.rounds import OpenRound, first_round, record
-from privateer_server.settings import Settings, read_settings
-from privateer_server.store import Change, Entry, Leaf, RoundRecord
+from privateer_server.intake.opening import REPORT_ID_SIZE
+from privateer_server.rounds.closing import Closed, Closer
+from privateer_server.rounds.open_round import OpenRound, first_round, record
+from privateer_server.settings import ServerSettings, read_settings
 from privateer_server.store.postgres import schema
+from privateer_server.store.records import Change, JournalEntry, Leaf, RoundRecord
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
 from tests.support.servers import TOKEN
@@ -51,7 +50,7 @@ def opened(shared: Shared) -> Iterator[Callable[[], Data]]:
         data.close()
 
 
-def refusal(settings: Settings) -> SpecError:
+def refusal(settings: ServerSettings) -> SpecError:
     with pytest.raises(SpecError) as raised:
         open_data(settings)
     assert raised.value.remedy
@@ -73,9 +72,9 @@ def test_a_migration_is_a_line_of_the_log(
     caplog.set_level(logging.INFO, "privateer.data")
     opened()
     assert not caplog.records  # tables that are made anew are none
-    later = Kind("store", (*schema.STORE.steps, "CREATE TABLE pets (id bigint)"))
+    later = Schema("store", (*schema.STORE.steps, "CREATE TABLE pets (id bigint)"))
     for _ in range(2):
-        Pool(shared.database, later, "PRIVATEER_DATABASE").close()
+        ConnectionPool(shared.database, later, "PRIVATEER_DATABASE").close()
     (line,) = caplog.records
     assert line.getMessage() == "migrated"
     assert line.__dict__["fields"] == {"database": "store", "from_schema": 1, "to_schema": 2}
@@ -194,10 +193,10 @@ def test_two_servers_draw_noise_and_one_release_is_published(
         leases(data, 0.2)
     monkeypatch.setattr(Lease, "_renew", lambda _: None)  # both servers stand still
     drawn, may_write = threading.Event(), threading.Event()
-    written: list[Entry] = []
+    written: list[JournalEntry] = []
     write = one.journal.write
 
-    def slow(entry: Entry, after: Entry | None) -> Entry:
+    def slow(entry: JournalEntry, after: JournalEntry | None) -> JournalEntry:
         drawn.set()
         assert may_write.wait(20)
         written.append(entry)
@@ -236,7 +235,7 @@ def test_a_server_that_slept_through_two_rounds_releases_nothing(
     ended, may_go_on = threading.Event(), threading.Event()
     honest = Closer._on_record
 
-    def slow(closer: Closer, known: OpenRound) -> Entry:
+    def slow(closer: Closer, known: OpenRound) -> JournalEntry:
         if closer._journal is one.journal:
             ended.set()
             assert may_go_on.wait(20)

@@ -6,10 +6,9 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
-from privateer_core.wire.upload import UPLOAD
+from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, UPLOAD
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.senders import KEY
@@ -33,7 +32,7 @@ from tests.support.specs import tables
         ("GET", "/"),
     ],
 )
-async def test_private_pages_are_not_found_in_public(settings: Settings, method: str, path: str) -> None:
+async def test_private_pages_are_not_found_in_public(settings: ServerSettings, method: str, path: str) -> None:
     app = create_app(settings)
     async with serving(app):
         transport = httpx.ASGITransport(app.public)
@@ -41,7 +40,7 @@ async def test_private_pages_are_not_found_in_public(settings: Settings, method:
             assert_problem(await stranger.request(method, path, json={}), 404, "not-found")
 
 
-async def test_public_pages(settings: Settings) -> None:
+async def test_public_pages(settings: ServerSettings) -> None:
     app = create_app(settings)
     async with serving(app) as admin:
         await Api(admin).create(SMALL)
@@ -101,8 +100,8 @@ async def test_a_batch_is_refused_before_it_is_read(api: Api, shuffler_key: Ed25
     assert not read
 
 
-async def test_bodies_that_find_no_room_are_told_to_come_again(settings: Settings) -> None:
-    small = Settings(settings.data, TOKEN, report_bytes_max=10, batch_bytes_max=10, body_budget=10)
+async def test_bodies_that_find_no_room_are_told_to_come_again(settings: ServerSettings) -> None:
+    small = ServerSettings(settings.data, TOKEN, report_bytes_max=10, batch_bytes_max=10, body_budget=10)
     async with serving(create_app(small)) as client:
         answer = await client.post("/experiments", json=tables(SMALL), headers=ADMIN)
         assert_problem(answer, 503, "unavailable")

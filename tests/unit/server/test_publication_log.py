@@ -13,13 +13,13 @@ from privateer_core.errors import SpecError
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, sign_claim
 from privateer_core.wire.identity import SIGNED_HEADER, check_signed
 from privateer_core.wire.keys import signing_key_id
-from privateer_core.wire.log import Entry, Head, check_proof, read_proof
 from privateer_core.wire.merkle import consistent, included
 from privateer_core.wire.publication import decode_publication, digest
+from privateer_core.wire.transparency_log import Entry, Head, check_proof, read_proof
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from privateer_server.store.backup import restore
-from privateer_server.store.tables import DATABASE
+from privateer_server.store.sqlite_schema import DATABASE
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.senders import Signing
@@ -109,7 +109,7 @@ async def test_questions_without_an_answer(api: Api, page: str, asked: dict[str,
     assert problem["remedy"]
 
 
-async def test_strangers_read_the_log(settings: Settings) -> None:
+async def test_strangers_read_the_log(settings: ServerSettings) -> None:
     app = create_app(settings)
     async with serving(app) as client:
         await Api(client).create(SMALL)
@@ -120,7 +120,7 @@ async def test_strangers_read_the_log(settings: Settings) -> None:
             assert_problem(await stranger.post("/log/head"), 404, "not-found")
 
 
-async def test_a_restart_goes_on_with_key_and_log(settings: Settings) -> None:
+async def test_a_restart_goes_on_with_key_and_log(settings: ServerSettings) -> None:
     async with serving(create_app(settings)) as client:
         await Api(client).create(SMALL)
         before, key = await head_of(Api(client)), await key_of(Api(client))
@@ -133,7 +133,7 @@ async def test_a_restart_goes_on_with_key_and_log(settings: Settings) -> None:
         assert consistent(1, before.root, 2, after.root, path)
 
 
-async def test_a_key_elsewhere(settings: Settings, tmp_path: Path) -> None:
+async def test_a_key_elsewhere(settings: ServerSettings, tmp_path: Path) -> None:
     elsewhere = replace(settings, identity=tmp_path / "secret", admin_token="token-of-the-tests")
     async with serving(create_app(elsewhere)):
         assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
@@ -143,7 +143,7 @@ async def test_a_key_elsewhere(settings: Settings, tmp_path: Path) -> None:
         create_app(elsewhere)
 
 
-async def test_deletion_leaves_the_digests(settings: Settings) -> None:
+async def test_deletion_leaves_the_digests(settings: ServerSettings) -> None:
     async with serving(create_app(settings)) as client:
         await Api(client).create(SMALL)
         await close_round(Api(client))
@@ -157,7 +157,7 @@ async def test_deletion_leaves_the_digests(settings: Settings) -> None:
 class Disaster:
     """A server whose disk goes after its third publication; there is a backup of the time of the first."""
 
-    def __init__(self, settings: Settings, folder: Path) -> None:
+    def __init__(self, settings: ServerSettings, folder: Path) -> None:
         self.settings, self.folder = settings, folder
         self.before = Head("", 0, b"", "")
 
@@ -173,11 +173,13 @@ class Disaster:
             self.before = await head_of(api)
         restore(self.folder / "copy" / "server.db", self.folder / "new", DATABASE)
 
-    def restored(self, **kept: Path) -> Settings:
+    def restored(self, **kept: Path) -> ServerSettings:
         return replace(self.settings, data=self.folder / "new", admin_token="token-of-the-tests", **kept)
 
 
-async def test_a_restored_database_goes_on_with_the_log_of_the_journal(settings: Settings, tmp_path: Path) -> None:
+async def test_a_restored_database_goes_on_with_the_log_of_the_journal(
+    settings: ServerSettings, tmp_path: Path
+) -> None:
     disaster = Disaster(settings, tmp_path)
     await disaster.happen()
     kept = {"journal": settings.data / "journal.db", "identity": settings.data / "identity.key"}
@@ -189,7 +191,9 @@ async def test_a_restored_database_goes_on_with_the_log_of_the_journal(settings:
         assert consistent(3, disaster.before.root, 4, after.root, path)
 
 
-async def test_without_its_journal_the_log_begins_anew_under_another_name(settings: Settings, tmp_path: Path) -> None:
+async def test_without_its_journal_the_log_begins_anew_under_another_name(
+    settings: ServerSettings, tmp_path: Path
+) -> None:
     """The server cannot know what it has signed: no head of the new log can contradict one of the old."""
     disaster = Disaster(settings, tmp_path)
     await disaster.happen()
@@ -199,7 +203,7 @@ async def test_without_its_journal_the_log_begins_anew_under_another_name(settin
         assert await entries_of(Api(client)) == [("test", 1), ("test", 1_000_001)]
 
 
-async def test_the_journal_of_another_log_is_refused(settings: Settings, tmp_path: Path) -> None:
+async def test_the_journal_of_another_log_is_refused(settings: ServerSettings, tmp_path: Path) -> None:
     """After a start without it the journal that was kept comes back: two logs would have one name."""
     disaster = Disaster(settings, tmp_path)
     await disaster.happen()
@@ -210,7 +214,7 @@ async def test_the_journal_of_another_log_is_refused(settings: Settings, tmp_pat
     assert caught.value.field == "PRIVATEER_JOURNAL"
 
 
-async def test_a_death_before_the_journal_has_a_leaf(settings: Settings) -> None:
+async def test_a_death_before_the_journal_has_a_leaf(settings: ServerSettings) -> None:
     """The database has published, no head was signed: the next start goes on."""
     async with serving(create_app(settings)) as client:
         await Api(client).create(SMALL)
@@ -222,7 +226,7 @@ async def test_a_death_before_the_journal_has_a_leaf(settings: Settings) -> None
 
 
 async def test_the_record_says_which_shuffler_closed_a_round(
-    api: Api, shuffler_key: Ed25519PrivateKey, settings: Settings
+    api: Api, shuffler_key: Ed25519PrivateKey, settings: ServerSettings
 ) -> None:
     await api.create(SHUFFLED | {"experiment.shuffler": "one"})
     first = await api.publication()

@@ -10,14 +10,14 @@ import pytest
 
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, header_for, plain_reports, seal, sealed_reports
 from tests.support.servers import SHUFFLED, SMALL, Api, assert_problem
 
 
 @pytest.fixture(params=["at once", "as they come"])
-async def api(request: pytest.FixtureRequest, settings: Settings) -> AsyncIterator[Api]:
+async def api(request: pytest.FixtureRequest, settings: ServerSettings) -> AsyncIterator[Api]:
     """A server whose uploads come as a whole, or piece by piece."""
     async with serving(create_app(settings), request.param == "at once") as client:
         yield Api(client)

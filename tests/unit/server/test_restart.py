@@ -19,10 +19,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from privateer_core.errors import SpecError
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_core.wire.publication import decode_publication
-from privateer_lab.services import free_port
-from privateer_server.algorithms.partition.practical import PartitionLearner
+from privateer_lab.services.processes import free_port
+from privateer_server.algorithms.partition.learner import PartitionLearner
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from privateer_server.store.sqlite import SqliteStore
 from tests.support.asgi import serving
 from tests.support.phased import tables as phased_tables
@@ -32,7 +32,7 @@ from tests.support.servers import ADMIN, MSGPACK, PHASED, SHUFFLED, SMALL, TOKEN
 from tests.support.specs import tables
 
 
-async def test_restart_continues_where_it_was(settings: Settings) -> None:
+async def test_restart_continues_where_it_was(settings: ServerSettings) -> None:
     async with serving(create_app(settings)) as client:
         api = Api(client)
         await api.create(SMALL)
@@ -54,14 +54,14 @@ async def test_restart_continues_where_it_was(settings: Settings) -> None:
         assert (await api.facts())["version"] == 3
 
 
-async def test_restart_changes_nothing_of_what_is_learned(settings: Settings, tmp_path: Path) -> None:
+async def test_restart_changes_nothing_of_what_is_learned(settings: ServerSettings, tmp_path: Path) -> None:
     """A total restored from disk and one kept in memory lead to the same state."""
     async with serving(create_app(settings)) as client:
         await Api(client).create(SMALL)
         first = await Api(client).publication()
         sealed = sealed_reports(first, 20)
         await client.post("/reports", content=body_of(first, sealed[:13]))
-    copy = Settings(data=tmp_path / "copy", admin_token=TOKEN, sender_keys=TRUSTED)
+    copy = ServerSettings(data=tmp_path / "copy", admin_token=TOKEN, sender_keys=TRUSTED)
     shutil.copytree(settings.data, copy.data)
     states = []
     for one, parts in ((settings, [sealed[13:]]), (copy, [sealed[13:16], sealed[16:]])):
@@ -74,7 +74,7 @@ async def test_restart_changes_nothing_of_what_is_learned(settings: Settings, tm
 
 
 async def test_failing_to_learn_keeps_the_reports_and_a_restart_learns(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object) -> None:
         raise ValueError("secret detail")
@@ -99,7 +99,7 @@ async def test_failing_to_learn_keeps_the_reports_and_a_restart_learns(
 
 
 async def test_one_experiment_that_cannot_learn_does_not_keep_the_server_from_starting(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PartitionLearner, "learn", lambda *_: 1 / 0)
     async with serving(create_app(settings)) as client:
@@ -113,7 +113,7 @@ async def test_one_experiment_that_cannot_learn_does_not_keep_the_server_from_st
 
 
 async def test_failing_to_learn_keeps_a_batch(
-    settings: Settings, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
+    settings: ServerSettings, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving(create_app(settings)) as client:
         api = Api(client)
@@ -133,7 +133,7 @@ async def test_failing_to_learn_keeps_a_batch(
 
 
 async def test_failing_to_store_answers_unavailable_and_counts_nothing(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving(create_app(settings)) as client:
         api = Api(client)
@@ -150,7 +150,7 @@ async def test_failing_to_store_answers_unavailable_and_counts_nothing(
         assert (await client.post("/reports", content=body)).json()["accepted"] == 20
 
 
-async def test_a_round_whose_key_is_lost_is_given_up_and_another_one_opens(settings: Settings) -> None:
+async def test_a_round_whose_key_is_lost_is_given_up_and_another_one_opens(settings: ServerSettings) -> None:
     async with serving(create_app(settings)) as client:
         api = Api(client)
         await api.create(SMALL)
@@ -170,9 +170,9 @@ async def test_a_round_whose_key_is_lost_is_given_up_and_another_one_opens(setti
         assert [(row["version"], row["released"]) for row in rounds][:2] == [(1, False), (1_000_001, True)]
 
 
-async def test_a_phase_whose_key_is_lost_asks_other_people(settings: Settings) -> None:
+async def test_a_phase_whose_key_is_lost_asks_other_people(settings: ServerSettings) -> None:
     async def asked(api: Api) -> tuple[int, range]:
-        draw = (await api.client.get("/experiments/test/policy")).json()["policy"]["draw"]
+        draw = (await api.client.get("/experiments/test/policy")).json()["policy"]["shows"]["draw"]
         return draw["seed"], range(draw["start"], draw["start"] + draw["places"])
 
     async with serving(create_app(settings)) as client:
@@ -190,11 +190,11 @@ async def test_a_phase_whose_key_is_lost_asks_other_people(settings: Settings) -
         await client.post("/reports", content=body_of(publication, sealed_reports(publication, people)))
         facts = await api.facts()
         assert facts | {"version": 1_000_002, "status": "open", "accepted": people} == facts
-        state = (await client.get("/experiments/test/state")).json()["state"]
-        assert state["phase"] == 1
+        state = (await client.get("/experiments/test/state")).json()["answer"]
+        assert state["rounds"] == 1
 
 
-async def test_a_second_server_on_the_same_data_is_refused(settings: Settings) -> None:
+async def test_a_second_server_on_the_same_data_is_refused(settings: ServerSettings) -> None:
     async with serving(create_app(settings)):
         with pytest.raises(SpecError, match="is in use"):
             create_app(settings)
@@ -293,7 +293,7 @@ def test_kill_in_mid_load_keeps_every_acknowledged_report_once(tmp_path: Path) -
 
 
 async def test_experiments_that_the_database_lacks_are_told_at_the_start(
-    settings: Settings, caplog: pytest.LogCaptureFixture
+    settings: ServerSettings, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(create_app(settings)) as client:
         await Api(client).create(SMALL)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from privateer_server.opening import Opener
-from privateer_server.round_keys import RoundKeys
+from privateer_server.intake.opening import Opener
+from privateer_server.rounds.round_keys import RoundKeys
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import numpy as np
 from privateer_core.algorithms.phased import PhasedSpec
 from privateer_core.contributions import VectorSums
 from privateer_core.sections import parse_section
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 
 
 def test_phases_carry_no_more_than_was_expected_at_creation() -> None:

@@ -11,20 +11,20 @@ import pytest
 
 from privateer_core.codec import encode
 from privateer_core.errors import SpecError
-from privateer_server.store import (
+from privateer_server.store.protocol import Store
+from privateer_server.store.records import (
     NO_PLAN,
     PAUSED,
-    Before,
     Behind,
     Change,
+    ExperimentState,
     Leaf,
     LogLine,
     Plan,
+    PlanBefore,
     RoundRecord,
     ShufflerKey,
-    Standing,
 )
-from privateer_server.store.protocol import Store
 from privateer_server.store.sqlite import SqliteStore
 
 FIRST = RoundRecord(1, 10, 0, 0, False, b"digest-1", b"{}", b"publication-1", b"state-1", b"total-1")
@@ -44,19 +44,19 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 def opened_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "sqlite":
         return SqliteStore(tmp_path)
-    from privateer_core.serving.postgres.pool import Pool
+    from privateer_core.serving.store.postgres import ConnectionPool
     from privateer_server.store.postgres import schema
     from privateer_server.store.postgres.store import PostgresStore
 
     cluster: Any = request.getfixturevalue("postgres")
-    return PostgresStore(Pool(cluster.make(), schema.STORE, "PRIVATEER_DATABASE"))
+    return PostgresStore(ConnectionPool(cluster.make(), schema.STORE, "PRIVATEER_DATABASE"))
 
 
 def change(counted: int, **more: Any) -> Change:
     return Change(**{"experiment": "test", "version": 1, "counted": counted, "part": b"one", "total": b"sums", **more})
 
 
-def standing(store: Store, name: str = "test") -> Standing:
+def standing(store: Store, name: str = "test") -> ExperimentState:
     found = store.standing(name)
     assert found is not None
     return found
@@ -74,7 +74,7 @@ def test_numbers_are_added_up_and_parts_stay_apart(store: Store) -> None:
     assert store.sums("test", 1) == [b"total-1", b"more", b"other"]
     assert experiment.standing == standing(store)
     refused = {"unopenable": 3, "wrong-key": 5}
-    assert standing(store) == Standing(1, b"digest-1", 6, False, False, NO_PLAN, "", 0.0, refused)
+    assert standing(store) == ExperimentState(1, b"digest-1", 6, False, False, NO_PLAN, "", 0.0, refused)
     assert store.standings() == {"test": standing(store)}
 
 
@@ -204,15 +204,15 @@ def test_a_name_is_created_once(store: Store) -> None:
 
 
 def test_a_plan_follows_the_one_that_it_was_made_for(store: Store) -> None:
-    plan, before = Plan(PAUSED, due=3.0), Before(b"digest-1", NO_PLAN)
+    plan, before = Plan(PAUSED, due=3.0), PlanBefore(b"digest-1", NO_PLAN)
     store.plan("test", before, plan, LINE)
-    for late in (before, Before(b"digest-2", plan)):
+    for late in (before, PlanBefore(b"digest-2", plan)):
         with pytest.raises(Behind):
             store.plan("test", late, Plan(), LINE)
     assert (standing(store).plan, store.log("test")) == (plan, [LINE])
     store.commit([change(0, total=None, given_up=True)])
     with pytest.raises(Behind):
-        store.plan("test", Before(b"digest-1", plan), Plan(), LINE)
+        store.plan("test", PlanBefore(b"digest-1", plan), Plan(), LINE)
     store.commit([change(0, total=None, following=SECOND)])
     assert (standing(store).plan, store.log("test")) == (Plan(PAUSED), [replace(LINE, since=2)])
     assert [(row.taken, row.given_up) for row in store.rounds("test")] == [(False, True), (False, False)]

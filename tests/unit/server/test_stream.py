@@ -12,11 +12,10 @@ import pytest
 
 from privateer_core.errors import Unavailable
 from privateer_server.api import models, views
-from privateer_server.api.news import News
-from privateer_server.api.seats import Seats
-from privateer_server.api.stream import Stream
+from privateer_server.api.events import ChangeFeed, Stream
+from privateer_server.api.long_polls import ConnectionLimit
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.servers import ADMIN, SMALL, Api, assert_problem
 from tests.unit.shuffler.helpers import until
@@ -39,7 +38,7 @@ def standing(name: str, accepted: int = 0) -> models.Standing:
 
 @pytest.fixture
 def there(monkeypatch: pytest.MonkeyPatch) -> dict[str, models.Standing]:
-    """Where experiments stand, by name: what `News` finds in this module."""
+    """Where experiments stand, by name: what `ChangeFeed` finds in this module."""
     found: dict[str, models.Standing] = {}
     monkeypatch.setattr(views, "standing", lambda one: found[one.name])
     return found
@@ -53,7 +52,7 @@ def listed(there: dict[str, models.Standing]) -> Any:
     return Listed()
 
 
-async def told(news: News, count: int, since: str = "", name: str | None = None) -> list[models.News]:
+async def told(news: ChangeFeed, count: int, since: str = "", name: str | None = None) -> list[models.News]:
     """The next messages that say something."""
     found: list[models.News] = []
     async with asyncio.timeout(20), aclosing(news.follow(since, name)) as following:
@@ -66,7 +65,7 @@ async def told(news: News, count: int, since: str = "", name: str | None = None)
 
 async def test_the_first_message_is_the_whole_and_the_next_ones_what_changed(there: dict[str, Any]) -> None:
     there |= {"a": standing("a"), "b": standing("b")}
-    news, heard = News(listed(there), BEAT), list[models.News]()
+    news, heard = ChangeFeed(listed(there), BEAT), list[models.News]()
     async with asyncio.timeout(20), aclosing(news.follow()) as following:
         async for one in following:
             if one is None:
@@ -89,7 +88,7 @@ async def test_the_first_message_is_the_whole_and_the_next_ones_what_changed(the
 
 async def test_who_comes_again_hears_what_came_meanwhile(there: dict[str, Any]) -> None:
     there |= {"a": standing("a"), "b": standing("b")}
-    news = News(listed(there), BEAT)
+    news = ChangeFeed(listed(there), BEAT)
     (first,) = await told(news, 1)
     there["a"] = standing("a", 3)
     (again,) = await told(news, 1, first.id)
@@ -99,7 +98,7 @@ async def test_who_comes_again_hears_what_came_meanwhile(there: dict[str, Any]) 
 @pytest.mark.parametrize("since", ["x", "0000000000000000-1", "{epoch}-99", "{epoch}--1", "{epoch}-", "{epoch}-²"])
 async def test_an_id_that_this_process_has_not_given_gets_the_whole(there: dict[str, Any], since: str) -> None:
     there["a"] = standing("a")
-    news = News(listed(there), BEAT)
+    news = ChangeFeed(listed(there), BEAT)
     (first,) = await told(news, 1)
     (again,) = await told(news, 1, since.format(epoch=first.id.split("-")[0]))
     assert again.whole
@@ -108,7 +107,7 @@ async def test_an_id_that_this_process_has_not_given_gets_the_whole(there: dict[
 async def test_a_beat_that_brings_nothing_is_a_sign_of_life(there: dict[str, Any]) -> None:
     there["a"] = standing("a")
     heard = []
-    async with asyncio.timeout(20), aclosing(News(listed(there), BEAT).follow()) as following:
+    async with asyncio.timeout(20), aclosing(ChangeFeed(listed(there), BEAT).follow()) as following:
         async for one in following:
             heard.append(one)
             if len(heard) == 4:
@@ -119,7 +118,7 @@ async def test_a_beat_that_brings_nothing_is_a_sign_of_life(there: dict[str, Any
 async def test_a_stream_of_one_experiment_ends_when_it_is_deleted(there: dict[str, Any]) -> None:
     there |= {"a": standing("a"), "b": standing("b")}
     heard = []
-    async with asyncio.timeout(20), aclosing(News(listed(there), BEAT).follow(name="a")) as following:
+    async with asyncio.timeout(20), aclosing(ChangeFeed(listed(there), BEAT).follow(name="a")) as following:
         async for one in following:
             heard.append(one)
             there.pop("a", None)
@@ -135,7 +134,7 @@ async def test_nothing_is_looked_at_while_nobody_listens(there: dict[str, Any]) 
             looks.append(1)
             return iter(())
 
-    news = News(Listed(), BEAT)
+    news = ChangeFeed(Listed(), BEAT)
     await told(news, 1)
     await asyncio.sleep(3 * BEAT)
     before = len(looks)
@@ -146,7 +145,7 @@ async def test_nothing_is_looked_at_while_nobody_listens(there: dict[str, Any]) 
 
 
 def test_one_sender_keeps_nobody_out() -> None:
-    seats = Seats(4)
+    seats = ConnectionLimit(4)
     greedy = [seats.take("greedy") for _ in range(4)]
     with pytest.raises(Unavailable):
         seats.take("greedy")
@@ -163,14 +162,14 @@ def test_one_sender_keeps_nobody_out() -> None:
 
 
 def test_where_everybody_holds_one_the_next_one_waits() -> None:
-    seats = Seats(2)
+    seats = ConnectionLimit(2)
     first, _ = seats.take("a"), seats.take("b")
     with pytest.raises(Unavailable):
         seats.take("c")
     assert first.is_taken
 
 
-async def streamed(news: News, seats: Seats, received: Callable[[], Any], sent: list[bytes]) -> None:
+async def streamed(news: ChangeFeed, seats: ConnectionLimit, received: Callable[[], Any], sent: list[bytes]) -> None:
     """Note what a stream sends to somebody from whom these messages come."""
 
     async def send(message: Any) -> None:
@@ -182,19 +181,19 @@ async def streamed(news: News, seats: Seats, received: Callable[[], Any], sent: 
 
 async def test_a_seat_is_free_again_when_its_listener_has_gone(there: dict[str, Any]) -> None:
     there["a"] = standing("a")
-    seats, sent = Seats(1), list[bytes]()
+    seats, sent = ConnectionLimit(1), list[bytes]()
 
     async def gone() -> dict[str, str]:
         await until(lambda: b":\n\n" in sent)
         return {"type": "http.disconnect"}
 
-    await streamed(News(listed(there), BEAT), seats, gone, sent)
+    await streamed(ChangeFeed(listed(there), BEAT), seats, gone, sent)
     assert len(seats) == 0
     assert sent[1].startswith(b"id: ")
 
 
 async def test_who_loses_the_seat_loses_the_stream(there: dict[str, Any]) -> None:
-    seats, news = Seats(2), News(listed(there), BEAT)
+    seats, news = ConnectionLimit(2), ChangeFeed(listed(there), BEAT)
     sent: list[list[bytes]] = [[], []]
     streams = [asyncio.create_task(streamed(news, seats, asyncio.Event().wait, each)) for each in sent]
     await until(lambda: all(len(each) > 2 for each in sent))
@@ -206,7 +205,7 @@ async def test_who_loses_the_seat_loses_the_stream(there: dict[str, Any]) -> Non
 
 
 @pytest.fixture
-async def ended(settings: Settings) -> AsyncIterator[Api]:
+async def ended(settings: ServerSettings) -> AsyncIterator[Api]:
     """A server whose streams end with their first message, and an experiment."""
     app = create_app(settings)
     async with serving(app) as client:
@@ -237,14 +236,14 @@ async def test_streams_of_what_is_not_there(ended: Api) -> None:
     assert_problem(await ended.client.get("/experiments/test/events"), 410, "deleted")
 
 
-async def test_beyond_the_cap_a_stream_is_refused(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privateer_server.api.stream.STRANGERS_MAX", 1)
+async def test_beyond_the_cap_a_stream_is_refused(settings: ServerSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privateer_server.api.events.STREAMS_MAX", 1)
     app = create_app(settings)
     async with serving(app):
         transport = httpx.ASGITransport(app.public)
         async with httpx.AsyncClient(transport=transport, base_url="http://server") as stranger:
-            taken, take = asyncio.Event(), Seats.take
-            monkeypatch.setattr(Seats, "take", lambda seats, sender: (take(seats, sender), taken.set())[0])
+            taken, take = asyncio.Event(), ConnectionLimit.take
+            monkeypatch.setattr(ConnectionLimit, "take", lambda seats, sender: (take(seats, sender), taken.set())[0])
             first = asyncio.create_task(stranger.get("/events"))
             await asyncio.wait_for(taken.wait(), 20)
             refused = await stranger.get("/events")
@@ -255,7 +254,7 @@ async def test_beyond_the_cap_a_stream_is_refused(settings: Settings, monkeypatc
             assert (await first).status_code == 200
 
 
-async def test_head_of_a_stream_ends_at_once(settings: Settings) -> None:
+async def test_head_of_a_stream_ends_at_once(settings: ServerSettings) -> None:
     async with serving(create_app(settings)) as client, asyncio.timeout(20):
         answer = await client.head("/events")
         assert (answer.status_code, answer.content) == (200, b"")

@@ -10,13 +10,13 @@ import pytest
 from privateer_core.codec import encode
 from privateer_core.errors import PrivateerError
 from privateer_core.wire.envelope import Envelope, Header, binding
-from privateer_server import counting
-from privateer_server.accumulator import Accumulator
-from privateer_server.counting import Request
 from privateer_server.data import open_data
-from privateer_server.opening import Opener
-from privateer_server.rounds import OpenRound, first_round
-from privateer_server.settings import Settings
+from privateer_server.intake import counting
+from privateer_server.intake.accumulator import Accumulator
+from privateer_server.intake.counting import Request
+from privateer_server.intake.opening import Opener
+from privateer_server.rounds.open_round import OpenRound, first_round
+from privateer_server.settings import ServerSettings
 from tests.support.sealing import header_for, seal, sealed_reports
 from tests.support.servers import SMALL, TOKEN
 from tests.support.specs import make_spec
@@ -27,7 +27,7 @@ PEOPLE = 40
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[tuple[OpenRound, Opener]]:
     """A round of `PEOPLE`, and what opens its reports."""
-    data = open_data(Settings(tmp_path, TOKEN))
+    data = open_data(ServerSettings(tmp_path, TOKEN))
     spec = make_spec({**SMALL, "experiment.round_size": PEOPLE, "experiment.horizon": 10 * PEOPLE})
     current = first_round(spec, data.keys.make())
     opener = data.keys.find(current.round.public_key)

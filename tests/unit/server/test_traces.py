@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.timing import Answered
+from privateer_core.serving.http.timing import Answered
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
-from privateer_server.traces import Span, Traces, collector, document
+from privateer_server.observability.traces import Span, Traces, collector, document
+from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.changes import report
 from tests.support.sealing import body_of, sealed_reports
@@ -74,7 +74,7 @@ def about(span: dict[str, Any]) -> dict[str, str]:
     return {one["key"]: next(iter(one["value"].values())) for one in span["attributes"]}
 
 
-async def test_operators_and_rounds_are_traced_and_devices_are_not(settings: Settings, taking: Collector) -> None:
+async def test_operators_and_rounds_are_traced_and_devices_are_not(settings: ServerSettings, taking: Collector) -> None:
     settings = replace(settings, traces=taking.url, admin_token=TOKEN)
     async with serving(create_app(settings)) as client:
         api = Api(client)

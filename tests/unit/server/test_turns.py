@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from privateer_server.turns import Turns
+from privateer_server.intake.queue import SenderQueue
 
 GROUP = 256 * 1024
 
@@ -13,14 +13,14 @@ class Asked:
     size: int
 
 
-def queued(*requests: Asked, places: int = 4096) -> Turns[Asked]:
-    turns: Turns[Asked] = Turns(places, GROUP)
+def queued(*requests: Asked, places: int = 4096) -> SenderQueue[Asked]:
+    turns: SenderQueue[Asked] = SenderQueue(places, GROUP)
     for one in requests:
         assert turns.put(one.sender, one)
     return turns
 
 
-def order(turns: Turns[Asked]) -> list[list[str]]:
+def order(turns: SenderQueue[Asked]) -> list[list[str]]:
     groups = []
     while turns:
         groups.append([one.sender for one in turns.group()])
@@ -69,7 +69,7 @@ def test_order_within_a_sender_is_kept_and_nothing_is_lost() -> None:
 
 
 def test_a_sender_has_no_more_places_than_are_left() -> None:
-    turns: Turns[Asked] = Turns(100, GROUP)
+    turns: SenderQueue[Asked] = SenderQueue(100, GROUP)
     assert sum(turns.put("flood", Asked("flood", 70)) for _ in range(200)) == 50
     assert sum(turns.put("other", Asked("other", 70)) for _ in range(200)) == 25
     assert turns.put("person", Asked("person", 70))

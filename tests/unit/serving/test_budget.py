@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from privateer_core.errors import TooLarge, Unavailable
-from privateer_core.serving.bodies import Body, unchanged
-from privateer_core.serving.budget import Budget, Reservation
-from privateer_core.wire.upload import UPLOAD
+from privateer_core.serving.http.report_endpoint import Body, unchanged
+from privateer_core.serving.limits.body_budget import Budget, Reservation
+from privateer_core.wire.batch import UPLOAD
 
 
 async def chunks(*parts: bytes) -> AsyncIterator[bytes]:

@@ -2,13 +2,13 @@
 
 import asyncio
 
-from privateer_core.serving.connections import Connections, Stage
+from privateer_core.serving.limits.connections import Connections, ConnectionStage
 
 
 class One:
     def __init__(self, table: Connections, sender: str = "") -> None:
         self.sender = sender
-        self.stage, self.table, self.dropped, self.due = Stage.WAITING, table, False, float("inf")
+        self.stage, self.table, self.dropped, self.due = ConnectionStage.WAITING, table, False, float("inf")
 
     def is_overdue(self, now: float) -> bool:
         return now > self.due
@@ -22,7 +22,7 @@ async def test_the_oldest_of_those_who_wait_makes_room() -> None:
     table = Connections(3)
     working, first, second, third = (One(table) for _ in range(4))
     table.enter(working)
-    table.move(working, Stage.WORKING)
+    table.move(working, ConnectionStage.WORKING)
     for one in (first, second, third):
         table.enter(one)
     assert [one.dropped for one in (working, first, second, third)] == [False, True, False, False]
@@ -31,7 +31,7 @@ async def test_the_oldest_of_those_who_wait_makes_room() -> None:
 async def test_without_any_that_waits_a_body_goes_before_an_answer() -> None:
     table = Connections(2)
     working, reading, newcomer = (One(table) for _ in range(3))
-    for one, stage in ((working, Stage.WORKING), (reading, Stage.READING)):
+    for one, stage in ((working, ConnectionStage.WORKING), (reading, ConnectionStage.READING)):
         table.enter(one)
         table.move(one, stage)
     table.enter(newcomer)
@@ -43,8 +43,8 @@ async def test_a_connection_that_idles_anew_is_the_youngest_again() -> None:
     first, second, third = (One(table) for _ in range(3))
     for one in (first, second):
         table.enter(one)
-    table.move(first, Stage.WORKING)
-    table.move(first, Stage.WAITING)
+    table.move(first, ConnectionStage.WORKING)
+    table.move(first, ConnectionStage.WAITING)
     table.enter(third)
     assert [one.dropped for one in (first, second, third)] == [False, True, False]
 
@@ -61,7 +61,7 @@ async def test_overdue_connections_are_closed_and_the_table_rests_when_empty() -
     assert not early.dropped
     early.drop()
     assert len(table) == 0
-    table.move(early, Stage.READING)  # one that left stays out
+    table.move(early, ConnectionStage.READING)  # one that left stays out
     assert len(table) == 0
 
 
@@ -105,6 +105,6 @@ async def test_whoever_takes_the_answer_or_leaves_counts_no_more() -> None:
     ones[2].drop()
     table.hasten(ones[0])
     assert table.unread == 100
-    table.move(ones[3], Stage.WORKING)
+    table.move(ones[3], ConnectionStage.WORKING)
     table.leave(ones[3])
     assert table.unread == 0

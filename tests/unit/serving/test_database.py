@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.database import Kind, connect, open_database, was_cut_short
+from privateer_core.serving.store.sqlite import FileKind, connect, open_database, was_cut_short
 
 STEPS = {3: "ALTER TABLE person ADD COLUMN born INTEGER; CREATE TABLE place (id)", 4: "CREATE TABLE pet (id)"}
-NOW = Kind(77, 5, "CREATE TABLE person (id, born INTEGER); CREATE TABLE place (id)", "SETTING", steps=STEPS)
+NOW = FileKind(77, 5, "CREATE TABLE person (id, born INTEGER); CREATE TABLE place (id)", "SETTING", steps=STEPS)
 
 
 def made(path: Path, version: int, application: int = 77) -> None:
@@ -38,7 +38,7 @@ def test_an_earlier_version_becomes_this_one_and_the_log_has_one_line(
 ) -> None:
     caplog.set_level(logging.INFO, "privateer.data")
     made(tmp_path / "some.db", version)
-    kind = NOW if left == 2 else Kind(77, 5, NOW.schema, "SETTING", steps={4: STEPS[4]})
+    kind = NOW if left == 2 else FileKind(77, 5, NOW.schema, "SETTING", steps={4: STEPS[4]})
     with closing(open_database(tmp_path / "some.db", kind)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (5,)
         assert db.execute("SELECT id FROM person").fetchall() == [(1,)]
@@ -81,7 +81,7 @@ def test_another_service_s_file_is_no_migration(tmp_path: Path) -> None:
 def test_a_migration_that_fails_leaves_the_earlier_version(tmp_path: Path) -> None:
     """All steps are one transaction."""
     made(tmp_path / "some.db", 3)
-    broken = Kind(77, 5, NOW.schema, "SETTING", steps={3: STEPS[3], 4: "CREATE TABLE place (id)"})
+    broken = FileKind(77, 5, NOW.schema, "SETTING", steps={3: STEPS[3], 4: "CREATE TABLE place (id)"})
     with pytest.raises(SpecError, match=r"some\.db does not open"):
         open_database(tmp_path / "some.db", broken)
     with closing(open_database(tmp_path / "some.db", NOW)) as db:

@@ -5,13 +5,13 @@ import logging
 
 import pytest
 
-from privateer_core.serving import disk
-from privateer_core.serving.disk import watch_disk
+from privateer_core.serving.store import sqlite
+from privateer_core.serving.store.sqlite import watch_disk
 from tests.unit.shuffler.helpers import until
 
 
 async def test_the_log_tells_changes_alone(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(disk, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(sqlite, "_LOOK_SECONDS", 0.0)
     looks = [True, True, False, False, False, True, True]
     left = list(looks)
 

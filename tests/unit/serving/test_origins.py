@@ -10,8 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.answer import Answer, with_body
-from privateer_core.serving.origins import Origins, origins
+from privateer_core.serving.http.answer import HttpAnswer, with_body
+from privateer_core.serving.http.cors import Origins, origins
 
 SHOP = "https://shop.example"
 ASKS = {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}
@@ -90,6 +90,6 @@ class _AtOnce:
 @pytest.mark.parametrize("allowed", [(), (SHOP,), ("*",)])
 def test_where_no_origin_is_named_requests_are_answered_at_once(allowed: tuple[str, ...]) -> None:
     """Else the listener that strangers reach would never take the short way; with origins every answer names them."""
-    answers: list[Answer] = []
+    answers: list[HttpAnswer] = []
     taken = Origins(_AtOnce(), allowed).at_once({"path": "/reports", "method": "POST"}, bytearray(), answers.append)
     assert taken == (not allowed) == (len(answers) == 1)

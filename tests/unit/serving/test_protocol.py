@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from privateer_core.serving import protocol
-from privateer_core.serving.answer import with_body
-from privateer_core.serving.connections import UNREAD_MAX, Connections
+from privateer_core.serving import http_protocol
+from privateer_core.serving.http.answer import with_body
+from privateer_core.serving.http_protocol import HEADER_BYTES_MAX, GuardedProtocol
+from privateer_core.serving.limits.connections import UNREAD_MAX, Connections
 from privateer_core.serving.process import _config
-from privateer_core.serving.protocol import HEADER_BYTES_MAX, GuardedProtocol
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -157,16 +157,16 @@ async def test_requests_that_wait_are_few() -> None:
     ids=["silence", "headers", "body", "a body that nobody reads"],
 )
 async def test_who_takes_too_long_is_closed(monkeypatch: pytest.MonkeyPatch, deadline: str, request_: bytes) -> None:
-    monkeypatch.setattr(protocol, deadline, 0.1)
+    monkeypatch.setattr(http_protocol, deadline, 0.1)
     async with listening() as (port, table):
         await said(port, request_)
         assert len(table) == 0
 
 
 async def test_who_does_not_take_an_answer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "_BODY_SECONDS", 0.1)
-    monkeypatch.setattr(protocol, "_HEADER_SECONDS", 0.1)
-    monkeypatch.setattr(protocol, "_BYTES_PER_SECOND", 1 << 30)
+    monkeypatch.setattr(http_protocol, "_BODY_SECONDS", 0.1)
+    monkeypatch.setattr(http_protocol, "_HEADER_SECONDS", 0.1)
+    monkeypatch.setattr(http_protocol, "_BYTES_PER_SECOND", 1 << 30)
     async with listening() as (port, table):
         _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
         writer.write(b"GET /large HTTP/1.1\r\nhost: here\r\n\r\n")
@@ -272,7 +272,7 @@ async def test_a_sender_that_hangs_up_before_a_late_answer_harms_nobody() -> Non
 
 
 async def test_connections_between_two_requests_are_closed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "_IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(http_protocol, "_IDLE_SECONDS", 0.1)
     for path in ("/now", "/later", "/else"):
         async with listening(Takes()) as (port, _):
             assert len(bodies(await said(port, upload(path)))) == 1

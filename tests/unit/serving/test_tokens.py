@@ -15,11 +15,10 @@ from privateer_core.errors import (
     TokenRefused,
     TokenSpent,
 )
+from privateer_core.serving.token_gate import TokenGate, TokenSettings
 from privateer_core.serving.token_keys import TokenKeys
-from privateer_core.serving.tokens import TokenGate, TokenSettings
-from privateer_core.wire.base64url import unbase64url
-from privateer_core.wire.token import TOKEN_SIZE, Challenge, PendingToken, authorization
-from privateer_core.wire.token_keys import Directory, TokenKey
+from privateer_core.wire.tokens.token import TOKEN_SIZE, Challenge, PendingToken, authorization
+from privateer_core.wire.tokens.token_keys import Directory, TokenKey, unbase64url
 from privateer_issuer.signing import Signer
 from tests.support.clocks import Hands
 

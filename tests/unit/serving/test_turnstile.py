@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from privateer_core.serving import turnstile
-from privateer_core.serving.connections import Connections
+from privateer_core.serving.http_protocol import GuardedProtocol
+from privateer_core.serving.limits import rate_limit
+from privateer_core.serving.limits.connections import Connections
+from privateer_core.serving.limits.rate_limit import RateLimit
 from privateer_core.serving.process import _config
-from privateer_core.serving.protocol import GuardedProtocol
+from privateer_core.serving.token_gate import TokenGate
 from privateer_core.serving.token_keys import TokenKeys
-from privateer_core.serving.tokens import TokenGate
-from privateer_core.serving.turnstile import Turnstile
+from privateer_core.wire.batch import UPLOAD
 from privateer_core.wire.keys import TrustedKeys
-from privateer_core.wire.token import authorization
-from privateer_core.wire.upload import UPLOAD
+from privateer_core.wire.tokens.token import authorization
 from tests.support.mint import ORIGIN, minted
 from tests.support.mint import settings as tokens
 from tests.support.senders import KEY, TRUSTED
@@ -46,7 +46,7 @@ async def listening(folder: Path, *origins: str, buffer: int = 0) -> AsyncIterat
     gate = TokenGate(TokenKeys(tokens(folder / "keys").keys), (ORIGIN,))
     refused: Counter[str] = Counter()
     senders = TrustedKeys(TRUSTED)
-    one = Turnstile(gate, lambda path: "spring" if path == PATH else None, refused.update, senders, origins=origins)
+    one = RateLimit(gate, lambda path: "spring" if path == PATH else None, refused.update, senders, origins=origins)
     config, state = _config(app, "off", Connections(100)), State()
     config.load()
     loop = asyncio.get_running_loop()
@@ -138,7 +138,7 @@ async def test_a_token_is_verified_once(tmp_path: Path, monkeypatch: pytest.Monk
     async with listening(tmp_path) as (port, _, gate):
         token = minted()
         assert (await said(port, upload(CLOSE + with_token(token)))).endswith(b"\r\n\r\n5")
-        monkeypatch.setattr("privateer_core.wire.token.Token.is_signed", lambda *_: False)
+        monkeypatch.setattr("privateer_core.wire.tokens.token.Token.is_signed", lambda *_: False)
         assert gate.admit(authorization(token).encode(), "spring").nonce == token[2:34]
         monkeypatch.undo()
         assert gate.admit(authorization(token).encode(), "spring").nonce == token[2:34]
@@ -176,7 +176,7 @@ async def test_a_body_without_end_is_not_read(tmp_path: Path) -> None:
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privateer_core.serving.protocol._LINGER_SECONDS", 0.2)
+    monkeypatch.setattr("privateer_core.serving.http_protocol._LINGER_SECONDS", 0.2)
     async with listening(tmp_path) as (port, _, _):
         started = time.monotonic()
         assert (await said(port, upload(body=bytes(1000))[:-10])).startswith(b"HTTP/1.1 401 ")
@@ -193,8 +193,8 @@ async def test_many_at_once_on_a_connection_are_not_answered(tmp_path: Path) -> 
 
 async def test_whoever_sends_many_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With 2 units a tick, 20 connections that send again and again get 2 answers a tick after their first."""
-    monkeypatch.setattr(turnstile, "_UNITS", 2)
-    monkeypatch.setattr(turnstile, "_TICK", 0.5)
+    monkeypatch.setattr(rate_limit, "_UNITS", 2)
+    monkeypatch.setattr(rate_limit, "_TICK", 0.5)
 
     async def sender(port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -5,11 +5,11 @@ import httpx
 import pytest
 
 from privateer_core.wire.publication import Round
-from privateer_lab.services import free_port
+from privateer_lab.services.processes import free_port
 from privateer_shuffler.app import create_app
-from privateer_shuffler.label import Label
-from privateer_shuffler.settings import Settings
-from privateer_shuffler.store import RoundStore
+from privateer_shuffler.pool.protocol import Label
+from privateer_shuffler.pool.round_file import RoundStore
+from privateer_shuffler.settings import ShufflerSettings
 from tests.support.asgi import serving
 from tests.support.senders import TRUSTED
 from tests.unit.shuffler.fake_server import SIZE, FakeServer
@@ -22,14 +22,14 @@ def server() -> FakeServer:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def settings(tmp_path: Path) -> ShufflerSettings:
     data = tmp_path / "data"
     sizes = {"min_batch": 2, "body_limit": 1 << 17}
-    return Settings("http://server", data, data / "shuffler.pub", **sizes, sender_keys=TRUSTED)
+    return ShufflerSettings("http://server", data, data / "shuffler.pub", **sizes, sender_keys=TRUSTED)
 
 
 @pytest.fixture
-async def shuffler(settings: Settings, server: FakeServer) -> AsyncIterator[Shuffler]:
+async def shuffler(settings: ShufflerSettings, server: FakeServer) -> AsyncIterator[Shuffler]:
     async with serving(create_app(settings, httpx.ASGITransport(server.app))) as client:
         yield Shuffler(client, server)
 

@@ -20,7 +20,7 @@ from privateer_core.wire.identity import SIGNED_HEADER
 from privateer_core.wire.problem import MEDIA_TYPE as PROBLEM
 from privateer_core.wire.problem import problem_body
 from privateer_core.wire.publication import Publication, Round, decode_publication, digest, encode_publication
-from privateer_lab.services import free_port
+from privateer_lab.services.processes import free_port
 from tests.support.notary import Notary
 
 SIZE = 96

@@ -48,7 +48,7 @@ async def test_it_is_not_ready_after_its_disk_failed(shuffler, monkeypatch):
         raise sqlite3.OperationalError("disk I/O error")
 
     header = shuffler.server.publish()
-    monkeypatch.setattr("privateer_shuffler.store.RoundStore.commit", fail)
+    monkeypatch.setattr("privateer_shuffler.pool.round_file.RoundStore.commit", fail)
     for _ in range(2):
         assert_problem(await shuffler.post(header, sealed_reports(1)), 503, "unavailable")
     monkeypatch.undo()
@@ -61,7 +61,7 @@ async def test_it_is_not_ready_after_a_task_failed(shuffler, monkeypatch, caplog
     def fail(_):
         raise RuntimeError("secret of a report")
 
-    monkeypatch.setattr("privateer_shuffler.store.RoundStore.erase", fail)
+    monkeypatch.setattr("privateer_shuffler.pool.round_file.RoundStore.erase", fail)
     await shuffler.post(shuffler.server.publish(), sealed_reports(5))
     await until(lambda: "a background task ended with RuntimeError" in caplog.text)
     assert_problem(await shuffler.client.get("/readyz"), 503, "unavailable")
@@ -90,7 +90,7 @@ async def test_a_defect_is_told_without_the_request(settings, server, monkeypatc
     def fail(*_):
         raise RuntimeError("secret of a report")
 
-    monkeypatch.setattr("privateer_core.serving.endpoint.decode_envelope", fail)
+    monkeypatch.setattr("privateer_core.serving.http.report_endpoint.decode_envelope", fail)
     app = create_app(settings, httpx.ASGITransport(server.app))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with serving(app), httpx.AsyncClient(transport=transport, base_url="http://shuffler") as client:

@@ -10,7 +10,7 @@ from privateer_core.wire.batch import decode_batch
 from privateer_core.wire.envelope import pieces
 from privateer_core.wire.problem import problem_body
 from privateer_shuffler.app import create_app
-from privateer_shuffler.store import RoundStore
+from privateer_shuffler.pool.round_file import RoundStore
 from tests.support.asgi import serving
 from tests.unit.shuffler.fake_server import SIZE
 from tests.unit.shuffler.helpers import Shuffler, assert_problem, sealed_reports, until
@@ -99,7 +99,7 @@ async def test_another_batch_is_filled_after_a_restart(settings, server):
 
 async def test_a_full_disk_delays_another_batch_and_loses_nothing(shuffler, settings, monkeypatch):
     """Neither the erasure of a batch nor room for the next one is given up."""
-    monkeypatch.setattr("privateer_shuffler.rounds._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_shuffler.followed_rounds._RETRY_SECONDS", 0.01)
     server, reports = shuffler.server, sealed_reports(6)
     server.insatiable = True
     header = server.publish()
@@ -184,7 +184,7 @@ async def test_pauses_grow_to_a_limit(settings, server, monkeypatch):
         pauses.append(seconds)
         await sleep(0)
 
-    monkeypatch.setattr("privateer_shuffler.forwarding.asyncio", FakeAsyncio(note))
+    monkeypatch.setattr("privateer_shuffler.delivery.asyncio", FakeAsyncio(note))
     async with serving(create_app(settings, transport)) as client:
         await Shuffler(client, server).post(server.publish(), sealed_reports(5))
         await until(lambda: len(pauses) >= 12)
@@ -195,7 +195,7 @@ async def test_pauses_grow_to_a_limit(settings, server, monkeypatch):
 class FakeAsyncio:
     """The module ``asyncio`` with another ``sleep``."""
 
-    to_thread = staticmethod(asyncio.to_thread)
+    to_thread, timeout = staticmethod(asyncio.to_thread), staticmethod(asyncio.timeout)
 
     def __init__(self, sleep):
         self.sleep = sleep

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from privateer_core.serving.timing import Answered
+from privateer_core.serving.http.timing import Answered
 from privateer_shuffler import app
-from privateer_shuffler.store import RoundStore
-from privateer_shuffler.uploads import UploadTimes
+from privateer_shuffler.metrics import UploadTimes
+from privateer_shuffler.pool.round_file import RoundStore
 from tests.unit.shuffler.helpers import Shuffler, sealed_reports
 
 BATCH = 30

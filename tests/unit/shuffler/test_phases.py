@@ -11,8 +11,8 @@ from privateer_core.errors import DuplicateReport, Unavailable
 from privateer_core.wire.batch import decode_batch
 from privateer_core.wire.envelope import pieces
 from privateer_shuffler.app import create_app
-from privateer_shuffler.pool import Pool
-from privateer_shuffler.store import RoundStore
+from privateer_shuffler.pool.pool import Pool
+from privateer_shuffler.pool.round_file import RoundStore
 from tests.support.asgi import serving
 from tests.unit.shuffler.fake_server import SIZE
 from tests.unit.shuffler.helpers import Shuffler, assert_problem, sealed_reports, until

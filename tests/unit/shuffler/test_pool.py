@@ -8,9 +8,9 @@ from scipy import stats
 from privateer_core.errors import DuplicateReport, Unavailable
 from privateer_core.wire.batch import decode_batch
 from privateer_core.wire.envelope import decode_envelope, pieces
-from privateer_shuffler.pool import _GATHER_SECONDS, _MANY, Pool
+from privateer_shuffler.pool.pool import _GATHER_SECONDS, _MANY, Pool
+from privateer_shuffler.pool.round_file import RoundStore
 from privateer_shuffler.shuffle import RandomBelow
-from privateer_shuffler.store import RoundStore
 from tests.support.statistics import FALSE_ALARM
 from tests.unit.shuffler.fake_server import SIZE
 from tests.unit.shuffler.helpers import sealed_reports, until
@@ -110,7 +110,7 @@ async def test_under_load_requests_wait_for_each_other(new_store, monkeypatch, t
 
 
 async def test_requests_that_do_not_wait_are_caught(new_store, monkeypatch):
-    monkeypatch.setattr("privateer_shuffler.pool._MANY", 1000)
+    monkeypatch.setattr("privateer_shuffler.pool.pool._MANY", 1000)
     assert await commits_of(new_store(1000), monkeypatch, 8) == 3
 
 
@@ -204,7 +204,7 @@ async def test_a_disk_that_cannot_undo_stops_the_pool(new_store, tmp_path, monke
 
 
 async def test_the_log_is_emptied_as_soon_as_the_disk_lets_it(new_store, tmp_path, monkeypatch):
-    monkeypatch.setattr("privateer_shuffler.pool._FULL_DISK_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_shuffler.pool.pool._FULL_DISK_SECONDS", 0.01)
     store = new_store(50)
     pool, attempts = Pool(store), []
     with monkeypatch.context() as broken:
@@ -232,7 +232,7 @@ async def test_a_sender_that_hangs_up_harms_nobody(new_store):
 
 async def test_the_database_is_the_same_whatever_the_order_of_arrival(new_store, tmp_path, monkeypatch):
     """Given its place, neither the position of a report in the file nor anything beside it depends on when it came."""
-    monkeypatch.setattr("privateer_shuffler.store.secrets.token_bytes", bytes)  # the key differs anyhow
+    monkeypatch.setattr("privateer_shuffler.pool.round_file.secrets.token_bytes", bytes)  # the key differs anyhow
     reports = sealed_reports(50)
     contents = []
     for order, at_once in ((list(range(50)), 1), (list(reversed(range(50))), 7)):

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from privateer_core.wire.problem import slug_of
-from privateer_core.wire.token_keys import Directory
-from privateer_lab.services import free_port
+from privateer_core.wire.tokens.token_keys import Directory
+from privateer_lab.services.processes import free_port
 from privateer_shuffler.app import main
 from tests.support.mint import key
 from tests.support.senders import TRUSTED, Signing

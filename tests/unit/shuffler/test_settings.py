@@ -3,12 +3,12 @@ from pathlib import Path
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.tokens import TokenSettings
-from privateer_shuffler.settings import Settings, read_settings
+from privateer_core.serving.token_gate import TokenSettings
+from privateer_shuffler.settings import ShufflerSettings, read_settings
 
 
 def test_everything_has_a_default():
-    assert read_settings({}) == Settings(
+    assert read_settings({}) == ShufflerSettings(
         "http://127.0.0.1:8002",
         Path("data/shuffler"),
         Path("data/shuffler/shuffler.pub"),
@@ -69,7 +69,7 @@ def test_everything_can_be_set():
         "PRIVATEER_ORIGIN": "shuffle.example, other.example:8443",
         "PRIVATEER_ORIGINS": "https://shop.example",
     }
-    expected = Settings(
+    expected = ShufflerSettings(
         "https://learn.example/api",
         Path("/data"),
         Path("/trusted/one.pub"),

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from privateer_shuffler.shuffle import Groups, Places, RandomBelow
+from privateer_shuffler.shuffle import Groups, RandomBelow, RandomPlaces
 from tests.support.statistics import fits
 
 ORDERS = list(itertools.permutations(range(4)))
@@ -19,7 +19,7 @@ def uniform(below) -> bool:
     """Whether 4 places come in all 24 orders equally often."""
     seen = Counter()
     for _ in range(DRAWS):
-        places = Places(range(4), below)
+        places = RandomPlaces(range(4), below)
         seen[tuple(places.draw() for _ in range(4))] += 1
     return fits([seen[order] for order in ORDERS], [DRAWS / len(ORDERS)] * len(ORDERS))
 
@@ -64,7 +64,7 @@ def test_a_defective_source_is_caught(defect):
 
 
 def test_every_place_is_given_once():
-    places = Places([7, 3, 9], RandomBelow())
+    places = RandomPlaces([7, 3, 9], RandomBelow())
     assert len(places) == 3
     assert sorted(places.draw() for _ in range(3)) == [3, 7, 9]
     assert len(places) == 0

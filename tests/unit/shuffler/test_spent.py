@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from privateer_shuffler import spent as module
-from privateer_shuffler.spent import FILE, Spent
+from privateer_shuffler.pool import spent_tokens as module
+from privateer_shuffler.pool.spent_tokens import TOKENS_FILE, Spent
 from tests.support.clocks import Hands
 
 DAY = 86_400
@@ -25,7 +25,7 @@ def test_expired_tokens_are_forgotten_without_a_round_that_ends(tmp_path: Path) 
     assert spent.forget()
     assert not spent.forget()
     assert (spent.knows(b"old"), spent.knows(b"young")) == (False, True)
-    assert not any(old in path.read_bytes() for path in tmp_path.glob(f"{FILE}*"))
+    assert not any(old in path.read_bytes() for path in tmp_path.glob(f"{TOKENS_FILE}*"))
     spent.close()
 
 

@@ -4,7 +4,7 @@ import sqlite3
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_shuffler.store import RoundStore
+from privateer_shuffler.pool.round_file import RoundStore
 from tests.unit.shuffler.fake_server import SIZE
 from tests.unit.shuffler.helpers import sealed_reports
 

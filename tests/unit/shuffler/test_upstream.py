@@ -4,7 +4,7 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_shuffler.app import main
-from privateer_shuffler.upstream import Upstream
+from privateer_shuffler.delivery import Upstream
 
 
 @pytest.mark.parametrize("content", [None, "", "no certificate"])

@@ -6,12 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privateer_core.errors import BatchRefused, SenderRefused
-from privateer_core.wire.batch import BATCH, check_claim, decode_batch, sign_claim
+from privateer_core.wire.batch import BATCH, UPLOAD, check_claim, decode_batch, sign_claim
 from privateer_core.wire.envelope import Envelope, encode_envelope, header_of
 from privateer_core.wire.keys import signing_key_id
 from privateer_core.wire.publication import Round
 from privateer_core.wire.signature import SECONDS_APART
-from privateer_core.wire.upload import UPLOAD
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 OTHER = Ed25519PrivateKey.from_private_bytes(b"o" * 32)

@@ -18,10 +18,20 @@ from privateer_core.errors import (
     Untrusted,
 )
 from privateer_core.wire.identity import check_signed, read_keys
-from privateer_core.wire.log import BLOCK, Entry, Head, Proof, block_of, check_proof, prove, read_proof, starts_too_late
-from privateer_core.wire.merkle import Tree
+from privateer_core.wire.merkle import MerkleTree
 from privateer_core.wire.note import verifier
 from privateer_core.wire.publication import digest
+from privateer_core.wire.transparency_log import (
+    BLOCK,
+    Entry,
+    Head,
+    Proof,
+    block_of,
+    check_proof,
+    prove,
+    read_proof,
+    starts_too_late,
+)
 from tests.support.notary import ORIGIN, Notary
 
 
@@ -100,7 +110,7 @@ def test_the_usual_proof_tells_the_server_nothing_and_is_small() -> None:
     for missed in range(BLOCK + 1):
         assert not starts_too_late(notary.proof("test", 1000), notary.head(1000 - missed))
     assert len(msgspec.json.encode(notary.proof("test", 1000))) < 5000
-    tree, leaf = Tree([entry(0).leaf] * (1 << 14)), 1 << 14
+    tree, leaf = MerkleTree([entry(0).leaf] * (1 << 14)), 1 << 14
     head = Head.sign(ORIGIN, leaf, tree.root(leaf), notary.identity.key)
     assert len(msgspec.json.encode(prove(tree, head, 5, 0))) < 5500
 

@@ -2,7 +2,15 @@
 
 import pytest
 
-from privateer_core.wire.merkle import EMPTY_ROOT, Peaks, Tree, consistent, included, leaf_hash, node_hash
+from privateer_core.wire.merkle import (
+    EMPTY_ROOT,
+    MerkleTree,
+    Peaks,
+    consistent,
+    included,
+    leaf_hash,
+    node_hash,
+)
 
 LEAVES = [leaf_hash(bytes.fromhex(one)) for one in (
     "", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f",
@@ -29,14 +37,14 @@ def defined(leaves: list[bytes]) -> bytes:
 
 
 def test_roots_are_those_of_certificate_transparency() -> None:
-    tree = Tree(LEAVES)
+    tree = MerkleTree(LEAVES)
     assert [tree.root(size).hex() for size in range(1, 9)] == ROOTS
     assert tree.root(0) == EMPTY_ROOT
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 32, 33, 63, 70])
 def test_proofs_hold_and_nothing_else_does(size: int) -> None:
-    tree = Tree(MANY)
+    tree = MerkleTree(MANY)
     root = tree.root(size)
     assert root == defined(MANY[:size]) == tree.peaks(size).root
     for index in range(size):
@@ -59,7 +67,7 @@ def test_proofs_hold_and_nothing_else_does(size: int) -> None:
 
 
 def test_peaks_grow_as_the_tree_does() -> None:
-    tree, peaks = Tree(MANY), Peaks(0, [])
+    tree, peaks = MerkleTree(MANY), Peaks(0, [])
     for size, leaf in enumerate(MANY, 1):
         assert peaks.add(leaf).root == tree.root(size)
     with pytest.raises(ValueError, match="subtree"):

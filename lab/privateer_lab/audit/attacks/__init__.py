@@ -1,16 +1,15 @@
-"""Attacks that know how an algorithm works inside: one module of its name, where an algorithm has any.
+"""Attacks that know how what they attack works inside: a learner's, or that of a paper which no spec can name."""
 
-A module of its name with ``_published`` attacks what a paper publishes and no spec can name.
-"""
+from collections.abc import Callable
+from typing import Final
 
-from importlib import import_module
-from importlib.util import find_spec
-
-from privateer_core.algorithms import ALGORITHMS
+from privateer_core.plugins import Plugins
 from privateer_lab.audit.case import Case
+
+ATTACKS: Final = Plugins[Callable[[int], list[Case]]]("privateer.attacks", "distribution that brings it", "--mechanism")
+"""What returns attacks with about so many observations of each neighbour, by the name of what is attacked."""
 
 
 def attacks_of_algorithms(samples: int) -> list[Case]:
-    """Return what the modules of the algorithms have."""
-    modules = [f"{__name__}.{name}{kind}" for name in ALGORITHMS for kind in ("", "_published")]
-    return [case for module in modules if find_spec(module) for case in import_module(module).cases(samples)]
+    """Return all of them."""
+    return [case for attacks in ATTACKS.values() for case in attacks(samples)]

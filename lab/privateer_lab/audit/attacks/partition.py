@@ -16,7 +16,7 @@ from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.spec import Privacy
 from privateer_core.terms import calibrate
 from privateer_lab.audit.case import Case, Sampler
-from privateer_lab.audit.evidence import Scores
+from privateer_lab.audit.lower_bounds import Scores
 from privateer_lab.audit.views import Coins, batches, draw_coins, log_likelihood, model_of, releases
 
 _BATCH: Final = 100
@@ -28,7 +28,7 @@ _ELSEWHERE: Final = 0.9
 """Context of everybody else."""
 
 
-class Person(NamedTuple):
+class SeenPerson(NamedTuple):
     """One neighbour: context and reward. Both have played the arm that is seen."""
 
     context: float
@@ -41,7 +41,7 @@ class Scene(NamedTuple):
     name: str
     policy: PartitionPolicy
     arm: int
-    people: tuple[Person, Person]
+    people: tuple[SeenPerson, SeenPerson]
 
 
 def cases(samples: int, arms: str = "seen") -> list[Case]:
@@ -64,9 +64,9 @@ def _scenes(privacy: Privacy) -> list[Scene]:
     first, learned = _policy(privacy, even), _policy(privacy, rare)
     here = 0.1
     return [
-        Scene("first round", first, 0, (Person(here, 1.0), Person(here, 0.0))),
-        Scene("rare arm, opposite rewards", learned, 0, (Person(here, 1.0), Person(here, 0.0))),
-        Scene("rare arm, another bin", learned, 0, (Person(here, 1.0), Person(_ELSEWHERE, 1.0))),
+        Scene("first round", first, 0, (SeenPerson(here, 1.0), SeenPerson(here, 0.0))),
+        Scene("rare arm, opposite rewards", learned, 0, (SeenPerson(here, 1.0), SeenPerson(here, 0.0))),
+        Scene("rare arm, another bin", learned, 0, (SeenPerson(here, 1.0), SeenPerson(_ELSEWHERE, 1.0))),
     ]
 
 
@@ -89,7 +89,7 @@ def _policy(privacy: Privacy, shares: Scores) -> PartitionPolicy:
     )
 
 
-def _coins_that_choose(policy: PartitionPolicy, person: Person, arm: int, count: int) -> Coins:
+def _coins_that_choose(policy: PartitionPolicy, person: SeenPerson, arm: int, count: int) -> Coins:
     """Draw the coins of people whose arm was seen, shape (count,)."""
     found = np.zeros(0, np.uint32)
     while len(found) < count:
@@ -99,13 +99,13 @@ def _coins_that_choose(policy: PartitionPolicy, person: Person, arm: int, count:
     return found[:count]
 
 
-def _contribution(policy: PartitionPolicy, person: Person, coins: Coins, arms: NDArray[np.int64]) -> KeyedValues:
+def _contribution(policy: PartitionPolicy, person: SeenPerson, coins: Coins, arms: NDArray[np.int64]) -> KeyedValues:
     """Return what people alike contribute, with these coins in their reports."""
     contexts, rewards = np.full((len(coins), 1), person.context), np.full(len(coins), person.reward)
     return policy.contribute(contexts, coins, Arms(arms), rewards)
 
 
-def _reports(policy: PartitionPolicy, person: Person, coins: Coins) -> NDArray[Any]:
+def _reports(policy: PartitionPolicy, person: SeenPerson, coins: Coins) -> NDArray[Any]:
     """Return reports of people alike whose choices had these coins, as the client library makes them."""
     arms = policy.decide(np.full((len(coins), 1), person.context), coins).arms
     own = draw_coins(len(coins)) if policy.fresh_coins else coins
@@ -122,7 +122,7 @@ def _shuffled(scene: Scene, privacy: Privacy, count: int) -> Case:
 
 def _batches(scene: Scene) -> Sampler:
     """Everybody else is elsewhere, with a reward of 0, and plays what their coins say; nobody sees their arms."""
-    policy, others = scene.policy, Person(_ELSEWHERE, 0.0)
+    policy, others = scene.policy, SeenPerson(_ELSEWHERE, 0.0)
 
     def score(who: int, count: int) -> Scores:
         person = scene.people[who]
@@ -144,7 +144,7 @@ def _batches(scene: Scene) -> Sampler:
     return sample
 
 
-def _density(policy: PartitionPolicy, person: Person, seen: int | None, reports: NDArray[Any]) -> Scores:
+def _density(policy: PartitionPolicy, person: SeenPerson, seen: int | None, reports: NDArray[Any]) -> Scores:
     """Return each report's density against uniform coins, if a person sent it who was seen to play an arm; (n,).
 
     None: nobody saw it.
@@ -176,7 +176,7 @@ def _releases(scene: Scene) -> Sampler:
     curator = cast(CentralSums, policy.mechanism)
     silent = msgspec.structs.replace(curator, standard_deviation=0.0)
 
-    def exact(person: Person) -> Scores:
+    def exact(person: SeenPerson) -> Scores:
         coins = _coins_that_choose(policy, person, scene.arm, 1)
         release = silent.release(silent.add(silent.empty(), _reports(policy, person, coins)), SecureNoise())
         return np.concatenate([release.sums.ravel(), release.hits])
@@ -184,7 +184,7 @@ def _releases(scene: Scene) -> Sampler:
     left, right = (exact(person) for person in scene.people)
     direction = (left - right) / np.linalg.norm(left - right)
 
-    def score(person: Person, coins: Coins) -> float:
+    def score(person: SeenPerson, coins: Coins) -> float:
         release = curator.release(curator.add(curator.empty(), _reports(policy, person, coins)), SecureNoise())
         noisy = float((np.concatenate([release.sums.ravel(), release.hits]) - right) @ direction)
         return noisy + _CERTAIN * (_could_be(scene, 0, release.counts) - _could_be(scene, 1, release.counts))

@@ -11,9 +11,9 @@ from privateer_core.decisions import Arms
 from privateer_core.mechanisms.screened_moments import Moments, ScreenedMoments
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_lab.audit.case import Case
-from privateer_lab.audit.evidence import Scores
+from privateer_lab.audit.lower_bounds import Scores
 from privateer_lab.audit.views import model_of, releases
-from privateer_server.schedule import Schedule, Step
+from privateer_server.rounds.loop import Schedule, Step
 
 _SEED: Final = 17
 _READERS: Final = 100
@@ -68,8 +68,7 @@ def _seen(spec: SparseSpec, step: Step, total: Moments, factor: float) -> float:
     noisy = mechanism if factor == 1.0 else mechanism.weaker(factor)
     schedule = Schedule(spec)
     after = schedule.close(step, noisy.release(total, SecureNoise()), _SEED)
-    result = schedule.result(after)
-    told = {one.name: one.value for one in result.estimates} if result else {}
+    told = {one.name: one.value for one in schedule.answer(after).estimates}
     readers = np.full((_READERS, spec.arm_count, spec.arm_features), _BELOW)
     readers[:, 0, 0] = np.linspace(_BELOW, _ABOVE, _READERS)
     coins = np.arange(_READERS, dtype=np.uint32)

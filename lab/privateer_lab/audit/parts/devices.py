@@ -8,9 +8,9 @@ import numpy as np
 from privateer_client.participation import Participation
 from privateer_lab.audit.case import ANY, CHANNELS
 from privateer_lab.audit.law import Law, UniformLaw
-from privateer_lab.audit.parts.part import Integers, Noise, Part
-from privateer_lab.audit.wire import ALONE, LIMITS, opened
-from privateer_shuffler.shuffle import Groups, Places, RandomBelow
+from privateer_lab.audit.network.sealed_reports import ALONE, LIMITS, opened
+from privateer_lab.audit.parts.part import Integers, MechanismPart, Noise
+from privateer_shuffler.shuffle import Groups, RandomBelow, RandomPlaces
 
 _COINS, _RESTARTS, _BATCHES = 6_000, 400, 4_000
 _PLACES: Final = 16
@@ -18,7 +18,7 @@ _NEIGHBOURS: Final = ((0.1, 1.0), (0.9, 0.0))
 """Contexts and rewards of two people: coins and places must have the same law for both."""
 
 
-def device_parts() -> list[Part]:
+def device_parts() -> list[MechanismPart]:
     """Return the parts that belong to no mechanism; of each its law alone is claimed."""
     bytes_of_coins: tuple[Law, ...] = (UniformLaw(256),) * 4
     places: tuple[Law, ...] = (UniformLaw(_PLACES),) * 1
@@ -30,9 +30,9 @@ def device_parts() -> list[Part]:
     ]
 
 
-def _part(name: str, observe: Callable[[int, int], Integers], laws: tuple[Law, ...], count: int) -> Part:
+def _part(name: str, observe: Callable[[int, int], Integers], laws: tuple[Law, ...], count: int) -> MechanismPart:
     noise = Noise(laws, tuple(range(len(laws))), np.zeros((2, len(laws)), np.int64))
-    return Part(name, CHANNELS, ANY, ANY, "", None, 0.0, observe, noise.score, noise.surprise, count)
+    return MechanismPart(name, CHANNELS, ANY, ANY, "", None, 0.0, observe, noise.score, noise.surprise, count)
 
 
 def _device() -> Participation:
@@ -59,10 +59,10 @@ def _restarted(who: int, count: int) -> Integers:
 
 def _places(who: int, count: int) -> Integers:
     """Place of the first person to arrive, or of the last."""
-    return np.array([_order(Places(range(_PLACES), RandomBelow()))[-who] for _ in range(count)])[:, None]
+    return np.array([_order(RandomPlaces(range(_PLACES), RandomBelow()))[-who] for _ in range(count)])[:, None]
 
 
-def _order(places: Places) -> list[int]:
+def _order(places: RandomPlaces) -> list[int]:
     return [places.draw() for _ in range(_PLACES)]
 
 

@@ -10,13 +10,13 @@ from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_lab.audit.law import LaplaceLaw
 from privateer_lab.audit.parts.keyed import COIN, symbol_part
-from privateer_lab.audit.parts.part import Integers, Noise, Part, noise_part
+from privateer_lab.audit.parts.part import Integers, MechanismPart, Noise, noise_part
 from privateer_lab.audit.views import model_of, releases
 
 _COUNT = 4_000
 
 
-def hit_parts() -> list[Part]:
+def hit_parts() -> list[MechanismPart]:
     """Return the parts of all mechanisms of hits."""
     layout = SlotLayout.small()
     return [
@@ -28,7 +28,7 @@ def hit_parts() -> list[Part]:
     ]
 
 
-def _pair_part(name: str, own: int) -> Part:
+def _pair_part(name: str, own: int) -> MechanismPart:
     """Many people stand in one release, each with a key of their own."""
     mechanism = CellPairs(_keys(1), 0.5)
 

@@ -1,6 +1,5 @@
 """Parts of the mechanisms of keyed means: symbols, noise of sums, and noise of how many people have a key."""
 
-import math
 from typing import Any, Final
 
 import numpy as np
@@ -9,30 +8,28 @@ from privateer_core.accounting.events import Pure
 from privateer_core.coins import Layout
 from privateer_core.contributions import KeyedValues
 from privateer_core.mechanisms.central_sums import UNIT, CentralSums
-from privateer_core.mechanisms.laplace_cells import UNIT as CELL_UNIT
-from privateer_core.mechanisms.laplace_cells import LaplaceCells
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_lab.audit.law import LaplaceLaw, Law, NormalLaw
-from privateer_lab.audit.parts.part import Integers, Noise, Outcomes, Part, noise_part, outcome_part
+from privateer_lab.audit.parts.part import Integers, MechanismPart, Noise, Outcomes, noise_part, outcome_part
 from privateer_lab.audit.views import log_likelihood, model_of, releases, reports
 
 Person = tuple[int, float]
 """Key, -1 for none, and value."""
 COIN: Final = 12_345
 """The public coins of everybody: what they decide is known."""
-_SYMBOLS, _SUMS = 6_000, 4_000
+_SYMBOLS, SUMS = 6_000, 4_000
 _L1: Final = 4
 """Distance of two people in all cells' rewards and counts."""
 _OPPOSITE: Final = ((0, 1.0), (0, 0.0))
-_ELSEWHERE: Final = ((0, 1.0), (1, 1.0))
+ELSEWHERE: Final = ((0, 1.0), (1, 1.0))
 _NOTHING: Final = ((0, 1.0), (-1, 0.0))
 
 
-def keyed_parts() -> list[Part]:
+def keyed_parts() -> list[MechanismPart]:
     """Return the parts of all mechanisms of keyed means."""
-    return [*_symbol_parts(), *_cell_parts(), *_central_parts()]
+    return [*_symbol_parts(), *_central_parts()]
 
 
 def people(layout: Layout, person: Person, count: int) -> KeyedValues:
@@ -42,7 +39,7 @@ def people(layout: Layout, person: Person, count: int) -> KeyedValues:
     return KeyedValues(coins, keys, groups, np.full(count, person[1]))
 
 
-def symbol_part(name: str, mechanism: Any, pair: tuple[Person, Person]) -> Part:
+def symbol_part(name: str, mechanism: Any, pair: tuple[Person, Person]) -> MechanismPart:
     """Return the part that is a symbol of randomized response; everybody's coins are the same."""
     symbols = mechanism.response.symbols
     rows = np.zeros(symbols, mechanism.randomize(people(mechanism.layout, pair[0], 1), SecureNoise()).dtype)
@@ -58,7 +55,7 @@ def symbol_part(name: str, mechanism: Any, pair: tuple[Person, Person]) -> Part:
     return outcome_part(name, mechanism, model_of(reports), sampler, observe, outcomes, _SYMBOLS, event)
 
 
-def _symbol_parts() -> list[Part]:
+def _symbol_parts() -> list[MechanismPart]:
     layout = Layout.small()
     return [
         symbol_part("one of 2 symbols", SignedSymbol(layout, 1.0, 1, False), _OPPOSITE),
@@ -73,26 +70,9 @@ def plain(keys: int) -> Layout:
     return Layout(5, np.zeros((keys, 0), np.uint32))
 
 
-def _cell_parts() -> list[Part]:
-    """Rewards and counts of every cell, whether the person is in it or not."""
-    mechanism = LaplaceCells(plain(2), 4.0)
-    exact = CELL_UNIT * np.array([[1, 0, 1, 0], [0, 1, 0, 1]])
-
-    def observe(who: int, count: int) -> Integers:
-        told = mechanism.randomize(people(mechanism.layout, _ELSEWHERE[who], count), SecureNoise())
-        return mechanism.parse(told.tobytes()).astype(np.int64)
-
-    laws: tuple[Law, ...] = (LaplaceLaw(math.ceil(_L1 * CELL_UNIT / mechanism.epsilon)),) * 4
-    sampler, model = "DiscreteLaplace.draw", model_of(reports)
-    return [
-        noise_part(name, mechanism, model, sampler, observe, Noise(laws, own, exact), _SUMS, calibration="published")
-        for name, own in (("rewards of all cells", (0, 1)), ("counts of all cells", (2, 3)))
-    ]
-
-
-def _central_parts() -> list[Part]:
+def _central_parts() -> list[MechanismPart]:
     """Sums and people per key, with normal noise and with Laplace noise; each is as private as it can be told apart."""
-    both = {"sums": ((0, 1), _OPPOSITE), "people per key": ((2, 3), _ELSEWHERE)}
+    both = {"sums": ((0, 1), _OPPOSITE), "people per key": ((2, 3), ELSEWHERE)}
     found = []
     for what, (own, pair) in both.items():
         for kind, mechanism in (
@@ -106,7 +86,7 @@ def _central_parts() -> list[Part]:
 
 def _central_part(
     name: str, mechanism: CentralSums, sampler: str, own: tuple[int, ...], pair: tuple[Person, Person]
-) -> Part:
+) -> MechanismPart:
     """Many people stand in one release, each with two keys of their own."""
 
     def observe(who: int, count: int) -> Integers:
@@ -123,4 +103,4 @@ def _central_part(
     scale = DiscreteLaplace.at_least(mechanism.scale * UNIT).scale if mechanism.scale else 0
     law: Law = LaplaceLaw(scale) if scale else NormalLaw(mechanism.standard_deviation * UNIT)
     noise = Noise((law,) * 4, own, exact)
-    return noise_part(name, mechanism, model_of(releases), sampler, observe, noise, _SUMS)
+    return noise_part(name, mechanism, model_of(releases), sampler, observe, noise, SUMS)

@@ -12,9 +12,9 @@ from privateer_core.contributions import BoundedVectors
 from privateer_core.mechanisms.screened_moments import GRID, Moments, ScreenedMoments
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.vectors import Ball
-from privateer_lab.audit.evidence import Scores
 from privateer_lab.audit.law import Law, NormalLaw
-from privateer_lab.audit.parts.part import Integers, Noise, Outcomes, Part, noise_part, outcome_part
+from privateer_lab.audit.lower_bounds import Scores
+from privateer_lab.audit.parts.part import Integers, MechanismPart, Noise, Outcomes, noise_part, outcome_part
 from privateer_lab.audit.views import model_of, releases
 
 _EPSILON: Final = 3.0
@@ -30,7 +30,7 @@ _SPREAD: Final = 2.0
 """Standard deviations of its noise by which neighbours move a kind of number."""
 
 
-def moment_parts() -> list[Part]:
+def moment_parts() -> list[MechanismPart]:
     """Return the parts of a release."""
     first, second = (_FAR + 2, _FAR + 1, 0, 0), (3 * _FAR, _FAR + 2, _FAR + 1, 0)
     return [
@@ -58,7 +58,7 @@ def _others(weights: tuple[int, ...]) -> list[tuple[Any, float]]:
     return [((0.0, *(float(k < weight) for weight in weights)), 1.0) for k in range(max(weights))]
 
 
-def _choice_part(name: str, mechanism: ScreenedMoments, weights: tuple[int, ...], at: int) -> Part:
+def _choice_part(name: str, mechanism: ScreenedMoments, weights: tuple[int, ...], at: int) -> MechanismPart:
     """Two candidates, next to each other, whose scores a person moves in opposite directions, as far as a person can.
 
     Their difference goes from 3/4 of the range of losses to -1/4 of it: there half the noise proves most.
@@ -77,7 +77,7 @@ def _choice_part(name: str, mechanism: ScreenedMoments, weights: tuple[int, ...]
     return replace(part, score=score)
 
 
-def _both_part() -> Part:
+def _both_part() -> MechanismPart:
     """Three candidates about as likely as each other: neither choice may follow from the other's randomness."""
     mechanism = _mechanism()
     totals = [_total(mechanism, [*_others((2, 1, 1, 0)), ((0.0, 1.0, turn, 0.0, 0.0), 1.0)]) for turn in (1.0, 0.0)]
@@ -107,7 +107,7 @@ def _sequence_part(
     outcomes: Outcomes,
     order: list[tuple[int, ...]],
     event: Choice | None,
-) -> Part:
+) -> MechanismPart:
     places = {chosen: k for k, chosen in enumerate(order)}
 
     def observe(who: int, count: int) -> Integers:
@@ -117,7 +117,7 @@ def _sequence_part(
     return outcome_part(name, mechanism, model_of(releases), "choose", observe, outcomes, _CHOICES, event)
 
 
-def _block_parts() -> list[Part]:
+def _block_parts() -> list[MechanismPart]:
     """Kinds of numbers have noise of their own; the choice before them is certain."""
     found = []
     for name, own in _kinds().items():
@@ -167,7 +167,7 @@ def _certified(mechanism: ScreenedMoments) -> Scores:
     return np.asarray(mechanism.standard_deviation * GRID**2 * np.outer(lengths, lengths) * twice)
 
 
-def _block_part(name: str, mechanism: ScreenedMoments, own: tuple[int, ...]) -> Part:
+def _block_part(name: str, mechanism: ScreenedMoments, own: tuple[int, ...]) -> MechanismPart:
     totals, noise = _block_totals(mechanism), _noise(mechanism, own)
 
     def observe(who: int, count: int) -> Integers:

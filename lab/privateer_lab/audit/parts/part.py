@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import Event, Gaussian, Pure
 from privateer_core.mechanisms import Mechanism
-from privateer_lab.audit.evidence import Evidence, Scores, attack
 from privateer_lab.audit.law import LaplaceLaw, Law, NormalLaw, noise_surprise, surprise
+from privateer_lab.audit.lower_bounds import LowerBounds, Scores, attack
 
 Integers = NDArray[np.int64]
 Observe = Callable[[int, int], Any]
@@ -25,7 +25,7 @@ _CERTAIN: Final = 50.0
 
 
 @dataclass(frozen=True)
-class Part:
+class MechanismPart:
     """A part of a mechanism, and how to attack it alone.
 
     Attributes
@@ -94,7 +94,7 @@ class Examined:
         Whether claim and law stand.
     """
 
-    evidence: Evidence | None
+    evidence: LowerBounds | None
     law: float
     holds: bool
 
@@ -164,12 +164,14 @@ def noise_part(
     calibration: str = "tight",
     event: Event | None = None,
     delta: float | None = None,
-) -> Part:
+) -> MechanismPart:
     """Return the part whose observations are numbers with noise; by default its event is that of the noise."""
     claim = event or noise.event
     at = delta if delta is not None else DELTA if isinstance(claim, Gaussian) else 0.0
     kind = type(mechanism).__name__
-    return Part(name, kind, model, calibration, sampler, claim, at, observe, noise.score, noise.surprise, count)
+    return MechanismPart(
+        name, kind, model, calibration, sampler, claim, at, observe, noise.score, noise.surprise, count
+    )
 
 
 def outcome_part(
@@ -181,7 +183,9 @@ def outcome_part(
     outcomes: Outcomes,
     count: int,
     event: Event | None,
-) -> Part:
+) -> MechanismPart:
     """Return the part whose observations are outcomes, at a delta of 0."""
     kind = type(mechanism).__name__
-    return Part(name, kind, model, "tight", sampler, event, 0.0, observe, outcomes.score, outcomes.surprise, count)
+    return MechanismPart(
+        name, kind, model, "tight", sampler, event, 0.0, observe, outcomes.score, outcomes.surprise, count
+    )

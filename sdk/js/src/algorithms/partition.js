@@ -30,14 +30,13 @@ export class PartitionPolicy {
     this.freshCoins = (told.choice ?? null) !== null;
     this.layout = this.freshCoins ? Layout.read(told.choice) : this.reported;
     this.batched = spec.trust.batched;
-    this.published = told.terms.calibration === "published";
     check(wholes === null || this.freshCoins);
     this.check(spec, told.terms.batch);
   }
 
   /** Whether a report says how many versions ago its decision was made. */
   get tellsAge() {
-    return !this.freshCoins && !this.batched && !this.published && this.cohort === "";
+    return !this.freshCoins && !this.batched && this.cohort === "";
   }
 
   /** Whether the round takes reports on decisions of this round alone. */

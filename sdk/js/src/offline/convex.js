@@ -22,7 +22,6 @@ export class ConvexDecider {
     this.centre = list(told.centre, "<f8");
     this.axes = table(told.axes, "<f8").rows;
     this.points = told.points;
-    this.published = told.terms.calibration === "published";
     const count = this.axes.length;
     const edges = Array.from({ length: Math.max(0, count - 1) }, (_, i) => rounded((UNIT * (i + 1)) / count));
     this.layout = new Layout(BigInt(told.seed), [edges], count);
@@ -57,8 +56,8 @@ export class ConvexDecider {
   /** A point, or two by their names. @param {number[]} _columns @param {number} slot @returns {number[] | Record<string, number[]>} */
   show(_columns, slot) {
     const hash = this.layout.hash(slot, 0);
-    const axis = this.published ? 0 : this.layout.group(hash, 0);
-    const sign = this.published || (hash >> SIDE) & 1n ? 1 : -1;
+    const axis = this.layout.group(hash, 0);
+    const sign = (hash >> SIDE) & 1n ? 1 : -1;
     const first = this.moved(this.axes[axis], sign);
     return this.points === 1 ? first : { first, second: this.moved(this.axes[axis], -sign) };
   }

@@ -65,7 +65,7 @@ export class OfflinePolicy {
     this.experiment = found.experiment;
     this.version = found.version;
     this.status = found.status;
-    /** What the experiment had found; null if its algorithm publishes no result. @type {any} */
+    /** What the experiment had found; null if its algorithm publishes no result. */
     this.result = found.result;
     this.warn = warn;
     /** @type {Set<string>} */

@@ -1,24 +1,24 @@
-"""What learns in a bandit without context (paper 2): in rounds, tight, and as published."""
+"""What learns in a bandit without context (paper 2), in rounds."""
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
-from privateer_core.algorithms.bandit import HALF, BanditPolicy, BanditSpec, layout
+from privateer_core.algorithms.bandit import BanditPolicy, BanditSpec, layout
+from privateer_core.answer import Answer
+from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.parts import Ground
 from privateer_core.coins import UNIT
-from privateer_core.contributions import CellHits, KeyedSums, VectorSums
-from privateer_core.errors import SpecError
-from privateer_core.result import Estimate, Ground, Result
-from privateer_core.terms import calibrate, nobody_asked
-from privateer_server.algorithms import Bulk, Learner, Step, must_agree
+from privateer_core.contributions import CellHits, KeyedSums
+from privateer_server.algorithms import Learner, NewRound, RoundsLearner
 from privateer_server.algorithms.bandit.rules import (
     PER_REWARD,
     Evidence,
     kl_ucb,
-    lil_ucb,
     proxy,
     thompson,
     track,
@@ -26,7 +26,6 @@ from privateer_server.algorithms.bandit.rules import (
 )
 
 Array = NDArray[np.float64]
-_THE_SAME: Final = ("algorithm", "experiment.arms", "experiment.retired", "reward")
 _DRAWS: Final = 64
 """Draws of a batch's Thompson sampling: an arm has at least so small a share of a round, or none. A curator's noise is
 the same for every share, so that a smaller one would tell nothing."""
@@ -44,57 +43,52 @@ class BanditState:
     stopped: bool = False
 
 
-class BanditLearner:
+class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
     """Rounds of whose people a share plays each arm."""
 
     state_type = BanditState
-    repeats: ClassVar[bool] = False
-    publishes_result: ClassVar[bool] = True
-    growth: ClassVar[tuple[str, str]] = ("experiment.round_growth", "the people in all")
+    same = ("algorithm", "experiment.arms", "experiment.retired", "reward")
 
     def __init__(self, spec: BanditSpec) -> None:
-        self.spec = spec
+        super().__init__(spec)
         self.playable = np.array(spec.playable)
         self.finds_best = spec.algorithm.objective == "best-arm"
 
-    def start(self, _seed: int) -> BanditState:
-        """Return the state before any report."""
+    @override
+    def start(self, seed: int) -> BanditState:
         return BanditState(0, 0, Evidence.none(self.spec.arm_count))
 
-    def next(self, state: BanditState, version: int, seed: int) -> Step:
-        """Return the next round: what did not open takes nobody's place."""
-        batch = 0 if state.stopped else self.spec.turn("", state.heard).batch
-        if not batch:
-            return self.last(state, version, seed)
-        choice = layout(seed, self.shares(state, batch, seed))
-        terms = calibrate(self.spec.privacy, batch, self.spec.asked(choice))
-        own = choice if self.spec.privacy.arm_in_key else None
-        return Step(state, BanditPolicy(version, terms, own), batch, state.heard)
+    @override
+    def stopped(self, state: BanditState) -> bool:
+        return state.stopped
 
-    def last(self, state: BanditState, version: int, seed: int) -> Step:
-        """Return the step that asks nobody: everybody gets the arm of the highest estimate."""
-        choice = layout(seed, np.eye(self.spec.arm_count)[self.leader(state)])
-        terms = nobody_asked(self.spec.privacy, self.spec.asked(choice))
-        return Step(state, BanditPolicy(version, terms, choice), 0, state.heard)
+    @override
+    def policy(self, state: BanditState, ahead: NewRound) -> BanditPolicy:
+        """Return shares of arms; where nobody is asked everybody gets the arm of the highest estimate."""
+        asks = ahead.batch > 0
+        shares = self.shares(state, ahead) if asks else np.eye(self.spec.arm_count)[self.leader(state)]
+        choice = layout(ahead.seed, shares)
+        own = choice if self.spec.privacy.arm_in_key or not asks else None
+        return BanditPolicy(ahead.version, self.terms(ahead, self.spec.asked(choice)), own)
 
     def leader(self, state: BanditState) -> int:
         """Return the arm of the highest estimate."""
         return int(np.argmax(np.where(self.playable, state.evidence.means, -np.inf)))
 
-    def shares(self, state: BanditState, batch: int, seed: int) -> Array:
+    def shares(self, state: BanditState, ahead: NewRound) -> Array:
         """Return the share of a round's people who play each arm; alike before anything is known of one."""
         evidence = state.evidence
         if not evidence.precision[self.playable].all():
             return np.asarray(self.playable / self.playable.sum())
         if self.finds_best:
-            return track(evidence, self.playable, self.leader(state), batch)
+            return track(evidence, self.playable, self.leader(state), ahead.batch)
         if self.spec.algorithm.host == "kl-ucb":
-            return kl_ucb(evidence, self.playable, state.heard, batch)
+            return kl_ucb(evidence, self.playable, state.heard, ahead.batch)
         if self.spec.algorithm.host == "tsallis-inf":
-            return self._tsallis(state, batch)
+            return self._tsallis(state, ahead.batch)
         draws = _DRAWS_HIDDEN if self.spec.privacy.arm_in_key else _DRAWS
         left = self.spec.experiment.horizon - state.heard
-        return thompson(evidence, self.playable, draws, left, seed)
+        return thompson(evidence, self.playable, draws, left, ahead.seed)
 
     def _tsallis(self, state: BanditState, batch: int) -> Array:
         """The learning rate is for losses as faint as reports make them: 2 / (c sqrt(t))."""
@@ -104,9 +98,9 @@ class BanditLearner:
         least = 1 / (self.playable.sum() * people ** (1 / 3)) if hidden else 1 / UNIT
         return tsallis(evidence.losses, self.playable, 2 / (faint * math.sqrt(people)), least)
 
+    @override
     def learn(self, state: BanditState, policy: BanditPolicy, release: KeyedSums | CellHits) -> BanditState:
-        """Return the state with a round's release counted in."""
-        shares = policy.layout.shares[0]
+        shares = policy.played
         people, sums, asked, hits = _of_keys(policy, release) if policy.fresh_coins else _of_groups(release)
         scores = release.gain * np.maximum(people, 1.0)
         proxies = asked * np.array([proxy(math.ceil(1000 * hit) / 1000) for hit in hits.tolist()])
@@ -127,75 +121,56 @@ class BanditLearner:
         """Whether the best arm is known but for the failure that the spec allows."""
         return bool((evidence.lead(self.playable, self.spec.algorithm.failure)[1] > 0).all())
 
-    def miss(self, state: BanditState, _policy: BanditPolicy, *, again: bool) -> BanditState:
-        """Return the state as it is: other people report in the next round."""
-        del again
-        return state
-
-    def failed(self, _state: BanditState) -> bool:
-        """Whether a round came to no end: rounds wait for their people."""
-        return False
-
-    def changed(self, state: BanditState, before: BanditSpec) -> BanditState:
-        """Return the state under the learner's spec: a longer horizon, and other arms where regret counts.
-
-        Raises
-        ------
-        SpecError
-            If arms differ, and what was learned is about all of them together.
-        """
+    @override
+    def rearmed(self, state: BanditState, before: BanditSpec) -> BanditState:
+        """Return the state with other arms where regret counts; else what is known is about all of them together."""
         if self.finds_best or self.spec.algorithm.host == "tsallis-inf":
-            must_agree(before, self.spec, ("experiment.arms", "experiment.retired"))
-        added = self.spec.arm_count - before.arm_count
-        return replace(state, evidence=state.evidence.wider(added)) if added else state
+            return super().rearmed(state, before)
+        return replace(state, evidence=state.evidence.wider(self.spec.arm_count - before.arm_count))
 
-    def begun(self, state: BanditState, before: BanditSpec) -> BanditState:
-        """Return the state of a new experiment with the same arms: evidence stays, people count anew."""
-        must_agree(before, self.spec, _THE_SAME)
+    @override
+    def anew(self, state: BanditState) -> BanditState:
         return replace(state, rounds=0, heard=0)
 
-    def result(self, state: BanditState) -> Result | None:
+    @override
+    def answer(self, state: BanditState) -> Answer:
         """Return every arm's mean reward with an interval that holds at all times, and the best one once it is known.
 
         Where regret counts the leader is recommended when the experiment is over.
         """
-        if not state.heard:
-            return None
-        low, width = self.spec.reward.low, 2 * self.spec.reward.half_range
-        means, radii = state.evidence.means, state.evidence.radii(self.spec.algorithm.failure)
-        ends = [low + width * np.clip(value, 0.0, 1.0) for value in (means, means - radii, means + radii)]
-        rows = zip(self.spec.options, *(values.tolist() for values in ends), strict=True)
-        over = state.stopped or not self.spec.turn("", state.heard).batch
-        best = self.leader(state) if state.stopped or (over and not self.finds_best) else None
-        return Result(
-            tuple(Estimate(*row) for row in rows),
-            1 - self.spec.algorithm.failure,
-            None if best is None else self.spec.options[best],
-            over,
-            ground=None if best is None else self._ground(best, means - radii, means + radii, known=state.stopped),
+        over = self.over(state)
+        best = self.leader(state) if state.heard and (state.stopped or (over and not self.finds_best)) else None
+        return Answer(
+            status="ended" if over else "learning",
+            people=state.heard,
+            rounds=state.rounds,
+            confidence=1 - self.spec.algorithm.failure,
+            recommended=None if best is None else self.spec.options[best],
+            ground=None if best is None else self._ground(best, state),
             ended=("its rule" if state.stopped else "its horizon") if over else None,
+            estimates=self._estimates(state) if state.evidence.people.any() else (),
         )
 
-    def _ground(self, best: int, low: Array, high: Array, *, known: bool) -> Ground:
+    def _estimates(self, state: BanditState) -> tuple[Estimate, ...]:
+        low, width, evidence = self.spec.reward.low, 2 * self.spec.reward.half_range, state.evidence
+        means, radii = low + width * evidence.means, width * evidence.radii(self.spec.algorithm.failure)
+        rows = zip(self.spec.options, means.tolist(), radii.tolist(), evidence.people.tolist(), strict=True)
+        bounds = (low, self.spec.reward.high)
+        return tuple(
+            Estimate.within(name, mean, radius, bounds, round(people, 1)) for name, mean, radius, people in rows
+        )
+
+    def _ground(self, best: int, state: BanditState) -> Ground:
         """Return what it rests on that an arm is best; intervals hold together, so one above all others is decided."""
-        others = self.playable & (np.arange(len(low)) != best)
-        apart = known or bool(low[best] > high[others].max(initial=-np.inf))
-        return "decided against all other options" if apart else "ahead, and not decided"
+        means, radii = state.evidence.means, state.evidence.radii(self.spec.algorithm.failure)
+        others = self.playable & (np.arange(len(means)) != best)
+        above = bool((means - radii)[best] > (means + radii)[others].max(initial=-np.inf))
+        return "decided against all other options" if state.stopped or above else "ahead, and not decided"
 
-    def describe(self, state: BanditState) -> dict[str, Any]:
-        """Describe a state as JSON: the mean reward of every arm, from 0 to 1, and the people who told of it."""
-        evidence = state.evidence
-        rows = zip(self.spec.options, evidence.means.tolist(), evidence.people.tolist(), strict=True)
-        arms = {name: {"mean": round(mean, 4), "people": round(people, 1)} for name, mean, people in rows}
-        return {"rounds": state.rounds, "heard": state.heard, "stopped": state.stopped, "arms": arms}
-
+    @override
     def figures(self, state: BanditState) -> dict[str, float]:
         """Return the people who reported, and whether the best arm is known."""
         return {"samples": state.heard, "stopped": float(state.stopped)}
-
-    def bulk(self, first: Step) -> list[Bulk]:
-        """Return the largest round."""
-        return [Bulk(self.spec.largest_batch(), 1, first.policy.terms.mechanism.report_size)]
 
 
 def _of_groups(release: Any) -> tuple[Array, ...]:
@@ -206,7 +181,7 @@ def _of_groups(release: Any) -> tuple[Array, ...]:
 
 def _of_keys(policy: BanditPolicy, release: KeyedSums | CellHits) -> tuple[Array, ...]:
     """Return the same where the arm is the key: everybody was asked about every arm, and most had nothing to say."""
-    shares = policy.layout.shares[0]
+    shares = policy.played
     told = shares[policy.cells] > 0
     people, sums = np.zeros((2, len(shares)))
     people[policy.cells[told]] = shares[policy.cells[told]] * release.reports
@@ -215,76 +190,6 @@ def _of_keys(policy: BanditPolicy, release: KeyedSums | CellHits) -> tuple[Array
     return people, sums, np.full(len(shares), float(release.reports)), hits
 
 
-class PublishedBanditLearner(BanditLearner):
-    """Paper 2, Algorithm 1, as printed: one arm a round, and losses with normal noise go to the host as they are.
-
-    The hosts are Tsallis-INF, whose rate knows nothing of the noise (Theorem 11), and lil'UCB, whose proxy is
-    1/4 + sigma^2 (Theorem 12).
-    """
-
-    def start(self, seed: int) -> BanditState:
-        """Return the state before any report.
-
-        Raises
-        ------
-        SpecError
-            If an arm is retired.
-        """
-        if self.spec.experiment.retired:
-            raise SpecError("not part of the published calibration", field="experiment.retired", remedy="remove it")
-        return super().start(seed)
-
-    def next(self, state: BanditState, version: int, seed: int) -> Step:
-        """Return the next round, in which everybody plays the arm that the host names."""
-        batch = 0 if state.stopped else self.spec.turn("", state.heard).batch
-        if not batch:
-            return self.last(state, version, seed)
-        choice = layout(seed, np.eye(self.spec.arm_count)[self._arm(state, batch, seed)])
-        terms = calibrate(self.spec.privacy, batch, self.spec.asked(choice))
-        return Step(state, BanditPolicy(version, terms, choice), batch, state.heard)
-
-    def _arm(self, state: BanditState, batch: int, seed: int) -> int:
-        if not self.finds_best:
-            shares = self._shares(state, batch)
-            return int(np.random.default_rng(seed).choice(len(shares), p=shares))
-        unknown = np.flatnonzero(self.playable & (state.evidence.people == 0))
-        return int(unknown[0]) if len(unknown) else self._lil(state.evidence)[0]
-
-    def _shares(self, state: BanditState, batch: int) -> Array:
-        return tsallis(state.evidence.losses, self.playable, 2 / math.sqrt(state.heard + batch), 0.0)
-
-    def _lil(self, evidence: Evidence) -> tuple[int, bool]:
-        one = float(evidence.people.sum() / evidence.precision.sum())
-        return lil_ucb(evidence, one, self.spec.algorithm.failure)
-
-    def learn(self, state: BanditState, policy: BanditPolicy, release: VectorSums) -> BanditState:  # type: ignore[override]
-        """Return the state with the round's losses counted in, each divided by the share of its arm."""
-        arm, people = int(policy.cells[0]), release.reports
-        mechanism: Any = policy.terms.mechanism
-        played, average = np.eye(self.spec.arm_count)[arm], float(release.sums[0]) / people
-        proxy_of_mean = 1 / (PER_REWARD * people) + mechanism.spread(people)[0]
-        share = 1.0 if self.finds_best else self._shares(state, policy.terms.batch)[arm]
-        losses = -people * average * played / share
-        told = played / proxy_of_mean
-        evidence = state.evidence.and_(people * played, told, told, HALF + average * played, losses)
-        return self._after(state, evidence, people)
-
-    def sure(self, evidence: Evidence) -> bool:
-        """Whether lil'UCB stops."""
-        return bool(evidence.people[self.playable].all()) and self._lil(evidence)[1]
-
-    def changed(self, state: BanditState, before: BanditSpec) -> BanditState:
-        """Refuse other arms: the published algorithm runs in simulation alone.
-
-        Raises
-        ------
-        SpecError
-            If arms differ.
-        """
-        must_agree(before, self.spec, ("experiment.arms", "experiment.retired"))
-        return state
-
-
 def learner(spec: BanditSpec) -> Learner:
     """Return the learner that a spec names."""
-    return PublishedBanditLearner(spec) if spec.privacy.calibration == "published" else BanditLearner(spec)
+    return BanditLearner(spec)

@@ -23,9 +23,6 @@ _STEPS: Final = 60
 """Halvings of an interval, after which nothing is left of it."""
 _AT_RANDOM: Final = 0.2
 """Share of people who play arms at random while the best one is looked for: a fifth saves a tenth of the people."""
-_LIL_EPSILON: Final = 0.01
-_LIL_BETA: Final = 1.0
-"""The constants of lil'UCB's analysis (Jamieson et al. 2014, Theorem 2)."""
 
 
 @dataclass(frozen=True)
@@ -223,18 +220,3 @@ def track(evidence: Evidence, playable: NDArray[np.bool_], best: int, batch: int
     shares = (1 - _AT_RANDOM) * ratios / ratios.sum() + _AT_RANDOM * playable / playable.sum()
     behind = np.maximum(shares * (evidence.people.sum() + batch) - evidence.people, 0.0) * playable
     return np.asarray(behind / behind.sum())
-
-
-def lil_ucb(evidence: Evidence, proxy_of_one: float, failure: float) -> tuple[int, bool]:
-    """Return the arm that lil'UCB plays next, and whether it stops there (Jamieson et al. 2014, constants of theory).
-
-    Each arm must have been played once.
-    """
-    arms, plays = len(evidence.people), evidence.people
-    small = (failure * _LIL_EPSILON / (5 * (2 + _LIL_EPSILON))) ** (1 / (1 + _LIL_EPSILON))
-    inner = np.log(np.log((1 + _LIL_EPSILON) * plays + 2) / small)
-    scale = (1 + _LIL_BETA) * (1 + math.sqrt(_LIL_EPSILON))
-    index = evidence.means + scale * np.sqrt(2 * proxy_of_one * (1 + _LIL_EPSILON) * inner / plays)
-    most = int(np.argmax(plays))
-    stops = arms > 1 and plays[most] >= 1 + ((2 + _LIL_BETA) / _LIL_BETA) ** 2 * (plays.sum() - plays[most])
-    return (most, True) if stops else (int(np.argmax(index)), False)

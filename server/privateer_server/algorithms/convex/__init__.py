@@ -7,19 +7,23 @@ estimated gradient, L the standard deviation of one person's released reward.
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.algorithms.convex.domain import Domain
 from privateer_core.algorithms.convex.policy import ConvexPolicy
 from privateer_core.algorithms.convex.spec import ConvexSpec
-from privateer_core.contributions import KeyedSums, KeyedValues, VectorSums
-from privateer_core.mechanisms import AnyMechanism, ScreenedMoments, VectorMechanism
-from privateer_core.result import Estimate, Result, Table
-from privateer_core.terms import Terms, calibrate, nobody_asked
-from privateer_server.algorithms import Bulk, Learner, Step, must_agree
+from privateer_core.answer import Answer
+from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.policy_view import Point
+from privateer_core.arms_spec import Turn
+from privateer_core.contributions import KeyedSums, KeyedValues
+from privateer_core.mechanisms import AnyMechanism, KeyedMechanism
+from privateer_core.terms import Terms
+from privateer_server.algorithms import Learner, NewRound, RoundsLearner, must_agree
 from privateer_server.algorithms.convex.shortfall import CONFIDENCE, Course
 
 Array = NDArray[np.float64]
@@ -51,62 +55,56 @@ class ConvexState:
     frame: int = 0
 
 
-class ConvexLearner:
+class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
     """Gradient ascent by one or two points (Flaxman et al. 2005; Agarwal et al. 2010), or Hazan and Levy's ellipsoid.
 
     Directions are an orthonormal frame turned at random, so each person's is uniform, as in the papers, and together
-    they span the space. ``published`` has one direction a round, and the papers' constants.
+    they span the space.
 
     Where people report later than they chose, gradients are delayed. What is learned of one is the bound of rewards
     that it and strong convexity give, and the next centre follows the bounds of all, as it does without delays.
     """
 
     state_type = ConvexState
-    repeats: Final = False
-    publishes_result: Final = True
-    growth: Final = ("experiment.round_growth", "the people in all")
+    same = ("domain", "reward", "algorithm")
 
     def __init__(self, spec: ConvexSpec) -> None:
-        self.spec, self.domain, self.rule = spec, spec.domain, spec.algorithm
-        self.published = spec.privacy.calibration == "published"
+        super().__init__(spec)
+        self.domain, self.rule = spec.domain, spec.algorithm
 
+    @override
     def start(self, seed: int) -> ConvexState:
         """Return the state before any report: the middle of the set."""
         return ConvexState(0, 0, np.zeros(self.domain.dimension), Course.none(self.domain.dimension), seed)
 
-    def next(self, state: ConvexState, version: int, seed: int) -> Step:
-        """Return the round that a state leads to.
+    @override
+    def turn(self, state: ConvexState) -> Turn:
+        return Turn("", state.heard, self.spec.batch(state.heard))
 
-        Raises
-        ------
-        SpecError
-            If no terms keep the promise.
-        """
-        batch = self.spec.batch(state.heard)
-        if not batch:
-            return self.last(state, version, seed)
-        terms = calibrate(self.spec.privacy, batch, self.spec.asked(seed))
-        frame = _frame(seed if self.published else state.frame, self.domain.dimension)
+    @override
+    def policy(self, state: ConvexState, ahead: NewRound) -> ConvexPolicy:
+        """Return points around a centre; where nobody is asked everybody gets the centre."""
+        spec, rule, terms = self.spec, self.rule, self.terms(ahead, self.spec.asked(ahead.seed))
+        centre, axes = self._around(state, ahead, terms)
+        slope, seed, apart = rule.slope, ahead.seed, spec.privacy.arm_in_key
+        return ConvexPolicy(ahead.version, centre, axes, rule.points, spec.reward.span, slope, seed, apart, terms)
+
+    def _around(self, state: ConvexState, ahead: NewRound, terms: Terms) -> tuple[Array, Array]:
+        """Return the centre, and the ways from it to people's points."""
+        if not ahead.batch:
+            return state.point, np.zeros((self.domain.dimension, self.domain.dimension))
+        frame = self._frame(state, ahead.seed)
         if self.rule.estimator == "ellipsoid":
-            centre, axes = state.point, self._size(terms) * frame @ self._ellipsoid(state, terms)
-        else:
-            rho = self._rho(terms)
-            centre, axes = self.domain.projected(state.point, rho), rho * frame
-        return Step(state, self._policy(version, centre, axes, seed, terms), batch, state.heard)
+            return state.point, self._size(terms) * frame @ self._ellipsoid(state, terms)
+        rho = self._rho(terms)
+        return self.domain.projected(state.point, rho), rho * frame
 
-    def last(self, state: ConvexState, version: int, seed: int) -> Step:
-        """Return the step that asks nobody: everybody gets the centre."""
-        terms = nobody_asked(self.spec.privacy, self.spec.asked(seed))
-        nowhere = np.zeros((self.domain.dimension, self.domain.dimension))
-        return Step(state, self._policy(version, state.point, nowhere, seed, terms), 0, state.heard)
+    def _frame(self, state: ConvexState, _seed: int) -> Array:
+        """Return the directions of a round; rows are vectors."""
+        return drawn_frame(state.frame, self.domain.dimension)
 
-    def _policy(self, version: int, centre: Array, axes: Array, seed: int, terms: Terms) -> ConvexPolicy:
-        span, rule = 2 * self.spec.reward.half_range, self.rule
-        apart = self.spec.privacy.arm_in_key
-        return ConvexPolicy(version, centre, axes, rule.points, span, rule.slope, seed, apart, terms)
-
-    def learn(self, state: ConvexState, policy: ConvexPolicy, release: KeyedSums | VectorSums) -> ConvexState:
-        """Return the state after a round's release."""
+    @override
+    def learn(self, state: ConvexState, policy: ConvexPolicy, release: KeyedSums) -> ConvexState:
         gradient, people, mu = self._gradient(policy, release), release.reports, self.rule.strong_convexity
         course = state.course.and_(people, policy.asked_at, gradient, mu)
         after = replace(state, heard=state.heard + people, learned=state.learned + people, course=course)
@@ -118,22 +116,39 @@ class ConvexLearner:
         here = gradient + mu * (policy.asked_at - policy.centre)
         return replace(after, point=self.domain.projected(policy.centre + step * here, rho))
 
-    def _gradient(self, policy: ConvexPolicy, release: KeyedSums | VectorSums) -> Array:
+    def _gradient(self, policy: ConvexPolicy, release: KeyedSums) -> Array:
         """Estimate the gradient: d times the mean, over people, of score times direction, by their scale.
 
         A point is at axes[i] = u A from the centre with u of the frame, and A^-1 u is column i of the inverse of axes.
         """
         scale = self.rule.slope if policy.points == 2 else self.spec.reward.half_range
-        means = _means(release, self.domain.dimension) * scale
+        means = self._means(release) * scale
         return np.asarray(np.linalg.inv(policy.measured) @ means)
 
+    def _means(self, release: KeyedSums) -> Array:
+        """Return the mean score along every axis, shape (axes,).
+
+        Where the axis is in the coins, its people are counted; in keys they are secret, and every axis has as many.
+        """
+        keys, groups = release.sums.shape
+        people = np.maximum(release.counts, 1) if groups > 1 else release.counts / keys
+        return np.asarray((release.sums / release.gain / people).ravel())
+
+    def _power(self, mechanism: AnyMechanism, people: int) -> float:
+        """Return the mean square of one person's released score, of all axes together; 1 or more.
+
+        What noise there is stands in any release, even in one of nobody.
+        """
+        keyed = cast(KeyedMechanism, mechanism)
+        none = np.zeros(0, np.int64)
+        nobody = KeyedValues(np.zeros(0, np.uint32), none, none, np.zeros(0))
+        release = keyed.simulate(nobody, np.random.default_rng(0))
+        hits = release.hit_own + (keyed.layout.keys - 1) * release.hit_other
+        return (hits + release.sums.size * release.noise / people) / release.gain**2
+
     def _deviation(self, terms: Terms) -> float:
-        """L: of what one person's reward is released as, in rewards; published, with the bound of Theorem 3's proof."""
-        half, horizon = self.spec.reward.half_range, self.spec.experiment.horizon
-        power = _power(terms.mechanism, terms.batch)
-        if not self.published:
-            return half * math.sqrt(power)
-        return half * (1 + math.sqrt((power - 1) * 2 * math.log(2 * horizon**2)))
+        """L: of what one person's reward is released as, in rewards."""
+        return self.spec.reward.half_range * math.sqrt(self._power(terms.mechanism, terms.batch))
 
     def _rho(self, terms: Terms) -> float:
         """Return the distance of points from the centre, at most half the set's radius."""
@@ -141,7 +156,7 @@ class ConvexLearner:
         lipschitz, mu, reach = self.rule.slope, self.rule.strong_convexity, self.domain.reach
         if self.rule.points == 2:
             near = self.domain.radius * math.log(max(3, horizon)) / horizon
-            rho = near if self.published else max(near, _CLEAR * self.rule.deviation / lipschitz)
+            rho = max(near, _CLEAR * self.rule.deviation / lipschitz)
         elif mu:
             square = (d * self._deviation(terms)) ** 2
             rho = (square * math.log(max(3, horizon)) / (mu * lipschitz * horizon)) ** (1 / 3)
@@ -156,12 +171,8 @@ class ConvexLearner:
         else R / sqrt(V T), with V the square of d times a person's released slope.
         """
         d, mu, horizon = self.domain.dimension, self.rule.strong_convexity, self.spec.experiment.horizon
-        if self.published and mu:
-            return people / (mu * (learned + people))
-        if self.published and self.rule.points == 2:
-            return people / math.sqrt(horizon)
         if self.rule.points == 2:
-            slope = self.rule.slope * math.sqrt(_power(policy.terms.mechanism, people))
+            slope = self.rule.slope * math.sqrt(self._power(policy.terms.mechanism, people))
         else:
             slope = self._deviation(policy.terms) / float(np.linalg.norm(policy.axes[0]))
         square, reach = (d * slope) ** 2, self.domain.reach
@@ -174,42 +185,28 @@ class ConvexLearner:
     def _eta(self, learned: int, terms: Terms) -> float:
         """Return the step on the ellipsoid, with V = (d L)^2.
 
-        Where losses are strongly convex that is Hazan and Levy's. Published, theirs, which does not change, for losses
-        of smoothness mu; else the step at which, after t people, what the ellipsoid costs and what noise costs add up
-        to the least: rho^2 = sqrt(2 V / 3) / (mu sqrt(t)). Otherwise it is Saha and Tewari's (`_size`).
+        Where losses are strongly convex that is Hazan and Levy's, the step at which, after t people, what the ellipsoid
+        costs and what noise costs add up to the least: rho^2 = sqrt(2 V / 3) / (mu sqrt(t)). Otherwise it is Saha and
+        Tewari's (`_size`).
         """
         horizon = self.spec.experiment.horizon
         square = (self.domain.dimension * self._deviation(terms)) ** 2
         if self.rule.strong_convexity:
-            if not self.published:
-                return math.sqrt(3 / (2 * square * max(1, learned)))
-            return math.sqrt((self._barriers + 2) * math.log(max(3, horizon)) / (2 * square * horizon))
-        costs = self._barriers * math.log(max(3, horizon)) / 2 if self.published else 2.0
-        return self._size(terms) * math.sqrt(costs / (square * horizon))
+            return math.sqrt(3 / (2 * square * max(1, learned)))
+        return self._size(terms) * math.sqrt(2.0 / (square * horizon))
 
     def _size(self, terms: Terms) -> float:
         """Return the ellipsoid's size by that of the one that fits the set: 1 where it shrinks by itself.
 
-        Saha and Tewari's delta is least in what the barrier, noise and smoothness beta cost together. Published, these
-        are nu ln(T) / eta, 2 eta V T / delta^2 and beta (2 R delta)^2 T, by our own derivation of such a bound; else
-        1 / eta, eta V T / (2 delta^2) and beta (R delta)^2 T / 4: what they are in the middle of the set.
+        Saha and Tewari's delta is least in what the barrier, noise and smoothness beta cost together. In the middle of
+        the set these are 1 / eta, eta V T / (2 delta^2) and beta (R delta)^2 T / 4.
         """
         if self.rule.strong_convexity:
             return 1.0
         horizon, bent = self.spec.experiment.horizon, self.rule.smoothness
         each = (self.domain.dimension * self._deviation(terms)) ** 2 / horizon
-        if self.published:
-            cube = math.sqrt(2 * self._barriers * each * math.log(max(3, horizon))) / (
-                bent * (2 * self.domain.reach) ** 2
-            )
-        else:
-            cube = math.sqrt(8 * each) / (bent * self.domain.radius**2)
+        cube = math.sqrt(8 * each) / (bent * self.domain.radius**2)
         return float(min(1.0, cube ** (1 / 3)))
-
-    @property
-    def _barriers(self) -> int:
-        """nu, the parameter of the barrier."""
-        return 1 if self.domain.shape == "ball" else 2 * self.domain.dimension
 
     def _ellipsoid(self, state: ConvexState, terms: Terms) -> Array:
         """Return A = (Hessian of the barrier + eta mu t)^(-1/2) at the centre; its ellipsoid is within the set."""
@@ -232,104 +229,50 @@ class ConvexLearner:
             return np.asarray(pull * (_radial(np.array([length]), curved, weight, self.domain.radius) / length))
         return np.sign(pull) * _radial(np.abs(pull), curved, weight, self.domain.radius)
 
-    def miss(self, state: ConvexState, _policy: ConvexPolicy, *, again: bool) -> ConvexState:
-        """Return the state as it is: other people report in the next round."""
-        del again
-        return replace(state)
-
-    def failed(self, _state: ConvexState) -> bool:
-        """Whether a round came to no end: rounds wait for their people."""
-        return False
-
+    @override
     def changed(self, state: ConvexState, before: ConvexSpec) -> ConvexState:
-        """Take a longer horizon: steps and distances are those for it from now on.
-
-        Raises
-        ------
-        SpecError
-            If anything else differs.
-        """
-        must_agree(before, self.spec, ("domain", "reward", "algorithm"))
+        """Take a longer horizon: steps and distances are those for it from now on."""
+        must_agree(before, self.spec, self.same)
         return state
 
-    def begun(self, state: ConvexState, before: ConvexSpec) -> ConvexState:
-        """Go on from where another experiment on the same set is, with people of its own.
-
-        Raises
-        ------
-        SpecError
-            If the sets, the rewards or the algorithms differ.
-        """
-        must_agree(before, self.spec, ("domain", "reward", "algorithm"))
-        return replace(state, heard=0)
-
-    def result(self, state: ConvexState) -> Result | None:
+    @override
+    def answer(self, state: ConvexState) -> Answer:
         """Return how much reward the mean of all centres loses at most, and both it and the centre of the next round.
 
         The centre is recommended when the experiment is over, since everybody gets it then.
         """
-        if state.course.rounds < 2:
-            return None
-        value, high = state.course.shortfall(self.domain, self.rule.strong_convexity, state.learned)
-        average = state.course.centres / state.learned
-        rows = zip(self.spec.options, state.point.tolist(), average.tolist(), strict=True)
-        over = not self.spec.batch(state.heard)
-        return Result(
-            (Estimate("reward lost at the average point", value, 0.0, high),),
-            CONFIDENCE,
-            "centre" if over else None,
-            over,
-            (Table("points", ("coordinate", "centre", "average"), tuple(rows)),),
-            ground="everybody gets it from now on" if over else None,
+        over, is_known = self.over(state), state.course.rounds > 1
+        return Answer(
+            status="ended" if over else "learning",
+            people=state.heard,
+            rounds=state.course.rounds,
+            confidence=CONFIDENCE,
+            recommended="centre" if over and is_known else None,
+            ground="everybody gets it from now on" if over and is_known else None,
             ended="its horizon" if over else None,
+            estimates=(self._shortfall(state),) if is_known else (),
+            parts=(self._centres(state),) if is_known else (),
         )
 
-    def describe(self, state: ConvexState) -> dict[str, Any]:
-        """Describe a state as JSON."""
-        return {"heard": state.heard, "learned": state.learned, "point": state.point.tolist()}
+    def _shortfall(self, state: ConvexState) -> Estimate:
+        value, high = state.course.shortfall(self.domain, self.rule.strong_convexity, state.learned)
+        return Estimate("reward lost at the average point", value, 0.0, high)
 
-    def bulk(self, first: Step) -> list[Bulk]:
-        """Return what the largest round carries at most."""
-        return [Bulk(self.spec.largest_batch(), 1, first.policy.terms.mechanism.report_size)]
+    def _centres(self, state: ConvexState) -> Point:
+        centres = state.point, state.course.centres / state.learned
+        centre, average = (dict(zip(self.spec.options, one.tolist(), strict=True)) for one in centres)
+        return Point(centre, average)
 
+    @override
     def figures(self, state: ConvexState) -> dict[str, float]:
         """Return how far the centre is from the middle of the set, in its radii."""
         return {"centre_size": float(self.domain.sizes(state.point)) / self.domain.radius}
 
 
-def _frame(seed: int, dimension: int) -> Array:
+def drawn_frame(seed: int, dimension: int) -> Array:
     """Draw an orthonormal frame, uniformly; rows are its vectors."""
     q, r = np.linalg.qr(np.random.default_rng(seed).normal(size=(dimension, dimension)))
     return np.asarray((q * np.sign(np.diag(r))).T)
-
-
-def _means(release: KeyedSums | VectorSums, axes: int) -> Array:
-    """Return the mean score along every axis, shape (axes,).
-
-    Where the axis is in the coins, its people are counted; in keys they are secret, and every axis has as many. Where
-    all people have the first axis, the estimate is ``axes`` times theirs, and nothing is known of the others.
-    """
-    if isinstance(release, VectorSums):
-        return np.append(axes * release.sums / release.reports, np.zeros(axes - 1))
-    keys, groups = release.sums.shape
-    people = np.maximum(release.counts, 1) if groups > 1 else release.counts / keys
-    return np.asarray((release.sums / release.gain / people).ravel())
-
-
-def _power(mechanism: AnyMechanism, people: int) -> float:
-    """Return the mean square of one person's released score, of all axes together; 1 or more.
-
-    What noise there is stands in any release, even in one of nobody.
-    """
-    if isinstance(mechanism, VectorMechanism):
-        return 1 + mechanism.spread(people)[0] * people
-    assert not isinstance(mechanism, ScreenedMoments)
-    none = np.zeros(0, np.int64)
-    nobody = KeyedValues(np.zeros(0, np.uint32), none, none, np.zeros(0))
-    release = cast(KeyedSums, mechanism.simulate(nobody, np.random.default_rng(0)))
-    keys = mechanism.layout.keys
-    hits = release.hit_own + (keys - 1) * release.hit_other
-    return (hits + release.sums.size * release.noise / people) / release.gain**2
 
 
 def _barrier_hessian(domain: Domain, point: Array) -> Array:

@@ -67,7 +67,7 @@ class Recent:
 
 
 def _is_kept(policy: LinearPolicy) -> bool:
-    return bool(policy.share) and type(policy) is LinearPolicy
+    return bool(policy.share) and not policy.deciders
 
 
 def _sum(first: Said, others: Sequence[Said]) -> Said:

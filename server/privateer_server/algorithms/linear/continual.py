@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.algorithms.linear.policy import LinearPolicy
 from privateer_core.contributions import RunningSums, VectorSums
@@ -19,8 +20,8 @@ Array = NDArray[np.float64]
 class ContinualLearner(ResidualLearner):
     """Takes the rounds since noise began anew as one observation; by itself each would have too much noise."""
 
+    @override
     def learn(self, state: LinearState, policy: LinearPolicy, release: VectorSums) -> LinearState:
-        """Return the state after a round's release."""
         if not isinstance(release, RunningSums):
             return super().learn(state, policy, release)
         begun = state.running if state.running and release.step > 1 else Running.begun(state)

@@ -6,28 +6,31 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.algorithms.linear.policy import LinearPolicy
 from privateer_core.algorithms.linear.reports import MATRIX, PRODUCT, matrix_of
 from privateer_core.contributions import VectorSums
-from privateer_server.algorithms.linear.rounds import LinearState, Rounds
+from privateer_server.algorithms.linear.rounds import LinearLearner, LinearState
 
 Array = NDArray[np.float64]
 _RIDGE: Final = 1.0
 
 
-class JointLearner(Rounds):
+class JointLearner(LinearLearner):
     """Ridge regression on noisy second moments V and products u: theta = V^-1 u, with V's small eigenvalues raised.
 
     Eigenvalues of V below what noise alone has are raised to that, as they could be 0 or less (tau sqrt(2 d t) of a
     symmetric normal matrix with entries of standard deviation tau sqrt(t)).
     """
 
+    @override
     def matrices(self, _state: LinearState) -> tuple[Array, Array]:
         """Return what makes rows at most 1 long."""
         scaled = np.eye(self.design.dimension) / self.design.length
         return scaled, scaled
 
+    @override
     def known(self, state: LinearState) -> tuple[Array, Array]:
         """Return estimates, and the covariance that noise in the products gives them, in the rows' own lengths."""
         d, length = self.design.dimension, self.design.length
@@ -42,8 +45,8 @@ class JointLearner(Rounds):
         covariances = spread * (self.link.scale / (2 * length)) ** 2
         return means, np.asarray((covariances + covariances.transpose(0, 2, 1)) / 2)
 
+    @override
     def learn(self, state: LinearState, policy: LinearPolicy, release: VectorSums) -> LinearState:
-        """Return the state with a round's sums counted in."""
         arms, d = policy.means.shape
         sums = release.sums.reshape(arms, -1)
         pairs = sums.shape[1] - d

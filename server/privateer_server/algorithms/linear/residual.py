@@ -6,13 +6,14 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.algorithms.linear.policy import LinearPolicy
 from privateer_core.contributions import VectorSums
 from privateer_server.algorithms.linear.again import Heard, Recent, Said
 from privateer_server.algorithms.linear.contexts import frame
 from privateer_server.algorithms.linear.posterior import Posterior, posterior
-from privateer_server.algorithms.linear.rounds import LinearState, Rounds
+from privateer_server.algorithms.linear.rounds import LinearLearner, LinearState
 from privateer_server.algorithms.linear.running import Known
 from privateer_server.algorithms.linear.surrogate import PEOPLE, slopes
 
@@ -25,7 +26,7 @@ LEAST: Final = 1e-3
 """Variance of what people say of an arm, if none would be seen to play it."""
 
 
-class ResidualLearner(Rounds):
+class ResidualLearner(LinearLearner):
     """Regression on means of residuals, whose slopes follow from second moments of contexts (`surrogate.slopes`)."""
 
     def moments(self, state: LinearState) -> Array:
@@ -40,11 +41,12 @@ class ResidualLearner(Rounds):
         """Return what is known of parameters."""
         return posterior(state.information, state.scores, self.link.scale, frame(self.moments(state)))
 
+    @override
     def known(self, state: LinearState) -> tuple[Array, Array]:
-        """Return means and covariances of parameters."""
         found = self.posterior(state)
         return self.centre() + found.means, found.covariances
 
+    @override
     def matrices(self, state: LinearState) -> tuple[Array, Array]:
         """Return what makes directions, longest in features that are doubted, and what tells of second moments."""
         return self._doubted(state), self.contexts.telling
@@ -60,6 +62,7 @@ class ResidualLearner(Rounds):
         variances = np.einsum("ij,kjl,il->i", back, self.posterior(state).covariances, back)
         return np.asarray(made * np.sqrt(variances / variances.max()))
 
+    @override
     def learn(self, state: LinearState, policy: LinearPolicy, release: VectorSums) -> LinearState:
         """Return the state after a round's release: what it tells of second moments counts for its slopes, too.
 

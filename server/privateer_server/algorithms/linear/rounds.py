@@ -1,25 +1,24 @@
 """What the learners of both reports share: whose turn it is, and what an operator may change."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.algorithms.linear.links import LINKS
 from privateer_core.algorithms.linear.policy import LinearPolicy
 from privateer_core.algorithms.linear.spec import LinearSpec
-from privateer_core.contributions import VectorSums
-from privateer_core.result import Result
-from privateer_core.terms import calibrate, nobody_asked
-from privateer_server.algorithms import Bulk, Step, must_agree
+from privateer_core.answer import Answer
+from privateer_core.answer.facts import Fact
+from privateer_core.answer.parts import Figures
+from privateer_server.algorithms import NewRound, RoundsLearner
 from privateer_server.algorithms.linear.again import Recent
 from privateer_server.algorithms.linear.contexts import Contexts
 from privateer_server.algorithms.linear.running import Running
 
 Array = NDArray[np.float64]
-_THE_SAME: Final = ("algorithm", "experiment.arms", "experiment.retired", "context.features", "reward")
 
 
 @dataclass(frozen=True)
@@ -53,21 +52,20 @@ class LinearState:
     recent: Recent | None = None
 
 
-class Rounds(ABC):
+class LinearLearner(RoundsLearner[LinearSpec, LinearState, LinearPolicy]):
     """The schedule, which the spec fixes but for who tells second moments."""
 
-    state_type: ClassVar[type[LinearState]] = LinearState
-    repeats: ClassVar[bool] = False
-    publishes_result: ClassVar[bool] = False
-    growth: ClassVar[tuple[str, str]] = ("experiment.round_growth", "the people in all")
+    state_type = LinearState
+    publishes_result = False
+    same = ("algorithm", "experiment.arms", "experiment.retired", "context.features", "reward")
 
     def __init__(self, spec: LinearSpec) -> None:
-        self.spec, self.design = spec, spec.design
-        self.link = LINKS[spec.algorithm.link]
+        super().__init__(spec)
+        self.design, self.link = spec.design, LINKS[spec.algorithm.link]
         self.contexts = Contexts(self.design)
 
-    def start(self, _seed: int) -> LinearState:
-        """Return the state before any report."""
+    @override
+    def start(self, seed: int) -> LinearState:
         arms, d = self.spec.arm_count, self.design.dimension
         return LinearState(0, np.zeros((arms, d, d)), np.zeros((arms, d)), np.zeros((d, d)), np.zeros((d, d)))
 
@@ -79,81 +77,58 @@ class Rounds(ABC):
     def matrices(self, state: LinearState) -> tuple[Array, Array]:
         """Return what rows are multiplied with for directions, and for second moments, (d, d) each."""
 
-    @abstractmethod
-    def learn(self, state: LinearState, policy: LinearPolicy, release: VectorSums) -> LinearState:
-        """Return the state after a round's release."""
-
-    def next(self, state: LinearState, version: int, seed: int) -> Step:
-        """Return the next round: what did not open takes nobody's place."""
-        batch = self.spec.turn("", state.heard).batch
-        return Step(state, self.policy(state, version, seed, batch), batch, state.heard)
-
-    def last(self, state: LinearState, version: int, seed: int) -> Step:
-        """Return the step that asks nobody: everybody gets the arm with the largest mean."""
-        return Step(state, self.policy(state, version, seed, 0), 0, state.heard)
-
-    def policy(self, state: LinearState, version: int, seed: int, batch: int) -> LinearPolicy:
-        """Return the policy of a round of ``batch`` people."""
+    @override
+    def policy(self, state: LinearState, ahead: NewRound) -> LinearPolicy:
+        """Return the policy of a round; where nobody is asked everybody gets the arm with the largest mean."""
         spec, (means, covariances) = self.spec, self.known(state)
         played = np.flatnonzero(spec.playable)
-        question, (whitening, telling) = spec.asked(seed), self.matrices(state)
+        whitening, telling = self.matrices(state)
         return LinearPolicy(
-            version=version,
+            version=ahead.version,
             design=self.design,
             link=spec.algorithm.link,
             means=means,
             factors=np.asarray(np.linalg.cholesky(covariances), np.float64),
             whitening=whitening,
             telling=telling,
-            exploration=spec.algorithm.exploration if batch else 0.0,
+            exploration=spec.algorithm.exploration if ahead.batch else 0.0,
             playable=np.array(spec.playable),
             # Before anybody is heard nothing but coins chooses, so that one round can ask about all arms.
-            favours=int(played[version % len(played)]) if spec.favours and state.heard else -1,
+            favours=int(played[ahead.version % len(played)]) if spec.favours and state.heard else -1,
             share=spec.share,
-            seed=seed,
-            terms=calibrate(spec.privacy, batch, question, reports=spec.reports)
-            if batch
-            else nobody_asked(spec.privacy, question),
+            seed=ahead.seed,
+            terms=self.terms(ahead, spec.asked(ahead.seed)),
         )
 
-    def changed(self, state: LinearState, before: LinearSpec) -> LinearState:
-        """Return the state with so many more arms at the end, of which nothing is known."""
+    @override
+    def rearmed(self, state: LinearState, before: LinearSpec) -> LinearState:
         added = self.spec.arm_count - before.arm_count
         information, scores = _wider(state.information, added), _wider(state.scores, added)
         return replace(state, information=information, scores=scores, recent=state.recent if not added else None)
 
-    def begun(self, state: LinearState, before: LinearSpec) -> LinearState:
-        """Return the state of a new experiment with the same arms and features: evidence stays, people count anew."""
-        must_agree(before, self.spec, _THE_SAME)
+    @override
+    def anew(self, state: LinearState) -> LinearState:
         return replace(state, heard=0, recent=None)
 
-    def miss(self, state: LinearState, _policy: LinearPolicy, *, again: bool) -> LinearState:
-        """Return the state as it is: other people report in the next round."""
-        del again
-        return state
-
-    def failed(self, _state: LinearState) -> bool:
-        """Whether a round came to no end: rounds wait for their people."""
-        return False
-
-    def result(self, _state: LinearState) -> Result | None:
-        """Publish nothing beside the policy."""
-        return None
-
-    def bulk(self, first: Step) -> list[Bulk]:
-        """Return what the largest round carries at most."""
-        mechanism: Any = first.policy.terms.mechanism
-        return [Bulk(self.spec.largest_batch(), mechanism.messages, mechanism.report_size)]
-
+    @override
     def figures(self, state: LinearState) -> dict[str, float]:
         """Return how far a mean reward may be off: standard deviation, averaged over arms and people."""
         spread = np.einsum("kij,ij->k", self.known(state)[1], self.contexts.assumed)
         return {"uncertainty": float(np.sqrt(spread).mean()) / self.link.scale}
 
-    def describe(self, state: LinearState) -> dict[str, Any]:
-        """Describe a state as JSON."""
-        uncertainty = round(self.figures(state)["uncertainty"], 4)
-        return {"heard": state.heard, "uncertainty": uncertainty}
+    @override
+    def answer(self, state: LinearState) -> Answer:
+        """Return how well the parameters are known: the policy is all else that is found."""
+        over = self.over(state)
+        off = Fact("typical error of a mean reward", round(self.figures(state)["uncertainty"], 4), "number")
+        return Answer(
+            status="ended" if over else "learning",
+            people=state.heard,
+            rounds=None,
+            confidence=None,
+            ended="its horizon" if over else None,
+            parts=(Figures("what is known", (off,)),) if state.heard else (),
+        )
 
     def centre(self) -> Array:
         """Return the prior's mean of any arm's parameter, (d,)."""

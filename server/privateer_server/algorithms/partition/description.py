@@ -1,68 +1,56 @@
-"""A learner's state for people."""
+"""What a partition learner knows of its bins, for people."""
 
 import math
-from typing import Any, Protocol
+from statistics import NormalDist
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition.spec import PartitionSpec
-from privateer_core.context import inhabited
+from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.parts import BinMeans, MeansOfBin
+from privateer_core.context import columns_of, conditions_of, inhabited
+
+Array = NDArray[np.float64]
+CONFIDENCE: Final = 0.95
+"""The probability with which the interval of one mean holds, about: estimates are nearly normal."""
+DEVIATIONS: Final = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+"""Standard errors to either side of a mean that make its interval."""
+_DIGITS: Final = 4
 
 
-class Bins(Protocol):
-    """What every partition learner's state has."""
-
-    @property
-    def rounds(self) -> int: ...  # noqa: D102
-    @property
-    def seen(self) -> int: ...  # noqa: D102
-    @property
-    def depths(self) -> NDArray[np.int64]: ...  # noqa: D102
-    @property
-    def paths(self) -> NDArray[np.int64]: ...  # noqa: D102
-    @property
-    def active(self) -> NDArray[np.bool_]: ...  # noqa: D102
-
-
-def describe(
-    state: Bins,
-    edges: tuple[NDArray[np.float64], NDArray[np.float64]],
-    means: NDArray[np.float64],
-    errors: NDArray[np.float64],
+def bin_means(
+    active: NDArray[np.bool_],
+    edges: tuple[Array, Array],
+    means: Array,
+    radii: Array,
     spec: PartitionSpec,
-    error: str = "standard_error",
-) -> dict[str, Any]:
-    """Describe each active arm's mean reward with its error, for every bin in which anybody can be.
+    confidence: float,
+) -> BinMeans:
+    """Return each active arm's mean reward with its interval, for every bin in which anybody can be.
 
     Parameters
     ----------
+    active
+        Shape (bins, arms): arms that are played.
     edges
         Lower and upper corners of the bins, each (bins, columns).
-    means, errors
-        Shape (bins, arms).
+    means, radii
+        Shape (bins, arms); nothing is known where a radius is not finite.
     spec
         That of the experiment: it names the arms, and says which bins nobody can be in.
-    error
-        What the errors are.
+    confidence
+        The probability with which each interval by itself holds.
     """
-    names, kept = spec.experiment.arms, inhabited(spec.features, *edges)
-    lower, upper = (corners.tolist() for corners in edges)
-    rows = [
-        {
-            "depth": int(state.depths[b]),
-            "path": int(state.paths[b]),
-            "lower": lower[b],
-            "upper": upper[b],
-            "arms": {
-                names[k]: {"mean": _rounded(means[b, k]), error: _rounded(errors[b, k])}
-                for k in np.flatnonzero(state.active[b])
-            },
-        }
-        for b in np.flatnonzero(kept)
-    ]
-    return {"rounds": state.rounds, "seen": state.seen, "bins": rows}
-
-
-def _rounded(value: float) -> float | None:
-    return round(float(value), 4) if math.isfinite(value) else None
+    bounds, (lower, upper) = (spec.reward.low, spec.reward.high), edges
+    rows = []
+    for b in np.flatnonzero(inhabited(spec.features, *edges)):
+        known = (
+            Estimate.within(spec.experiment.arms[k], round(float(means[b, k]), _DIGITS), float(radii[b, k]), bounds)
+            for k in np.flatnonzero(active[b])
+            if math.isfinite(means[b, k]) and math.isfinite(radii[b, k])
+        )
+        where = conditions_of(spec.features, lower[b], upper[b])
+        rows.append(MeansOfBin(tuple(lower[b].tolist()), tuple(upper[b].tolist()), where, tuple(known)))
+    return BinMeans(tuple(columns_of(spec.features)), tuple(rows), confidence)

@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Part:
+class BlockColumns:
     """A block and the columns that it has."""
 
     block: Block
@@ -44,10 +44,10 @@ class Space:
         return cls((Block(),) * count)
 
     @cached_property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[BlockColumns, ...]:
         """The blocks, each with its columns."""
         ends = np.cumsum([0, *(block.columns for block in self.blocks)]).tolist()
-        return tuple(Part(block, slice(*ends[i : i + 2])) for i, block in enumerate(self.blocks))
+        return tuple(BlockColumns(block, slice(*ends[i : i + 2])) for i, block in enumerate(self.blocks))
 
     def only(self, places: Sequence[int] | NDArray[np.int64]) -> tuple["Space", NDArray[np.int64]]:
         """Return the space of some of its blocks, by their places, and the columns that these have here."""
@@ -121,7 +121,7 @@ class Space:
                 share *= levels_in(part, lower, upper).mean(axis=1)
         return share
 
-    def _features(self) -> Iterator[tuple[Part | None, Part | None]]:
+    def _features(self) -> Iterator[tuple[BlockColumns | None, BlockColumns | None]]:
         """Yield a number with its flag, if it has one, or levels alone."""
         parts = self.parts
         for i, part in enumerate(parts):
@@ -132,6 +132,6 @@ class Space:
                 yield None, part
 
 
-def levels_in(part: Part, lower: Array, upper: Array) -> NDArray[np.bool_]:
+def levels_in(part: BlockColumns, lower: Array, upper: Array) -> NDArray[np.bool_]:
     """Tell which of a block's levels are in each bin, shape (bins, levels)."""
     return codes_within(part.block, lower[:, part.columns], upper[:, part.columns])

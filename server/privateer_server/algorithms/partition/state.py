@@ -1,13 +1,35 @@
-"""What the tuned learner of the partition bandit knows."""
+"""What the tuned learner of the partition bandit knows, in parts."""
 
 from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_server.algorithms.partition.contradiction import Earlier
-from privateer_server.algorithms.partition.memory import Bank
-from privateer_server.algorithms.partition.screening import Screening
+from privateer_server.algorithms.partition.change_detection import Window
+from privateer_server.algorithms.partition.feature_selection import Selection
+from privateer_server.algorithms.partition.forgetting import Discounted
+from privateer_server.algorithms.partition.gaussian_process import BinEvidence
+from privateer_server.algorithms.partition.kernel import Hyperparameters
+from privateer_server.algorithms.partition.population import Population
+from privateer_server.algorithms.partition.splitting import BinTree
+
+
+@dataclass(frozen=True)
+class BinPosterior:
+    """The posterior of arms' values in bins.
+
+    Attributes
+    ----------
+    mean, variance
+        Shape (bins, arms).
+    computed
+        People who had reported when it was computed.
+    """
+
+    mean: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    computed: int
 
 
 @dataclass(frozen=True)
@@ -18,58 +40,67 @@ class PartitionState:
     ----------
     rounds, seen, own
         Closed rounds, people who reported, and those among them who belong to no source.
-    axes
-        Shape (levels,): column that each level halves, as far as bins have been halved.
-    depths, paths
-        Shape (bins,): the bins, as in `PartitionPolicy`, in order.
-    active
-        Shape (bins, arms): arms that are tried.
-    precision, moment
-        Shape (bins, arms): what reports on the bin say of its values: precision, and precision times mean.
-    past_depths, past_paths, past_precision, past_moment
-        The same of bins that were halved since, shapes (past,) and (past, arms).
-    mass, mass_precision
-        Shape (cohorts, bins): share of a cohort's people in the bin, and the precision of that; own people first.
-    lengths, spread
-        The smoothness in use (`Smoothness`), without its space.
-    mean, variance
-        Shape (bins, arms): posterior of the values when ``computed`` people had reported.
-    computed, fitted
-        People who had reported when posteriors were computed and when smoothness was fitted, last.
     turn, heard
         The cohort of the last round, and its people who have reported.
-    bank
-        Evidence that fades, by half-life; ``precision`` and the like are then those of the one in use. None without
-        memory.
-    earlier
-        What was known when the window opened whose rounds are compared with those before.
-    screening
-        What rounds about one feature at a time said; None where no feature was asked about alone.
+    tree
+        The bins.
+    active
+        Shape (bins, arms): arms that are played.
+    evidence
+        What reports on bins say of values; where evidence is forgotten, that of the half-life in use.
+    population
+        Shares of people by bin, cohort by cohort.
+    hyperparameters
+        The kernel in use.
+    posterior
+        Of values, when it was computed last.
+    discounted
+        Evidence under each half-life; None where nothing is forgotten.
+    window
+        The window whose rounds are compared with those before; None before the first one opens.
+    selection
+        What rounds about one feature at a time showed; None where no feature was asked about alone.
     """
 
     rounds: int
     seen: int
     own: int
-    axes: NDArray[np.int64]
-    depths: NDArray[np.int64]
-    paths: NDArray[np.int64]
-    active: NDArray[np.bool_]
-    precision: NDArray[np.float64]
-    moment: NDArray[np.float64]
-    past_depths: NDArray[np.int64]
-    past_paths: NDArray[np.int64]
-    past_precision: NDArray[np.float64]
-    past_moment: NDArray[np.float64]
-    mass: NDArray[np.float64]
-    mass_precision: NDArray[np.float64]
-    lengths: NDArray[np.int64]
-    spread: int
-    mean: NDArray[np.float64]
-    variance: NDArray[np.float64]
-    computed: int
-    fitted: int
     turn: str
     heard: int
-    bank: Bank | None = None
-    earlier: Earlier | None = None
-    screening: Screening | None = None
+    tree: BinTree
+    active: NDArray[np.bool_]
+    evidence: BinEvidence
+    population: Population
+    hyperparameters: Hyperparameters
+    posterior: BinPosterior
+    discounted: Discounted | None = None
+    window: Window | None = None
+    selection: Selection | None = None
+
+    @staticmethod
+    def upgraded(stored: Any) -> Any:
+        """Return the fields of a state that was stored before states had parts, by part; others as they are."""
+        if not isinstance(stored, dict) or "axes" not in stored:
+            return stored
+        state, selection, discounted = _in_parts(stored), stored.get("screening"), stored.get("bank")
+        if selection:
+            kind, (_, arms), _ = selection["precision"]
+            none = [kind, [0, arms], b""]
+            selection = _in_parts(selection | {"past_precision": none, "past_moment": none})
+        parts = {"window": stored.get("earlier"), "selection": selection}
+        return state | parts | {"discounted": _in_parts(discounted) if discounted else None}
+
+
+_PARTS: Final = {
+    "tree": {name: name for name in ("axes", "depths", "paths", "past_depths", "past_paths")},
+    "evidence": {name: name for name in ("precision", "moment", "past_precision", "past_moment")},
+    "population": {"shares": "mass", "precision": "mass_precision"},
+    "hyperparameters": {name: name for name in ("lengths", "spread", "fitted")},
+    "posterior": {name: name for name in ("mean", "variance", "computed")},
+}
+"""Fields of parts, by the names that they had in one record."""
+
+
+def _in_parts(stored: dict[str, Any]) -> dict[str, Any]:
+    parts = {part: {new: stored[old] for new, old in names.items() if old in stored} for part, names in _PARTS.items()}
+    return stored | {part: fields for part, fields in parts.items() if fields}

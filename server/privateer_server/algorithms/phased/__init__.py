@@ -2,27 +2,29 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
+from typing_extensions import override
 
 from privateer_core.algorithms.phased import PhasedPolicy, PhasedSpec
+from privateer_core.answer import Answer, Ending
+from privateer_core.answer.estimates import Estimate as Found
+from privateer_core.answer.facts import Fact
+from privateer_core.answer.parts import Figures, Ground
+from privateer_core.arms_spec import Turn
 from privateer_core.contributions import VectorSums
 from privateer_core.draw import Draw
 from privateer_core.errors import SpecError
 from privateer_core.questions import VectorSum
-from privateer_core.result import Ending, Ground, Result
-from privateer_core.result import Estimate as Found
-from privateer_core.terms import calibrate, nobody_asked
+from privateer_core.terms import calibrate
 from privateer_core.vectors import Ball
-from privateer_server.algorithms import Bulk, Learner, Step, must_agree
+from privateer_server.algorithms import Bulk, Learner, NewRound, RoundsLearner, Step, must_agree
 from privateer_server.algorithms.phased.design import near_optimal_design, span_of
 
 Array = NDArray[np.float64]
-_GAP: Final = {"tight": 1.5, "published": 2.0}
-"""Worst leverage of a design by the rank; the paper's 2 has fewer actions, and 1.5 a twentieth less regret."""
 _LEADERS: Final = 16
 """Actions of the highest estimates, against each of which every action is compared."""
 _SURE: Final = 2.0
@@ -99,31 +101,26 @@ class Estimate:
         return np.asarray(np.sqrt(2 * log * np.maximum(variance, 0.0)) + linear * log)
 
 
-class PhasedLearner:
+class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
     """Algorithm 1, with phases drawn without replacement and exact widths (docs/phased.md has the departures).
 
-    ``tight`` compares pairs of actions by the exact width of their difference; ``published`` all of them by eq. (3).
+    Pairs of actions are compared by the exact width of their difference.
     """
 
     state_type = PhasedState
-    repeats: ClassVar[bool] = True
-    publishes_result: ClassVar[bool] = True
-    growth: ClassVar[tuple[str, str]] = ("algorithm.alpha", "algorithm.clients or experiment.horizon")
+    gap = 1.5
+    """Worst leverage of a design by the rank; the paper's 2 has fewer actions, and 1.5 a twentieth less regret."""
+    repeats = True
+    growth = ("algorithm.alpha", "algorithm.clients or experiment.horizon")
 
     def __init__(self, spec: PhasedSpec) -> None:
-        self.spec = spec
+        super().__init__(spec)
         self.actions = spec.actions.matrix
-        self.published = spec.privacy.calibration == "published"
         self.log = math.log(1 / spec.beta)
 
+    @override
     def start(self, seed: int) -> PhasedState:
-        """Return the state with all actions.
-
-        Raises
-        ------
-        SpecError
-            If the horizon has no room for the first phase, so that nobody would be asked.
-        """
+        """Return the state with all actions; refuse a horizon that has no room for the first phase."""
         every = len(self.actions)
         unknown = np.full(every, np.inf)
         state = PhasedState(0, 0, 0, np.arange(every), np.zeros(every), unknown, 0.0, seed, unknown)
@@ -133,38 +130,20 @@ class PhasedLearner:
             )
         return state
 
-    def next(self, state: PhasedState, version: int, _seed: int) -> Step:
-        """Return the next phase; all phases draw their people from one order, whose seed the state has."""
-        policy = self.policy(state, version)
-        batch, seconds = policy.terms.batch, self.spec.round_seconds
-        if not (batch and seconds):
-            return Step(state, policy, batch)
-        return Step(state, policy, batch, least=self.spec.fewest(batch), seconds=seconds)
+    @override
+    def turn(self, state: PhasedState) -> Turn:
+        return Turn("", 0, self.batch(state))
 
-    def last(self, state: PhasedState, version: int, _seed: int) -> Step:
-        """Return the step that asks nobody: the best action is played to the end of the horizon."""
-        return Step(state, self.policy(state, version, over=True), 0)
-
-    def changed(self, _state: PhasedState, before: PhasedSpec) -> PhasedState:
-        """Refuse: phases, people and failure probability are fixed by the spec of the start.
-
-        Raises
-        ------
-        SpecError
-            Always.
-        """
+    @override
+    def changed(self, state: PhasedState, before: PhasedSpec) -> PhasedState:
+        """Refuse: phases, people and failure probability are fixed by the spec of the start."""
         field = "experiment.horizon" if before.experiment != self.spec.experiment else "actions"
         detail = "the lengths of all phases, and the failure of each comparison, follow from the spec of the start"
         raise SpecError(detail, field=field, remedy="stop it, and create another experiment with the spec wanted")
 
+    @override
     def begun(self, state: PhasedState, before: PhasedSpec) -> PhasedState:
-        """Go on where another experiment of the same spec is, with the people whom it has not asked.
-
-        Raises
-        ------
-        SpecError
-            If the specs differ in more than the name.
-        """
+        """Go on where another experiment of the same spec is, with the people whom it has not asked."""
         alike = [name for name in type(before).model_fields if name != "population"]
         renamed = before.experiment.model_copy(update={"name": self.spec.name})
         must_agree(before.model_copy(update={"experiment": renamed}), self.spec, tuple(alike))
@@ -175,6 +154,7 @@ class PhasedLearner:
         done = state.failed or len(state.active) == 1 or state.phase >= self.spec.phases
         return 0 if done else self.spec.clients(state.phase + 1)
 
+    @override
     def miss(self, state: PhasedState, policy: PhasedPolicy, *, again: bool) -> PhasedState:
         """Return the state after a phase of which nothing is released.
 
@@ -197,22 +177,21 @@ class PhasedLearner:
         """What the next phase plays in all, if the horizon has room: plays are whole, so more than its length."""
         return int(self._design(state)[1].sum())
 
-    def policy(self, state: PhasedState, version: int, *, over: bool = False) -> PhasedPolicy:
-        """Return the policy of the next phase, or the one that asks nobody if that is ``over``.
+    @override
+    def policy(self, state: PhasedState, ahead: NewRound) -> PhasedPolicy:
+        """Return the policy of the next phase; all phases draw their people from one order, whose seed the state has.
 
         A phase that the horizon has no room for asks nobody, nor does the last one: the best action is played to the
-        end, or, as published, as much of the phase as fits.
+        end.
         """
-        left, batch = self.spec.experiment.horizon - state.played, 0 if over else self.batch(state)
+        left = self.spec.experiment.horizon - state.played
         support, plays = self._design(state)
-        if batch == 0 or plays.sum() > left:
+        if ahead.batch == 0 or plays.sum() > left:
             support, plays = self._ending(state, support, plays, left)
-            terms = nobody_asked(self.spec.privacy, self._question(len(support), state.seed))
-        else:
-            question = self._question(len(support), state.seed)
-            terms = calibrate(self.spec.privacy, batch, question, self.spec.fewest(batch))
+            ahead = replace(ahead, batch=0)
+        terms = self.terms(ahead, self._question(len(support), state.seed))
         draw = Draw(state.seed, self.spec.experiment.people, state.asked, self.spec.asked(terms.batch))
-        return PhasedPolicy(version, state.active, support, plays, draw, self.spec.reward.middle, terms)
+        return PhasedPolicy(ahead.version, state.active, support, plays, draw, self.spec.reward.middle, terms)
 
     def _question(self, coordinates: int, seed: int) -> VectorSum:
         return VectorSum(Ball("max", self.spec.reward.half_range, coordinates), seed)
@@ -220,24 +199,24 @@ class PhasedLearner:
     def _failed(self, state: PhasedState) -> PhasedState:
         return replace(state, failed=True)
 
+    @override
     def failed(self, state: PhasedState) -> bool:
         """Whether too few people came to a phase in time, or nobody is left to ask."""
         return state.failed
 
     def _design(self, state: PhasedState) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Actions to play and how often: T(x) = ceil(h pi(x))."""
-        design = near_optimal_design(self.actions[state.active], _GAP[self.spec.privacy.calibration])
+        design = near_optimal_design(self.actions[state.active], self.gap)
         length = self.spec.first_length * 2.0**state.phase
         return state.active[design.support], np.ceil(length * design.weights).astype(np.int64)
 
     def _ending(
-        self, state: PhasedState, support: NDArray[np.int64], plays: NDArray[np.int64], left: int
+        self, state: PhasedState, _support: NDArray[np.int64], _plays: NDArray[np.int64], left: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        if not self.published or len(state.active) == 1:
-            return state.active[[int(np.argmax(state.estimates))]], np.array([left])
-        cut = np.diff(np.cumsum(plays) * left // plays.sum(), prepend=0)
-        return support[cut > 0], cut[cut > 0]
+        """Return what is played when nobody is asked any more, and how often, where a phase would play so much."""
+        return state.active[[int(np.argmax(state.estimates))]], np.array([left])
 
+    @override
     def learn(self, state: PhasedState, policy: PhasedPolicy, release: VectorSums) -> PhasedState:
         """Estimate, and drop the actions that another one beats by more than the width.
 
@@ -248,11 +227,7 @@ class PhasedLearner:
         estimate = self._estimate(policy, averages, release.reports, basis)
         points = self.actions[state.active] @ basis.T
         values = points @ estimate.theta
-        keep = (
-            self._keep_published(state.phase, policy, release.reports, values)
-            if self.published
-            else self._keep(points, values, estimate)
-        )
+        keep = self._keep(state.phase, policy, release.reports, points, values, estimate)
         leader = int(np.argmax(values))
         after = replace(
             state,
@@ -282,7 +257,9 @@ class PhasedLearner:
         covariance: Array = (weights * (rewards + variance)) @ weights.T + sampled
         return Estimate(weights @ averages, np.asarray(weights, np.float64), covariance, scale)
 
-    def _keep(self, points: Array, values: Array, estimate: Estimate) -> NDArray[np.bool_]:
+    def _keep(
+        self, _closed: int, _policy: PhasedPolicy, _people: int, points: Array, values: Array, estimate: Estimate
+    ) -> NDArray[np.bool_]:
         """Actions that no leader beats by more than the exact width of the difference.
 
         The best action is dropped only if its own difference to some other one is off by more than its width: a union
@@ -294,16 +271,6 @@ class PhasedLearner:
             beaten[leader] = False
             keep &= ~beaten
         return keep
-
-    def _keep_published(self, closed: int, policy: PhasedPolicy, people: int, values: Array) -> NDArray[np.bool_]:
-        """Line 18 with W of eq. (3), sigma_n = 2 sigma_noise sqrt(d) as its proofs have it (not by sqrt |V|)."""
-        dimension = self.actions.shape[1]
-        length = self.spec.first_length * 2.0**closed
-        rewards = self.spec.reward.half_range * math.sqrt(2 * dimension / (people * length))
-        sampled = self.spec.algorithm.client_deviation / math.sqrt(people)
-        noise = 2 * math.sqrt(policy.mechanism.spread(people)[0] * dimension)
-        width = (rewards + sampled + noise) * math.sqrt(2 * self.log)
-        return np.asarray(np.max(values) - values <= 2 * width)
 
     def _clipped(self, policy: PhasedPolicy, averages: Array, people: int) -> float:
         """Share of people's averages that must have been clipped, a function of what was released alone.
@@ -319,35 +286,53 @@ class PhasedLearner:
         place = np.interp(np.maximum(below, 0.0) / np.maximum(standard_deviation, 1e-12), _SHORTFALL, _PLACES)
         return float(np.mean(ndtr(-place)))
 
-    def result(self, state: PhasedState) -> Result | None:
-        """Return the estimates of the actions that are left; None before the first phase.
+    @override
+    def answer(self, state: PhasedState) -> Answer:
+        """Return the estimates of the actions that are left, and how far the experiment is.
 
         Each interval misses with probability 2 beta at most (`Estimate.width`), so together they hold with the
         confidence that is stated.
         """
-        if not state.phase:
-            return None
-        values, reward = state.estimates + self.spec.reward.middle, self.spec.reward
-        figures = (values, values - state.radii, values + state.radii)
-        # No mean reward is beyond the bounds of rewards.
-        shown = zip(*(np.clip(one, reward.low, reward.high).tolist() for one in figures), strict=True)
-        found = tuple(Found(str(row), *ends) for row, ends in zip(state.active.tolist(), shown, strict=True))
-        confidence = max(0.0, 1 - 2 * len(found) * self.spec.beta)
-        best, over = int(np.argmax(state.estimates)), self.batch(state) == 0
-        # The only action left has no rival.
-        highest = np.delete(figures[2], best).max(initial=-np.inf)
-        apart = bool(highest < figures[1][best])
-        ground: Ground = "decided against all other options" if apart else "ahead, and not decided"
+        over = self.over(state)
+        found = self._means(state) if state.phase else ()
+        best = int(np.argmax(state.estimates)) if found else None
         ending: Ending = "its rule" if len(state.active) == 1 else "its horizon"
-        return Result(
-            found,
-            confidence,
-            str(state.active[best]),
-            over,
-            ground=ground,
+        return Answer(
+            status="failed" if state.failed else "ended" if over else "learning",
+            people=None if state.asked else 0,
+            rounds=state.phase,
+            confidence=max(0.0, 1 - 2 * len(found) * self.spec.beta),
+            recommended=None if best is None else str(state.active[best]),
+            ground=None if best is None else self._ground(best, state),
             ended=ending if over and not state.failed else None,
+            estimates=found,
+            parts=(self._progress(state),) if found else (),
         )
 
+    def _means(self, state: PhasedState) -> tuple[Found, ...]:
+        bounds = (self.spec.reward.low, self.spec.reward.high)
+        values = (state.estimates + self.spec.reward.middle).tolist()
+        rows = zip(state.active.tolist(), values, state.radii.tolist(), strict=True)
+        return tuple(Found.within(str(row), value, radius, bounds) for row, value, radius in rows)
+
+    def _ground(self, best: int, state: PhasedState) -> Ground:
+        """Return what it rests on that an action is the best; the only one left has no rival."""
+        highest = np.delete(state.estimates + state.radii, best).max(initial=-np.inf)
+        apart = bool(highest < (state.estimates - state.radii)[best])
+        return "decided against all other options" if apart else "ahead, and not decided"
+
+    def _progress(self, state: PhasedState) -> Figures:
+        facts = (
+            Fact("phases", state.phase, "count"),
+            Fact("phases planned", self.spec.phases, "count"),
+            Fact("rounds played", state.played, "count"),
+            Fact("people asked", state.asked, "count"),
+            Fact("least share of averages that were clipped", round(state.clipped, 4), "share"),
+            Fact("actions left", len(state.active), "count"),
+        )
+        return Figures("how far it is", facts)
+
+    @override
     def bulk(self, first: Step) -> list[Bulk]:
         """Return all phases, as if each but the first played `_MORE` times its actions."""
         spec, made = self.spec, []
@@ -361,30 +346,11 @@ class PhasedLearner:
             made.append(Bulk(people, mechanism.messages, mechanism.report_size))
         return made
 
+    @override
     def figures(self, state: PhasedState) -> dict[str, float]:
         """Return the actions left, the share of averages that were clipped at least, and the widest interval."""
         widest = {"widest_interval": 2 * float(state.radii.max())} if state.phase else {}
         return {"active": len(state.active), "clipped_share": state.clipped, **widest}
-
-    def describe(self, state: PhasedState) -> dict[str, Any]:
-        """The state for people: actions left with estimates and widths, and how far the experiment is."""
-        rows = [
-            {"action": int(row), "estimate": round(float(value) + self.spec.reward.middle, 6), "width": _rounded(width)}
-            for row, value, width in zip(state.active, state.estimates, state.widths, strict=True)
-        ]
-        return {
-            "phase": state.phase,
-            "phases": self.spec.phases,
-            "played": state.played,
-            "asked": state.asked,
-            "clipped_share": round(state.clipped, 4),
-            "failed": state.failed,
-            "active": rows,
-        }
-
-
-def _rounded(value: float) -> float | None:
-    return round(float(value), 6) if math.isfinite(value) else None
 
 
 def learner(spec: PhasedSpec) -> Learner:

@@ -1,18 +1,21 @@
 """Learns with a curator: every epoch chooses features that it does not know yet, and then has one block of moments."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.algorithms.sparse.policy import SparsePolicy
+from privateer_core.answer import Answer
+from privateer_core.answer.facts import Fact
 from privateer_core.contributions import ScreenedSums
 from privateer_core.questions import ScreenedSum
-from privateer_core.result import Result
 from privateer_server.algorithms.sparse.estimates import UNIFORM, Estimates, estimates, threshold
-from privateer_server.algorithms.sparse.findings import Played, findings
-from privateer_server.algorithms.sparse.rounds import Rounds, in_ball
+from privateer_server.algorithms.sparse.findings import Played, answered, coefficients, gain
+from privateer_server.algorithms.sparse.rounds import SparseLearner, in_ball
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -50,7 +53,7 @@ class EpochState:
     followed: Played
 
 
-class EpochLearner(Rounds):
+class EpochLearner(SparseLearner[EpochState]):
     """Epochs of `privateer_core.mechanisms.screened_moments`, each of people of its own.
 
     Features whose coefficients are beyond chance are kept, ``sparsity`` of them at most. As long as there are fewer, an
@@ -58,10 +61,10 @@ class EpochLearner(Rounds):
     left of the reward, and one more even if there are enough: noisy hard thresholding, a step an epoch.
     """
 
-    state_type: ClassVar[type[EpochState]] = EpochState
+    state_type = EpochState
 
+    @override
     def blank(self) -> EpochState:
-        """Return the state before any report."""
         arms = self.spec.arm_count
         nobody = Played(0, np.zeros(arms), np.zeros(arms), 0.0)
         size, none = (arms + 1, arms + 1), np.zeros(0, np.int64)
@@ -71,8 +74,8 @@ class EpochLearner(Rounds):
         """Return coefficients of arms and the block's features; None before any report."""
         return estimates(state.people, state.moments, state.variances) if state.people else None
 
+    @override
     def decided(self, state: EpochState) -> dict[str, Any]:
-        """Return what a policy has of a state."""
         found, arms = self.estimates(state), self.spec.arm_count
         shrunk = np.zeros(arms) if found is None else found.shrunk
         values, intercepts = in_ball(shrunk[arms:], shrunk[:arms])
@@ -89,6 +92,7 @@ class EpochLearner(Rounds):
         beyond = best[ratios[best] > threshold(self.spec.arm_features)]
         return np.sort(state.places[beyond])
 
+    @override
     def asked(self, state: EpochState, _seed: int) -> tuple[Places, ScreenedSum]:
         """Return the features that records have, and the question; those kept alone, once there are enough."""
         spec, kept = self.spec, self.kept(state)
@@ -109,6 +113,7 @@ class EpochLearner(Rounds):
         values, intercepts = in_ball(values, found.shrunk[:arms])
         return (*intercepts.tolist(), *values.tolist())
 
+    @override
     def learn(self, state: EpochState, policy: SparsePolicy, release: ScreenedSums) -> EpochState:
         """Return the state after an epoch: blocks add up as long as they have the same features.
 
@@ -183,23 +188,23 @@ class EpochLearner(Rounds):
         ratios = np.concatenate([off, together])
         return bool((ratios > threshold(len(ratios), _ALARM)).any())
 
-    def anew(self, state: EpochState) -> EpochState:
-        """Return the state with nobody heard."""
-        return replace(state, heard=0)
-
-    def result(self, state: EpochState) -> Result | None:
+    @override
+    def answer(self, state: EpochState) -> Answer:
         """Return which features were found, their coefficients, and what the policy gains."""
-        found = self.estimates(state)
-        if found is None:
-            return None
-        arms = self.spec.arm_count
-        features = Estimates(found.values[arms:], found.deviations[arms:])
-        return findings(self.spec, state.places, features, state.explored, state.followed)
+        known, arms = self.estimates(state), self.spec.arm_count
+        if known is None:
+            return answered(state.heard, over=self.over(state))
+        features = Estimates(known.values[arms:], known.deviations[arms:])
+        facts = (
+            Fact("features kept", len(self.kept(state)), "count"),
+            Fact("features correlate", state.correlated, "yes or no"),
+        )
+        told = answered(
+            state.heard, over=self.over(state), found=coefficients(self.spec, state.places, features), facts=facts
+        )
+        return msgspec.structs.replace(told, gain=gain(self.spec, state.explored, state.followed))
 
+    @override
     def figures(self, state: EpochState) -> dict[str, float]:
         """Return how many features are kept."""
         return {"kept": float(len(self.kept(state)))}
-
-    def describe(self, state: EpochState) -> dict[str, Any]:
-        """Describe a state as JSON."""
-        return {"heard": state.heard, "kept": len(self.kept(state)), "correlated": state.correlated}

@@ -1,14 +1,17 @@
 """What was found: features with their confidence, coefficients with intervals, and what the policy gains."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from privateer_core.algorithms.sparse.spec import SparseSpec
-from privateer_core.result import Cell, Estimate, Result, Table
+from privateer_core.answer import Answer
+from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.facts import Fact, Kind, Table
+from privateer_core.answer.parts import Figures, Gain
 from privateer_server.algorithms.sparse.estimates import CONFIDENCE, Estimates, threshold
 
 Array = NDArray[np.float64]
@@ -54,66 +57,77 @@ class Played:
         return np.clip(self.sums / each, -1.0, 1.0), np.sqrt(self.noise + each) / each
 
 
-def findings(
-    spec: SparseSpec,
-    places: NDArray[np.int64],
-    found: Estimates,
-    explored: Played | None = None,
-    followed: Played | None = None,
-) -> Result:
+class Found(NamedTuple):
+    """A feature's coefficient with its interval, and the probability that the feature matters."""
+
+    estimate: Estimate
+    confidence: float
+
+
+def coefficients(spec: SparseSpec, places: NDArray[np.int64], found: Estimates) -> list[Found]:
     """Return what is known of features, of all of which the intervals hold together, noise included.
 
     Parameters
     ----------
     places, found
         Features, (k,), and the estimates of their coefficients.
-    explored, followed
-        What people had who got any arm, and those who got the best one, where that is known.
     """
-    unit = spec.reward.half_range
+    unit, reach = spec.reward.half_range, threshold(spec.arm_features)
     names = [spec.context.names[place] for place in places.tolist()]
-    reach = threshold(spec.arm_features)
-    values, deviations = unit * found.values, unit * found.deviations
-    estimates = tuple(
-        Estimate(name, value, value - reach * deviation, value + reach * deviation)
-        for name, value, deviation in zip(names, values.tolist(), deviations.tolist(), strict=True)
-    )
+    values, radii = unit * found.values, unit * reach * found.deviations
     sure = 1 - np.minimum(1.0, 2 * spec.arm_features * ndtr(-found.ratios))
-    rows = sorted(zip(names, values.tolist(), sure.tolist(), strict=True), key=lambda row: -row[2])
-    told = tuple((name, round(value, _DIGITS), round(one, _DIGITS)) for name, value, one in rows)
-    features = Table("features found", ("feature", "coefficient", "confidence that it matters"), told)
-    gains = _gains(spec, explored, followed) if explored and followed else ()
-    return Result(estimates, CONFIDENCE, tables=(features, *gains))
+    return [
+        Found(Estimate(name, value, value - radius, value + radius), confidence)
+        for name, value, radius, confidence in zip(names, values.tolist(), radii.tolist(), sure.tolist(), strict=True)
+    ]
 
 
-def _gains(spec: SparseSpec, explored: Played, followed: Played) -> tuple[Table, ...]:
-    """Compare the mean reward of the policy with that of the best arm for all, in units of rewards."""
+def answered(heard: int, *, over: bool, found: list[Found] | None = None, facts: tuple[Fact, ...] = ()) -> Answer:
+    """Return the answer of so many people; as long as ``found`` is None it says nothing of features."""
+    return Answer(
+        status="ended" if over else "learning",
+        people=heard,
+        rounds=None,
+        confidence=CONFIDENCE,
+        ended="its horizon" if over else None,
+        estimates=tuple(one.estimate for one in found or ()),
+        parts=() if found is None else (_features(found), Figures("what it rests on", facts)),
+    )
+
+
+def _features(found: list[Found]) -> Table:
+    """Return the features, those first that matter most surely."""
+    ranked = sorted(found, key=lambda one: -one.confidence)
+    rows = ((one.estimate.name, round(one.estimate.value, _DIGITS), round(one.confidence, _DIGITS)) for one in ranked)
+    columns: dict[str, Kind] = {
+        "feature": "words",
+        "coefficient": "difference",
+        "confidence that it matters": "probability",
+    }
+    return Table.of("features found", columns, tuple(rows))
+
+
+def gain(spec: SparseSpec, explored: Played, followed: Played) -> Gain | None:
+    """Compare the mean reward of the policy with that of the best arm for all; None as long as nobody had one.
+
+    Parameters
+    ----------
+    explored, followed
+        What people had who got any arm, and those who got the best one.
+    """
     if not (explored.people and followed.people):
-        return ()
-    middle, unit, reach = spec.reward.middle, spec.reward.half_range, threshold(spec.arm_count + 1)
+        return None
+    unit, reach = spec.reward.half_range, threshold(spec.arm_count + 1)
     means, spreads = explored.means
     best = int(np.where(spec.playable, means, -np.inf).argmax())
-    mean, spread = followed.mean
-    constant, spread_of_arm = float(means[best]), float(spreads[best])
+    (mean, spread), constant, of_arm = followed.mean, float(means[best]), float(spreads[best])
 
-    def row(what: str, value: float, deviation: float) -> tuple[Cell, ...]:
-        return (
-            what,
-            *(round(unit * one, _DIGITS) for one in (value, value - reach * deviation, value + reach * deviation)),
-        )
+    def mean_reward(name: str, value: float, deviation: float) -> Estimate:
+        middle, radius = spec.reward.middle + unit * value, unit * reach * deviation
+        return Estimate.within(name, middle, radius, (spec.reward.low, spec.reward.high))
 
-    offset = middle / unit
-
-    def mean_row(what: str, value: float, deviation: float) -> tuple[Cell, ...]:
-        """Write a mean reward, which is never beyond the bounds of rewards."""
-        low, high = spec.reward.low, spec.reward.high
-        said, *figures = row(what, value + offset, deviation)
-        bound = "" if low <= float(figures[0] or 0.0) <= high else " (at the bound of rewards)"
-        return (f"{said}{bound}", *(min(max(float(one or 0.0), low), high) for one in figures))
-
-    rows = (
-        mean_row("the policy, by the features found", mean, spread),
-        mean_row(f"everybody gets {spec.options[best]}", constant, spread_of_arm),
-        row("gain", mean - constant, float(np.hypot(spread, spread_of_arm))),
-    )
-    return (Table("mean rewards", ("of", "value", "low", "high"), rows),)
+    difference, radius = unit * (mean - constant), unit * reach * float(np.hypot(spread, of_arm))
+    value, low, high = (round(one, _DIGITS) for one in (difference, difference - radius, difference + radius))
+    policy = mean_reward("the policy, by the features found", mean, spread)
+    everybody = mean_reward(f"everybody gets {spec.options[best]}", constant, of_arm)
+    return Gain(spec.options[best], value, low, high, means=(policy, everybody))

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from privateer_core.algorithms.sparse.spec import SparseSpec
+from privateer_core.answer.facts import Kind, Table
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import ScreenedMoments
-from privateer_core.result import Table
 from privateer_core.terms import calibrate
 from privateer_server.algorithms.sparse.estimates import UNIFORM, threshold
 
@@ -82,4 +82,10 @@ def foreseen(spec: SparseSpec) -> tuple[Table, ...]:
         found = [smallest(spec, features, max(people, first)) for people in (first, half)]
         rows.append((features, *(round(unit * one, 4) for one in found), "yes" if found[1] <= enough else "no"))
     title = f"smallest coefficients found; it learns where {unit * enough:.4g} is found by half the horizon"
-    return (Table(title, ("features", "by the first round", "by half the horizon", "learns"), tuple(rows)),)
+    columns: dict[str, Kind] = {
+        "features": "count",
+        "by the first round": "difference",
+        "by half the horizon": "difference",
+        "learns": "words",
+    }
+    return (Table.of(title, columns, tuple(rows)),)

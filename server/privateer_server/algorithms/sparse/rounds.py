@@ -1,89 +1,65 @@
 """What the learners under all trust models share: whose turn it is, and what an operator may change."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.algorithms.sparse.policy import SparsePolicy
 from privateer_core.algorithms.sparse.spec import SparseSpec
+from privateer_core.answer.facts import Table
 from privateer_core.errors import SpecError
 from privateer_core.questions import ScreenedSum
-from privateer_core.result import Table
-from privateer_core.terms import calibrate, nobody_asked
-from privateer_server.algorithms import Bulk, Step, must_agree
+from privateer_server.algorithms import NewRound, RoundsLearner
 from privateer_server.algorithms.sparse.foresight import check_first_round, foreseen
 
 Array = NDArray[np.float64]
-_THE_SAME: Final = ("algorithm", "experiment.arms", "experiment.retired", "context", "reward")
+StateT = TypeVar("StateT")
 
 
-class Rounds(ABC):
+class SparseLearner(RoundsLearner[SparseSpec, StateT, SparsePolicy]):
     """The schedule, which the spec fixes."""
 
-    repeats: ClassVar[bool] = False
-    publishes_result: ClassVar[bool] = True
-    growth: ClassVar[tuple[str, str]] = ("experiment.round_growth", "the people in all")
+    same = ("algorithm", "experiment.arms", "experiment.retired", "context", "reward", "privacy.model")
 
-    def __init__(self, spec: SparseSpec) -> None:
-        self.spec = spec
-
-    def start(self, _seed: int) -> Any:
-        """Return the state before any report.
-
-        Raises
-        ------
-        SpecError
-            If the first round has too few people for as many features.
-        """
+    @override
+    def start(self, seed: int) -> StateT:
         check_first_round(self.spec)
         return self.blank()
 
     @abstractmethod
-    def blank(self) -> Any:
+    def blank(self) -> StateT:
         """Return the state before any report."""
 
     @abstractmethod
-    def decided(self, state: Any) -> Mapping[str, Any]:
+    def decided(self, state: StateT) -> Mapping[str, Any]:
         """Return what a policy has of a state: ``places``, ``coefficients`` and ``intercepts``."""
 
     @abstractmethod
-    def asked(self, state: Any, seed: int) -> tuple[NDArray[np.int64], ScreenedSum]:
+    def asked(self, state: StateT, seed: int) -> tuple[NDArray[np.int64], ScreenedSum]:
         """Return the features that the next round asks about, and the question."""
 
-    def next(self, state: Any, version: int, seed: int) -> Step:
-        """Return the next round: what did not open takes nobody's place."""
-        batch = self.spec.turn("", state.heard).batch
-        return Step(state, self.policy(state, version, seed, batch), batch, state.heard)
-
-    def last(self, state: Any, version: int, seed: int) -> Step:
-        """Return the step that asks nobody."""
-        return Step(state, self.policy(state, version, seed, 0), 0, state.heard)
-
-    def policy(self, state: Any, version: int, seed: int, batch: int) -> SparsePolicy:
-        """Return the policy of a round of ``batch`` people: it explores as long as nothing is known."""
-        spec, known = self.spec, self.decided(state)
-        asked, question = self.asked(state, seed)
+    @override
+    def policy(self, state: StateT, ahead: NewRound) -> SparsePolicy:
+        """Return the policy of a round: it explores as long as nothing is known."""
+        known = self.decided(state)
+        asked, question = self.asked(state, ahead.seed)
         return SparsePolicy(
-            version=version,
+            version=ahead.version,
             asked=asked,
-            playable=np.array(spec.playable),
+            playable=np.array(self.spec.playable),
             explores=not (known["coefficients"].any() or known["intercepts"].any()),
-            seed=seed,
-            terms=calibrate(spec.privacy, batch, question) if batch else nobody_asked(spec.privacy, question),
+            seed=ahead.seed,
+            terms=self.terms(ahead, question),
             **known,
         )
 
-    def changed(self, state: Any, before: SparseSpec) -> Any:
-        """Return the state: the horizon may grow, and arms may go.
-
-        Raises
-        ------
-        SpecError
-            If there are more arms.
-        """
+    @override
+    def rearmed(self, state: StateT, before: SparseSpec) -> StateT:
+        """Return the state: arms may go."""
         if self.spec.arm_count > before.arm_count:
             detail = "nothing is known of the features of another arm"
             remedy = (
@@ -91,29 +67,6 @@ class Rounds(ABC):
             )
             raise SpecError(detail, field="experiment.arms", remedy=remedy)
         return state
-
-    def begun(self, state: Any, before: SparseSpec) -> Any:
-        """Return the state of a new experiment with the same arms and features: evidence stays, people count anew."""
-        must_agree(before, self.spec, (*_THE_SAME, "privacy.model"))
-        return self.anew(state)
-
-    @abstractmethod
-    def anew(self, state: Any) -> Any:
-        """Return the state with nobody heard."""
-
-    def miss(self, state: Any, _policy: SparsePolicy, *, again: bool) -> Any:
-        """Return the state as it is: other people report in the next round."""
-        del again
-        return state
-
-    def failed(self, _state: Any) -> bool:
-        """Whether a round came to no end: rounds wait for their people."""
-        return False
-
-    def bulk(self, first: Step) -> list[Bulk]:
-        """Return what the largest round carries at most."""
-        mechanism: Any = first.policy.terms.mechanism
-        return [Bulk(self.spec.largest_batch(), mechanism.messages, mechanism.report_size)]
 
     def foreseen(self, waiting: float = 0.0) -> tuple[Table, ...]:
         """Return how small coefficients may be to be found, by the number of features."""

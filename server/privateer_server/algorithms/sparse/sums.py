@@ -1,18 +1,20 @@
 """Learns from sums of products of features and rewards, where there is no curator: the features asked about shrink."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.algorithms.sparse.policy import SparsePolicy
+from privateer_core.answer import Answer
+from privateer_core.answer.facts import Fact
 from privateer_core.contributions import VectorSums
 from privateer_core.questions import ScreenedSum
-from privateer_core.result import Result
 from privateer_server.algorithms.sparse.estimates import UNIFORM, Estimates, threshold
-from privateer_server.algorithms.sparse.findings import findings
-from privateer_server.algorithms.sparse.rounds import Rounds, in_ball
+from privateer_server.algorithms.sparse.findings import answered, coefficients
+from privateer_server.algorithms.sparse.rounds import SparseLearner, in_ball
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -37,7 +39,7 @@ class SumState:
     weighted: Array
 
 
-class SumLearner(Rounds):
+class SumLearner(SparseLearner[SumState]):
     """Coefficients one by one, from what products with rewards are on average.
 
     Features are taken to be uniform within their bounds and independent of each other: then the product with an arm at
@@ -45,10 +47,10 @@ class SumLearner(Rounds):
     features that may still be among the ``sparsity`` largest.
     """
 
-    state_type: ClassVar[type[SumState]] = SumState
+    state_type = SumState
 
+    @override
     def blank(self) -> SumState:
-        """Return the state before any report."""
         features = self.spec.arm_features
         return SumState(0, np.zeros(features), np.zeros(features))
 
@@ -64,12 +66,13 @@ class SumLearner(Rounds):
         best = np.argsort(-shrunk, kind="stable")[: self.spec.kept_most]
         return np.sort(best[shrunk[best] > 0])
 
+    @override
     def decided(self, state: SumState) -> dict[str, Any]:
-        """Return what a policy has of a state."""
         places = self.kept(state)
         values, intercepts = in_ball(self.estimates(state).shrunk[places], np.zeros(self.spec.arm_count))
         return {"places": places, "coefficients": values, "intercepts": intercepts}
 
+    @override
     def asked(self, state: SumState, seed: int) -> tuple[Places, ScreenedSum]:
         """Return the features that may still be among the largest, and the question."""
         found, reach = self.estimates(state), threshold(self.spec.arm_features)
@@ -78,6 +81,7 @@ class SumLearner(Rounds):
         places = np.flatnonzero(sizes + reach * found.deviations >= surely)
         return places, self.spec.question_about(len(places), seed)
 
+    @override
     def learn(self, state: SumState, policy: SparsePolicy, release: VectorSums) -> SumState:
         """Return the state after a round: an estimate of each coefficient, less what the policy says of the others."""
         asked, classes = policy.asked, getattr(policy.mechanism, "classes", 1)
@@ -111,25 +115,22 @@ class SumLearner(Rounds):
         known[np.searchsorted(places, policy.places)] = policy.coefficients
         return places, matrix, known
 
-    def anew(self, state: SumState) -> SumState:
-        """Return the state with nobody heard."""
-        return replace(state, heard=0)
-
-    def result(self, state: SumState) -> Result | None:
+    @override
+    def answer(self, state: SumState) -> Answer:
         """Return which features were found, and their coefficients."""
         if not state.heard:
-            return None
+            return answered(0, over=self.over(state))
         found, places = self.estimates(state), self.kept(state)
         of_places = Estimates(found.values[places], found.deviations[places])
-        return findings(self.spec, places, of_places)
+        facts = (Fact("features kept", len(places), "count"),)
+        return answered(
+            state.heard, over=self.over(state), found=coefficients(self.spec, places, of_places), facts=facts
+        )
 
+    @override
     def figures(self, state: SumState) -> dict[str, float]:
         """Return how many features decide."""
         return {"kept": float(len(self.kept(state)))}
-
-    def describe(self, state: SumState) -> dict[str, Any]:
-        """Describe a state as JSON."""
-        return {"heard": state.heard, "kept": len(self.kept(state))}
 
 
 def _moments(policy: SparsePolicy, places: Places) -> Array:

@@ -2,9 +2,8 @@
 
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_server.algorithms.trial.learner import TrialLearner
-from privateer_server.algorithms.trial.published import PublishedLearner
 
 
-def learner(spec: TrialSpec) -> TrialLearner | PublishedLearner:
+def learner(spec: TrialSpec) -> TrialLearner:
     """Return the learner of a spec."""
-    return PublishedLearner(spec) if spec.published else TrialLearner(spec)
+    return TrialLearner(spec)

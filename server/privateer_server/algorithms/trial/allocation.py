@@ -1,13 +1,21 @@
-"""Shares of arms for the next epoch: fixed, elimination, or the probability of being best."""
+"""Shares of arms for the next epoch, and what choosing by segment gains over the best constant arm."""
 
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from privateer_server.algorithms.trial.boundaries import critical_values, information
-from privateer_server.algorithms.trial.evidence import Evidence, Sums
+from privateer_server.algorithms.trial.group_sequential import critical_values
+from privateer_server.algorithms.trial.trial_evidence import (
+    Epoch,
+    Sums,
+    TrialDesign,
+    TrialEvidence,
+    by_people,
+    rates,
+)
 
 Array = NDArray[np.float64]
 
@@ -18,10 +26,12 @@ _ERROR: Final = 0.05
 _POINTS: Final = np.linspace(-8.0, 8.0, 321)
 """Standard deviations around an arm's value at which the others are compared with it."""
 _FEW_POINTS: Final = np.linspace(-5.2, 5.2, 27)
+CHOSEN_AFTER: Final = 0.4
+"""Share of the planned people after whose look arms are chosen: data that chose an arm flatters it."""
 
 
 def allocated(
-    evidence: Evidence, dropped: NDArray[np.bool_], rule: str, floor: float, trials: int = 1
+    evidence: TrialEvidence, dropped: NDArray[np.bool_], rule: str, floor: float, trials: int = 1
 ) -> tuple[NDArray[np.bool_], Array]:
     """Arms dropped so far and shares of the arms in the next epoch, (J, K + 1) each.
 
@@ -44,15 +54,15 @@ def allocated(
     return out, elimination(evidence, out, floor)
 
 
-def matching(evidence: Evidence, least: float, points: Array = _POINTS) -> Array:
+def matching(evidence: TrialEvidence, least: float, points: Array = _POINTS) -> Array:
     """Shares (J, K + 1) that are the probabilities of being best, at least ``least`` each; as planned before data."""
     values, variances = _arms(evidence.precise)
     known = np.asarray((np.isfinite(variances) & (variances > 0)).all(axis=1))
-    best = _probabilities(np.where(known[:, None], values, 0.0), np.where(known[:, None], variances, 1.0), points)
+    best = best_probabilities(np.where(known[:, None], values, 0.0), np.where(known[:, None], variances, 1.0), points)
     return floored(np.where(known[:, None], best, evidence.design.arms), least)
 
 
-def eliminated(evidence: Evidence, dropped: NDArray[np.bool_], proved: bool, trials: int = 1) -> NDArray[np.bool_]:
+def eliminated(evidence: TrialEvidence, dropped: NDArray[np.bool_], proved: bool, trials: int = 1) -> NDArray[np.bool_]:
     """Arms dropped so far, (J, K + 1), with those now clearly worse than the best of their segment.
 
     Clearly is three standard deviations; ``proved``: the boundary of a test that keeps every segment's best arm with
@@ -69,7 +79,7 @@ def eliminated(evidence: Evidence, dropped: NDArray[np.bool_], proved: bool, tri
     return np.asarray(dropped | (clear & ready & np.take_along_axis(ready, leaders[:, None], axis=1)))
 
 
-def elimination(evidence: Evidence, dropped: NDArray[np.bool_], least: float) -> Array:
+def elimination(evidence: TrialEvidence, dropped: NDArray[np.bool_], least: float) -> Array:
     """Equal shares of the arms left, at least ``least`` each; where one is left, all to the best estimate of any."""
     values, _ = _arms(evidence.precise)
     left = ~dropped
@@ -87,12 +97,11 @@ def floored(shares: Array, least: float) -> Array:
     return least + np.where(total > 0, above * rest / np.where(total > 0, total, 1.0), equal)
 
 
-def _threshold(evidence: Evidence, proved: bool, trials: int) -> float:
+def _threshold(evidence: TrialEvidence, proved: bool, trials: int) -> float:
     if not proved:
         return CLEAR
     segments, arms = len(evidence.design.segments) / trials, len(evidence.design.arms)
-    times = information(evidence.people, evidence.design.people)
-    return float(critical_values(times, _ERROR / (segments * arms * (arms - 1) / 2))[-1])
+    return float(critical_values(evidence.times, _ERROR / (segments * arms * (arms - 1) / 2))[-1])
 
 
 def _arms(sums: Sums) -> tuple[Array, Array]:
@@ -102,7 +111,7 @@ def _arms(sums: Sums) -> tuple[Array, Array]:
     return values, np.concatenate([parts[..., 1].mean(axis=1, keepdims=True), parts[..., 0]], axis=1)
 
 
-def _probabilities(values: Array, variances: Array, points: Array = _POINTS) -> Array:
+def best_probabilities(values: Array, variances: Array, points: Array = _POINTS) -> Array:
     """Probability of each arm to be best, of independent normal values: with two arms Phi(z)."""
     if values.shape[1] == 2:
         treated = ndtr((values[:, 1] - values[:, 0]) / np.sqrt(variances.sum(axis=1)))
@@ -118,3 +127,69 @@ def _probabilities(values: Array, variances: Array, points: Array = _POINTS) -> 
                 below *= ndtr((around - values[:, other, None]) / deviations[:, other, None])
         shares[:, arm] = below @ weights
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+
+@dataclass(frozen=True)
+class Holdout:
+    """A policy and a constant arm, and the releases since both were chosen: every arm has a share in all of them.
+
+    Attributes
+    ----------
+    best
+        Shape (J,), int64: the policy's arm in each segment.
+    constant
+        The arm that is best if everybody gets the same.
+    evidence
+        Of the epochs since.
+    """
+
+    best: NDArray[np.int64]
+    constant: int
+    evidence: TrialEvidence
+
+    @classmethod
+    def begin(cls, design: TrialDesign, people: float, best: NDArray[np.int64], constant: int) -> Self:
+        """Hold a policy against a constant arm, when so many people have reported."""
+        return cls(best, constant, TrialEvidence.begin(replace(design, people=max(1.0, design.people - people))))
+
+    def add(self, epoch: Epoch) -> "Holdout":
+        """Add an epoch."""
+        return replace(self, evidence=self.evidence.add(epoch))
+
+    def gain(self) -> tuple[float, float, float] | None:
+        """Mean reward of the policy less that of the constant arm, with its interval; None before there is one."""
+        differs = self.best != self.constant
+        sums = self.evidence.common
+        if not self.evidence.looks:
+            return None
+        if not differs.any():
+            return 0.0, 0.0, 0.0
+        values, variances = _values(sums)
+        rows = np.flatnonzero(differs)
+        apart = values[rows, self.best[rows]] - values[rows, self.constant]
+        spread = variances[rows, self.best[rows]] + variances[rows, self.constant]
+        critical = self.evidence.critical
+        if not (sums.together.ready.all() and np.isfinite(critical)):
+            return None
+        value, half = float(apart.sum()), critical * float(np.sqrt(spread.sum()))
+        return value, value - half, value + half
+
+
+def _values(sums: Sums) -> tuple[Array, Array]:
+    """Share of people times mean reward of every arm, up to a number of the segment, and variances; (J, K + 1) each.
+
+    A segment where an arm is not ready is told from numbers of people, as in `average`.
+    """
+    rate, q, _, _ = rates(sums)
+    factor, ready = (rate / q)[..., None], np.asarray(sums.ready.all(axis=1))[:, None, None]
+    known = np.where(ready, sums.variances, 0.0)
+    shares = sums.num / np.where(sums.den > 0, sums.den, 1.0)
+    few, few_variances = by_people(sums)
+    values = np.where(ready, factor * shares, few)
+    variances = np.where(ready, np.square(factor) * known, few_variances)
+    return _by_arm(values), _by_arm(variances)
+
+
+def _by_arm(contrasts: Array) -> Array:
+    """Contrasts (J, K, 2) as arms (J, K + 1); the control's as with the first treatment."""
+    return np.concatenate([contrasts[:, :1, 1], contrasts[..., 0]], axis=1)

@@ -1,55 +1,241 @@
-"""What a trial decides, and why: of every effect, and of what it recommends."""
+"""What a trial's evidence says, what is decided and why, and what that ends; in rewards scaled to [0, 1]."""
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.trial import TrialSpec
-from privateer_core.result import Effect, Ground, reason_of
-from privateer_core.result import Reason as Why
-from privateer_server.algorithms.trial.effects import Reason
-from privateer_server.algorithms.trial.findings import Called, Findings
+from privateer_core.answer.estimates import Effect, Reason, reason_of
+from privateer_core.answer.parts import Ground
+from privateer_server.algorithms.trial.confidence_sequence import ConfidenceLimits, ConfidenceSequence, asked_limits
+from privateer_server.algorithms.trial.state import TrialState
+from privateer_server.algorithms.trial.treatment_effects import (
+    CORRECTIONS,
+    AverageEffects,
+    Correction,
+    ReasonCode,
+    SegmentEffects,
+    average_effects,
+    effects,
+)
+from privateer_server.algorithms.trial.trial_evidence import TrialEvidence
 
 Array = NDArray[np.float64]
-_DIGITS: Final = 6
-_UNKNOWN: Final[dict[Reason, Why]] = {
-    Reason.FEW: "too few people beside the noise",
-    Reason.SHARE: "its share of people is not told from 0",
-    Reason.LOOK: "too few people since the last look",
+
+_CORRECTIONS: Final[dict[str, Correction]] = {"holm": "holm", "bh": "bh", "none": "holm"}
+DIGITS: Final = 6
+_UNKNOWN: Final[dict[ReasonCode, Reason]] = {
+    ReasonCode.FEW: "too few people beside the noise",
+    ReasonCode.SHARE: "its share of people is not told from 0",
+    ReasonCode.LOOK: "too few people since the last look",
+}
+_REMARKS: Final = {
+    ReasonCode.SHARE: "segments.shares declares it, or more people",
+    ReasonCode.SMALL: "effects that matter will not be found",
 }
 
 
-def decisions(found: Findings, spec: TrialSpec) -> tuple[Effect, ...]:
+@dataclass(frozen=True)
+class StandingDecisions:
+    """Which effects are decided, with the last interval of each; arrays of any shape S.
+
+    Few people get an arm that is dropped, so that later looks have no interval for it. Its decision stands, and so does
+    its last interval: intervals of all looks hold together.
+
+    Attributes
+    ----------
+    intervals
+        Shape (*S, 3): estimate and ends at the last look that had an interval; nan where none had.
+    people
+        Shape S, int64: how many people had reported at that look.
+    decided
+        Shape S: whether a test has decided it at some look, as the spec corrects for several effects, and the interval
+        leaves 0 out.
+    tested
+        Shape S: whether a test has decided it at some look.
+    """
+
+    intervals: Array
+    people: NDArray[np.int64]
+    decided: NDArray[np.bool_]
+    tested: NDArray[np.bool_]
+
+    @classmethod
+    def of(
+        cls, path: Array, people: NDArray[np.float64], tested: NDArray[np.bool_], beside: tuple[Array, Array]
+    ) -> "StandingDecisions":
+        """Return what follows from the intervals of all looks, (looks, *S, 3), and the people at each.
+
+        Where no look had an interval, the ends ``beside``, S each, tell the side of 0 on which the effect is.
+        """
+        known = np.isfinite(path[..., 0])
+        last = len(path) - 1 - np.argmax(known[::-1], axis=0)
+        found = np.take_along_axis(path, last[None, ..., None], axis=0)[0]
+        low, high = (np.where(known.any(axis=0), found[..., end], beside[end - 1]) for end in (1, 2))
+        return cls(found, people.astype(np.int64)[last], tested & ((low > 0) | (high < 0)), tested)
+
+
+@dataclass(frozen=True)
+class TrialFindings:
+    """Effects by segment and treatment (J, K), their averages (K,), and what follows from them at the last look.
+
+    Attributes
+    ----------
+    effects, called
+        By segment, and what is decided of each.
+    average, average_called
+        The same on average; None if everybody is one segment.
+    best
+        Shape (J,), int64: the arm that looks best.
+    sure
+        Shape (J,): whether it is better than all others, in all segments at once.
+    """
+
+    effects: SegmentEffects
+    called: StandingDecisions
+    average: AverageEffects | None
+    average_called: StandingDecisions | None
+    best: NDArray[np.int64]
+    sure: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, state: TrialState, spec: TrialSpec) -> "TrialFindings":
+        """Return what a state says that has seen a look."""
+        evidence, section, size = state.evidence, spec.algorithm, spec.segment_count
+        found = effects(evidence, state.asked, spec.smallest, _CORRECTIONS[section.correction])
+        if state.line:
+            found = _strict(found, state.line, _limits(state, spec), _CORRECTIONS[section.correction])
+        # Precision weights: those of intervals forget an early decision where shares are extreme.
+        ahead = np.concatenate([np.zeros((size, 1)), evidence.precise.difference], axis=1)
+        best = np.argmax(ahead, axis=1)
+        tested = found.p_value <= section.level if section.correction == "none" else found.decided
+        share, people = (found.contribution_low, found.contribution_high), state.ratio.people
+        called = StandingDecisions.of(_looks(state.path, _intervals(found), evidence), people, tested, share)
+        average = average_effects(evidence, next(iter(state.everybody), None)) if size > 1 else None
+        average_called = None
+        if average:
+            path, ends = _looks(state.average_path, _intervals(average), evidence), (average.low, average.high)
+            average_called = StandingDecisions.of(path, people, average.decided, ends)
+        return cls(found, called, average, average_called, best, _sure(found, best))
+
+    @property
+    def constant(self) -> int:
+        """The arm that is best if everybody gets the same."""
+        source = self.effects.contribution.sum(axis=0) if self.average is None else self.average.estimate
+        return int(np.argmax(np.concatenate([[0.0], np.nan_to_num(source)])))
+
+    @property
+    def intervals(self) -> Array:
+        """Estimates and interval ends at this look, (J, K, 3); nan where nothing is said."""
+        return _intervals(self.effects)
+
+    def average_intervals(self, treatments: int) -> Array:
+        """The same of average effects, (K, 3)."""
+        return np.full((treatments, 3), np.nan) if self.average is None else _intervals(self.average)
+
+
+def _looks(path: Array, now: Array, evidence: TrialEvidence) -> Array:
+    """Return the intervals of all looks; those of the last one may be on the path, or not yet."""
+    return path if len(path) == evidence.looks else np.concatenate([path, now[None]])
+
+
+def _intervals(found: SegmentEffects | AverageEffects) -> Array:
+    stacked = np.stack([found.estimate, found.low, found.high], axis=-1)
+    return np.where(np.isfinite(stacked).all(axis=-1, keepdims=True), stacked, np.nan)
+
+
+def _limits(state: TrialState, spec: TrialSpec) -> ConfidenceLimits | None:
+    """Return limits of the segments' shares of the people, with half of the level, where people are asked for them."""
+    if state.members is None:
+        return None
+    people = spec.experiment.horizon * spec.questions[-1].share
+    return asked_limits(state.members, spec.algorithm.level / 2, people * state.evidence.design.hit)
+
+
+def _strict(
+    found: SegmentEffects, line: ConfidenceSequence, asked: ConfidenceLimits | None, correction: Correction
+) -> SegmentEffects:
+    """Return the effects with the intervals of a line, which need no gate."""
+    limits, share = line.effect(asked), line.contribution()
+    adjusted = CORRECTIONS[correction](line.p_value)
+    return replace(
+        found,
+        estimate=limits.estimate,
+        low=limits.low,
+        high=limits.high,
+        joint_low=np.full_like(limits.low, -np.inf),
+        joint_high=np.full_like(limits.high, np.inf),
+        contribution=share.estimate,
+        contribution_low=share.low,
+        contribution_high=share.high,
+        p_value=line.p_value,
+        adjusted=adjusted,
+        decided=adjusted <= line.design.alpha,
+    )
+
+
+def _sure(found: SegmentEffects, best: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether the joint interval of the best arm is above those of all others; the control's is 0 alone."""
+    size = len(best)
+    low = np.concatenate([np.zeros((size, 1)), np.nan_to_num(found.joint_low, nan=-np.inf)], axis=1)
+    high = np.concatenate([np.zeros((size, 1)), np.nan_to_num(found.joint_high, nan=np.inf)], axis=1)
+    rows = np.arange(size)
+    own = low[rows, best]
+    high[rows, best] = -np.inf
+    return np.asarray(own > high.max(axis=1))
+
+
+def decisions(state: TrialState, found: TrialFindings, spec: TrialSpec) -> tuple[Effect, ...]:
     """Return every effect by segment, then the averages, in units of rewards: each with its decision and the reason."""
-    return (*_by_segment(found, spec), *_averages(found, spec))
+    return tuple(_remarked(one, state.heard) for one in (*_by_segment(found, spec), *_averages(found, spec)))
 
 
-def _by_segment(found: Findings, spec: TrialSpec) -> Iterator[Effect]:
-    one, called = found.effects, found.called
-    assert one is not None
-    assert called is not None
+def _by_segment(found: TrialFindings, spec: TrialSpec) -> Iterator[Effect]:
+    one, called, unit = found.effects, found.called, spec.reward.span
+    contributions = (found.average or one).contribution
     for k, a, _ in spec.effects():
-        cell = (k, a - 1)
+        cell, group = (k, a - 1), spec.segment_names[k] if spec.segment_count > 1 else None
         share = float(one.contribution_low[cell]), float(one.contribution_high[cell])
-        why = _why(called, cell, _UNKNOWN.get(Reason(int(one.reason[cell]))), share)
-        group = spec.segment_names[k] if spec.segment_count > 1 else None
-        yield _effect(spec, a, group, called, cell, why)
+        code = ReasonCode(int(one.reason[cell]))
+        effect = _effect(spec, a, group, called, cell, _why(called, cell, _UNKNOWN.get(code), share))
+        yield msgspec.structs.replace(
+            effect,
+            p_value=rounded_up(one.p_value[cell]),
+            detectable=rounded(unit * one.detectable[cell]),
+            contribution=rounded(unit * contributions[cell]),
+            remark="" if effect.is_decided else _REMARKS.get(code, ""),
+        )
 
 
-def _averages(found: Findings, spec: TrialSpec) -> Iterator[Effect]:
-    called = found.average_called
-    if called is None or found.average is None:
+def _averages(found: TrialFindings, spec: TrialSpec) -> Iterator[Effect]:
+    one, called, unit = found.average, found.average_called, spec.reward.span
+    if one is None or called is None:
         return
     for a, _ in spec.average_effects():
-        nothing = None if math.isfinite(found.average.estimate[a - 1]) else _UNKNOWN[Reason.FEW]
-        why = _why(called, (a - 1,), nothing, (math.nan, math.nan))
-        yield _effect(spec, a, None, called, (a - 1,), why)
+        cell = (a - 1,)
+        nothing = None if math.isfinite(one.estimate[cell]) else _UNKNOWN[ReasonCode.FEW]
+        effect = _effect(spec, a, None, called, cell, _why(called, cell, nothing, (math.nan, math.nan)))
+        p_value, detectable = rounded_up(one.p_value[cell]), rounded(unit * one.detectable[cell])
+        yield msgspec.structs.replace(effect, p_value=p_value, detectable=detectable)
 
 
-def _why(called: Called, cell: tuple[int, ...], nothing: Why | None, share: tuple[float, float]) -> Why:
+def _remarked(effect: Effect, heard: int) -> Effect:
+    """Return an effect with a remark if its figures are not those of the last look."""
+    if effect.people is None or effect.people == heard:
+        return effect
+    since = f"when {effect.people:,} people had reported; too few since to say more"
+    remark = "; ".join(filter(None, (effect.remark, since)))
+    return msgspec.structs.replace(effect, remark=remark)
+
+
+def _why(
+    called: StandingDecisions, cell: tuple[int, ...], nothing: Reason | None, share: tuple[float, float]
+) -> Reason:
     """Return the reason of one effect; ``nothing`` is why this look has no interval of it, if it has none.
 
     What was called before stands with the interval of its last look; where an effect's scale is not known, what it
@@ -61,28 +247,28 @@ def _why(called: Called, cell: tuple[int, ...], nothing: Why | None, share: tupl
     return reason_of(*share, decided=True) if called.decided[cell] else nothing
 
 
-def _effect(spec: TrialSpec, arm: int, group: str | None, called: Called, cell: tuple[int, ...], why: Why) -> Effect:
+def _effect(
+    spec: TrialSpec, arm: int, group: str | None, called: StandingDecisions, cell: tuple[int, ...], why: Reason
+) -> Effect:
     """Return an effect with the figures of the last look that had some, unless nothing may be said of it now."""
     if why in _UNKNOWN.values():
         return Effect(spec.options[arm], group, None, None, None, why)
-    value, low, high = (rounded(2 * spec.reward.half_range * one) for one in called.intervals[cell].tolist())
+    value, low, high = (rounded(spec.reward.span * one) for one in called.intervals[cell].tolist())
     people = None if value is None else int(called.people[cell])
     return Effect(spec.options[arm], group, value, low, high, why, people)
 
 
-def ground_in(found: Findings, segment: int) -> Ground:
+def ground_in(found: TrialFindings, segment: int) -> Ground:
     """Return what the recommendation for a segment rests on."""
-    called, one = found.called, found.effects
-    assert called is not None
-    assert one is not None
+    called = found.called
     if found.sure[segment]:
         return "decided against all other options"
-    said = np.isfinite(one.estimate[segment]) | called.tested[segment]
+    said = np.isfinite(found.effects.estimate[segment]) | called.tested[segment]
     effects = np.where(said, called.intervals[segment, :, 0], np.nan)
     return _ground(int(found.best[segment]), effects, called.decided[segment])
 
 
-def ground(found: Findings) -> Ground:
+def ground(found: TrialFindings) -> Ground:
     """Return what the recommendation rests on if everybody gets the same."""
     called = found.average_called
     if called is None:
@@ -103,4 +289,24 @@ def _ground(best: int, effects: Array, decided: NDArray[np.bool_]) -> Ground:
 
 def rounded(value: float) -> float | None:
     """Round a figure for people; None where there is none."""
-    return round(float(value), _DIGITS) if math.isfinite(value) else None
+    return round(float(value), DIGITS) if math.isfinite(value) else None
+
+
+def rounded_up(p_value: float) -> float | None:
+    """Round a p-value so that it stays valid: it is never 0."""
+    return math.ceil(float(p_value) * 10**DIGITS) / 10**DIGITS if math.isfinite(p_value) else None
+
+
+def stops(found: TrialFindings, spec: TrialSpec) -> str:
+    """Return the first rule of the spec that holds; empty if none does."""
+    return next((rule for rule in spec.algorithm.stop if _holds(rule, found, spec)), "")
+
+
+def _holds(rule: str, found: TrialFindings, spec: TrialSpec) -> bool:
+    if rule == "decided":
+        return bool(found.called.decided.all())
+    if rule == "best":
+        return bool(found.sure.all())
+    matters = spec.smallest
+    ends = np.abs(found.intervals[..., 1:])
+    return matters is not None and bool((ends < matters).all())

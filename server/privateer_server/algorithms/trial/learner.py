@@ -1,150 +1,98 @@
 """What learns in a trial: epochs are rounds, and every round ends with a look."""
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
-from privateer_core.algorithms.trial.questions import dealt
+from privateer_core.algorithms.trial.questions import coin_layout
+from privateer_core.answer import Answer
+from privateer_core.answer.facts import Table
 from privateer_core.contributions import CellHits
 from privateer_core.errors import SpecError
-from privateer_core.result import Result, Table
-from privateer_core.terms import calibrate, nobody_asked
-from privateer_server.algorithms import Bulk, Step
-from privateer_server.algorithms.trial.allocation import allocated
-from privateer_server.algorithms.trial.design import designs
-from privateer_server.algorithms.trial.evidence import Evidence, Sums, begin, no_sums, stable_weights
-from privateer_server.algorithms.trial.findings import Findings
-from privateer_server.algorithms.trial.foresight import check_effect, foreseen
-from privateer_server.algorithms.trial.gain import CHOSEN_AFTER, Held, hold
-from privateer_server.algorithms.trial.line import draw_line
-from privateer_server.algorithms.trial.ratio import count
-from privateer_server.algorithms.trial.release import epoch_of, everybody_of, excess_of, members_of
-from privateer_server.algorithms.trial.report import described, reported
+from privateer_server.algorithms import NewRound, RoundsLearner
+from privateer_server.algorithms.trial.allocation import CHOSEN_AFTER, Holdout, allocated
+from privateer_server.algorithms.trial.decisions import TrialFindings, stops
+from privateer_server.algorithms.trial.power import check_effect, designs, power_tables
 from privateer_server.algorithms.trial.state import TrialState
-from privateer_server.algorithms.trial.stopping import stops
+from privateer_server.algorithms.trial.trial_answer import answer
+from privateer_server.algorithms.trial.trial_evidence import TrialEvidence
 
 Array = NDArray[np.float64]
 
 
-class TrialLearner:
+class TrialLearner(RoundsLearner[TrialSpec, TrialState, TrialPolicy]):
     """Adds up releases, and looks at them at times that the spec fixes."""
 
     state_type = TrialState
-    repeats: ClassVar[bool] = False
-    publishes_result: ClassVar[bool] = True
     growth: ClassVar[tuple[str, str]] = ("algorithm.looks", "the people in all")
 
     def __init__(self, spec: TrialSpec) -> None:
-        self.spec = spec
+        super().__init__(spec)
         self.plans = designs(spec)
         self.design = self.plans.segments
 
+    @override
     def start(self, seed: int) -> TrialState:
-        """Return the state before any report.
-
-        Raises
-        ------
-        SpecError
-            If an arm is retired, or nothing could find the effect that matters.
-        """
         if self.spec.experiment.retired:
             detail = "a test compares all its arms from the first person to the last"
             raise SpecError(detail, field="experiment.retired", remedy="remove them from experiment.arms")
         check_effect(self.spec, self.plans)
-        shares = np.tile(self.design.arms, (self.spec.share_rows, 1))
-        size, treatments = self.spec.segment_count, self.spec.arm_count - 1
-        facts = 1 + len(self.spec.algorithm.guardrails)
-        return TrialState(
-            seed,
-            0,
-            begin(self.design),
-            (begin(self.plans.everybody),) * facts if self.plans.everybody else (),
-            no_sums(self.design) if any(question.fact is None for question in self.spec.questions) else None,
-            shares,
-            np.zeros(shares.shape, bool),
-            count(float(self.spec.experiment.horizon), self.spec.arm_count),
-            draw_line(self.design) if self.spec.algorithm.intervals == "strict" else None,
-            (begin(self.design),) * len(self.spec.algorithm.guardrails),
-            None,
-            np.zeros((0, size, treatments, 3)),
-            np.zeros((0, treatments, 3)),
-        )
+        return TrialState.begin(seed, self.spec, self.plans)
 
-    def next(self, state: TrialState, version: int, seed: int) -> Step:
-        """Return the next epoch, or the end."""
-        batch = 0 if state.stopped else self.spec.turn("", state.heard).batch
-        if not batch:
-            return self.last(state, version, seed)
-        choice = self.spec.layout(state.seed, state.shares)
-        terms = calibrate(self.spec.privacy, batch, self.spec.asked(choice))
-        policy = TrialPolicy(version, self.spec.segmentation, choice, terms, self.spec.questions)
-        return Step(state, policy, batch, state.heard)
+    @override
+    def policy(self, state: TrialState, ahead: NewRound) -> TrialPolicy:
+        spec = self.spec
+        if ahead.batch:
+            choice, questions = spec.layout(state.seed, state.shares), spec.questions
+            asked = spec.asked(choice)
+        else:  # everybody gets the arm that looks best in their segment
+            choice, questions = coin_layout(state.seed, np.eye(spec.arm_count)[self._best(state)], ()), ()
+            asked = spec.named_cells(choice)
+        return TrialPolicy(ahead.version, spec.segmentation, choice, self.terms(ahead, asked), questions)
 
-    def last(self, state: TrialState, version: int, _seed: int) -> Step:
-        """Return the step that asks nobody: everybody gets the arm that looks best in their segment."""
-        best = self._found(state).best
-        shares = (np.arange(self.spec.arm_count) == best[:, None]).astype(np.float64)
-        choice = dealt(state.seed, shares, ())
-        terms = nobody_asked(self.spec.privacy, self.spec.named_cells(choice))
-        return Step(state, TrialPolicy(version, self.spec.segmentation, choice, terms), 0, state.heard)
+    def _best(self, state: TrialState) -> NDArray[np.int64]:
+        """Return the arm that looks best in each segment; the control before the first look."""
+        return self._found(state).best if state.evidence.looks else np.zeros(self.spec.segment_count, np.int64)
 
-    def changed(self, _state: TrialState, before: TrialSpec) -> TrialState:
-        """Refuse: boundaries of all looks follow from the people planned and the arms compared.
+    def _found(self, state: TrialState) -> TrialFindings:
+        return TrialFindings.of(state, self.spec)
 
-        Raises
-        ------
-        SpecError
-            Always.
-        """
+    @override
+    def stopped(self, state: TrialState) -> bool:
+        return bool(state.stopped)
+
+    @override
+    def changed(self, state: TrialState, before: TrialSpec) -> TrialState:
+        """Refuse: boundaries of all looks follow from the people planned and the arms compared."""
         grown = before.experiment.horizon != self.spec.experiment.horizon
         field = "experiment.horizon" if grown else "experiment.arms"
         detail = "intervals hold for the people and arms that were planned"
         raise SpecError(detail, field=field, remedy="let it end or stop it, and create another with the spec wanted")
 
-    def begun(self, _state: TrialState, before: TrialSpec) -> TrialState:
-        """Refuse: intervals hold for people of one experiment.
-
-        Raises
-        ------
-        SpecError
-            Always.
-        """
+    @override
+    def begun(self, state: TrialState, before: TrialSpec) -> TrialState:
+        """Refuse: intervals hold for people of one experiment."""
         detail = f"a test cannot begin with what {before.name} found: its looks are spent"
         raise SpecError(detail, field="algorithm.name", remedy="begin without it")
 
+    @override
     def learn(self, state: TrialState, policy: TrialPolicy, release: CellHits) -> TrialState:
-        """Add a release, look at all of them, and decide whether to go on and with which shares."""
-        epoch = epoch_of(policy, release)
-        told = replace(
-            state,
-            heard=state.heard + release.reports,
-            evidence=state.evidence.add(epoch),
-            everybody=tuple(one.add(everybody_of(policy, release, fact)) for fact, one in enumerate(state.everybody)),
-            members=self._counted(state.members, policy, release),
-            ratio=state.ratio.extended(float(release.reports), *excess_of(policy, release)),
-            line=state.line.add(epoch) if state.line else None,
-            guardrails=tuple(one.add(epoch_of(policy, release, k)) for k, one in enumerate(state.guardrails, 1)),
-        )
+        told = state.add(policy, release)
         found = self._found(told)
         dropped, shares = self._allocated(told)
         return replace(
             told,
             shares=shares,
             dropped=dropped,
-            held=state.held.add(epoch) if state.held else self._held(told.evidence, found),
+            held=told.held or self._held(told.evidence, found),
             path=np.concatenate([state.path, found.intervals[None]]),
             average_path=np.concatenate([state.average_path, found.average_intervals(self.spec.arm_count - 1)[None]]),
             stopped=stops(found, self.spec),
         )
-
-    def _counted(self, members: Sums | None, policy: TrialPolicy, release: CellHits) -> Sums | None:
-        """Add people who were asked for their segment, with the weights of what their segment says."""
-        if members is None:
-            return None
-        return members.add(members_of(policy, release), stable_weights(self.design, epoch_of(policy, release)))
 
     def _allocated(self, state: TrialState) -> tuple[NDArray[np.bool_], Array]:
         """Return arms dropped and shares of the next epoch: segment by segment, and of everybody as of one segment."""
@@ -155,50 +103,31 @@ class TrialLearner:
         gone, whole = allocated(state.everybody[0], state.dropped[size:], rule, floor)
         return np.concatenate([dropped, gone]), np.concatenate([shares, whole])
 
-    def _held(self, evidence: Evidence, found: Findings) -> Held | None:
+    def _held(self, evidence: TrialEvidence, found: TrialFindings) -> Holdout | None:
         """Choose what to hold choosing by segment against, if it is time and there are segments."""
         people = float(evidence.people[-1])
         early = people < CHOSEN_AFTER * self.design.people
-        return None if early or self.spec.segment_count == 1 else hold(self.design, people, found.best, found.constant)
-
-    def _found(self, state: TrialState) -> Findings:
-        return Findings.of(state, self.spec)
-
-    def miss(self, state: TrialState, _policy: TrialPolicy, *, again: bool) -> TrialState:
-        """Return the state as it is: other people report in the next round."""
-        del again
-        return state
-
-    def failed(self, _state: TrialState) -> bool:
-        """Whether a round came to no end: rounds wait for their people."""
-        return False
-
-    def result(self, state: TrialState) -> Result | None:
-        """Return the effects at the last look; None before the first."""
-        if not state.evidence.looks:
+        if early or self.spec.segment_count == 1:
             return None
-        return reported(state, self._found(state), self.spec, over=self._over(state))
+        return Holdout.begin(self.design, people, found.best, found.constant)
 
-    def _over(self, state: TrialState) -> bool:
-        return bool(state.stopped) or not self.spec.turn("", state.heard).batch
-
-    def describe(self, state: TrialState) -> dict[str, Any]:
-        """Describe a state as JSON, for people."""
-        return described(state, self._found(state), self.spec)
-
-    def bulk(self, first: Step) -> list[Bulk]:
-        """Return the largest epoch."""
-        return [Bulk(self.spec.largest_batch(), 1, first.policy.terms.mechanism.report_size)]
+    @override
+    def answer(self, state: TrialState) -> Answer:
+        """Return what is known at the last look; nothing before the first."""
+        if not state.evidence.looks:
+            return Answer("learning", 0, 0, 1 - self.spec.algorithm.level)
+        return answer(state, self._found(state), self.spec, over=self.over(state))
 
     def foreseen(self, waiting: float = 0.0) -> tuple[Table, ...]:
         """Return what can be found, with how many people, and when."""
-        return foreseen(self.spec, self.plans, waiting)
+        return power_tables(self.spec, self.plans, waiting)
 
+    @override
     def figures(self, state: TrialState) -> dict[str, float]:
         """Return the looks used, the share of effects decided, and whether a rule ended the trial early."""
-        found = self._found(state)
+        decided = self._found(state).called.decided.mean() if state.evidence.looks else 0.0
         return {
             "looks": float(state.evidence.looks),
-            "decided": float(found.decided.mean()) if found.decided.size else 0.0,
+            "decided": float(decided),
             "stopped_early": float(bool(state.stopped)),
         }

@@ -1,22 +1,74 @@
-"""What the server knows of a trial."""
+"""What the server knows of a trial, and what a round's release adds to it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_server.algorithms.trial.evidence import Evidence, Sums
-from privateer_server.algorithms.trial.gain import Held
-from privateer_server.algorithms.trial.line import Line
-from privateer_server.algorithms.trial.ratio import Ratio
-from privateer_server.algorithms.trial.shares import Shares, told_shares
+from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
+from privateer_core.contributions import CellHits
+from privateer_server.algorithms.trial.allocation import Holdout
+from privateer_server.algorithms.trial.confidence_sequence import ConfidenceSequence
+from privateer_server.algorithms.trial.group_sequential import critical_values, information
+from privateer_server.algorithms.trial.power import TrialDesigns
+from privateer_server.algorithms.trial.treatment_effects import SegmentShares, asked_shares
+from privateer_server.algorithms.trial.trial_evidence import Epoch, Sums, TrialEvidence, stable_weights
 
 Array = NDArray[np.float64]
+
+ALERT: Final = 1e-3
+"""Probability of an alert, at any look, when nothing is lost."""
+
+
+@dataclass(frozen=True)
+class SampleRatio:
+    """The sample-ratio check: whether arms are heard from as often as slots give them. Free, since slots are public.
+
+    Attributes
+    ----------
+    planned
+        Reports planned over the whole trial.
+    people
+        Shape (looks,): all reports up to each look.
+    excess, variance
+        Shape (K + 1,): slots beyond what the shares say, and its variance.
+    scores
+        Shape (looks, K + 1): one over the other's root.
+    """
+
+    planned: float
+    people: Array
+    excess: Array
+    variance: Array
+    scores: Array
+
+    @classmethod
+    def begin(cls, planned: float, arms: int) -> Self:
+        """Return a check that has seen nothing."""
+        return cls(planned, np.zeros(0), np.zeros(arms), np.zeros(arms), np.zeros((0, arms)))
+
+    def add(self, people: float, more: Array, spread: Array) -> "SampleRatio":
+        """Add an epoch of so many people, with people beyond what the shares say, (K + 1,), and its variance."""
+        before = self.people[-1] if len(self.people) else 0.0
+        excess, variance = self.excess + more, self.variance + spread
+        scores = excess / np.sqrt(np.where(variance > 0, variance, np.inf))
+        totals = np.append(self.people, before + people)
+        return SampleRatio(self.planned, totals, excess, variance, np.concatenate([self.scores, scores[None]]))
+
+    @property
+    def alert(self) -> bool:
+        """Whether an arm was heard from too often or too seldom, at any look."""
+        arms = self.scores.shape[1]
+        # Two arms' counts mirror each other: one test.
+        level = ALERT if arms == 2 else ALERT / arms
+        critical = critical_values(information(self.people, self.planned), level)
+        return bool((np.abs(self.scores) > critical[:, None]).any())
 
 
 @dataclass(frozen=True)
 class TrialState:
-    """Functions of releases, and of public coins.
+    """What a learner keeps: functions of releases, and of public coins.
 
     Attributes
     ----------
@@ -27,7 +79,7 @@ class TrialState:
     evidence
         What releases add up to.
     everybody
-        What is told of everybody, about the reward and each guardrail; empty where nobody is asked about everybody.
+        Evidence about everybody together, for the reward and each guardrail; empty where nobody is asked about that.
     members
         Sums over people who were asked for their segment alone; None where nobody is.
     shares
@@ -36,13 +88,13 @@ class TrialState:
     dropped
         Shape (rows, arms): arms that elimination has dropped.
     ratio
-        People of each arm beside what their shares say.
+        The sample-ratio check.
     line
-        What strict intervals are made of; None if the spec has others.
+        The confidence sequence of strict intervals; None if the spec has others.
     guardrails
         The same evidence about each guardrail.
     held
-        What choosing by segment is held against; None until it is chosen.
+        The holdout that measures what choosing by segment gains; None until the policy is chosen.
     path, average_path
         Shape (looks, segments, treatments, 3) and (looks, treatments, 3): estimate and interval at every look; nan
         where nothing is said.
@@ -52,20 +104,134 @@ class TrialState:
 
     seed: int
     heard: int
-    evidence: Evidence
-    everybody: tuple[Evidence, ...]
+    evidence: TrialEvidence
+    everybody: tuple[TrialEvidence, ...]
     members: Sums | None
     shares: Array
     dropped: NDArray[np.bool_]
-    ratio: Ratio
-    line: Line | None
-    guardrails: tuple[Evidence, ...]
-    held: Held | None
+    ratio: SampleRatio
+    line: ConfidenceSequence | None
+    guardrails: tuple[TrialEvidence, ...]
+    held: Holdout | None
     path: Array
     average_path: Array
     stopped: str = ""
 
     @property
-    def asked(self) -> Shares | None:
+    def asked(self) -> SegmentShares | None:
         """Segments' shares of the people as they were asked; None where nobody is."""
-        return None if self.members is None else told_shares(self.members)
+        return None if self.members is None else asked_shares(self.members)
+
+    @classmethod
+    def begin(cls, seed: int, spec: TrialSpec, plans: TrialDesigns) -> Self:
+        """Return the state before any report."""
+        design, everybody, guardrails = plans.segments, plans.everybody, len(spec.algorithm.guardrails)
+        shares = np.tile(design.arms, (spec.share_rows, 1))
+        size, treatments = spec.segment_count, spec.arm_count - 1
+        return cls(
+            seed,
+            0,
+            TrialEvidence.begin(design),
+            (TrialEvidence.begin(everybody),) * (1 + guardrails) if everybody else (),
+            Sums.none(design) if any(question.fact is None for question in spec.questions) else None,
+            shares,
+            np.zeros(shares.shape, bool),
+            SampleRatio.begin(float(spec.experiment.horizon), spec.arm_count),
+            ConfidenceSequence.begin(design) if spec.algorithm.intervals == "strict" else None,
+            (TrialEvidence.begin(design),) * guardrails,
+            None,
+            np.zeros((0, size, treatments, 3)),
+            np.zeros((0, treatments, 3)),
+        )
+
+    def add(self, policy: TrialPolicy, release: CellHits) -> "TrialState":
+        """Add a round's release."""
+        epoch, members = epoch_of(policy, release), self.members
+        if members is not None:
+            # People who were asked for their segment have the weights of what their segment says.
+            members = members.add(members_of(policy, release), stable_weights(self.evidence.design, epoch))
+        return replace(
+            self,
+            heard=self.heard + release.reports,
+            evidence=self.evidence.add(epoch),
+            everybody=tuple(one.add(everybody_of(policy, release, fact)) for fact, one in enumerate(self.everybody)),
+            members=members,
+            ratio=self.ratio.add(float(release.reports), *excess_of(policy, release)),
+            line=self.line and self.line.add(epoch),
+            guardrails=tuple(one.add(epoch_of(policy, release, k)) for k, one in enumerate(self.guardrails, 1)),
+            held=self.held and self.held.add(epoch),
+        )
+
+
+def epoch_of(policy: TrialPolicy, release: CellHits, fact: int = 0) -> Epoch:
+    """Return what a round adds to the evidence about segments, of the reward (0) or of a guardrail.
+
+    Where reports name the arm, other people hit an arm as often whatever its share. What they are expected to add is
+    subtracted, and how much that varies is noise: as of a curator's pairs, so that everything after is the same.
+    """
+    if policy.questions:
+        return _question_of(policy, release, fact)
+    people, shares = float(release.reports), policy.arm_shares
+    positive, hits = _cells(policy, release, fact)
+    # Every answer to guardrails has keys of its own, and adds as much noise.
+    other, noise = policy.answers * release.other, policy.answers * release.noise
+    if not policy.fresh_coins:
+        return Epoch(people, positive, hits, release.gain, other, noise, shares)
+    false = people * other
+    return Epoch(people, positive - false, hits - 2 * false, release.gain, 0.0, noise + false * (1 - other), shares)
+
+
+def everybody_of(policy: TrialPolicy, release: CellHits, fact: int = 0) -> Epoch:
+    """Return what a round adds to the evidence about everybody, as about one segment."""
+    return _question_of(policy, release, fact, everybody=True)
+
+
+def members_of(policy: TrialPolicy, release: CellHits) -> Epoch:
+    """Return what people add who were asked for their segment: of all arms together, in the place of each."""
+    epoch = _question_of(policy, release, None)
+    positive, hits = (
+        np.broadcast_to(cells.sum(axis=1, keepdims=True), cells.shape) for cells in (epoch.positive, epoch.hits)
+    )
+    return replace(epoch, positive=positive, hits=hits, shares=np.ones_like(epoch.shares))
+
+
+def _question_of(policy: TrialPolicy, release: CellHits, fact: int | None, *, everybody: bool = False) -> Epoch:
+    """Return what people told who were asked one question."""
+    question = [(one.fact, one.everybody) for one in policy.questions].index((fact, everybody))
+    shares = policy.arms_asked(question)
+    rows = slice(-1, None) if everybody else slice(len(shares))
+    arms = slice(shares.shape[1] * question, shares.shape[1] * (question + 1))
+    people = float(release.counts[0, arms].sum())
+    cells = (release.positive[rows, arms], release.hits[rows, arms])
+    return Epoch(people, *cells, release.gain, release.other, release.noise, shares)
+
+
+def _cells(policy: TrialPolicy, release: CellHits, fact: int) -> tuple[Array, Array]:
+    """Return hits that are positive, of the reward or a guardrail, and all hits; shape (segments, arms) each."""
+    segments, arms = policy.arm_shares.shape
+    order = (segments, arms, policy.answers) if policy.fresh_coins else (segments, policy.answers, arms)
+    axis = 2 if policy.fresh_coins else 1
+    positive, hits = release.positive.reshape(order), release.hits.reshape(order)
+    if fact:
+        yes = np.flatnonzero(np.arange(policy.answers) >> (fact - 1) & 1)
+        positive = np.take(hits, yes, axis=axis)
+    return positive.sum(axis=axis), hits.sum(axis=axis)
+
+
+def excess_of(policy: TrialPolicy, release: CellHits) -> tuple[Array, Array]:
+    """Return people of each arm beyond what the shares say, and its variance if nobody is lost; (arms,) each.
+
+    Coins tell where reports carry them; as one hash gives the arm in all segments, the mean over segments varies no
+    more than a binomial of the mean share. Otherwise hits tell, with their noise.
+    """
+    shares = policy.arm_shares
+    if not policy.fresh_coins:
+        share, people = shares.mean(axis=0), float(release.reports)
+        counts = release.counts[: len(shares)].mean(axis=0).reshape(-1, shares.shape[1]).sum(axis=0)
+        return counts - people * share, people * share * (1 - share)
+    epoch = epoch_of(policy, release)
+    by_segment = epoch.hits.sum(axis=1, keepdims=True)
+    spread = (np.maximum(by_segment, 0.0) * shares * (1 - shares)).sum(axis=0)
+    # This is the variance of an arm's hits less its share of all arms' hits.
+    noise = 2 * epoch.noise * (np.square(1 - shares) + np.square(shares) * (shares.shape[1] - 1)).sum(axis=0)
+    return (epoch.hits - by_segment * shares).sum(axis=0), spread + noise

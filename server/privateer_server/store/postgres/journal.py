@@ -5,23 +5,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from typing_extensions import override
+
 from privateer_core.codec import decode, encode
-from privateer_core.serving.postgres.pool import Connection, Pool, row, rows, run
-from privateer_server.store import Behind, Entry, Leaf, LogLine
+from privateer_core.serving.store.postgres import Connection, ConnectionPool, row, rows, run
+from privateer_server.store.protocol import PublicationJournal
+from privateer_server.store.records import Behind, JournalEntry, Leaf, LogLine
 
 _log = logging.getLogger("privateer.server")
 _ONE_AT_A_TIME: Final = "SELECT pg_advisory_xact_lock(1, hashtext(%s))"
 _ONE_EXTENDS: Final = "SELECT pg_advisory_xact_lock(2, 0)"
 
 
-class PostgresJournal:
-    """The journal (`privateer_server.store.protocol.Journal`) of servers that share their data.
+class PostgresJournal(PublicationJournal):
+    """The journal (`privateer_server.store.protocol.PublicationJournal`) of servers that share their data.
 
     It knows which copy of its database it is. If it has become another one, it may have gone back: what it has counts
     for versions only then, so that every open round is given up at the start.
     """
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
         with pool.transaction() as db:
             run(db, "INSERT INTO origin VALUES (1, %s) ON CONFLICT DO NOTHING", pool.identity)
@@ -32,24 +35,19 @@ class PostgresJournal:
                     "the journal's database was put back or moved: it may have gone back, so rounds are given up"
                 )
 
-    def last(self, experiment: str) -> Entry | None:
+    @override
+    def last(self, experiment: str) -> JournalEntry | None:
         """Return the last publication of an experiment, if there is one; one that may have gone back has no digests."""
         with self._pool.connection() as db:
             return _last(db, experiment)
 
+    @override
     def experiments(self) -> list[str]:
-        """Return the names of all experiments that were ever published, in alphabetical order."""
         with self._pool.connection() as db:
             return [name for (name,) in rows(db, "SELECT experiment FROM publications ORDER BY experiment")]
 
-    def write(self, entry: Entry, after: Entry | None) -> Entry:
-        """Put a publication on record, if the last one still is ``after``; return the one that is on record then.
-
-        Raises
-        ------
-        Behind
-            If the experiment is deleted.
-        """
+    @override
+    def write(self, entry: JournalEntry, after: JournalEntry | None) -> JournalEntry:
         name, values = entry.experiment, (entry.following.digest, encode(entry))
         with self._pool.transaction() as db:
             run(db, _ONE_AT_A_TIME, name)
@@ -64,6 +62,7 @@ class PostgresJournal:
             raise Behind("the experiment was deleted")
         return stands
 
+    @override
     def shut(self, experiment: str, digest: bytes) -> None:
         """Put on record that a round takes no further batch, if it is the last one; durable when this returns."""
         update = "UPDATE publications SET entry = %s WHERE experiment = %s AND digest = %s"
@@ -73,46 +72,40 @@ class PostgresJournal:
             if last and last.following.digest == digest and not last.shut:
                 run(db, update, encode(replace(last, shut=True)), experiment, digest)
 
+    @override
     def bury(self, experiment: str, line: LogLine) -> None:
-        """Put on record that an experiment is deleted, and erase its publication; durable when this returns."""
         with self._pool.transaction() as db:
             run(db, _ONE_AT_A_TIME, experiment)
             run(db, "INSERT INTO deleted VALUES (%s, %s) ON CONFLICT DO NOTHING", experiment, encode(line))
             run(db, "DELETE FROM publications WHERE experiment = %s", experiment)
 
+    @override
     def buried(self) -> dict[str, LogLine]:
-        """Return the deleted experiments, with the lines of their deletion."""
         with self._pool.connection() as db:
             found = rows(db, "SELECT experiment, line FROM deleted ORDER BY experiment")
         return {name: decode(line, LogLine) for name, line in found}
 
+    @override
     def signer(self, public_key: bytes) -> bytes:
-        """Put the key that signs publications on record, unless there is one; return the one that is on record then."""
         with self._pool.transaction() as db:
             run(db, "INSERT INTO signer VALUES (1, %s) ON CONFLICT DO NOTHING", public_key)
             found = row(db, "SELECT public_key FROM signer")
         assert found is not None, "it has just been put there"
         return bytes(found[0])
 
+    @override
     def origin(self) -> str:
-        """Return the name of the log of publications; empty: none has begun."""
         with self._pool.connection() as db:
             found = row(db, "SELECT origin FROM log")
         return str(found[0]) if found else ""
 
+    @override
     def leaves(self, start: int, most: int = -1) -> list[Leaf]:
-        """Return the leaves of the log that a head may have been signed for, from a place on; at most so many."""
         with self._pool.connection() as db:
             return _leaves(db, start, most)
 
+    @override
     def extend(self, origin: str, start: int, leaves: Sequence[Leaf]) -> None:
-        """Put leaves on record before a head is signed for them, and the name of the log, if it has none yet.
-
-        Raises
-        ------
-        Behind
-            If the log on record goes on otherwise, or does not go as far as ``start``.
-        """
         places = range(start + 1, start + len(leaves) + 1)
         with self._pool.transaction() as db:
             run(db, _ONE_EXTENDS)
@@ -123,17 +116,18 @@ class PostgresJournal:
             if not reaches or _leaves(db, start, len(leaves)) != list(leaves):
                 raise Behind("the log in the journal's database is not the one that goes on here")
 
+    @override
     def close(self) -> None:
         """Let go of the database."""
         self._pool.close()
 
 
-def _last(db: Connection, experiment: str) -> Entry | None:
+def _last(db: Connection, experiment: str) -> JournalEntry | None:
     found = row(db, "SELECT digest, entry FROM publications WHERE experiment = %s", experiment)
     if found is None:
         return None
     digest, encoded = found
-    entry = decode(encoded, Entry)
+    entry = decode(encoded, JournalEntry)
     return entry if digest else replace(entry, closed=b"", following=replace(entry.following, digest=b""))
 
 

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from privateer_core.serving.postgres.migrations import Kind
+from privateer_core.serving.store.postgres import Schema
 
-STORE: Final = Kind(
+STORE: Final = Schema(
     "store",
     (
         """
@@ -67,7 +67,7 @@ STORE: Final = Kind(
         """,
     ),
 )
-JOURNAL: Final = Kind(
+JOURNAL: Final = Schema(
     "journal",
     (
         """

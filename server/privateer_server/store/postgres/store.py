@@ -6,26 +6,28 @@ from dataclasses import astuple
 from typing import Any, Final
 
 import psycopg
+from typing_extensions import override
 
 from privateer_core.codec import decode, encode
 from privateer_core.errors import Conflict
-from privateer_core.serving.postgres.leases import Leases
-from privateer_core.serving.postgres.pool import Connection, Pool, row, rows, run
-from privateer_server.opening import REPORT_ID_SIZE
-from privateer_server.store import (
+from privateer_core.serving.store.leases import Leases
+from privateer_core.serving.store.postgres import Connection, ConnectionPool, row, rows, run
+from privateer_server.intake.opening import REPORT_ID_SIZE
+from privateer_server.store.postgres.notifications import notify
+from privateer_server.store.protocol import Locked, Store
+from privateer_server.store.records import (
     NO_PLAN,
-    Before,
     Behind,
     Change,
     ExperimentRecord,
+    ExperimentState,
     Leaf,
     LogLine,
     Plan,
+    PlanBefore,
     RoundRecord,
     ShufflerKey,
-    Standing,
 )
-from privateer_server.store.postgres.bell import ring
 
 _COLUMNS: Final = "version, batch, seen, received, taken, digest, facts"
 _ROUND: Final = f"{_COLUMNS}, publication, state, total, given_up"
@@ -72,18 +74,18 @@ UPDATE experiments SET shuffler = %s WHERE name = %s AND shuffler IN ('', %s) AN
 """
 
 
-class PostgresStore:
+class PostgresStore(Store):
     """The store (`privateer_server.store.protocol.Store`) of servers that share their data.
 
     Whoever changes an experiment locks its row first, and reads then where it stands: changes to an experiment follow
     each other, and those to different ones keep nobody waiting.
     """
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: ConnectionPool) -> None:
         self._pool, self._leases = pool, Leases(pool)
 
+    @override
     def create(self, name: str, spec: bytes, first: RoundRecord, line: LogLine | None = None) -> None:
-        """Add an experiment with its first round, and the first line of its log."""
         with self._pool.transaction() as db:
             insert = "INSERT INTO experiments (name, spec, plan) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
             if not run(db, insert, name, spec, encode(NO_PLAN)):
@@ -91,26 +93,26 @@ class PostgresStore:
             _insert_round(db, name, first)
             if line:
                 run(db, _ADD_LINE, name, *astuple(line))
-            ring(db, name)
+            notify(db, name)
 
-    def plan(self, name: str, before: Before, plan: Plan, line: LogLine) -> None:
-        """Keep what an operator wants of an experiment, with its line in the log."""
+    @override
+    def plan(self, name: str, before: PlanBefore, plan: Plan, line: LogLine) -> None:
         with self._pool.transaction() as db:
             _, now = _locked(db, [name]).get(name, (0, None))
-            if now is None or Before(now.digest, now.plan) != before or now.taken or now.given_up:
+            if now is None or PlanBefore(now.digest, now.plan) != before or now.taken or now.given_up:
                 raise Behind("the experiment has changed")
             run(db, "UPDATE experiments SET plan = %s WHERE name = %s", encode(plan), name)
             run(db, _ADD_LINE, name, *astuple(line))
-            ring(db, name)
+            notify(db, name)
 
+    @override
     def log(self, name: str) -> list[LogLine]:
-        """Return the changes to an experiment in order, a deleted one included."""
         select = "SELECT at, action, detail, who, version, since FROM log WHERE experiment = %s ORDER BY id"
         with self._pool.connection() as db:
             return [LogLine(*one) for one in rows(db, select, name)]
 
+    @override
     def delete(self, name: str, line: LogLine) -> None:
-        """Erase an experiment but for its name and log; erasing it again changes nothing."""
         with self._pool.transaction() as db:
             _locked(db, [name])
             if run(db, "INSERT INTO deleted VALUES (%s) ON CONFLICT DO NOTHING", name):
@@ -121,62 +123,64 @@ class PostgresStore:
             for table in ("rounds", "answers", "refusals", "closers", "leases"):
                 run(db, f"DELETE FROM {table} WHERE experiment = %s", name)  # noqa: S608 - our own names
             run(db, "DELETE FROM experiments WHERE name = %s", name)
-            ring(db, name)
+            notify(db, name)
 
+    @override
     def deleted(self) -> list[str]:
-        """Return the names of deleted experiments."""
         with self._pool.connection() as db:
             return [name for (name,) in rows(db, "SELECT experiment FROM deleted ORDER BY experiment")]
 
+    @override
     @contextmanager
     def locked(self, names: Sequence[str]) -> Iterator["_Locked"]:
-        """Keep everybody else from changing experiments of these names, as long as the context lasts."""
         with self._pool.connection() as db:
             run(db, "BEGIN")
             yield _Locked(db, _locked(db, names))
             if db.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                 run(db, "ROLLBACK")
 
+    @override
     def commit(self, changes: Sequence[Change]) -> None:
         """Apply all changes or none; a round that is closed already stays as it is."""
         with self.locked([change.experiment for change in changes]) as locked:
             locked.commit(changes)
 
+    @override
     def lease(self, experiment: str) -> AbstractContextManager[bool]:
-        """Close a round of an experiment while no other server does; false if another one has the lease."""
         return self._leases.held(experiment)
 
+    @override
     def claim(self, experiment: str, shuffler: str, signed_at: float) -> bool:
         """Note which shuffler brings the batches of an experiment; false if another has claimed it, or a release."""
         with self._pool.transaction() as db:
-            ring(db, experiment)
+            notify(db, experiment)
             return run(db, _CLAIM, shuffler, experiment, shuffler, signed_at) == 1
 
+    @override
     def release(self, experiment: str, line: LogLine) -> None:
-        """Note, also in the log, that no shuffler has claimed an experiment; claims signed until then are void."""
         with self._pool.transaction() as db:
-            ring(db, experiment)
+            notify(db, experiment)
             run(db, "UPDATE experiments SET shuffler = '', released_at = %s WHERE name = %s", line.at, experiment)
             run(db, _ADD_LINE, experiment, *astuple(line))
 
+    @override
     def answer(self, experiment: str, version: int, digest: bytes) -> bytes | None:
-        """Return the answer to a batch, if it was counted."""
         select = f"SELECT answer FROM answers {_THAT} AND digest = %s"  # noqa: S608 - our own
         return self._blob(select, experiment, version, digest)
 
-    def standing(self, experiment: str) -> Standing | None:
-        """Return where an experiment stands; None if there is none of that name."""
+    @override
+    def standing(self, experiment: str) -> ExperimentState | None:
         with self._pool.connection() as db:
             found = _standings(db, "WHERE name = %s", experiment)
         return found[experiment][1] if found else None
 
-    def standings(self) -> dict[str, Standing]:
-        """Return where all experiments stand, by name."""
+    @override
+    def standings(self) -> dict[str, ExperimentState]:
         with self._pool.connection() as db:
             return {name: standing for name, (_, standing) in _standings(db, "ORDER BY name").items()}
 
+    @override
     def experiment(self, name: str) -> ExperimentRecord | None:
-        """Return an experiment, if there is one of that name."""
         with self._pool.connection() as db, db.transaction():
             run(db, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             found = _standings(db, "WHERE name = %s", name)
@@ -188,27 +192,27 @@ class PostgresStore:
             number, standing = found[name]
             return ExperimentRecord(name, spec[0], accepted[0], RoundRecord(*current), _parts(db, number), standing)
 
+    @override
     def experiments(self) -> list[ExperimentRecord]:
-        """Return all experiments, by name."""
         return [record for name in self.standings() if (record := self.experiment(name))]
 
+    @override
     def sums(self, experiment: str, version: int) -> list[bytes]:
-        """Return the sums that a round began with, and its parts."""
         with self._pool.connection() as db:
             begun = row(db, f"SELECT id, total FROM rounds {_THAT}", experiment, version)  # noqa: S608 - our own
             return [begun[1], *_parts(db, begun[0])] if begun else []
 
+    @override
     def spent(self, token: bytes) -> bytes | None:
-        """Return the hash of the report that a spent upload token came with, if it was spent."""
         return self._blob("SELECT report FROM spent_tokens WHERE token = %s", token)
 
+    @override
     def forget_tokens(self, now: float) -> None:
-        """Forget spent upload tokens whose key has expired."""
         with self._pool.connection() as db:
             run(db, "DELETE FROM spent_tokens WHERE expires <= %s", int(now))
 
+    @override
     def publication(self, experiment: str, version: int) -> bytes | None:
-        """Return the publication of a version, if there is one."""
         return self._blob(f"SELECT publication FROM rounds {_THAT}", experiment, version)  # noqa: S608 - our own
 
     def _blob(self, select: str, *values: Any) -> bytes | None:
@@ -216,43 +220,45 @@ class PostgresStore:
             found = row(db, select, *values)
         return found[0] if found else None
 
+    @override
     def rounds(self, experiment: str) -> list[RoundRecord]:
-        """Return all rounds by version, without publication, state and total."""
         with self._pool.connection() as db:
             found = rows(db, f"{_ALL_ROUNDS} WHERE experiment = %s ORDER BY version", experiment)
         return [RoundRecord(*one) for one in found]
 
+    @override
     def closers(self, experiment: str) -> dict[int, ShufflerKey]:
-        """Return whose batches the rounds of an experiment took last, by version."""
         select = "SELECT version, shuffler, organisation FROM closers WHERE experiment = %s"
         with self._pool.connection() as db:
             return {version: ShufflerKey(*names) for version, *names in rows(db, select, experiment)}
 
+    @override
     def leaves(self, start: int) -> list[Leaf]:
-        """Return the leaves of the public log from a place on; they are never changed, and none comes in between."""
         select = "SELECT experiment, version, digest FROM leaves WHERE position > %s ORDER BY position"
         with self._pool.connection() as db:
             return [Leaf(*one) for one in rows(db, select, start)]
 
+    @override
     def place(self, experiment: str, version: int) -> int | None:
-        """Return the place of a publication in the public log, if it is there."""
         with self._pool.connection() as db:
             found = row(db, f"SELECT position FROM leaves {_THAT}", experiment, version)  # noqa: S608 - our own
         return found[0] - 1 if found else None
 
+    @override
     def recall(self, leaves: Sequence[Leaf]) -> None:
-        """Add leaves that an earlier copy of the database does not have."""
         with self._pool.transaction() as db:
             _add_leaves(db, leaves)
 
+    @override
     def check(self) -> None:
-        """Write a row, or raise what keeps the store from writing."""
         with self._pool.connection() as db:
             run(db, "INSERT INTO probe VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET checks = probe.checks + 1")
 
+    @override
     def tidy(self) -> None:
         """Do nothing: what PostgreSQL keeps of earlier states is its operator's to erase."""
 
+    @override
     def backup(self) -> bytes:
         """Refuse: PostgreSQL's own tools make backups.
 
@@ -264,21 +270,23 @@ class PostgresStore:
         detail, remedy = "the data are in PostgreSQL", "use pg_dump on it (docs/operations.md)"
         raise Conflict(detail, field="PRIVATEER_DATABASE", remedy=remedy)
 
+    @override
     def close(self) -> None:
         """Let go of the database."""
         self._pool.close()
 
 
-class _Locked:
+class _Locked(Locked):
     """Experiments (`privateer_server.store.protocol.Locked`) that nobody else changes while a transaction lasts."""
 
-    def __init__(self, db: Connection, standings: dict[str, tuple[int, Standing]]) -> None:
+    def __init__(self, db: Connection, standings: dict[str, tuple[int, ExperimentState]]) -> None:
         self._db, self._standings = db, standings
 
-    def standing(self, experiment: str) -> Standing | None:
-        """Return where an experiment stands; None if there is none of that name."""
+    @override
+    def standing(self, experiment: str) -> ExperimentState | None:
         return self._standings[experiment][1] if experiment in self._standings else None
 
+    @override
     def seen(self, experiment: str, opened: Sequence[bytes]) -> Set[bytes]:
         """Return the ids of opened reports that are counted in the experiment's last round."""
         ids = [report[:REPORT_ID_SIZE] for report in opened if report]
@@ -286,8 +294,8 @@ class _Locked:
             return frozenset()
         return {one for (one,) in rows(self._db, _SEEN, ids, self._standings[experiment][0])}
 
+    @override
     def commit(self, changes: Sequence[Change]) -> None:
-        """Apply all changes or none; they are durable when this returns."""
         for change in changes:
             if change.experiment not in self._standings:
                 raise Behind("the experiment was deleted")
@@ -299,20 +307,20 @@ class _Locked:
         run(self._db, "COMMIT")
 
 
-def _locked(db: Connection, names: Sequence[str]) -> dict[str, tuple[int, Standing]]:
+def _locked(db: Connection, names: Sequence[str]) -> dict[str, tuple[int, ExperimentState]]:
     """Lock experiments in the order of their names, and return where they stand then, as `_standings`."""
     names = list(names)
     rows(db, "SELECT name FROM experiments WHERE name = ANY(%s) ORDER BY name FOR NO KEY UPDATE", names)
     return _standings(db, "WHERE name = ANY(%s)", names)
 
 
-def _standings(db: Connection, where: str, *values: Any) -> dict[str, tuple[int, Standing]]:
+def _standings(db: Connection, where: str, *values: Any) -> dict[str, tuple[int, ExperimentState]]:
     """Return the numbers of the last rounds of experiments, and where these stand, by name."""
     found = {}
     for name, number, plan, *others in rows(db, _STANDINGS + where, *values):
         version, digest, received, taken, given_up, shuffler, released_at, refused = others
         wanted = decode(plan, Plan)
-        standing = Standing(version, digest, received, taken, given_up, wanted, shuffler, released_at, refused)
+        standing = ExperimentState(version, digest, received, taken, given_up, wanted, shuffler, released_at, refused)
         found[name] = number, standing
     return found
 
@@ -373,4 +381,4 @@ def _publish(db: Connection, change: Change, following: RoundRecord) -> None:
     assert plan is not None, "it is locked"
     run(db, "UPDATE experiments SET plan = %s WHERE name = %s", encode(decode(plan[0], Plan).carried_out), name)
     run(db, "UPDATE log SET since = %s WHERE experiment = %s AND since IS NULL", following.version, name)
-    ring(db, name)
+    notify(db, name)

@@ -10,12 +10,10 @@ from pydantic import Field, model_validator
 from privateer_core.algorithms.convex.domain import UNIT_MAX, Domain, even
 from privateer_core.coins import Layout
 from privateer_core.errors import SpecError
-from privateer_core.questions import KeyedMeans, Question, VectorSum
+from privateer_core.questions import KeyedMeans, Question
 from privateer_core.reward import Reward
 from privateer_core.sections import Section, parse_section
 from privateer_core.spec import ExperimentTable, Spec, example_promises
-from privateer_core.trust import check_promise
-from privateer_core.vectors import Ball
 
 
 class ConvexTable(ExperimentTable):
@@ -104,20 +102,8 @@ class ConvexSpec(Spec):
     algorithm: ConvexSection  # type: ignore[assignment] # a section of its own, with the base's key
 
     @model_validator(mode="after")
-    def _can_be_promised(self) -> Self:
-        """Check the promise, in the base's place: published reports, in simulation alone, are of another kind."""
-        check_promise(self.privacy, VectorSum if self.privacy.calibration == "published" else KeyedMeans)
-        return self
-
-    @model_validator(mode="after")
     def _possible(self) -> Self:
         experiment, privacy = self.experiment, self.privacy
-        if privacy.calibration == "published" and (privacy.trust.batched or privacy.trust.curated):
-            detail = f"there is no 'published' form under the model '{privacy.model}'"
-            _refuse("privacy.calibration", detail, "use 'tight'")
-        if experiment.conversion_window and privacy.calibration == "published":
-            detail = "must be 0 where privacy.calibration is 'published': every round has a direction of its own"
-            _refuse("experiment.conversion_window", detail, "remove it, or use 'tight'")
         if experiment.conversion_window and privacy.trust.batched and not privacy.arm_in_key:
             detail = "needs privacy.arms = 'seen': other reports of a batch would say when they were decided"
             _refuse("experiment.conversion_window", detail, "set it so, or remove the window")
@@ -162,14 +148,12 @@ class ConvexSpec(Spec):
         """Return a question as the first round asks it, without its public coins."""
         return self.asked(0)
 
-    def asked(self, seed: int) -> Question:
+    def asked(self, seed: int) -> KeyedMeans:
         """Return what a round asks: the mean score of every direction, of which a person contributes to one.
 
         The direction is where arms are: in the key if others see what people get and a report must not tell, else in
-        the coins. As published everybody has the direction of the round, and reports the score itself.
+        the coins.
         """
-        if self.privacy.calibration == "published":
-            return VectorSum(Ball("max", 1.0, 1), seed)
         if self.privacy.arm_in_key:
             keys = self.domain.dimension
             return KeyedMeans(Layout(seed, np.zeros((keys, 0), np.uint32)), 1.0, 1 / keys)
@@ -184,7 +168,7 @@ class ConvexSpec(Spec):
 
     @classmethod
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name, under every trust model and calibration."""
+        """Return small instances by name, under every trust model."""
         promises = {str(promise["model"]): promise for promise in example_promises()}
         two = {"feedback": "two-point", "lipschitz": 2.0, "strong_convexity": 1.0}
         one = {"feedback": "one-point", "strong_convexity": 1.0}
@@ -193,8 +177,7 @@ class ConvexSpec(Spec):
         smooth = {"feedback": "one-point", "estimator": "ellipsoid", "smoothness": 1.0}
         made["local-smooth"] = cls._instance(promises["local"], smooth)
         made["shuffle-hidden"] = cls._instance(promises["shuffle"] | {"arms": "hidden"}, one | {"lipschitz": 2.0})
-        published = promises["local"] | {"delta": 1e-5, "calibration": "published"}
-        return made | {"published": cls._instance(published, two)}
+        return made
 
     @classmethod
     def _instance(cls, privacy: Mapping[str, Any], algorithm: Mapping[str, Any], shape: str = "ball") -> Self:

@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
+from privateer_core.analyzers import Analyzer
 from privateer_core.contributions import BoundedVectors, VectorSums
 from privateer_core.vectors import VectorTotal
 
@@ -15,7 +17,7 @@ Coins = NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
-class ByClasses:
+class ByClasses(Analyzer):
     """Counts reports whose coins had other classes when they chose.
 
     Attributes
@@ -29,16 +31,16 @@ class ByClasses:
     classes: int
     of: Callable[[Coins], NDArray[np.int64]]
 
+    @override
     def tally(self, mechanism: Any, rows: bytes) -> VectorTotal:
-        """Parse reports and return their total."""
         alone: Any = msgspec.structs.replace(mechanism, classes=1)
         reports = alone.parse(rows)
         own = self.of(reports["slot"])
         parts = [alone.add(alone.empty(), reports[own == one]).sums for one in range(self.classes)]
         return VectorTotal(len(reports), np.concatenate(parts))
 
+    @override
     def simulate(self, mechanism: Any, contributions: BoundedVectors, rng: np.random.Generator) -> VectorSums:
-        """Draw a release of people who decided so."""
         alone: Any = msgspec.structs.replace(mechanism, classes=1)
         own = self.of(contributions.coins)
         parts = [

@@ -24,11 +24,14 @@ class Link:
         x theta of an expected reward of 1/2.
     scale
         How much x theta changes where the expected reward, near 1/2, changes by 1.
+    unit
+        What x theta is in, for people.
     """
 
     name: str
     centre: float
     scale: float
+    unit: str
 
     def means(self, products: Array) -> Array:
         """Return expected rewards, away from 0 and 1, at products x theta of any shape."""
@@ -48,4 +51,10 @@ class Link:
         return products if self.name == "identity" else self.means(products)
 
 
-LINKS: Final = {link.name: link for link in (Link("identity", 0.5, 1.0), Link("logistic", 0.0, 4.0))}
+LINKS: Final = {
+    link.name: link
+    for link in (
+        Link("identity", 0.5, 1.0, "the mean reward, from 0 at its lower bound to 1 at its upper one"),
+        Link("logistic", 0.0, 4.0, "log odds of the mean reward, from 0 at its lower bound to 1 at its upper one"),
+    )
+}

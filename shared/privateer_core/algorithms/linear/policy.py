@@ -1,26 +1,24 @@
 """The policy of one round: means and factors of the arms' parameters, and what a device does with them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Final, cast
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
-from privateer_core.ages import age_of
 from privateer_core.algorithms.linear.design import Design
 from privateer_core.algorithms.linear.earlier import ByClasses
 from privateer_core.algorithms.linear.links import LINKS, Link
 from privateer_core.algorithms.linear.reports import beside, in_blocks, joint, moments, residuals
 from privateer_core.algorithms.linear.spec import LinearSpec
+from privateer_core.answer.policy_view import Coefficients, PolicyView
 from privateer_core.coins import classes_of, mix, normals_of
 from privateer_core.contributions import BoundedVectors
 from privateer_core.decisions import Arms
-from privateer_core.draw import Draw
-from privateer_core.errors import Malformed
 from privateer_core.mechanisms import VectorMechanism
-from privateer_core.policy import Counted
+from privateer_core.policy import ArmsPolicy
 from privateer_core.terms import Terms
 
 Array = NDArray[np.float64]
@@ -32,13 +30,11 @@ _ARM: Final = np.uint64(0x9FB21C651E98DF25)
 
 
 @dataclass(frozen=True)
-class LinearPolicy:
+class LinearPolicy(ArmsPolicy):
     """Thompson sampling by public coins: the arm with the largest x theta_k + alpha g_k |x L_k|.
 
     Attributes
     ----------
-    version
-        The policy's version, from 1.
     design
         How an encoded context becomes a row x.
     link
@@ -61,8 +57,6 @@ class LinearPolicy:
         Share of a report that is second moments of contexts, of its squared length; 1: a joint report.
     seed
         What the coins of a choice mean.
-    terms
-        How reports are randomized.
 
     Notes
     -----
@@ -84,9 +78,7 @@ class LinearPolicy:
     seed: int
     terms: Terms
 
-    cohort: ClassVar[str] = ""
-    draw: ClassVar[Draw | None] = None
-    mixes: ClassVar[bool] = True
+    mixes = True
 
     @property
     def mechanism(self) -> VectorMechanism:
@@ -103,46 +95,13 @@ class LinearPolicy:
         """Whether reports have coins of their own: those of a choice are sent only if they tell a class."""
         return self.classes == 1
 
-    @property
-    def tells_age(self) -> bool:
-        """Whether a report says how many versions ago its decision was made: where its coins tell a class.
-
-        Those of a batch never do: their ages would tell them apart.
-        """
-        return not (self.fresh_coins or self.terms.trust.batched)
-
-    def takes(self, decided: int) -> bool:
-        """Whether the round takes reports on what the policy of version ``decided`` decided."""
-        if self.terms.trust.batched and not self.fresh_coins:
-            return decided == self.version
-        return age_of(self.version, decided) is not None if self.tells_age else decided <= self.version
-
-    def analyzer(self, earlier: "LinearPolicy") -> Counted | ByClasses:
-        """Return what counts reports on decisions of an ``earlier`` policy, or of this one."""
-        if earlier.version == self.version or not self.tells_age:
-            return Counted()
+    @override
+    def analyzer_of(self, earlier: "LinearPolicy") -> ByClasses:
         return ByClasses(self.classes, partial(self.classes_of, chosen_by=earlier))
 
-    def followed(self, decided: Sequence[tuple["LinearPolicy", float]]) -> "LinearPolicy":
-        """Return the policy as a learner must see it when reports were on decisions of several policies.
-
-        Everybody measures from this policy's means and in its directions. Which arm a person has is what others may
-        have decided.
-        """
-        if all(policy.version == self.version for policy, _ in decided):
-            return self
-        return FollowedPolicy(**vars(self), decided=tuple(decided))
-
-    def check(self, spec: LinearSpec) -> None:
-        """Refuse a policy that no learner makes.
-
-        Raises
-        ------
-        Malformed
-            If an array has the wrong shape or values, or anything differs from the spec.
-        """
-        if not (self._is_shaped(spec) and self._agrees(spec) and self._asks_no_more(spec)):
-            raise Malformed("not a policy of this algorithm", remedy="fetch the policy again")
+    @override
+    def fits(self, spec: LinearSpec) -> bool:
+        return self._is_shaped(spec) and self._agrees(spec) and self._asks_no_more(spec)
 
     def _is_shaped(self, spec: LinearSpec) -> bool:
         arms, d = spec.arm_count, spec.design.dimension
@@ -167,14 +126,8 @@ class LinearPolicy:
         asked = asked and self.mechanism.messages <= spec.algorithm.messages
         return asked and self.classes in (1, spec.asked(self.seed).classes) and self.share == spec.share
 
+    @override
     def decide(self, contexts: Array, coins: Coins) -> Arms:
-        """Decide for n people with contexts (n, columns) in [0, 1] and coins (n,).
-
-        Raises
-        ------
-        InputError
-            If a context is not finite.
-        """
         return Arms(self.chosen(self.design.rows(contexts), self.normals(coins)))
 
     def chosen(self, rows: Array, normals: Array) -> NDArray[np.int64]:
@@ -232,8 +185,18 @@ class LinearPolicy:
         return np.where(then < 0, own, then)
 
     def played(self, rows: Array, coins: Coins) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the arms and the classes, (n,) each, of people with these rows and coins who report to the round."""
-        return self.chosen(rows, self.normals(coins)), self.classes_of(coins, self)
+        """Return the arms and the classes, (n,) each, of people with these rows and coins who report to the round.
+
+        Everybody measures from this policy's means and in its directions. Which arm they have is what others may have
+        decided: each decided for a part of these people, one after the other.
+        """
+        ends = np.rint(len(rows) * np.cumsum([share for _, share in self.decided])).astype(np.int64)
+        arms, classes = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+        for (policy, _), start, end in zip(self.decided, [0, *ends[:-1]], ends, strict=True):
+            some = slice(start, end)
+            arms[some] = policy.chosen(rows[some], policy.normals(coins[some]))
+            classes[some] = self.classes_of(coins[some], policy)
+        return arms, classes
 
     def expected(self, rows: Array, arms: NDArray[np.int64]) -> Array:
         """Return the expected rewards (n,) of arms for people with these rows, as far as the policy knows."""
@@ -244,20 +207,9 @@ class LinearPolicy:
         """The link."""
         return LINKS[self.link]
 
+    @override
     def contribute(self, contexts: Array, coins: Coins, decisions: Arms, rewards: Array) -> BoundedVectors:
-        """Return everybody's vector; the arm is the place of a block in it, and the mechanism hides it all.
-
-        Parameters
-        ----------
-        contexts
-            Shape (n, columns), in [0, 1].
-        coins
-            Shape (n,): those of the choice, or fresh ones.
-        decisions
-            What `decide` returned.
-        rewards
-            Shape (n,), in [0, 1].
-        """
+        """Return everybody's vector; the arm is the place of a block in it, and the mechanism hides it all."""
         rows, arms = self.design.rows(contexts), decisions.arms
         if self.share == 1:
             vectors = in_blocks(joint(rows @ self.telling, rewards), arms, len(self.means))
@@ -268,48 +220,11 @@ class LinearPolicy:
             vectors = beside(vectors, moments(rows @ self.telling), self.share)
         return BoundedVectors(coins, vectors)
 
-    def shown(self, spec: LinearSpec, decisions: Arms) -> str:
-        """Return the name of the first person's arm."""
-        return spec.options[int(decisions.arms[0])]
-
-    def read(self, spec: LinearSpec, reward: Any) -> tuple[Array, bool]:
-        """Read one person's reward, scaled to [0, 1], and whether it had to be clipped."""
-        value, clipped = spec.reward.scaled(reward)
-        return np.array([value]), clipped
-
-    def describe(self, spec: LinearSpec) -> dict[str, Any]:
-        """Describe the policy: the mean of every arm's parameter, by the names of coordinates."""
+    @override
+    def view(self, spec: LinearSpec) -> PolicyView:
         names = self.design.names(spec.features)
-        return {
-            "algorithm": "linear",
-            "version": self.version,
-            "link": self.link,
-            "arms": {
-                arm: {name: round(float(value), 4) for name, value in zip(names, mean, strict=True)}
-                for arm, mean in zip(spec.options, self.means, strict=True)
-            },
+        arms = {
+            arm: {name: round(float(value), 4) for name, value in zip(names, mean, strict=True)}
+            for arm, mean in zip(spec.options, self.means, strict=True)
         }
-
-
-@dataclass(frozen=True)
-class FollowedPolicy(LinearPolicy):
-    """A policy to whose round people report what several policies decided.
-
-    Attributes
-    ----------
-    decided
-        These policies, and the share of the reports that are about each.
-    """
-
-    decided: tuple[tuple[LinearPolicy, float], ...] = field(kw_only=True)
-
-    def played(self, rows: Array, coins: Coins) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return arms and classes as people have them who follow these policies, one after the other."""
-        shares = np.cumsum([share for _, share in self.decided])
-        ends = np.rint(len(rows) * shares / shares[-1]).astype(np.int64)
-        arms, classes = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
-        for (policy, _), start, end in zip(self.decided, [0, *ends[:-1]], ends, strict=True):
-            some = slice(start, end)
-            arms[some] = policy.chosen(rows[some], policy.normals(coins[some]))
-            classes[some] = self.classes_of(coins[some], policy)
-        return arms, classes
+        return PolicyView(spec.algorithm.name, self.version, Coefficients(self.link, LINKS[self.link].unit, {}, arms))

@@ -71,9 +71,6 @@ class LinearSpec(ArmsSpec):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        if self.privacy.calibration == "published" and self.algorithm.report != "joint":
-            detail = "the published report is the joint one"
-            raise SpecError(detail, field="algorithm.report", remedy="set it to 'joint', or use 'tight'")
         if self.share == 1 and self.privacy.trust.promises and self.privacy.delta == 0:
             detail = "must be above 0: joint reports have normal noise"
             raise SpecError(detail, field="privacy.delta", remedy="1e-6 is usual")
@@ -165,8 +162,7 @@ class LinearSpec(ArmsSpec):
         # Reports of small epsilons are made of few directions.
         least = {"local": {"epsilon": 1.0}, "shuffle": {"local_epsilon_max": 1.0}}
         made = {name: cls._instance({**promise, **least.get(name, {})}, {}) for name, promise in promises.items()}
-        published = {"model": "local", "epsilon": 4.0, "delta": 1e-6, "calibration": "published"}
-        made["joint"] = cls._instance(published, {"report": "joint"})
+        made["joint"] = cls._instance({"model": "local", "epsilon": 4.0, "delta": 1e-6}, {"report": "joint"})
         batched = {**promises["shuffle"], "honest_fraction": 0.45}
         made["messages"] = cls._instance(batched, {"messages": 3})
         return made

@@ -3,8 +3,7 @@
 from typing import Final
 
 from privateer_core.algorithms import Algorithm
-from privateer_core.algorithms.partition.asked import by_whole
-from privateer_core.algorithms.partition.bins import DEPTH_MAX, corners
+from privateer_core.algorithms.partition.bins import DEPTH_MAX, by_whole, corners
 from privateer_core.algorithms.partition.policy import PartitionPolicy
 from privateer_core.algorithms.partition.spec import PartitionSection, PartitionSpec
 

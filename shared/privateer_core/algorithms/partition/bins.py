@@ -1,16 +1,25 @@
-"""Bins of a dyadic partition of contexts."""
+"""Bins of a dyadic partition of contexts, their arms, and who is asked about which."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, ClassVar, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
+
+from privateer_core.coins import UNIT, EarlierChoices, Layout
+from privateer_core.mechanisms import KeyedMechanism
+from privateer_core.terms import Terms
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 DEPTH_MAX: Final = 40
 """Deepest bin: paths are integers of this many bits."""
+_PRIMES: Final = np.array([p for p in range(2, 174) if all(p % q for q in range(2, p))])
+_INSIDE: Final = np.modf(np.arange(1, 65)[:, None] * np.sqrt(_PRIMES))[0]
+"""64 places spread over a unit cube of up to 40 columns."""
 
 
 class Bins:
@@ -73,9 +82,7 @@ class Bins:
         return bool(self.starts[0] == 0 and ends[-1] == 1 << DEPTH_MAX and (self.starts[1:] == ends[:-1]).all())
 
 
-def corners(
-    depths: NDArray[np.int64], paths: NDArray[np.int64], axes: NDArray[np.int64], dimension: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def corners(depths: Ints, paths: Ints, axes: Ints, dimension: int) -> tuple[Array, Array]:
     """Lower and upper corners of bins, each (bins, d); ``axes`` as in `PartitionPolicy`, or as many as needed."""
     lower = np.zeros((len(depths), dimension))
     width = np.ones_like(lower)
@@ -86,3 +93,138 @@ def corners(
         half = (paths[split] >> (depths[split] - 1 - level)) & 1
         lower[split, j] += half * width[split, j]
     return lower, lower + width
+
+
+@dataclass(frozen=True)
+class AskedBins(Bins):
+    """Bins, their active arms, and who reports about which.
+
+    Attributes
+    ----------
+    version
+        The policy's version, from 1.
+    dimension, axes, depths, paths
+        The partition, as in `Bins`.
+    active
+        Shape (bins, arms), bool: at least one in every bin.
+    bins
+        Shape (undecided,), int64: the bins whose people are asked; people of other bins have nothing to tell.
+    terms
+        How reports of this version are randomized. The layout of the mechanism says what the coins of a report mean.
+    choice
+        What the coins of a choice mean, where the arm is in the key of a report; None: they are those of the report.
+    cohort
+        Whose turn it is to report: a source's name; empty for the experiment's own people.
+    wholes
+        Shape (undecided,), int64, rising from 0, where the arm is in the key: bins of one number are parts of one
+        whole, which reports are about. None: each bin is a whole.
+    """
+
+    mechanisms: ClassVar[Any] = KeyedMechanism
+    """What may randomize its reports."""
+
+    version: int
+    dimension: int
+    axes: Ints
+    depths: Ints
+    paths: Ints
+    active: NDArray[np.bool_]
+    bins: Ints
+    terms: Terms
+    choice: Layout | None = None
+    cohort: str = ""
+    wholes: Ints | None = None
+
+    @property
+    def mechanism(self) -> KeyedMechanism:
+        """What randomizes, adds up and releases the round's reports."""
+        return cast(KeyedMechanism, self.terms.mechanism)
+
+    @property
+    def layout(self) -> Layout:
+        """What the coins of a choice mean: the keys are the entries of ``bins``, the groups are arms."""
+        return self.mechanism.layout if self.choice is None else self.choice
+
+    @property
+    def fresh_coins(self) -> bool:
+        """Whether a report has coins of its own.
+
+        Where the arm is in the key, every active arm of every whole is a key (`cells`), and coins decide nothing but
+        its sign and bucket. Otherwise a report carries the coins of the choice.
+        """
+        return self.choice is not None
+
+    @cached_property
+    def whole_of(self) -> Ints:
+        """The whole of which each of ``bins`` is a part, shape (undecided,)."""
+        return np.arange(len(self.bins)) if self.wholes is None else self.wholes
+
+    @cached_property
+    def cells(self) -> Ints:
+        """Whole, and arm that is active in one of its parts, of every pair asked about; shape (cells, 2), in order."""
+        return np.argwhere(self.by_whole(self.active[self.bins]))
+
+    def by_whole(self, parts: NDArray[Any]) -> NDArray[Any]:
+        """Add up numbers of ``bins``, shape (undecided, ...), whole by whole; shape (wholes, ...)."""
+        return by_whole(parts, self.wholes)
+
+    @cached_property
+    def key_of_bin(self) -> Ints:
+        """Place of each bin among ``bins``, -1 for others; shape (bins,)."""
+        keys = np.full(len(self.depths), -1, dtype=np.int64)
+        keys[self.bins] = np.arange(len(self.bins))
+        return keys
+
+    @property
+    def shares(self) -> Array:
+        """Probability of each arm in every bin, over coins, shape (bins, arms)."""
+        shares = self.active / self.active.sum(axis=1, keepdims=True)
+        shares[self.bins] = self.layout.shares
+        return np.asarray(shares)
+
+
+def by_whole(parts: NDArray[Any], wholes: Ints | None) -> NDArray[Any]:
+    """Add up numbers of parts, shape (parts, ...), whole by whole, shape (wholes, ...); they are wholes without any."""
+    if wholes is None:
+        return parts
+    added = np.zeros((int(np.max(wholes, initial=-1)) + 1, *parts.shape[1:]), parts.dtype)
+    np.add.at(added, wholes, parts)
+    return added
+
+
+def choices_of(earlier: AskedBins, policy: AskedBins) -> EarlierChoices:
+    """Return what the coins of an earlier choice mean at the keys of a policy.
+
+    There is one more group, the last: of all coins at a key whose bin was not whole then, so that what they chose
+    there depends on more than the key.
+    """
+    bins = policy.within(earlier, policy.bins)
+    keys = np.where(bins >= 0, earlier.key_of_bin[bins], -1)
+    thresholds = np.zeros((len(bins), policy.active.shape[1]), np.uint32)
+    # Where nothing was asked the only active arm was played.
+    only = earlier.active[bins].argmax(axis=1)
+    thresholds[:, :-1] = np.where(np.arange(thresholds.shape[1] - 1)[None, :] < only[:, None], 0, UNIT)
+    asked = keys >= 0
+    # Arms that were added since were played by nobody, as in the rows of those who were not asked.
+    thresholds[asked, : earlier.active.shape[1] - 1] = earlier.layout.thresholds[keys[asked]]
+    thresholds[:, -1] = UNIT
+    thresholds[bins < 0] = 0
+    return EarlierChoices(policy.layout.seed, thresholds, earlier.layout, np.maximum(keys, 0))
+
+
+def choices_of_all(policy: AskedBins, decided: Sequence[tuple[AskedBins, float]]) -> Layout:
+    """Return choices with the share of a bin's people to whom these policies, weighed, gave each arm."""
+    shares = sum(weight * _shares(one, policy) for one, weight in decided)
+    edges = np.cumsum(shares, axis=1)[:, :-1] / np.sum(shares, axis=1, keepdims=True)
+    return Layout(policy.layout.seed, np.minimum(np.rint(edges * UNIT), UNIT).astype(np.uint32))
+
+
+def _shares(earlier: AskedBins, policy: AskedBins) -> Array:
+    """Share of the people of each of the policy's ``bins`` to whom an earlier one gave each arm, (keys, arms)."""
+    bins, (lower, upper) = policy.within(earlier, policy.bins), [corner[policy.bins] for corner in policy.edges()]
+    shares = earlier.shares[bins]
+    for place in np.flatnonzero(bins < 0).tolist():
+        inside = earlier.locate(lower[place] + (upper - lower)[place] * _INSIDE[:, : policy.dimension])
+        shares[place] = earlier.shares[inside].mean(axis=0)
+    added = policy.active.shape[1] - earlier.active.shape[1]
+    return np.pad(shares, ((0, 0), (0, added)))

@@ -3,57 +3,48 @@
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
-from privateer_core.ages import age_of
-from privateer_core.algorithms.partition.asked import AskedBins
-from privateer_core.algorithms.partition.checks import learners_make
-from privateer_core.algorithms.partition.earlier import ByChoices, choices_of, choices_of_all
+from privateer_core.algorithms.partition.bins import DEPTH_MAX, AskedBins, choices_of, choices_of_all
 from privateer_core.algorithms.partition.spec import PartitionSpec
-from privateer_core.context import columns_of, inhabited, shown_box
+from privateer_core.analyzers import ByChoices
+from privateer_core.answer.policy_view import PolicyView
+from privateer_core.coins import UNIT
+from privateer_core.context import bins_of
 from privateer_core.contributions import KeyedValues
 from privateer_core.decisions import Arms
-from privateer_core.draw import Draw
 from privateer_core.errors import Malformed
-from privateer_core.policy import Counted
+from privateer_core.policy import ArmsPolicy
 
 
 @dataclass(frozen=True)
-class PartitionPolicy(AskedBins):
+class PartitionPolicy(AskedBins, ArmsPolicy):
     """Decides by bin, and says what people of it contribute; `AskedBins` has its attributes."""
 
-    draw: ClassVar[Draw | None] = None
-    """Whoever comes is asked."""
-
     @property
-    def tells_age(self) -> bool:
-        """Whether a report says how many versions ago its decision was made: where its coins chose the arm.
-
-        Those of a batch never do: their ages would tell them apart. Nor do reports that measure all arms at once.
-        """
-        alike = self.fresh_coins or self.terms.trust.batched or self.terms.calibration == "published"
-        return not alike and not self.cohort
-
-    @property
+    @override
     def mixes(self) -> bool:
-        """Whether a learner must know which policies decided: where the arm is in the key (`followed`)."""
         return self.fresh_coins
 
-    def takes(self, decided: int) -> bool:
-        """Whether the round takes reports on what the policy of version ``decided`` decided."""
-        if self.terms.trust.batched and not self.fresh_coins:
-            return decided == self.version
-        return age_of(self.version, decided) is not None if self.tells_age else decided <= self.version
+    @property
+    @override
+    def tells_age(self) -> bool:
+        """Whether a report tells it: not one of a source."""
+        return super().tells_age and not self.cohort
 
-    def analyzer(self, earlier: "PartitionPolicy") -> Counted | ByChoices:
-        """Return what counts reports on decisions of an ``earlier`` policy, or of this one."""
-        if earlier.version == self.version or not self.tells_age:
-            return Counted()
-        return ByChoices(choices_of(earlier, self), self.layout.groups)
+    @property
+    @override
+    def timeless(self) -> bool:
+        return self.fresh_coins or not self.terms.trust.batched
 
+    @override
+    def analyzer_of(self, earlier: "PartitionPolicy") -> ByChoices:
+        return ByChoices(choices_of(earlier, self), leaves_out=True)
+
+    @override
     def followed(self, decided: Sequence[tuple["PartitionPolicy", float]]) -> "PartitionPolicy":
         """Return the policy as a learner must see it when reports were on decisions of several policies.
 
@@ -114,6 +105,11 @@ class PartitionPolicy(AskedBins):
             return KeyedValues(coins, self._key_of_cell[keys, decisions.arms], np.zeros_like(keys), rewards)
         return KeyedValues(coins, keys, decisions.arms, rewards)
 
+    @property
+    def coins_ask(self) -> bool:
+        """Whether the coins of a source's people ask them about arms, so that they say something about the answer."""
+        return not self.fresh_coins
+
     def recall(
         self,
         contexts: NDArray[np.float64],
@@ -124,22 +120,13 @@ class PartitionPolicy(AskedBins):
         """Return what n people of a source have to contribute about arms (n,) that they played before: secret ones.
 
         Where the arm is not in the key, coins ask about one arm of every bin, and those who played another have
-        nothing to contribute. Under the published mechanism everybody contributes.
+        nothing to contribute.
         """
         values = self.contribute(contexts, coins, Arms(arms), rewards)
-        if self.fresh_coins or self.terms.calibration == "published":
+        if not self.coins_ask:
             return values
         asked = self.decide(contexts, coins).arms
         return KeyedValues(coins, np.where(asked == arms, values.keys, -1), asked, rewards)
-
-    def shown(self, spec: PartitionSpec, decisions: Arms) -> str:
-        """Return the name of the first person's arm."""
-        return spec.experiment.arms[int(decisions.arms[0])]
-
-    def read(self, spec: PartitionSpec, reward: Any) -> tuple[NDArray[np.float64], bool]:
-        """Read one person's reward, scaled to [0, 1], and whether it had to be clipped."""
-        value, clipped = spec.reward.scaled(reward)
-        return np.array([value]), clipped
 
     @property
     def undecided(self) -> NDArray[np.int64]:
@@ -158,18 +145,63 @@ class PartitionPolicy(AskedBins):
             return asked, without
         return self.by_whole(asked)[self.cells[:, 0], self.cells[:, 1]][:, None], without
 
-    def describe(self, spec: PartitionSpec) -> dict[str, Any]:
-        """Describe the policy: bins with corners, the values of features there, active arms and the share of each.
+    @override
+    def view(self, spec: PartitionSpec) -> PolicyView:
+        """Return the bins in which anybody can be, with the share of each active arm."""
+        names = spec.experiment.arms
+        arms = [
+            {names[k]: round(float(shares[k]), 4) for k in np.flatnonzero(active)}
+            for active, shares in zip(self.active, self.shares, strict=True)
+        ]
+        return PolicyView(spec.algorithm.name, self.version, bins_of(spec.features, self.edges(), arms))
 
-        ``columns`` says what each number of a corner is about. Bins in which nobody can be are left out.
-        """
-        lower, upper = self.edges()
-        arm_names, kept = spec.experiment.arms, inhabited(spec.features, lower, upper)
-        rows = []
-        parts = (lower[kept], upper[kept], self.active[kept], self.shares[kept])
-        for low, high, active, share in zip(*parts, strict=True):
-            arms = {arm_names[k]: round(float(share[k]), 4) for k in np.flatnonzero(active)}
-            where = shown_box(spec.features, low, high)
-            rows.append({"lower": low.tolist(), "upper": high.tolist(), "where": where, "arms": arms})
-        columns = columns_of(spec.features)
-        return {"algorithm": "partition", "version": self.version, "columns": columns, "bins": rows}
+
+def learners_make(policy: AskedBins, spec: PartitionSpec) -> bool:
+    """Whether bins tile the space, arrays have the right shapes and ranges, and all is as the spec says."""
+    typed = isinstance(policy.mechanism, policy.mechanisms) and _well_typed(policy, spec.arm_count)
+    return typed and policy.tile() and _has_wholes(policy) and _plays_active_arms(policy) and _agrees(policy, spec)
+
+
+def _well_typed(policy: AskedBins, arms: int) -> bool:
+    bins, keys = policy.depths.shape[:1], policy.bins.shape[:1]
+    expected = (
+        (policy.axes, np.int64, (DEPTH_MAX,)),
+        (policy.depths, np.int64, bins),
+        (policy.paths, np.int64, bins),
+        (policy.active, np.bool_, (*bins, arms)),
+        (policy.bins, np.int64, keys),
+        (policy.layout.thresholds, np.uint32, (*keys, arms - 1)),
+        (policy.bins if policy.wholes is None else policy.wholes, np.int64, keys),
+    )
+    typed = all(array.dtype == dtype and array.shape == shape for array, dtype, shape in expected)
+    named = typed and policy.dimension >= 1 and np.min(policy.axes) >= 0 and np.max(policy.axes) < policy.dimension
+    return bool(named) and bins > (0,)
+
+
+def _has_wholes(policy: AskedBins) -> bool:
+    """Whether wholes, if any, count up from 0, and reports are such that they may be about them."""
+    if policy.wholes is None:
+        return True
+    steps = np.diff(policy.wholes, prepend=policy.wholes[:1])
+    return bool(policy.fresh_coins and not policy.wholes[:1].any() and ((steps == 0) | (steps == 1)).all())
+
+
+def _plays_active_arms(policy: AskedBins) -> bool:
+    """Whether there is an arm everywhere, keys are distinct bins, and their coins lead to active arms."""
+    if not policy.active.any(axis=1).all() or len(np.unique(policy.bins)) != len(policy.bins):
+        return False
+    if len(policy.bins) and (np.min(policy.bins) < 0 or np.max(policy.bins) >= len(policy.depths)):
+        return False
+    thresholds = policy.layout.thresholds.astype(np.int64)
+    rising = bool((np.diff(thresholds, axis=1) >= 0).all() and (thresholds <= UNIT).all())
+    return rising and not bool((policy.layout.shares[~policy.active[policy.bins]] > 0).any())
+
+
+def _agrees(policy: AskedBins, spec: PartitionSpec) -> bool:
+    """Whether the spec has these sizes, and reports are about what it says."""
+    same = policy.dimension == spec.dimension and policy.cohort in spec.cohorts
+    same = same and not policy.active[:, ~np.array(spec.playable)].any()
+    expected = (len(policy.cells), 1) if policy.fresh_coins else (len(policy.bins), spec.arm_count)
+    reported = policy.mechanism.layout
+    asked = policy.fresh_coins == spec.privacy.arm_in_key and (reported.keys, reported.groups) == expected
+    return same and (asked or policy.terms.batch == 0)

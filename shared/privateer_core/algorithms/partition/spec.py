@@ -1,20 +1,23 @@
 """The spec of the partition bandit (paper 1)."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
 from privateer_core.arms_spec import ArmsSpec
 from privateer_core.coins import Layout
-from privateer_core.errors import SpecError
+from privateer_core.errors import PluginError, SpecError
 from privateer_core.questions import KeyedMeans
 from privateer_core.sections import Section, parse_section
 from privateer_core.spec import example_promises
 
 MEMORIES: Final = (math.inf, 30_000.0, 10_000.0, 3_000.0)
 """Half-lives in people, of which ``memory = "auto"`` uses the one that predicts best."""
+_STORED: Final = ("confidence", "lipschitz", "density_bound", "failure")
+"""Keys of specs of earlier versions."""
 _MEMORY_MAX: Final = 1e12
 _ROUND_MAX: Final = 2000
 _ROUND_SHARE: Final = 0.2
@@ -26,23 +29,24 @@ class PartitionSection(Section):
 
     Attributes
     ----------
-    confidence
-        ``practical``: tuned radii. ``proved``: union bounds, valid if every arm's mean reward is Lipschitz with
-        constant ``lipschitz`` (rewards and features scaled to [0, 1], Euclidean norm) and the density of contexts is
-        at most ``density_bound``.
-    failure
-        Under ``proved``, the probability that an arm is ever dropped where it is best.
     memory
         How what was learned fades, where rewards move: people after whose reports it counts half; ``auto``: whichever
         of `MEMORIES` predicts best; ``none``, as if not given: it never fades.
     """
 
     name: Literal["partition"]
-    confidence: Literal["practical", "proved"] = "practical"
-    lipschitz: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    density_bound: float = Field(default=1.0, ge=1, allow_inf_nan=False)
-    failure: float = Field(default=0.05, gt=0, lt=1)
     memory: float | Literal["auto", "none"] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_stored(cls, data: Any) -> Any:
+        """Leave out what specs of earlier versions say, where it did nothing."""
+        if isinstance(data, Mapping) and data.get("confidence") == "practical":
+            return {key: value for key, value in data.items() if key not in _STORED}
+        if isinstance(data, Mapping) and data.get("confidence") == "proved":
+            detail, remedy = "'proved' is an algorithm of its own", "install privateer-papers, and name paper-1-proved"
+            raise PluginError(detail, field="algorithm.confidence", remedy=remedy)
+        return data
 
     @field_validator("memory", mode="before")
     @classmethod
@@ -74,11 +78,6 @@ class PartitionSpec(ArmsSpec):
         section, field = self.algorithm, "algorithm.memory"
         if not section.half_lives:
             return self
-        if self.privacy.calibration == "published":
-            raise SpecError("not part of the published calibration", field=field, remedy="remove it")
-        if section.confidence == "proved":
-            detail = "must not be given where confidence is proved: bounds hold if nothing moves"
-            raise SpecError(detail, field=field, remedy='remove it, or set algorithm.confidence = "practical"')
         if min(section.half_lives) < self.experiment.round_size:
             least, shortest = f"{self.experiment.round_size:,}", f"{min(section.half_lives):,.0f}"
             detail = f"must be at least experiment.round_size, {least}, not {shortest}: a round teaches when it closes"
@@ -103,7 +102,7 @@ class PartitionSpec(ArmsSpec):
 
     @classmethod
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name, under every trust model and calibration."""
+        """Return small instances by name, under every trust model."""
         promises = {str(promise["model"]): promise for promise in example_promises()}
         made = {name: cls._instance(promise) for name, promise in promises.items()}
         made |= {
@@ -111,10 +110,7 @@ class PartitionSpec(ArmsSpec):
             for name, spec in made.items()
             if spec.privacy.arm_in_key
         }
-        made |= {f"{name}-proved": cls._instance(spec.privacy, confidence="proved") for name, spec in made.items()}
-        made |= {f"{name}-memory": cls._instance(promise, memory="auto") for name, promise in promises.items()}
-        published = {"model": "local", "epsilon": 16.0, "calibration": "published"}
-        return made | {"published": cls._instance(published)}
+        return made | {f"{name}-memory": cls._instance(promise, memory="auto") for name, promise in promises.items()}
 
     @classmethod
     def _instance(cls, privacy: Any, **algorithm: Any) -> Self:

@@ -1,39 +1,39 @@
 """The policy of one round: coefficients of few features, and what a device does with them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, cast
+from dataclasses import dataclass
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.algorithms.sparse.spec import SparseSpec
+from privateer_core.answer.facts import Fact
+from privateer_core.answer.policy_view import INTERCEPT, Coefficients, PolicyView
 from privateer_core.coins import classes_of
 from privateer_core.contributions import BoundedVectors
 from privateer_core.decisions import Arms
-from privateer_core.draw import Draw
-from privateer_core.errors import InputError, Malformed
+from privateer_core.errors import InputError
 from privateer_core.mechanisms import ScreenedMoments, VectorMechanism
-from privateer_core.policy import OfAnyRound
+from privateer_core.policy import ArmsPolicy
 from privateer_core.terms import Terms
 
 Array = NDArray[np.float64]
 Coins = NDArray[np.uint32]
 Places = NDArray[np.int64]
+_UNIT: Final = "what half a range of a feature adds to the mean reward, in its units"
 _BALL: Final = 1 + 1e-9
 """What is expected of an arm is within the range of rewards, but for last digits."""
 
 
 @dataclass(frozen=True)
-class SparsePolicy(OfAnyRound):
+class SparsePolicy(ArmsPolicy):
     """The arm with the largest intercept and sum of coefficients times features; or any arm, by public coins.
 
     Features and rewards are scaled to [-1, 1].
 
     Attributes
     ----------
-    version
-        The policy's version, from 1.
     asked
         Shape (m,), int64: the features that reports tell of, in order.
     places, coefficients
@@ -46,8 +46,6 @@ class SparsePolicy(OfAnyRound):
         Whether everybody gets any arm with the same probability.
     seed
         What the coins of a choice mean.
-    terms
-        How reports are randomized.
     """
 
     version: int
@@ -60,38 +58,16 @@ class SparsePolicy(OfAnyRound):
     seed: int
     terms: Terms
 
-    cohort: ClassVar[str] = ""
-    draw: ClassVar[Draw | None] = None
-    fresh_coins: ClassVar[bool] = True
-    mixes: ClassVar[bool] = True
+    mixes = True
 
     @property
     def mechanism(self) -> ScreenedMoments | VectorMechanism:
         """What randomizes, adds up and releases the round's reports."""
         return cast(ScreenedMoments | VectorMechanism, self.terms.mechanism)
 
-    @property
-    def decided(self) -> tuple[tuple["SparsePolicy", float], ...]:
-        """The policies that decided what the round's reports are about, with the share of each: this one."""
-        return ((self, 1.0),)
-
-    def followed(self, decided: Sequence[tuple["SparsePolicy", float]]) -> "SparsePolicy":
-        """Return the policy as a learner must see it when reports were on decisions of several policies."""
-        if all(policy.version == self.version for policy, _ in decided):
-            return self
-        whole = sum(share for _, share in decided)
-        return FollowedPolicy(**vars(self), deciders=tuple((policy, share / whole) for policy, share in decided))
-
-    def check(self, spec: SparseSpec) -> None:
-        """Refuse a policy that no learner makes.
-
-        Raises
-        ------
-        Malformed
-            If an array has the wrong shape or values, coefficients are off the ball, or anything differs from the spec.
-        """
-        if not (self._is_shaped(spec) and self._is_in_the_ball() and self._asks_no_more(spec)):
-            raise Malformed("not a policy of this algorithm", remedy="fetch the policy again")
+    @override
+    def fits(self, spec: SparseSpec) -> bool:
+        return self._is_shaped(spec) and self._is_in_the_ball() and self._asks_no_more(spec)
 
     def _is_shaped(self, spec: SparseSpec) -> bool:
         shaped = all(_are_places(one, spec.arm_features) for one in (self.asked, self.places)) and len(self.asked) > 0
@@ -113,14 +89,8 @@ class SparsePolicy(OfAnyRound):
         known = classes == 1 or (classes == question.classes and getattr(mechanism, "seed", -1) == self.seed)
         return mechanism.ball == question.ball and known
 
+    @override
     def decide(self, contexts: Array, coins: Coins) -> Arms:
-        """Decide for n people with contexts (n, columns) in [0, 1] and coins (n,).
-
-        Raises
-        ------
-        InputError
-            If a number that matters is not finite.
-        """
         played = np.flatnonzero(self.playable)
         if self.explores:
             return Arms(played[classes_of(coins, self.seed, len(played))])
@@ -133,20 +103,9 @@ class SparsePolicy(OfAnyRound):
         arms = len(self.playable)
         return contexts.reshape(len(contexts), arms, contexts.shape[1] // arms)
 
+    @override
     def contribute(self, contexts: Array, coins: Coins, decisions: Arms, rewards: Array) -> BoundedVectors:
-        """Return everybody's record, or products of features and the reward: of one feature by class, or of all.
-
-        Parameters
-        ----------
-        contexts
-            Shape (n, columns), in [0, 1].
-        coins
-            Shape (n,): fresh ones.
-        decisions
-            What `decide` returned.
-        rewards
-            Shape (n,), in [0, 1].
-        """
+        """Return everybody's record, or products of features and the reward: of one feature by class, or of all."""
         people = np.arange(len(contexts))
         features = 2 * _finite(self._numbers(contexts)[people, decisions.arms])[:, self.asked] - 1
         values = 2 * rewards[:, None] - 1
@@ -158,48 +117,17 @@ class SparsePolicy(OfAnyRound):
             return BoundedVectors(coins, values * features[people, own][:, None])
         return BoundedVectors(coins, values * features)
 
-    def shown(self, spec: SparseSpec, decisions: Arms) -> str:
-        """Return the name of the first person's arm."""
-        return spec.options[int(decisions.arms[0])]
-
-    def read(self, spec: SparseSpec, reward: Any) -> tuple[Array, bool]:
-        """Read one person's reward, scaled to [0, 1], and whether it had to be clipped."""
-        value, clipped = spec.reward.scaled(reward)
-        return np.array([value]), clipped
-
-    def describe(self, spec: SparseSpec) -> dict[str, Any]:
-        """Describe the policy: what half a range of a feature adds to the reward, in its units, by name."""
+    @override
+    def view(self, spec: SparseSpec) -> PolicyView:
         names, unit = spec.context.names, spec.reward.half_range
         pairs = zip(self.places.tolist(), self.coefficients.tolist(), strict=True)
-        return {
-            "algorithm": "sparse",
-            "version": self.version,
-            "explores": self.explores,
-            "asks_about": len(self.asked),
-            "features": {names[place]: round(unit * value, 4) for place, value in pairs},
-            "arms": {
-                arm: round(spec.reward.middle + unit * float(value), 4)
-                for arm, value in zip(spec.options, self.intercepts, strict=True)
-            },
+        shared = {names[place]: round(unit * value, 4) for place, value in pairs}
+        arms = {
+            arm: {INTERCEPT: round(spec.reward.middle + unit * float(value), 4)}
+            for arm, value in zip(spec.options, self.intercepts, strict=True)
         }
-
-
-@dataclass(frozen=True)
-class FollowedPolicy(SparsePolicy):
-    """A policy to whose round people report what several policies decided.
-
-    Attributes
-    ----------
-    deciders
-        These policies, and the share of the reports that are about each; the sum of shares is 1.
-    """
-
-    deciders: tuple[tuple[SparsePolicy, float], ...] = field(kw_only=True)
-
-    @property
-    def decided(self) -> tuple[tuple[SparsePolicy, float], ...]:
-        """The policies that decided what the round's reports are about, with the share of each."""
-        return self.deciders
+        facts = Fact("explores", self.explores, "yes or no"), Fact("features asked about", len(self.asked), "count")
+        return PolicyView(spec.algorithm.name, self.version, Coefficients("identity", _UNIT, shared, arms), facts)
 
 
 def _are_places(places: Places, features: int) -> bool:

@@ -1,32 +1,28 @@
 """The policy of a trial: which arm the coins give in each segment, and what a person then tells."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, cast
+from typing import Final, cast
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
-from privateer_core.ages import age_of
-from privateer_core.algorithms.trial.questions import CoinQuestion, dealt
-from privateer_core.algorithms.trial.sections import REWARD
+from privateer_core.algorithms.trial.questions import CoinQuestion, coin_layout
 from privateer_core.algorithms.trial.segments import Segmentation
 from privateer_core.algorithms.trial.spec import TrialSpec
+from privateer_core.analyzers import ByChoices
+from privateer_core.answer.policy_view import ArmsOfGroup, GroupShares, PolicyView
 from privateer_core.coins import UNIT, SlotLayout
-from privateer_core.contributions import CellHits, KeyedValues
+from privateer_core.contributions import KeyedValues
 from privateer_core.decisions import Arms
-from privateer_core.draw import Draw
 from privateer_core.errors import InputError, Malformed
-from privateer_core.mechanisms import HitsMechanism, Mechanism
-from privateer_core.mechanisms.named_symbol import HitTotal
-from privateer_core.numbers import is_number
-from privateer_core.policy import Counted
+from privateer_core.mechanisms import HitsMechanism
+from privateer_core.policy import ArmsPolicy
+from privateer_core.reward import YES
 from privateer_core.terms import Terms
 
 Array = NDArray[np.float64]
-_YES: Final = 0.5
-"""Answers from here on are yes."""
 _ROUNDED: Final = 2 / UNIT
 """What rounding to units of coins may take from a share."""
 _UNITS: Final = 2
@@ -36,7 +32,7 @@ _MEMBER: Final = -1
 
 
 @dataclass(frozen=True)
-class TrialPolicy:
+class TrialPolicy(ArmsPolicy):
     """Shares of the arms, segment by segment. One hash of the coins decides the arm in all segments.
 
     Attributes
@@ -60,10 +56,6 @@ class TrialPolicy:
     choice: SlotLayout
     terms: Terms
     questions: tuple[CoinQuestion, ...] = ()
-
-    cohort: ClassVar[str] = ""
-    draw: ClassVar[Draw | None] = None
-    """Whoever comes is asked."""
 
     @property
     def mechanism(self) -> HitsMechanism:
@@ -99,33 +91,22 @@ class TrialPolicy:
         return np.asarray(rows / rows.sum(axis=1, keepdims=True))
 
     @property
+    @override
     def fresh_coins(self) -> bool:
         """Whether a report has coins of its own: where it names the arm."""
         return self.mechanism.layout.groups == 1
 
     @property
-    def tells_age(self) -> bool:
-        """Whether a report says how many versions ago its coins chose the arm; those of a batch never do."""
-        return not self.fresh_coins and not self.terms.trust.batched
-
-    @property
+    @override
     def mixes(self) -> bool:
-        """Whether a learner must know which policies decided: where the arm is in the key (`followed`)."""
         return self.fresh_coins
 
-    def takes(self, decided: int) -> bool:
-        """Whether the round takes reports on what the policy of version ``decided`` decided."""
-        if self.terms.trust.batched and not self.fresh_coins:
-            return decided == self.version
-        return age_of(self.version, decided) is not None if self.tells_age else decided <= self.version
-
-    def analyzer(self, earlier: "TrialPolicy") -> "Counted | ByChoices":
-        """Return what counts reports on decisions of an ``earlier`` policy, or of this one."""
-        if earlier.version == self.version or self.fresh_coins:
-            return Counted()
+    @override
+    def analyzer_of(self, earlier: "TrialPolicy") -> ByChoices:
         repeated = np.repeat(earlier.choice.thresholds, self.answers, axis=0)
         return ByChoices(replace(earlier.choice, thresholds=repeated))
 
+    @override
     def followed(self, decided: Sequence[tuple["TrialPolicy", float]]) -> "TrialPolicy":
         """Return the policy with the shares of arms that the people of a round had, whichever policies decided."""
         if all(policy.version == self.version for policy, _ in decided):
@@ -134,14 +115,8 @@ class TrialPolicy:
         edges = np.minimum(np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT), UNIT).astype(np.uint32)
         return replace(self, choice=replace(self.choice, thresholds=edges))
 
+    @override
     def check(self, spec: TrialSpec) -> None:
-        """Refuse a policy that no learner makes: a device must not crash on, or be steered by, a malformed one.
-
-        Raises
-        ------
-        Malformed
-            If an array has the wrong shape or range, or segments, shares or questions are not the spec's.
-        """
         typed = isinstance(self.mechanism, HitsMechanism) and isinstance(self.choice, SlotLayout)
         if not (
             typed
@@ -189,39 +164,25 @@ class TrialPolicy:
         if not self.questions:
             return True
         first = self._coins[:, 0] / self._coins[:, 0].sum(axis=1, keepdims=True)
-        meant = dealt(self.choice.seed, first, self.questions).thresholds.astype(np.int64)
+        meant = coin_layout(self.choice.seed, first, self.questions).thresholds.astype(np.int64)
         told, groups = self.choice.thresholds.astype(np.int64), np.arange(meant.shape[1])
         ends, everybody = groups % self._arms == self._arms - 1, self._about_everybody[groups // self._arms]
         same = (told == told[:1])[:, everybody].all() and (told == meant)[:, ends].all()
         return bool(same and (np.abs(told - meant)[:, ~everybody] <= _UNITS).all())
 
+    @override
     def decide(self, contexts: Array, coins: NDArray[np.uint32]) -> Arms:
-        """Decide for n people: the arm that the coins have in the person's segment."""
         return Arms(self._group(self.segments.locate(contexts), coins) % self._arms)
 
     def _group(self, where: NDArray[np.int64], coins: NDArray[np.uint32]) -> NDArray[np.int64]:
         return self.choice.group(self.choice.hashes(coins, where), where)
 
+    @override
     def contribute(self, contexts: Array, coins: NDArray[np.uint32], decisions: Arms, rewards: Array) -> KeyedValues:
-        """Return what n people have to contribute: their segment, by arm where reports name it, and their reward.
+        """Return people's segments, by arm where reports name it, and their rewards.
 
-        By turns it is what their coins ask, of their segment or of everybody.
-
-        Parameters
-        ----------
-        contexts
-            Shape (n, d), in [0, 1].
-        coins
-            Shape (n,): those that chose the arms; with `fresh_coins`, coins drawn for the reports alone.
-        decisions
-            What `decide` returned.
-        rewards
-            Shape (n,), in [0, 1]; with guardrails (n, 1 + guardrails), answers after the reward.
-
-        Raises
-        ------
-        InputError
-            If the shape is another.
+        By turns it is what their coins ask, of their segment or of everybody. With guardrails ``rewards`` has the shape
+        (n, 1 + guardrails), answers after the reward.
         """
         where = self.segments.locate(contexts)
         groups, cells = decisions.arms, where
@@ -244,7 +205,7 @@ class TrialPolicy:
         questions = groups // self._arms
         facts = np.array([_MEMBER if question.fact is None else question.fact for question in self.questions])
         columns = self._columns(rewards, int(facts.max()))
-        told = np.column_stack([columns[:, 0], columns[:, 1:] >= _YES, np.ones(len(columns))]).astype(np.float64)
+        told = np.column_stack([columns[:, 0], columns[:, 1:] >= YES, np.ones(len(columns))]).astype(np.float64)
         keys = np.where(self._about_everybody[questions], self.segments.count, where)
         return KeyedValues(coins, keys, groups, np.asarray(told[np.arange(len(told)), facts[questions]]))
 
@@ -252,7 +213,7 @@ class TrialPolicy:
         """Return everybody's reward, and their answers to guardrails as a number, (n,) each."""
         guardrails = max(1, self.answers).bit_length() - 1
         columns = self._columns(rewards, guardrails)
-        answers = (columns[:, 1:] >= _YES).astype(np.int64) @ (1 << np.arange(guardrails))
+        answers = (columns[:, 1:] >= YES).astype(np.int64) @ (1 << np.arange(guardrails))
         return columns[:, 0], answers
 
     @staticmethod
@@ -274,62 +235,10 @@ class TrialPolicy:
         for arm, name in spec.average_effects():
             yield name, None, arm, 0
 
-    def shown(self, spec: TrialSpec, decisions: Arms) -> str:
-        """Return the name of the first person's arm."""
-        return spec.experiment.arms[int(decisions.arms[0])]
-
-    def read(self, spec: TrialSpec, reward: Any) -> tuple[Array, bool]:
-        """Read one person's reward, scaled to [0, 1], and whether it had to be clipped.
-
-        With guardrails it is a mapping of "reward" and their names; of a number alone all answers are no.
-        """
-        names = spec.algorithm.guardrails
-        if not names:
-            value, clipped = spec.reward.scaled(reward)
-            return np.array([value]), clipped
-        told = reward if isinstance(reward, Mapping) else {REWARD: reward, **dict.fromkeys(names, False)}
-        if set(told) != {REWARD, *names}:
-            detail = f"must have {', '.join([REWARD, *names])}"
-            raise InputError(detail, field="reward", remedy="report each of them")
-        value, clipped = spec.reward.scaled(told[REWARD])
-        if not all(is_number(told[name]) or isinstance(told[name], bool | np.bool_) for name in names):
-            raise InputError("guardrails must be yes or no", field="reward", remedy="report True or False")
-        return np.array([[value, *(float(told[name] >= _YES) for name in names)]]), clipped
-
-    def describe(self, spec: TrialSpec) -> dict[str, Any]:
-        """Describe the policy: the share of every arm in every segment."""
-        rows = [
-            {
-                "segment": name,
-                "arms": {arm: round(float(share), 4) for arm, share in zip(spec.options, row, strict=True)},
-            }
+    @override
+    def view(self, spec: TrialSpec) -> PolicyView:
+        groups = tuple(
+            ArmsOfGroup(name, {arm: round(float(share), 4) for arm, share in zip(spec.options, row, strict=True)})
             for name, row in zip(spec.segment_names, self.arm_shares, strict=True)
-        ]
-        return {"algorithm": "trial", "version": self.version, "segments": rows}
-
-
-@dataclass(frozen=True)
-class ByChoices:
-    """Counts reports whose coins chose an arm under an earlier policy.
-
-    Attributes
-    ----------
-    choice
-        What those coins meant.
-    """
-
-    choice: SlotLayout
-
-    def tally(self, mechanism: Mechanism, rows: bytes) -> HitTotal:
-        """Parse reports and return their total."""
-        aware = self._aware(mechanism)
-        total: HitTotal = aware.add(aware.empty(), aware.parse(rows))
-        return total
-
-    def simulate(self, mechanism: Mechanism, contributions: KeyedValues, rng: np.random.Generator) -> CellHits:
-        """Draw a release of people who decided so."""
-        release: CellHits = self._aware(mechanism).simulate(contributions, rng)
-        return release
-
-    def _aware(self, mechanism: Mechanism) -> Any:
-        return msgspec.structs.replace(mechanism, layout=self.choice)
+        )
+        return PolicyView(spec.algorithm.name, self.version, GroupShares(groups))

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.algorithms.trial.information import informed, multiplied
 from privateer_core.coins import UNIT, SlotLayout
 from privateer_core.mechanisms.named_symbol import NamedSymbol
+from privateer_core.questions import KeyedHits
 
 Array = NDArray[np.float64]
 
@@ -64,18 +64,50 @@ def questions_of(
     """
     answers = 2 ** (facts - 1)
     if NamedSymbol.names(segments, epsilon):
-        joint = facts == 1 or informed(segments, answers, epsilon) > informed(segments, 1, epsilon) / facts
+        joint = (
+            facts == 1
+            or segment_information(segments, answers, epsilon) > segment_information(segments, 1, epsilon) / facts
+        )
         return () if joint else tuple(CoinQuestion(1 / facts, fact) for fact in range(facts))
     shares = 0.0 if declared else ABOUT_SHARES
     most = round(min(ABOUT_EVERYBODY, explored), _DIGITS)
-    everybody = most if multiplied(segments, epsilon, most) >= _PAYS else 0.0
+    everybody = most if information_ratio(segments, epsilon, most) >= _PAYS else 0.0
     questions = [CoinQuestion((1 - everybody - shares) / facts, fact) for fact in range(facts)]
     questions += [CoinQuestion(everybody / facts, fact, True) for fact in range(facts) if everybody]
     questions += [CoinQuestion(shares, None)] if shares else []
     return tuple(questions) if len(questions) > 1 else ()
 
 
-def dealt(seed: int, shares: Array, questions: Sequence[CoinQuestion]) -> SlotLayout:
+def segment_information(segments: int, answers: int, epsilon: float) -> float:
+    """Return the information about each of equal segments in a report that names one of so many answers beside it.
+
+    With q what randomized response keeps, v the probability of a hit and o that of another's symbol: q^2 / v, and v is
+    q / J + 2 o a for J segments by a answers. Reports that deal J segments to H buckets hit each with v = 1/H, and have
+    no answers beside it: 0.
+    """
+    mechanism = _calibrated(segments * answers, epsilon)
+    q, o = mechanism.response.gain, mechanism.response.other
+    if not mechanism.named:
+        return 0.0 if answers > 1 else q**2 * mechanism.buckets
+    return q**2 / (q / segments + 2 * o * answers)
+
+
+def information_ratio(segments: int, epsilon: float, share: float) -> float:
+    """Return by how much the information about the average grows if a share of the people is asked about everybody.
+
+    Where reports deal J segments to H buckets, the sum of J contributions is told with H q^2 / J. An answer about
+    everybody hits its own bucket with v = q + 2 o, and tells q^2 / v. Both together: 1 + share * (J / (H v) - 1).
+    """
+    mechanism = _calibrated(segments + 1, epsilon)
+    hit = mechanism.response.gain + 2 * mechanism.response.other
+    return 1 + share * (segments / (mechanism.buckets * hit) - 1)
+
+
+def _calibrated(keys: int, epsilon: float) -> NamedSymbol:
+    return NamedSymbol.calibrated(KeyedHits(SlotLayout(0, np.zeros((keys, 0), np.uint32))), epsilon)
+
+
+def coin_layout(seed: int, shares: Array, questions: Sequence[CoinQuestion]) -> SlotLayout:
     """Return what coins mean: groups are arms, within each question asked.
 
     A question has the same coins in every segment, to the last; one about everybody has each of its arms at the same.

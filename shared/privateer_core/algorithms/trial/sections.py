@@ -1,10 +1,12 @@
 """Sections of a trial's spec."""
 
-from typing import Annotated, Final, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
 from privateer_core.errors import SpecError
+from privateer_core.reward import REWARD
 from privateer_core.sections import Finite, Section
 
 Share = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
@@ -12,8 +14,6 @@ GROWTH: Final = 1.5
 """Each look has so many times the people of the look before."""
 LOOKS_MAX: Final = 40
 BINS_MAX: Final = 1024
-REWARD: Final = "reward"
-"""What an application calls the outcome where it reports guardrails beside it."""
 WORDS: Final = {"accuracy": 0.0, "balanced": 0.5, "welfare": 1.0}
 """What an ``alpha`` in words means, as a share of the largest: from the test alone to the least regret."""
 
@@ -56,9 +56,6 @@ class TrialSection(Section):
     stop
         What ends it before its horizon: ``decided`` (every effect is), ``futility`` (no interval has an effect that
         matters any more), ``best`` (every segment's best arm is known). The first that holds counts.
-    width
-        Under the published calibration, where c_e, the private part of the width, is taken from. ``algorithm``: with a
-        factor of 2, as in Algorithm 2; ``appendix``: without, as in the proof.
     """
 
     name: Literal["trial"]
@@ -76,7 +73,14 @@ class TrialSection(Section):
     power: float = Field(default=0.8, gt=0.5, lt=1, allow_inf_nan=False)
     guardrails: tuple[Annotated[str, Field(pattern=r"^[\w .+-]{1,64}$")], ...] = Field(default=(), max_length=2)
     stop: tuple[Literal["decided", "futility", "best"], ...] = ()
-    width: Literal["algorithm", "appendix"] = "algorithm"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_stored(cls, data: Any) -> Any:
+        """Leave out what specs of earlier versions say, where it did nothing."""
+        if isinstance(data, Mapping) and data.get("width") == "algorithm" and "width" not in cls.model_fields:
+            return {key: value for key, value in data.items() if key != "width"}
+        return data
 
     @model_validator(mode="after")
     def _in_use(self) -> Self:
@@ -125,3 +129,24 @@ class SegmentsSection(Section):
             if not cuts or list(cuts) != sorted(set(cuts)):
                 raise SpecError("must be one or more that rise", field=f"segments.cuts.{name}", remedy="sort them")
         return self
+
+
+def planned_looks(people: int, least: int, most: int) -> tuple[int, ...]:
+    """Return the people at every look, the last at all ``people``: each look has 1.5 times those of the one before.
+
+    Parameters
+    ----------
+    people
+        All people.
+    least
+        Fewest people between two looks, and before the first.
+    most
+        Most looks.
+    """
+    found = [people]
+    while len(found) < most:
+        before = round(found[0] / GROWTH)
+        if before < least or found[0] - before < least:
+            break
+        found.insert(0, before)
+    return tuple(found)

@@ -7,23 +7,20 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from privateer_core.algorithms.trial.epochs import looks
-from privateer_core.algorithms.trial.published import check_published, round_ends
-from privateer_core.algorithms.trial.questions import CoinQuestion, dealt, questions_of
-from privateer_core.algorithms.trial.sections import REWARD, WORDS, SegmentsSection, TrialSection
+from privateer_core.algorithms.trial.questions import CoinQuestion, coin_layout, questions_of
+from privateer_core.algorithms.trial.sections import WORDS, SegmentsSection, TrialSection, planned_looks
 from privateer_core.algorithms.trial.segments import EVERYBODY, Segmentation, crossed, factor_of, names_of
 from privateer_core.arms_spec import ArmsSpec, ArmsTable
 from privateer_core.coins import SlotLayout
 from privateer_core.errors import SpecError
 from privateer_core.features import Scaled
 from privateer_core.questions import KeyedHits, Question
+from privateer_core.reward import GuardedReward, Reward
 from privateer_core.sampling.response import SYMBOLS_MAX
 from privateer_core.sections import parse_section
 from privateer_core.spec import example_promises
 
 SEGMENTS_MAX: Final = 1024
-_FLOOR_LEAST: Final = 1 / 1024
-"""Shares of coins are in units of 1/65536."""
 _FEW: Final = 20
 """People of each segment and arm, successes and failures, that the first look needs to say anything."""
 _CUT: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.25, 0.5, 0.75]}}
@@ -37,6 +34,8 @@ class TrialSpec(ArmsSpec):
     question: ClassVar[type[Question]] = KeyedHits
     returns: ClassVar[bool] = False
     """Intervals are about people who are independent of each other."""
+    floor_least: ClassVar[float] = 1 / 1024
+    """The least share of an arm: shares of coins are in units of 1/65536."""
 
     algorithm: TrialSection  # type: ignore[assignment] # a section of its own, with the base's key
     segments: SegmentsSection = SegmentsSection()
@@ -44,7 +43,6 @@ class TrialSpec(ArmsSpec):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         self._check_growth()
-        self._check_calibration()
         self._check_segments()
         self._check_alpha()
         self._check_arm_shares()
@@ -57,13 +55,6 @@ class TrialSpec(ArmsSpec):
         if self.experiment.round_growth != ArmsTable.model_fields["round_growth"].default:
             detail = "does nothing under this algorithm: each look has 1.5 times the people of the one before"
             raise SpecError(detail, field="experiment.round_growth", remedy="remove it, or set algorithm.looks")
-
-    def _check_calibration(self) -> None:
-        if self.published:
-            check_published(self.algorithm, self.segments, self.experiment, self.privacy)
-        elif self.algorithm.width != TrialSection.model_fields["width"].default:
-            detail, remedy = "is a choice of the published calibration", "remove it"
-            raise SpecError(detail, field="algorithm.width", remedy=remedy)
 
     def _check_segments(self) -> None:
         section, features = self.segments, self.features
@@ -150,8 +141,8 @@ class TrialSpec(ArmsSpec):
             raise SpecError(
                 f"must be at least the floor, {least}", field=field, remedy="raise it, or set a lower floor"
             )
-        if self.floor < _FLOOR_LEAST and not self.published:
-            detail = f"leaves an arm a share of {self.floor:.2g}, at least {_FLOOR_LEAST:.2g} is needed"
+        if self.floor < self.floor_least:
+            detail = f"leaves an arm a share of {self.floor:.2g}, at least {self.floor_least:.2g} is needed"
             raise SpecError(detail, field="algorithm.alpha", remedy="lower it, or set algorithm.floor")
 
     def _check_looks(self) -> None:
@@ -166,7 +157,7 @@ class TrialSpec(ArmsSpec):
 
     def _check_effect(self) -> None:
         if self.smallest is not None and self.smallest >= 1:
-            detail = f"must be below the range of rewards, {2 * self.reward.half_range:g}"
+            detail = f"must be below the range of rewards, {self.reward.span:g}"
             raise SpecError(detail, field="algorithm.effect", remedy="lower it")
 
     def _check_guardrails(self) -> None:
@@ -176,14 +167,10 @@ class TrialSpec(ArmsSpec):
             raise SpecError(detail, field="algorithm.guardrails", remedy='set algorithm.intervals = "sequential"')
 
     @property
-    def published(self) -> bool:
-        """Whether the trial runs as the paper publishes it: in simulation alone."""
-        return self.privacy.calibration == "published"
-
-    def without_outcome(self, shown: Any) -> Any:
-        """Return the default outcome, and no to every guardrail."""
-        value, names = super().without_outcome(shown), self.algorithm.guardrails
-        return {REWARD: value, **dict.fromkeys(names, False)} if names else value
+    def outcome(self) -> Reward | GuardedReward:
+        """What an application reports of a person: answers, too, where there are guardrails."""
+        names = self.algorithm.guardrails
+        return GuardedReward(self.reward, names) if names else self.reward
 
     @property
     def answers(self) -> int:
@@ -223,10 +210,8 @@ class TrialSpec(ArmsSpec):
 
     @property
     def floor(self) -> float:
-        """The least share of an arm in every policy; as published an arm may have none."""
+        """The least share of an arm in every policy."""
         section = self.algorithm
-        if self.published:
-            return 0.0
         if section.allocation == "fixed":
             return 0.5 * min(self.arm_shares)
         return section.floor or min(1.0, self.experiment.horizon**-self.alpha) / self.arm_count
@@ -238,11 +223,9 @@ class TrialSpec(ArmsSpec):
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """People at every look, as planned; as published after every round."""
-        if self.published:
-            return round_ends(self.experiment.horizon, self.experiment.round_size)
+        """People at every look, as planned."""
         least = max(self.experiment.round_size, self.privacy.min_batch if self.privacy.trust.batched else 1)
-        return looks(self.experiment.horizon, least, self.algorithm.looks)
+        return planned_looks(self.experiment.horizon, least, self.algorithm.looks)
 
     def _batch(self, cohort: str, seen: int) -> int:
         """Return the people until the next look; what did not open is asked for with the next."""
@@ -304,7 +287,7 @@ class TrialSpec(ArmsSpec):
 
     def layout(self, seed: int, shares: NDArray[np.float64]) -> SlotLayout:
         """Return what coins mean while people are asked, for shares of arms (`share_rows`, arms)."""
-        return dealt(seed, shares, self.questions)
+        return coin_layout(seed, shares, self.questions)
 
     def asked(self, layout: SlotLayout) -> KeyedHits:
         """Return what a round asks whose choices follow a layout."""
@@ -320,7 +303,7 @@ class TrialSpec(ArmsSpec):
     @property
     def smallest(self) -> float | None:
         """The effect that matters, on the scale of rewards from 0 to 1."""
-        return None if self.algorithm.effect is None else self.algorithm.effect / (2 * self.reward.half_range)
+        return None if self.algorithm.effect is None else self.algorithm.effect / self.reward.span
 
     def usual_question(self) -> KeyedHits:
         """Return a question as the first round asks it, without its public coins."""
@@ -345,30 +328,11 @@ class TrialSpec(ArmsSpec):
         promises = {str(promise["model"]): promise for promise in example_promises()}
         made = {name: cls._instance(promise) for name, promise in promises.items()}
         hidden = next(spec.privacy.model for spec in made.values() if spec.privacy.arm_in_key)
-        published = {
-            f"{name}-published": cls._published_instance(promises[name])
-            for name, spec in made.items()
-            if spec.privacy.trust.serves[KeyedHits].published
-        }
         return made | {
             f"{hidden}-hidden": cls._instance(promises[hidden] | {"arms": "hidden"}, allocation="elimination"),
             "local-one-bit": cls._instance({"model": "local", "epsilon": 0.8}, _QUARTERS, allocation="fixed"),
             "local-asked": cls._instance({"model": "local", "epsilon": 0.8}, _SIXTHS, floor=0.07),
-            **published,
         }
-
-    @classmethod
-    def _published_instance(cls, privacy: Mapping[str, Any]) -> Self:
-        """Return one with many people, of whom the first half ends epochs, in few rounds."""
-        promise = {**privacy, "calibration": "published"} | ({"delta": 1e-4} if "epsilon" in privacy else {})
-        data = {
-            "experiment": {"name": "test", "arms": ["a", "b"], "horizon": 20_000, "round_size": 2_500},
-            "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
-            "segments": {"by": ["x"], "bins": 4},
-            "privacy": promise,
-            "algorithm": {"name": "trial"},
-        }
-        return parse_section(cls, data)
 
     @classmethod
     def _instance(cls, privacy: Mapping[str, Any], segments: Mapping[str, Any] = _CUT, **algorithm: Any) -> Self:

@@ -7,7 +7,7 @@ from privateer_lab.baselines import BASELINES, run
 from privateer_lab.baselines.base import Visitors
 from privateer_lab.baselines.people import People
 from privateer_lab.baselines.run import play, play_once, summaries
-from privateer_lab.simulation import simulate_once
+from privateer_lab.simulation.simulate import simulate_once
 from tests.support.specs import SHUFFLE, make_spec
 
 PEAKS = {"population.name": "peaks", "experiment.horizon": 6000, "experiment.round_size": 500}

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer_lab.services import free_port, running
+from privateer_lab.services.processes import free_port, running
 from tests.support.doctor import TOKEN, Made, report
 from tests.support.servers import SHUFFLED, SMALL
 from tests.support.specs import tables

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from privateer_lab.cli import main
+from privateer_lab.cli.command_line import main
 from tests.support.doctor import Made, run
 
 

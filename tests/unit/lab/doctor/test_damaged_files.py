@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer_server.round_keys import RoundKeys
-from privateer_server.store import LogLine
+from privateer_server.rounds.round_keys import RoundKeys
 from privateer_server.store.journal import JournalFile
+from privateer_server.store.records import LogLine
 from tests.support.doctor import Made, contents, edit, examined, garbage, one
 
 

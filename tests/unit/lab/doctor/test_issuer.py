@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
-from privateer_core.serving.tokens import TokenSettings
-from privateer_core.wire.token_keys import BITS
-from privateer_issuer.keys import Keys
-from privateer_issuer.store import FILE, Store
-from privateer_lab.doctor import answers, issuer, upload_tokens
-from privateer_lab.doctor.findings import Findings
+from privateer_core.serving.token_gate import TokenSettings
+from privateer_core.wire.tokens.token_keys import BITS
+from privateer_issuer.key_rotation import IssuerKeys
+from privateer_issuer.store import FILE, IssuerStore
+from privateer_lab.doctor import credentials as upload_tokens
+from privateer_lab.doctor import issuer
+from privateer_lab.doctor import listeners as answers
+from privateer_lab.doctor.checks import Checkup
+from privateer_lab.doctor.credentials import check_upload_tokens
 from privateer_lab.doctor.issuer import IssuerPlace, examine_issuer
-from privateer_lab.doctor.upload_tokens import check_upload_tokens
 from tests.support.clocks import Hands
 from tests.support.doctor import edit, run
 
@@ -41,15 +43,15 @@ def place(tmp_path: Path) -> IssuerPlace:
     data.mkdir(mode=0o700)
     clock.time, mask = NOW, os.umask(0o077)
     try:
-        store = Store(data)
-        Keys(store, ["offers", "news"], 10, "issuer.test", data / "issuer.json", clock)
+        store = IssuerStore(data)
+        IssuerKeys(store, ["offers", "news"], 10, "issuer.test", data / "issuer.json", clock)
         store.close()
     finally:
         os.umask(mask)
     return IssuerPlace(data, data / "issuer.json")
 
 
-def told(found: Findings) -> list[tuple[str, str, str]]:
+def told(found: Checkup) -> list[tuple[str, str, str]]:
     return [(one.level.name, one.check, one.detail) for one in found.all if one.level.name != "OK"]
 
 
@@ -129,7 +131,7 @@ def test_the_command_looks_at_an_issuer(
 
 
 def checked(source: Any, host: str = "127.0.0.1", required: bool = True, **more: Any) -> list[tuple[str, str, str]]:
-    found = Findings("server")
+    found = Checkup("server")
     tokens = TokenSettings(required, str(source), more.get("origins", ("127.0.0.1:8000",)))
     check_upload_tokens(found, tokens, host, more.get("experiments", ["offers"]))
     return told(found)

@@ -9,7 +9,7 @@ from threading import Event, Thread
 import httpx
 import pytest
 
-from privateer_lab.doctor import answers
+from privateer_lab.doctor import listeners as answers
 from tests.support.doctor import TOKEN, Made, examined, ports, run
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import MSGPACK, SMALL

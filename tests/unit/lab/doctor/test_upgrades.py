@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from privateer_server.app import create_app
-from privateer_server.settings import Settings
+from privateer_server.settings import ServerSettings
 from privateer_server.store.backup import restore
-from privateer_server.store.tables import DATABASE
+from privateer_server.store.sqlite_schema import DATABASE
 from tests.support.asgi import serving
 from tests.support.doctor import TOKEN, contents, examined
 from tests.support.servers import Api
@@ -49,7 +49,7 @@ async def test_the_doctor_and_a_start_agree_about_a_folder_of_an_earlier_version
         assert "backup" in one["remedy"]
     assert not [name for name in found if name.startswith("server") and name not in KNOWN]
 
-    async with serving(create_app(Settings(data=data / "server", admin_token=TOKEN))) as client:
+    async with serving(create_app(ServerSettings(data=data / "server", admin_token=TOKEN))) as client:
         facts = await Api(client).facts()
     assert (facts["version"], facts["received"], facts["accepted"]) == (2, 3, 23)  # nothing is given up
     told = [one.__dict__["fields"] for one in caplog.records if one.getMessage() == "migrated"]

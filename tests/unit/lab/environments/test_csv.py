@@ -17,7 +17,7 @@ from privateer_core.decisions import Arms
 from privateer_core.errors import SpecError
 from privateer_lab.environments import environment_for, table
 from privateer_lab.environments.columns import Numbers
-from privateer_lab.free_memory import available_memory
+from privateer_lab.environments.table import available_memory
 from tests.support.specs import make_spec
 
 GOOD = """age,job,hours,kind

@@ -5,8 +5,8 @@ import pytest
 
 from privateer_core.context import encoded
 from privateer_core.errors import SpecError
-from privateer_lab.cells import can_aggregate
 from privateer_lab.environments import environment_for
+from privateer_lab.simulation.aggregation import can_aggregate
 from tests.support.specs import make_spec
 
 FEATURES = {

@@ -13,7 +13,7 @@ from privateer_core.certificate import certify
 from privateer_core.errors import SpecError
 from privateer_core.risk import risks
 from privateer_lab.notebook.attack import true_positives
-from privateer_lab.style import SAFE
+from privateer_lab.pages.style import COLOURS
 
 FALSE = np.linspace(0, 1, 501)
 
@@ -61,7 +61,7 @@ def test_the_map_has_the_policys_arms(peaks: lab.Simulated) -> None:
     middles = (np.arange(160) + 0.5) / 160
     shares = peaks.policy.shares({"x1": middles, "x2": np.full(160, middles[30])})
     for place in np.flatnonzero(shares.max(axis=1) > 0.999):
-        wanted = SAFE[int(shares[place].argmax())]
+        wanted = COLOURS[int(shares[place].argmax())]
         assert tuple(round(255 * float(part)) for part in drawn[30, place]) == tuple(
             int(wanted[k : k + 2], 16) for k in (1, 3, 5)
         )

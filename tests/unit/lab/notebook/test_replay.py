@@ -7,7 +7,7 @@ import pytest
 
 import privateer_lab as lab
 from privateer_core.errors import InputError, SpecError
-from privateer_lab.simulation import simulate_once
+from privateer_lab.simulation.simulate import simulate_once
 from tests.support.statistics import FALSE_ALARM, same_law
 
 SPEC = "examples/peaks-local.toml"

@@ -11,12 +11,13 @@ from privateer_core.algorithms.bandit import BanditPolicy, BanditSpec, layout
 from privateer_core.contributions import KeyedSums
 from privateer_core.errors import SpecError
 from privateer_core.terms import calibrate
-from privateer_lab.simulation import simulate_once
-from privateer_lab.specs import load_spec
+from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.simulation.simulate import simulate_once
+from privateer_papers.paper_2.bandit_learner import lil_ucb
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.bandit import rules
-from privateer_server.algorithms.bandit.rules import Evidence, kl_ucb, lil_ucb, proxy, repays, thompson, track, tsallis
-from privateer_server.schedule import Schedule
+from privateer_server.algorithms.bandit.rules import Evidence, kl_ucb, proxy, repays, thompson, track, tsallis
+from privateer_server.rounds.loop import Schedule
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 ALL = np.ones(3, bool)
@@ -190,14 +191,15 @@ def test_a_result_says_what_is_known_and_no_more():
     spec = example("best-arm", "reward.low=-1", "reward.high=3")
     learner = learner_for(spec)
     state = learner.start(1)
-    assert learner.result(state) is None
+    nothing = learner.answer(state)
+    assert (nothing.status, nothing.people, nothing.says_something) == ("learning", 0, False)
     ten = evidence([0.5] * 4 + [0.9] + [0.5] * 5, [40] * 10)
-    early = learner.result(replace(state, heard=400, evidence=ten))
-    assert (early.recommended, early.stopped, early.confidence) == (None, False, 0.95)
+    early = learner.answer(replace(state, heard=400, evidence=ten))
+    assert (early.recommended, early.status, early.confidence) == (None, "learning", 0.95)
     assert early.estimates[4].value == pytest.approx(2.6)
     assert early.estimates[4].high == 3.0
-    done = learner.result(replace(state, heard=400, evidence=ten, stopped=True))
-    assert (done.recommended, done.stopped) == ("e", True)
+    done = learner.answer(replace(state, heard=400, evidence=ten, stopped=True))
+    assert (done.recommended, done.status, done.ended) == ("e", "ended", "its rule")
     assert learner.next(replace(state, heard=400, evidence=ten, stopped=True), 2, 1).batch == 0
 
 
@@ -253,7 +255,7 @@ def test_new_arms_are_tried_and_estimates_stay():
 
 def test_published_losses_go_to_the_host_as_they_are():
     """A loss of -1/4 around the middle, by a share of a tenth: -2.5 for each of 20 people."""
-    settings = ("privacy.calibration=published", "privacy.delta=1e-6", "algorithm.host=tsallis-inf")
+    settings = ("algorithm.name=paper-2-bandit", "privacy.delta=1e-6")
     spec = example("bandit", *settings, "experiment.round_size=20", "experiment.round_growth=0")
     schedule = Schedule(spec)
     step = schedule.open(3)

@@ -9,10 +9,10 @@ import pytest
 from privateer_core.algorithms.partition import PartitionSpec
 from privateer_core.errors import SpecError
 from privateer_server.algorithms import learner_for
-from privateer_server.algorithms.partition.practical import PartitionLearner
-from privateer_server.respec import extended, renamed, with_arm, without_arm
-from privateer_server.rounds import read_schedule
-from privateer_server.schedule import Schedule
+from privateer_server.algorithms.partition.learner import PartitionLearner
+from privateer_server.experiments.acceptance import extended, renamed, with_arm, without_arm
+from privateer_server.rounds.loop import Schedule
+from privateer_server.rounds.open_round import read_schedule
 from tests.support.phased import phased_spec
 from tests.support.servers import PHASED
 from tests.support.specs import make_spec
@@ -66,7 +66,7 @@ def test_a_retired_arm_leaves_its_evidence_and_no_share(model: Any) -> None:
     after = without_arm(before, "arm-0")
     schedule = Schedule(after)
     state = schedule.learner.changed(step.state, before)
-    assert np.array_equal(state.precision, step.state.precision)
+    assert np.array_equal(state.evidence.precision, step.state.evidence.precision)
     assert not state.active[:, 0].any()
     assert state.active.any(axis=1).all()
     policy: Any = schedule.follow(state, 9, 1).policy
@@ -85,8 +85,8 @@ def test_an_added_arm_that_is_best_is_found(model: Any) -> None:
     step = played(before, 6, with_better)
     schedule, rng = Schedule(with_arm(before, "new")), np.random.default_rng(3)
     state: Any = schedule.learner.changed(step.state, before)
-    assert not state.precision[:, 3].any()
-    assert np.array_equal(state.precision[:, :3], step.state.precision)
+    assert not state.evidence.precision[:, 3].any()
+    assert np.array_equal(state.evidence.precision[:, :3], step.state.evidence.precision)
     final: Any = schedule.follow(state, 7, 1, asks=False).policy
     assert not final.active[:, 3].any()
     step = schedule.follow(state, 7, 1)
@@ -115,7 +115,7 @@ def test_sources_say_nothing_about_an_added_arm() -> None:
     assert step.policy.cohort == "past"
     step.policy.check(after)
     found = schedule.close(step, released_past(step.policy, 1000), 1).state
-    assert not found.precision[:, 3].any()
+    assert not found.evidence.precision[:, 3].any()
 
 
 def released_past(policy: Any, people: int) -> Any:
@@ -132,8 +132,8 @@ def test_a_new_experiment_begins_with_the_evidence_and_counts_people_anew() -> N
     schedule = Schedule(after)
     state = schedule.learner.begun(step.state, before)
     assert (state.rounds, state.seen, state.own, state.heard, state.turn) == (0, 0, 0, 0, "")
-    assert np.array_equal(state.precision, step.state.precision)
-    assert len(state.mass) == 1
+    assert np.array_equal(state.evidence.precision, step.state.evidence.precision)
+    assert len(state.population.shares) == 1
     assert schedule.follow(state, 1, 1).batch == 1000
     with pytest.raises(SpecError, match="no such source"):
         Schedule(make_spec({"sources": SOURCES})).learner.begun(step.state, before)
@@ -148,7 +148,7 @@ def played_past_sources(spec: PartitionSpec) -> Any:
 
 
 def test_under_proofs_arms_go_but_none_comes() -> None:
-    before = make_spec({"algorithm.confidence": "proved", "privacy.epsilon": 8.0})
+    before = make_spec({"algorithm.name": "paper-1-proved", "privacy.epsilon": 8.0})
     step = played(before, 10, by_half)
     with pytest.raises(SpecError, match="shared out"):
         Schedule(with_arm(before, "new")).learner.changed(step.state, before)
@@ -161,7 +161,7 @@ def test_under_proofs_arms_go_but_none_comes() -> None:
 
 
 def test_an_arm_that_only_a_retired_one_beat_is_tried_again_under_proofs() -> None:
-    before = make_spec({"algorithm.confidence": "proved"})
+    before = make_spec({"algorithm.name": "paper-1-proved"})
     learner: Any = learner_for(before)
     state = replace(learner.start(0), active=np.array([[True, False, False]]))
     after: Any = learner_for(without_arm(before, "arm-0"))

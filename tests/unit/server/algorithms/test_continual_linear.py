@@ -12,7 +12,7 @@ from privateer_server.algorithms.linear import learner
 from privateer_server.algorithms.linear.continual import ContinualLearner
 from privateer_server.algorithms.linear.residual import ResidualLearner
 from privateer_server.algorithms.linear.running import Running
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.linears import linear_spec
 
 

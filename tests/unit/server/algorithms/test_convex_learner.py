@@ -8,18 +8,20 @@ import pytest
 from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.convex.domain import Domain
 from privateer_core.algorithms.convex.spec import ConvexSpec
-from privateer_server.algorithms.convex import ConvexLearner, ConvexState, _power, _radial
+from privateer_papers.paper_2.convex import PublishedConvexSpec
+from privateer_server.algorithms import learner_for
+from privateer_server.algorithms.convex import ConvexLearner, ConvexState, _radial
 from privateer_server.algorithms.convex.shortfall import Course
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 
-SPECS = ConvexSpec.instances()
+SPECS = {**ConvexSpec.instances(), "published": PublishedConvexSpec.instances()["local"]}
 TRUTH = np.array([0.3, -0.4])
 """The gradient of a linear reward, 0.5 + <truth, x>, within the bounds on a set of radius 1."""
 
 
 def estimates(spec, count, turned=False):
     """Estimate the gradient of a linear reward in so many rounds; ``turned``: planted, everybody's side is lost."""
-    learner, schedule, rng = ConvexLearner(spec), Schedule(spec), np.random.default_rng(3)
+    learner, schedule, rng = learner_for(spec), Schedule(spec), np.random.default_rng(3)
     made = []
     for seed in range(count):
         policy = schedule.open(seed).policy
@@ -57,11 +59,11 @@ def test_the_noise_is_what_the_learner_expects(name):
     terms, people = Schedule(spec).open(0).policy.terms, spec.experiment.round_size
     scale = (2 * spec.algorithm.slope) ** 2 / people
     found = float(np.square(estimates(spec, 200)).sum(axis=1).mean() - np.square(TRUTH).sum())
-    expected = scale * _power(terms.mechanism, people)
+    expected = scale * ConvexLearner(spec)._power(terms.mechanism, people)
     assert found < 1.2 * expected
     if terms.mechanism.pure:
         assert found > 0.8 * expected
-        assert not found > 0.8 * scale * _power(terms.mechanism.weaker(0.5), people)
+        assert not found > 0.8 * scale * ConvexLearner(spec)._power(terms.mechanism.weaker(0.5), people)
 
 
 def test_the_leader_solves_its_equation():
@@ -86,16 +88,16 @@ def test_ellipsoids_fit_the_set_even_at_its_edge(shape, learned):
 
 def test_a_reward_that_rises_leads_to_the_edge():
     spec = SPECS["none"]
-    learner, schedule, rng = ConvexLearner(spec), Schedule(spec), np.random.default_rng(3)
+    learner, schedule, rng = learner_for(spec), Schedule(spec), np.random.default_rng(3)
     step = schedule.open(1)
     while step.batch:
         coins = rng.integers(0, 2**32, step.batch, dtype=np.uint32)
         decisions = step.policy.decide(np.zeros((len(coins), 0)), coins)
         made = step.policy.contribute(None, coins, decisions, 0.5 + decisions.points @ TRUTH)
         step = schedule.close(step, step.policy.terms.mechanism.simulate(made, rng), 7)
-    end = learner.describe(step.state)
-    assert np.dot(end["point"], TRUTH) > 0.9 * 0.5
-    assert (end["heard"], learner.figures(step.state)["centre_size"] <= 1.0) == (4000, True)
+    end = learner.answer(step.state)
+    assert np.dot(list(end.parts[0].centre.values()), TRUTH) > 0.9 * 0.5
+    assert (end.people, learner.figures(step.state)["centre_size"] <= 1.0) == (4000, True)
 
 
 def misses(mu, runs=600, rounds=20, gradient=0.5):
@@ -135,17 +137,18 @@ def test_the_bound_is_the_largest_of_all_points(mu, shape):
 
 def test_a_result_says_where_people_are_led_and_what_that_costs():
     spec = SPECS["none"]
-    learner, schedule, rng = ConvexLearner(spec), Schedule(spec), np.random.default_rng(3)
+    learner, schedule, rng = learner_for(spec), Schedule(spec), np.random.default_rng(3)
     step, found = schedule.open(1), []
     while step.batch:
-        found.append(learner.result(step.state))
+        found.append(learner.answer(step.state))
         coins = rng.integers(0, 2**32, step.batch, dtype=np.uint32)
         decisions = step.policy.decide(np.zeros((len(coins), 0)), coins)
         made = step.policy.contribute(None, coins, decisions, 0.5 + decisions.points @ TRUTH)
         step = schedule.close(step, step.policy.terms.mechanism.simulate(made, rng), 7)
-    assert found[:2] == [None, None]
-    assert (found[2].recommended, found[2].stopped) == (None, False)
-    end = learner.result(step.state)
-    assert (end.recommended, end.stopped, end.confidence) == ("centre", True, 0.95)
-    assert [row[:2] for row in end.tables[0].rows] == list(zip(spec.options, step.policy.centre.tolist(), strict=True))
+    assert [one.says_something for one in found[:3]] == [False, False, True]
+    assert (found[2].recommended, found[2].status) == (None, "learning")
+    end = learner.answer(step.state)
+    assert (end.recommended, end.status, end.confidence) == ("centre", "ended", 0.95)
+    assert end.parts[0].centre == dict(zip(spec.options, step.policy.centre.tolist(), strict=True))
+    assert end.parts[0].centre == step.policy.view(spec).shows.centre
     assert 0 <= end.estimates[0].value <= end.estimates[0].high

@@ -10,7 +10,7 @@ from privateer_core.contributions import VectorSums
 from privateer_core.decisions import Arms
 from privateer_server.algorithms.linear.posterior import posterior
 from privateer_server.algorithms.linear.surrogate import people, slopes
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.linears import linear_spec
 
 RNG = np.random.default_rng(4)

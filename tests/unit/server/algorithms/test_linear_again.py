@@ -7,8 +7,9 @@ import numpy as np
 from privateer_core.codec import decode, encode
 from privateer_core.contributions import VectorSums
 from privateer_core.decisions import Arms
+from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.linear.rounds import LinearState
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.linears import linear_spec
 
 TRUTH = np.array([0.5, 0.8, 0.0, 0.0, 0.0])
@@ -30,7 +31,7 @@ def rounds(model, counts):
     schedule, rng = Schedule(linear_spec(model)), np.random.default_rng(8)
     state = schedule.learner.start(0)
     for version, people in enumerate(counts, 1):
-        policy = schedule.learner.policy(state, version, 3, people)
+        policy = schedule.learner.policy(state, NewRound(version, 3, people))
         state = schedule.learner.learn(state, policy, told(policy, people, rng))
     return schedule.learner, state
 
@@ -60,7 +61,7 @@ def test_what_is_kept_and_what_is_settled_add_up():
 def test_states_travel_with_their_rounds():
     learner, state = rounds("shuffle", [1000, 1000])
     again = decode(encode(state), LinearState)
-    policy = learner.policy(again, 3, 3, 1000)
+    policy = learner.policy(again, NewRound(3, 3, 1000))
     release = told(policy, 1000, np.random.default_rng(9))
     after = [learner.learn(one, policy, release) for one in (state, again)]
     assert np.array_equal(after[0].information, after[1].information)
@@ -71,7 +72,7 @@ def test_no_round_is_kept_where_nobody_tells_of_contexts_or_others_decided():
     assert rounds("local", [1000, 1000])[1].recent.rounds == ()
     learner, state = rounds("shuffle", [1000])
     earlier = state.recent.rounds[0].policy
-    policy = learner.policy(state, 2, 3, 1000)
+    policy = learner.policy(state, NewRound(2, 3, 1000))
     followed = policy.followed([(earlier, 0.5), (policy, 0.5)])
     after = learner.learn(state, followed, told(policy, 1000, np.random.default_rng(9)))
     assert len(after.recent.rounds) == 1

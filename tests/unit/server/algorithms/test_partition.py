@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from privateer_server.algorithms import learner_for
-from privateer_server.algorithms.partition.practical import PartitionLearner
-from privateer_server.algorithms.partition.smoothness import LENGTHS, SPREADS, Smoothness
+from privateer_server.algorithms import NewRound, learner_for
+from privateer_server.algorithms.partition.kernel import LENGTHS, SPREADS, Kernel
+from privateer_server.algorithms.partition.learner import PartitionLearner
+from privateer_server.algorithms.partition.population import Population
 from privateer_server.algorithms.partition.state import PartitionState
-from tests.support.partitions import random_bins
+from tests.support.partitions import random_bins, same, with_parts
 from tests.support.people import rounds
 from tests.support.releases import wild_release
 from tests.support.specs import SHUFFLE, make_spec
@@ -32,7 +33,7 @@ def state_of(spec, depths, paths, seed=0, precision=50.0):
     active = rng.random(shape) < 0.7
     active[:, rng.integers(spec.arm_count)] = True
     known = np.full(shape, precision) * rng.uniform(0.5, 2, shape)
-    return replace(
+    return with_parts(
         learner_for(spec).start(0),
         rounds=3,
         seen=3000,
@@ -43,8 +44,7 @@ def state_of(spec, depths, paths, seed=0, precision=50.0):
         active=active,
         precision=known,
         moment=known * rng.normal(0, 0.3, shape),
-        mass=0.5 ** depths[None, :],
-        mass_precision=np.full((1, len(depths)), 100.0),
+        population=Population(0.5 ** depths[None, :], np.full((1, len(depths)), 100.0)),
         mean=rng.normal(0, 0.3, shape),
         variance=rng.uniform(0.001, 0.3, shape),
     )
@@ -61,13 +61,16 @@ def test_estimates_are_calibrated(changes, monkeypatch):
     The learner counts a score's second moment for its variance, so the spread is 1 less the squared mean's share.
     Means by a t-test, spreads by chi-square, each at the stated false-alarm rate.
     """
-    monkeypatch.setattr(PartitionLearner, "_halved", lambda self, state: state)
+    monkeypatch.setattr(PartitionLearner, "split", lambda self, state: state)
     spec = make_spec({**changes, "experiment.horizon": 1000})
     scores = []
     for seed in range(300):
         (played,) = rounds(spec, flat, seed)
         state = played.state
-        scores.append((state.moment[0] / state.precision[0] - (2 * FLAT - 1)) * np.sqrt(state.precision[0]))
+        scores.append(
+            (state.evidence.moment[0] / state.evidence.precision[0] - (2 * FLAT - 1))
+            * np.sqrt(state.evidence.precision[0])
+        )
     errors = np.array(scores)
     assert (np.abs(errors.mean(axis=0)) < 5.2 * errors.std(axis=0) / np.sqrt(len(errors))).all()
     release = played.release
@@ -94,13 +97,14 @@ def test_posteriors_over_many_bins_are_calibrated():
     for seed in range(12):
         *_, last = rounds(spec, wave, seed)
         policy, state = last.policy, last.state
-        final = replace(policy, depths=state.depths, paths=state.paths, axes=learner_for(spec)._axes(state.axes))
+        tree = state.tree
+        final = replace(policy, depths=tree.depths, paths=tree.paths, axes=tree.all_axes(spec.dimension))
         lower, upper = final.edges()
         grid = np.stack(np.meshgrid(*[(np.arange(24) + 0.5) / 24] * 2), axis=-1).reshape(-1, 2)
         truth = np.array(
             [(2 * wave(low + (high - low) * grid) - 1).mean(axis=0) for low, high in zip(lower, upper, strict=True)]
         )
-        inside.append((np.abs(state.mean - truth) < 1.96 * np.sqrt(state.variance)).mean())
+        inside.append((np.abs(state.posterior.mean - truth) < 1.96 * np.sqrt(state.posterior.variance)).mean())
     assert np.mean(inside) > 0.85
 
 
@@ -114,20 +118,21 @@ def wave(contexts):
 def test_policies_share_coins_over_active_arms(seed, splits, dimension, arms):
     spec = make_spec(dimension=dimension, arms=arms)
     state = state_of(spec, *random_bins(np.random.default_rng(seed), splits, 40), seed)
-    policy = learner_for(spec).policy(state, 2, 1000, seed)
+    policy = learner_for(spec).policy(state, NewRound(2, seed, 1000))
     policy.check(spec)
     assert (policy.bins == np.flatnonzero(state.active.sum(axis=1) > 1)).all()
     assert (policy.layout.shares[~state.active[policy.bins]] == 0).all()
-    assert (policy.axes[: len(state.axes)] == state.axes).all()
+    assert (policy.axes[: len(state.tree.axes)] == state.tree.axes).all()
 
 
 def test_exploration_ends_with_the_experiment():
     """Half of the people in, what is tried is as at the start; with 1 % left it is next to the best arm alone."""
     spec = make_spec({"experiment.horizon": 100_000})
     learner = learner_for(spec)
-    state = replace(learner.start(0), mean=np.array([[0.1, 0.0, -0.1]]), variance=np.full((1, 3), 0.02))
+    state = with_parts(learner.start(0), mean=np.array([[0.1, 0.0, -0.1]]), variance=np.full((1, 3), 0.02))
     shares = [
-        learner.policy(replace(state, own=own), 2, 1000, 1).layout.shares[0] for own in (0, 50_000, 90_000, 99_000)
+        learner.policy(replace(state, own=own), NewRound(2, 1, 1000)).layout.shares[0]
+        for own in (0, 50_000, 90_000, 99_000)
     ]
     assert shares[0] == pytest.approx(shares[1])
     leader = [share[0] for share in shares]
@@ -139,18 +144,18 @@ def test_wide_bins_try_arms_that_are_behind_more_than_narrow_ones():
     """The same posterior in a bin as wide as the space and, after eight halvings, in a 256th of it."""
     spec = make_spec()
     learner = learner_for(spec)
-    wide = replace(learner.start(0), mean=np.array([[0.2, 0.0, -0.2]]), variance=np.full((1, 3), 0.02))
-    narrow = replace(wide, depths=np.array([8]), axes=np.tile([0, 1], 4))
-    others = [learner.policy(state, 2, 1000, 1).layout.shares[0, 1:].sum() for state in (wide, narrow)]
+    wide = with_parts(learner.start(0), mean=np.array([[0.2, 0.0, -0.2]]), variance=np.full((1, 3), 0.02))
+    narrow = with_parts(wide, depths=np.array([8]), axes=np.tile([0, 1], 4))
+    others = [learner.policy(state, NewRound(2, 1, 1000)).layout.shares[0, 1:].sum() for state in (wide, narrow)]
     assert others[0] > 2 * others[1] > 0
 
 
 def test_the_final_policy_plays_the_best_arm_of_every_bin():
     spec = make_spec()
     state = state_of(spec, *random_bins(np.random.default_rng(3), 12, 40))
-    policy = learner_for(spec).policy(state, 2, 0, 1)
+    policy = learner_for(spec).policy(state, NewRound(2, 1, 0))
     policy.check(spec)
-    mean = np.where(state.active, state.mean, -np.inf)
+    mean = np.where(state.active, state.posterior.mean, -np.inf)
     assert (policy.active.argmax(axis=1) == mean.argmax(axis=1)).all()
     assert (policy.active.sum(axis=1) == 1).all()
     assert len(policy.bins) == 0
@@ -184,30 +189,31 @@ def check_sound(seed, dimension, arms, scale, batch):
     learner, rng = learner_for(spec), np.random.default_rng(seed)
     state = learner.start(0)
     for version in range(1, 7):
-        policy = learner.policy(state, version, batch, seed)
+        policy = learner.policy(state, NewRound(version, seed, batch))
         policy.check(spec)
         before = state
         state = learner.learn(state, policy, wild_release(policy, rng, scale))
         assert state.seen == before.seen + batch
         assert state.active.any(axis=1).all()
-        for values in (state.moment, state.mean, state.past_moment, state.mass):
+        tree, evidence, shares = state.tree, state.evidence, state.population.shares
+        for values in (evidence.moment, state.posterior.mean, evidence.past_moment, shares):
             assert np.isfinite(values).all()
-        assert (state.precision >= 0).all()
-        assert (state.variance > 0).all()
-        assert (state.mass > 0).all()
-        old_start = before.paths << (40 - before.depths)
-        parent = np.searchsorted(old_start, state.paths << (40 - state.depths), side="right") - 1
-        assert (state.depths - before.depths[parent] <= 1).all()
-        assert len(state.axes) == np.max(state.depths)
-        assert len(state.past_depths) == len(state.depths) - 1
-    learner.policy(state, 7, 0, seed).check(spec)
+        assert (evidence.precision >= 0).all()
+        assert (state.posterior.variance > 0).all()
+        assert (shares > 0).all()
+        old_start = before.tree.paths << (40 - before.tree.depths)
+        parent = np.searchsorted(old_start, tree.paths << (40 - tree.depths), side="right") - 1
+        assert (tree.depths - before.tree.depths[parent] <= 1).all()
+        assert len(tree.axes) == np.max(tree.depths)
+        assert len(tree.past_depths) == len(tree.depths) - 1
+    learner.policy(state, NewRound(7, seed, 0)).check(spec)
 
 
 def halves_of(spec, state, ready):
     """The bins after ``ready`` ones were halved, whatever is known."""
     learner = learner_for(spec)
-    found = replace(state, variance=np.where(ready[:, None], 1e-12, 10.0) * np.ones_like(state.variance))
-    return learner._halved(replace(found, active=np.ones_like(state.active)))
+    variance = np.where(ready[:, None], 1e-12, 10.0) * np.ones_like(state.posterior.variance)
+    return learner.split(with_parts(state, variance=variance, active=np.ones_like(state.active)))
 
 
 def test_what_was_known_of_a_bin_is_kept_for_its_halves():
@@ -215,35 +221,36 @@ def test_what_was_known_of_a_bin_is_kept_for_its_halves():
     spec = make_spec({"privacy.epsilon": 8.0})
     start = learner_for(spec).start(0)
     mean = np.array([[0.4, 0.5, -0.3]])
-    state = replace(start, precision=np.full((1, 3), 1e6), moment=mean * 1e6)
+    state = with_parts(start, precision=np.full((1, 3), 1e6), moment=mean * 1e6)
     halved = halves_of(spec, state, np.array([True]))
-    assert halved.depths.tolist() == [1, 1]
-    assert halved.paths.tolist() == [0, 1]
-    assert halved.past_depths.tolist() == [0]
-    assert halved.mass.tolist() == [[0.5, 0.5]]
-    assert halved.mean.mean(axis=0) == pytest.approx(mean[0], abs=1e-4)
-    spread = Smoothness(halved.lengths, halved.spread).halves(np.zeros((1, 2)), np.ones((1, 2))).max()
-    assert halved.variance == pytest.approx(np.full((2, 3), spread), rel=0.01)
+    assert halved.tree.depths.tolist() == [1, 1]
+    assert halved.tree.paths.tolist() == [0, 1]
+    assert halved.tree.past_depths.tolist() == [0]
+    assert halved.population.shares.tolist() == [[0.5, 0.5]]
+    assert halved.posterior.mean.mean(axis=0) == pytest.approx(mean[0], abs=1e-4)
+    kernel = Kernel(halved.hyperparameters.lengths, halved.hyperparameters.spread)
+    spread = kernel.halves(np.zeros((1, 2)), np.ones((1, 2))).max()
+    assert halved.posterior.variance == pytest.approx(np.full((2, 3), spread), rel=0.01)
 
 
 def test_halves_of_unlike_weight_keep_the_bins_mean():
     spec = make_spec(SHUFFLE)
     learner = learner_for(spec)
-    state = replace(learner.start(0), precision=np.full((1, 3), 1e6), moment=np.full((1, 3), 2e5))
+    state = with_parts(learner.start(0), precision=np.full((1, 3), 1e6), moment=np.full((1, 3), 2e5))
     state = halves_of(spec, state, np.array([True]))
-    state = learner._computed(replace(state, mass=np.array([[0.9, 0.1]])))
-    assert np.array([0.9, 0.1]) @ state.mean == pytest.approx(np.full(3, 0.2), abs=1e-4)
+    state = learner.computed(replace(state, population=replace(state.population, shares=np.array([[0.9, 0.1]]))))
+    assert np.array([0.9, 0.1]) @ state.posterior.mean == pytest.approx(np.full(3, 0.2), abs=1e-4)
 
 
 def test_a_new_level_halves_the_dimension_that_matters_most():
     spec = make_spec(dimension=3)
-    state = replace(learner_for(spec).start(0), lengths=np.array([9, 3, 9]))
+    state = with_parts(learner_for(spec).start(0), lengths=np.array([9, 3, 9]))
     state = halves_of(spec, state, np.array([True]))
-    assert state.axes.tolist() == [1]
+    assert state.tree.axes.tolist() == [1]
     state = halves_of(spec, state, np.array([True, False]))
-    assert state.axes.tolist() == [1, 1]
-    state = halves_of(spec, replace(state, lengths=np.array([2, 9, 9])), np.array([False, False, True]))
-    assert state.axes.tolist() == [1, 1], "bins of a level are cut alike"
+    assert state.tree.axes.tolist() == [1, 1]
+    state = halves_of(spec, with_parts(state, lengths=np.array([2, 9, 9])), np.array([False, False, True]))
+    assert state.tree.axes.tolist() == [1, 1], "bins of a level are cut alike"
 
 
 def test_neighbours_learn_from_each_other():
@@ -252,9 +259,9 @@ def test_neighbours_learn_from_each_other():
     moved = []
     for place in (0, len(LENGTHS) - 1):
         state = halves_of(spec, learner_for(spec).start(0), np.array([True]))
-        state = replace(state, lengths=np.full(2, place), spread=len(SPREADS) - 1)
-        state = replace(state, precision=np.array([[100.0] * 3, [0.0] * 3]), moment=np.array([[50.0] * 3, [0.0] * 3]))
-        moved.append(learner_for(spec)._computed(state).mean[1, 0])
+        known = {"precision": np.array([[100.0] * 3, [0.0] * 3]), "moment": np.array([[50.0] * 3, [0.0] * 3])}
+        state = with_parts(state, lengths=np.full(2, place), spread=len(SPREADS) - 1, **known)
+        moved.append(learner_for(spec).computed(state).posterior.mean[1, 0])
     assert 0 < moved[0] < 0.45 < moved[1] < 0.5
 
 
@@ -262,29 +269,29 @@ def narrow(spec, **changes):
     """A state that knows its only bin of the deepest level: 1/16 wide along both features."""
     start = learner_for(spec).start(0)
     axes = np.arange(8) % 2
-    return replace(start, axes=axes, depths=np.full(1, 8), lengths=np.full(2, len(LENGTHS) - 1), spread=0, **changes)
+    return with_parts(start, axes=axes, depths=np.full(1, 8), lengths=np.full(2, len(LENGTHS) - 1), spread=0, **changes)
 
 
 def test_a_clear_loser_is_dropped_and_a_close_one_stays():
     spec = make_spec()
     state = narrow(spec, mean=np.array([[0.3, 0.2, -0.5]]), variance=np.full((1, 3), 0.01))
     # Deviation of a difference: .14, and a little for places within the bin.
-    assert learner_for(spec)._sifted(state).active.tolist() == [[True, True, False]]
+    assert learner_for(spec).sifted(state).active.tolist() == [[True, True, False]]
 
 
 def test_a_wide_bin_drops_no_arm_that_may_be_better_somewhere_in_it():
     """However even values were fitted to be."""
     spec = make_spec()
     known = {"mean": np.array([[0.3, 0.2, -0.5]]), "variance": np.full((1, 3), 0.01)}
-    wide = replace(narrow(spec, **known), axes=np.zeros(0, np.int64), depths=np.zeros(1, np.int64))
-    assert learner_for(spec)._sifted(wide).active.all()
+    wide = with_parts(narrow(spec, **known), axes=np.zeros(0, np.int64), depths=np.zeros(1, np.int64))
+    assert learner_for(spec).sifted(wide).active.all()
 
 
 def test_a_dropped_arm_comes_back_when_it_may_be_the_best_again():
     spec = make_spec()
     state = replace(learner_for(spec).start(0), active=np.array([[True, True, False]]))
-    state = replace(state, mean=np.array([[0.3, 0.2, 0.25]]), variance=np.full((1, 3), 0.01))
-    assert learner_for(spec)._sifted(state).active.all()
+    state = with_parts(state, mean=np.array([[0.3, 0.2, 0.25]]), variance=np.full((1, 3), 0.01))
+    assert learner_for(spec).sifted(state).active.all()
 
 
 def test_people_are_counted_where_reports_tell():
@@ -301,11 +308,12 @@ def test_people_are_counted_where_reports_tell():
         *_, last = rounds(make_spec(changes, arms=2), ramp, 1, crowded)
         _, upper = replace(
             last.policy,
-            depths=last.state.depths,
-            paths=last.state.paths,
-            axes=np.append(last.state.axes, [0] * 40)[:40],
+            depths=last.state.tree.depths,
+            paths=last.state.tree.paths,
+            axes=np.append(last.state.tree.axes, [0] * 40)[:40],
         ).edges()
-        left = last.state.mass[0][upper[:, 0] <= 0.5].sum() / last.state.mass[0].sum()
+        shares = last.state.population.shares[0]
+        left = shares[upper[:, 0] <= 0.5].sum() / shares.sum()
         assert (left > 0.8) == known
         assert known or left == pytest.approx(0.5, abs=1e-9)
         assert isinstance(last.state, PartitionState)
@@ -315,12 +323,11 @@ def test_rounds_between_news_change_nothing_but_what_is_known():
     spec = make_spec({"experiment.horizon": 1_000_000, "privacy.epsilon": 4.0})
     learner = learner_for(spec)
     *_, last = rounds(make_spec({"privacy.epsilon": 4.0}), wave, 1)
-    policy = learner.policy(last.state, 9, 100, 1)
+    policy = learner.policy(last.state, NewRound(9, 1, 100))
     after = learner.learn(last.state, policy, wild_release(policy, np.random.default_rng(1), 0.3))
-    assert (after.mean == last.state.mean).all()
-    assert (after.depths == last.state.depths).all()
-    assert (after.precision[policy.bins] >= last.state.precision[policy.bins]).all()
-    assert after.computed == last.state.computed
+    assert same(after.posterior, last.state.posterior)
+    assert same(after.tree, last.state.tree)
+    assert (after.evidence.precision[policy.bins] >= last.state.evidence.precision[policy.bins]).all()
 
 
 @pytest.mark.parametrize("own", [True, False])
@@ -329,8 +336,8 @@ def test_what_own_people_tell_is_news_whatever_a_source_told(own):
     source = {"name": "s", "people": 10_000, "epsilon": 1.0, "shares": [1 / 3] * 3}
     spec = make_spec({"privacy.epsilon": 4.0, "sources": [source]})
     learner = learner_for(spec)
-    state = replace(learner.start(0), seen=5000, computed=5000, fitted=5000)
-    policy = learner.policy(state, 2, 100, 1, "" if own else "s")
+    state = with_parts(learner.start(0), seen=5000, computed=5000, fitted=5000)
+    policy = learner.policy(state, NewRound(2, 1, 100, "" if own else "s"))
     after = learner.learn(state, policy, wild_release(policy, np.random.default_rng(1), 0.3))
     assert after.seen == 5100
-    assert after.computed == after.fitted == (5100 if own else 5000)
+    assert after.posterior.computed == after.hyperparameters.fitted == (5100 if own else 5000)

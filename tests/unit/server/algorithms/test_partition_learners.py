@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms.partition import PartitionSpec
-from privateer_lab.noise import SeededNoise
-from privateer_server.schedule import Schedule
+from privateer_lab.simulation.devices import SeededNoise
+from privateer_server.rounds.loop import Schedule
 from tests.support.people import rounds
 
 SPECS = PartitionSpec.instances()

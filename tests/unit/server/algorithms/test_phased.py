@@ -9,7 +9,8 @@ from scipy import stats
 
 from privateer_core.contributions import VectorSums
 from privateer_lab.environments import environment_for
-from privateer_lab.simulation import simulate_once
+from privateer_lab.simulation.simulate import simulate_once
+from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.phased import PhasedLearner
 from privateer_server.algorithms.phased.design import span_of
 from tests.support.phased import TRUST, phased_spec
@@ -19,9 +20,9 @@ INLINE = {"actions": {"vectors": [[0.9, 0.0, 0.0], [0.0, 0.6, 0.0], [0.5, 0.5, 0
 
 
 def opened(spec, seed=3):
-    learner = PhasedLearner(spec)
+    learner = learner_for(spec)
     state = learner.start(seed)
-    return learner, state, learner.policy(state, 1)
+    return learner, state, learner.next(state, 1, 0).policy
 
 
 def exact(spec, policy, theta, people=None):
@@ -98,9 +99,9 @@ def test_the_best_action_is_kept(trust, monkeypatch):
     assert np.mean([run.regret / run.uniform_regret for run in kept]) < 0.2
     learner_width = PhasedLearner._keep
 
-    def hasty(self, points, values, estimate):
+    def hasty(self, closed, policy, people, points, values, estimate):
         narrow = replace(estimate, covariance=estimate.covariance / 1e6, scale=estimate.scale / 1e3)
-        return learner_width(self, points, values, narrow)
+        return learner_width(self, closed, policy, people, points, values, narrow)
 
     monkeypatch.setattr(PhasedLearner, "_keep", hasty)
     lost = sum(not simulate_once(spec, seed).facts["best_action_kept"] for seed in range(40))
@@ -114,7 +115,7 @@ def test_published_widths_are_those_of_equation_3():
     noise = policy.mechanism.standard_deviation / 2**14 / n
     width = (math.sqrt(2 * d / (n * h)) + 0.1 / math.sqrt(n) + 2 * noise * math.sqrt(d)) * math.sqrt(2 * math.log(100))
     values = np.array([0.0, -1.999 * width, -2.001 * width])
-    assert learner._keep_published(0, policy, n, values).tolist() == [True, True, False]
+    assert learner._keep(0, policy, n, values, values, None).tolist() == [True, True, False]
 
 
 def test_published_plays_the_last_phase_as_far_as_it_fits_and_tight_the_best():
@@ -123,7 +124,7 @@ def test_published_plays_the_last_phase_as_far_as_it_fits_and_tight_the_best():
         learner, state, policy = opened(spec)
         state = replace(learner.learn(state, policy, exact(spec, policy, np.zeros(4))), phase=9)
         state = replace(state, estimates=np.arange(30.0))
-        ending = learner.policy(state, 10)
+        ending = learner.next(state, 10, 0).policy
         ending.check(spec)
         assert learner.batch(state) == ending.terms.batch == 0
         assert ending.rounds == 100 - state.played
@@ -136,7 +137,7 @@ def test_a_phase_that_does_not_fit_asks_nobody():
     spec = phased_spec({"experiment.horizon": 150}, "central")
     learner, state, policy = opened(spec)
     state = replace(learner.learn(state, policy, exact(spec, policy, np.zeros(4))), played=149)
-    ending = learner.policy(state, 2)
+    ending = learner.next(state, 2, 0).policy
     assert (ending.terms.batch, ending.rounds, len(ending.support)) == (0, 1, 1)
 
 
@@ -155,14 +156,14 @@ def test_nobody_is_asked_twice_and_all_rounds_are_played(trust):
     learner = PhasedLearner(spec)
     state, asked = learner.start(77), []
     while batch := learner.batch(state):
-        policy = learner.policy(state, state.phase + 1)
+        policy = learner.next(state, state.phase + 1, 0).policy
         if not policy.terms.batch:
             break
         asked += policy.draw.asked().tolist()
         assert len(asked) == policy.draw.start + batch
         state = learner.learn(state, policy, exact(spec, policy, np.zeros(4)))
     assert len(set(asked)) == len(asked) > 100
-    assert state.played + learner.policy(state, 99).rounds == spec.experiment.horizon
+    assert state.played + learner.next(state, 99, 0).policy.rounds == spec.experiment.horizon
 
 
 @pytest.mark.parametrize("trust", ["none", "central-published"])
@@ -171,7 +172,7 @@ def test_a_repeated_phase_is_the_same_one_with_other_people(trust):
     spec = phased_spec({"algorithm.clients": 3.0}, trust)
     learner, state, policy = opened(spec)
     again = learner.miss(state, policy, again=True)
-    repeated = learner.policy(again, 7)
+    repeated = learner.next(again, 7, 0).policy
     assert (again.phase, again.played, again.failed) == (0, 0, False)
     assert (repeated.draw.start, repeated.draw.places) == (policy.draw.places, policy.draw.places)
     assert not set(policy.draw.asked()) & set(repeated.draw.asked())
@@ -188,7 +189,7 @@ def test_phases_are_repeated_as_long_as_there_are_people():
     learner, state, policy = opened(spec)
     state = learner.miss(state, policy, again=True)
     while not state.failed and learner.batch(state):
-        policy = learner.policy(state, 1)
+        policy = learner.next(state, 1, 0).policy
         assert policy.draw.start + policy.draw.places <= spec.experiment.people
         state = learner.miss(state, policy, again=True)
     assert state.failed
@@ -203,11 +204,11 @@ def test_people_who_are_missing_after_repeats_end_the_experiment_with_what_it_kn
     learner, state, policy = opened(spec)
     state = learner.miss(state, policy, again=True)
     while learner.batch(state):
-        policy = learner.policy(state, 1)
+        policy = learner.next(state, 1, 0).policy
         state = learner.learn(state, policy, exact(spec, policy, np.zeros(4)))
     assert state.failed
     assert state.phase == spec.phases - 1
-    assert learner.policy(state, 99).rounds == spec.experiment.horizon - state.played
+    assert learner.next(state, 99, 0).policy.rounds == spec.experiment.horizon - state.played
 
 
 def test_a_release_of_fewer_people_is_learned_with_wider_widths():
@@ -247,25 +248,28 @@ def test_the_clipped_share_is_not_above_the_truth():
 def test_descriptions_name_what_is_left():
     spec = phased_spec({"reward.low": 0.0})
     learner, state, policy = opened(spec)
-    first = learner.describe(state)
-    assert first["active"][3] == {"action": 3, "estimate": 0.5, "width": None}
-    after = learner.describe(learner.learn(state, policy, exact(spec, policy, np.array([0.25, 0, 0, 0]))))
-    assert (after["phase"], after["asked"], after["played"]) == (1, 2, policy.rounds)
-    assert min(row["width"] for row in after["active"]) == 0.0
+    first = learner.answer(state)
+    assert (first.status, first.people, first.says_something) == ("learning", 0, False)
+    after = learner.learn(state, policy, exact(spec, policy, np.array([0.25, 0, 0, 0])))
+    found = learner.answer(after)
+    facts = {fact.name: fact.value for fact in found.parts[0].facts}
+    assert (facts["phases"], facts["people asked"], facts["rounds played"]) == (1, 2, policy.rounds)
+    assert facts["actions left"] == len(found.estimates) == len(after.active)
+    assert min(after.widths) == 0.0
 
 
 def test_the_result_has_an_interval_for_every_action_left():
     """Planted: intervals of a third of their width miss."""
     spec = phased_spec({"algorithm.clients": 50.0, "experiment.people": 50_000}, "central")
     learner, state, policy = opened(spec)
-    assert learner.result(state) is None
+    assert not learner.answer(state).says_something
     theta = np.array([0.3, -0.1, 0.2, 0.1])
     after = learner.learn(state, policy, exact(spec, policy, theta))
-    found = learner.result(after)
+    found = learner.answer(after)
     truth = spec.actions.matrix @ theta
     assert [one.name for one in found.estimates] == [str(row) for row in after.active]
     assert all(one.low < truth[int(one.name)] < one.high for one in found.estimates)
     assert found.recommended == str(int(np.argmax(truth)))
     assert 0.99 < found.confidence < 1
-    assert not found.stopped
-    assert learner.result(replace(after, failed=True)).stopped
+    assert not found.is_over
+    assert learner.answer(replace(after, failed=True)).status == "failed"

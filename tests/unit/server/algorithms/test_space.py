@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privateer_core.algorithms.partition import DEPTH_MAX
-from privateer_server.algorithms.partition.smoothness import LENGTHS, Smoothness, usual_lengths
+from privateer_server.algorithms.partition.kernel import LENGTHS, Kernel, usual_lengths
 from privateer_server.algorithms.partition.space import Space, levels_in
-from privateer_server.schedule import Schedule
+from privateer_server.rounds.loop import Schedule
 from tests.support.specs import make_spec
 
 FEATURES = {
@@ -36,8 +36,6 @@ def test_the_columns_of_a_spec() -> None:
     assert SPEC.dimension == 7
     assert SPACE.halvings[:3].tolist() == [1, 1, 1]
     assert SPACE.halvings[4:].tolist() == [1, 2, 1]
-    assert not SPACE.plain
-    assert Space.numbers(3).plain
     assert Space.numbers(3).in_turn().tolist() == (np.arange(DEPTH_MAX) % 3).tolist()
 
 
@@ -91,11 +89,11 @@ def test_covariances_of_levels_are_averages_over_pairs_of_them(seed: int) -> Non
     lower[:, 3:], upper[:, 3:] = 0.0, 1.0
     rng = np.random.default_rng(seed)
     lengths = rng.integers(0, len(LENGTHS), len(SPACE.blocks))
-    found = Smoothness(lengths, 1, SPACE).covariance(lower, upper)
+    found = Kernel(lengths, 1, SPACE).covariance(lower, upper)
     inside = levels_in(SPACE.parts[0], lower, upper)
     rate = np.sqrt(3) / LENGTHS[lengths[0]]
     across = (1 + rate) * np.exp(-rate)
-    whole = Smoothness(lengths, 1, SPACE).covariance(np.zeros((1, 7)), np.ones((1, 7)))[0, 0] - 0.25 - 1e-6
+    whole = Kernel(lengths, 1, SPACE).covariance(np.zeros((1, 7)), np.ones((1, 7)))[0, 0] - 0.25 - 1e-6
     whole /= np.mean([[1 if a == b else across for a in range(6)] for b in range(6)])
     for i, j in itertools.product(range(6), repeat=2):
         pairs = itertools.product(np.flatnonzero(inside[i]), np.flatnonzero(inside[j]))
@@ -111,7 +109,7 @@ def test_halves_differ_as_their_covariances_say(seed: int) -> None:
     lower, upper = boxes(seed, 30)
     levels = [levels_in(part, lower, upper).any(axis=1) for part in SPACE.parts if part.block.codes]
     lower, upper = lower[np.all(levels, axis=0)], upper[np.all(levels, axis=0)]
-    smoothness = Smoothness(np.random.default_rng(seed).integers(0, len(LENGTHS), len(SPACE.blocks)), 2, SPACE)
+    smoothness = Kernel(np.random.default_rng(seed).integers(0, len(LENGTHS), len(SPACE.blocks)), 2, SPACE)
     found = smoothness.halves(lower, upper)
     for column in range(7):
         first, second = upper.copy(), lower.copy()

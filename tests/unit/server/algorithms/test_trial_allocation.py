@@ -1,20 +1,29 @@
+"""How arms are shared out, and what choosing by segment gains over one arm for all."""
+
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from privateer_server.algorithms.trial.allocation import _probabilities, eliminated, elimination, floored, matching
-from privateer_server.algorithms.trial.boundaries import critical_values
-from privateer_server.algorithms.trial.evidence import Evidence
-from privateer_server.algorithms.trial.gain import hold
-from privateer_server.algorithms.trial.ratio import count
+from privateer_server.algorithms.trial.allocation import (
+    Holdout,
+    best_probabilities,
+    eliminated,
+    elimination,
+    floored,
+    matching,
+)
+from privateer_server.algorithms.trial.group_sequential import critical_values
+from privateer_server.algorithms.trial.trial_evidence import Epoch, TrialDesign, TrialEvidence
 from tests.support.trials import SETTINGS, Trials, named
 
 SEGMENTS = np.array([0.5, 0.5])
 NONE = np.zeros((2, 3), bool)
+DESIGN = TrialDesign(0.05, 5e3, np.array([0.5, 0.5]), np.array([0.5, 0.25, 0.25]))
+EVEN = np.full((3, 2), 0.5)
 
 
-def seen(means: list[list[float]], people: float, seed: int = 0) -> Evidence:
+def seen(means: list[list[float]], people: float, seed: int = 0) -> TrialEvidence:
     arms = len(means[0])
     trials = Trials(SETTINGS["none"], SEGMENTS, np.array(means), people, 1, arms=(1 / arms,) * arms)
     shares = np.full((2, arms), 1 / arms)
@@ -24,8 +33,8 @@ def seen(means: list[list[float]], people: float, seed: int = 0) -> Evidence:
 def test_the_probability_of_being_best_is_that_of_draws() -> None:
     values, variances = np.array([[0.0, 0.02, 0.03, -0.05]]), np.array([[1e-4, 4e-4, 2e-4, 9e-4]])
     draws = np.random.default_rng(1).normal(values, np.sqrt(variances), (100_000, 4)).argmax(axis=1)
-    assert _probabilities(values, variances)[0] == pytest.approx(np.bincount(draws) / 1e5, abs=0.007)
-    pair = _probabilities(values[:, :2], variances[:, :2])
+    assert best_probabilities(values, variances)[0] == pytest.approx(np.bincount(draws) / 1e5, abs=0.007)
+    pair = best_probabilities(values[:, :2], variances[:, :2])
     assert pair[0, 1] == pytest.approx(0.8145, abs=1e-4)  # Phi(.02 / sqrt(.0005))
 
 
@@ -71,25 +80,6 @@ def test_what_is_proved_needs_more_than_three_standard_deviations() -> None:
     assert not found[:, 1].any()
 
 
-def test_lost_reports_of_an_arm_are_found_and_none_are_not() -> None:
-    """800 sound trials: more than 4 alerts come once in 500. Of trials that lose 5 % of an arm all are found."""
-    rng, shares = np.random.default_rng(4), np.array([0.5, 0.5])
-
-    def alerts(kept: float, trials: int) -> float:
-        found = 0
-        for _ in range(trials):
-            check = count(1e5, 2)
-            for _ in range(5):
-                slots = rng.binomial(20_000, 0.5)
-                counts = np.array([rng.binomial(slots, kept), 20_000 - slots])
-                check = check.add(counts.sum(), counts, shares)
-            found += check.alert
-        return found / trials
-
-    assert alerts(1.0, 800) <= 0.005
-    assert alerts(0.95, 50) == 1.0
-
-
 @pytest.mark.parametrize("setting", [named(2.0, 4), SETTINGS["central 1"]])
 def test_what_choosing_by_segment_gains_is_told_without_flattery(setting: object) -> None:
     """200 trials: the mean of z within four standard errors, .28, of 0, and its deviation within .2 of 1.
@@ -101,7 +91,7 @@ def test_what_choosing_by_segment_gains_is_told_without_flattery(setting: object
     scores: dict[float, list[float]] = {0.0: [], 0.02: []}
     for _ in range(200):
         trials = Trials(setting, segments, means, 1e5, 1, arms=(0.5, 0.5))
-        held = hold(trials.begin().design, 4e4, np.array([1, 0, 1, 0]), 0)
+        held = Holdout.begin(trials.begin().design, 4e4, np.array([1, 0, 1, 0]), 0)
         found = held.add(trials.epoch(rng, 6e4, np.full((4, 2), 0.5))).gain()
         assert found is not None
         value, low, _ = found
@@ -111,3 +101,33 @@ def test_what_choosing_by_segment_gains_is_told_without_flattery(setting: object
     assert np.mean(scores[0.0]) == pytest.approx(0, abs=0.28)
     assert np.std(scores[0.0]) == pytest.approx(1, abs=0.2)
     assert np.mean(scores[0.02]) > 0.28
+
+
+def released(people: float, hits: np.ndarray, rates: np.ndarray) -> Epoch:
+    return Epoch(people, hits * rates, hits, 1.0, 0.0, 0.0, EVEN)
+
+
+def test_a_gain_is_the_sum_over_segments_where_the_arms_differ() -> None:
+    """By hand: the treatment for all loses .2 where a fifth of people are, whom the control would suit."""
+    held = Holdout.begin(DESIGN, 3e3, np.array([1, 0, 1]), constant=1)
+    assert held.gain() is None
+    hits = np.array([[600.0, 600.0], [200.0, 200.0], [200.0, 200.0]])
+    rates = np.array([[0.3, 0.5], [0.5, 0.3], [0.4, 0.4]])
+    found = held.add(released(2_000, hits, rates)).gain()
+    assert found is not None
+    deviation = 0.2 * np.sqrt(0.4 * 0.6 * (1 / 200 + 1 / 200))
+    between = critical_values((1.0,), 0.05)[-1] * deviation
+    assert found == pytest.approx((0.2 * 0.2, 0.04 - between, 0.04 + between))
+
+
+def test_nobody_gains_from_the_same_arm() -> None:
+    held = Holdout.begin(DESIGN, 3e3, np.ones(3, np.int64), constant=1)
+    assert held.add(released(2_000, np.full((3, 2), 300.0), np.full((3, 2), 0.4))).gain() == (0.0, 0.0, 0.0)
+
+
+def test_a_segment_with_nobody_gains_nothing_and_hides_nothing() -> None:
+    hits = np.array([[600.0, 600.0], [400.0, 400.0], [0.0, 0.0]])
+    rates = np.array([[0.3, 0.5], [0.5, 0.3], [0.0, 0.0]])
+    found = Holdout.begin(DESIGN, 3e3, np.array([1, 0, 0]), constant=1).add(released(2_000, hits, rates)).gain()
+    assert found is not None
+    assert found[0] == pytest.approx(0.4 * 0.2)

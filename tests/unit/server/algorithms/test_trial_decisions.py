@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms.trial import TrialSpec
-from privateer_core.result import Reason
-from privateer_lab.audit.experiments import contribution
-from privateer_server.algorithms.trial.decisions import decisions, ground, ground_in
-from privateer_server.algorithms.trial.findings import Called, Findings
-from privateer_server.schedule import Schedule
+from privateer_core.answer.estimates import Reason
+from privateer_lab.audit.whole_experiments import contribution
+from privateer_server.algorithms.trial.decisions import StandingDecisions, TrialFindings, decisions, ground, ground_in
+from privateer_server.algorithms.trial.state import TrialState
+from privateer_server.rounds.loop import Schedule
 
 NAN = (np.nan, np.nan, np.nan)
 ABOVE, BELOW, AROUND = (0.3, 0.1, 0.5), (-0.3, -0.5, -0.1), (0.1, -0.1, 0.3)
@@ -19,10 +19,10 @@ AGAIN: Reason = "its test decided at an earlier look, but its interval holds 0 a
 FEW: Reason = "too few people beside the noise"
 
 
-def called(*looks: tuple[float, float, float], tested: bool) -> Called:
+def called(*looks: tuple[float, float, float], tested: bool) -> StandingDecisions:
     """What is called of one effect, of which every look had this interval."""
     path, none = np.array(looks).reshape(len(looks), 1, 3), np.full(1, np.nan)
-    return Called.of(path, np.arange(1.0, len(looks) + 1) * 1000, np.array([tested]), (none, none))
+    return StandingDecisions.of(path, np.arange(1.0, len(looks) + 1) * 1000, np.array([tested]), (none, none))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_what_was_called_stands_with_its_last_interval(
     assert (found.decided.tolist(), found.people.tolist()) == ([decided], [people])
 
 
-def trial() -> tuple[TrialSpec, Findings]:
+def trial() -> tuple[TrialSpec, TrialState, TrialFindings]:
     """A trial of two segments and two treatments after a round, with known averages."""
     spec = TrialSpec.instances()["none"]
     schedule = Schedule(spec)
@@ -53,7 +53,7 @@ def trial() -> tuple[TrialSpec, Findings]:
     made = contribution(spec, step.policy, contexts, coins, 0.0)
     release = step.policy.terms.mechanism.simulate(made, np.random.default_rng(7))
     state = schedule.close(step, release, 7).state
-    return spec, Findings.of(state, spec)
+    return spec, state, TrialFindings.of(state, spec)
 
 
 @pytest.mark.parametrize(
@@ -70,22 +70,20 @@ def trial() -> tuple[TrialSpec, Findings]:
 def test_an_average_is_decided_only_where_its_interval_leaves_0_out(
     interval: tuple[float, float, float], tested: bool, reason: Reason
 ) -> None:
-    spec, found = trial()
+    spec, state, found = trial()
     treatments = spec.arm_count - 1
     assert found.average is not None
     path, calls = np.tile(interval, (1, treatments, 1)), np.full(treatments, tested)
-    averages = Called.of(path, np.array([1000.0]), calls, (np.full(treatments, np.nan),) * 2)
+    averages = StandingDecisions.of(path, np.array([1000.0]), calls, (np.full(treatments, np.nan),) * 2)
     average = replace(found.average, estimate=path[0, :, 0], low=path[0, :, 1], high=path[0, :, 2])
-    shown = [
-        one for one in decisions(replace(found, average=average, average_called=averages), spec) if one.group is None
-    ]
+    made = decisions(state, replace(found, average=average, average_called=averages), spec)
+    shown = [one for one in made if one.group is None]
     assert [one.reason for one in shown] == [reason] * treatments
     assert all((one.value is None) == (reason == FEW) for one in shown)
 
 
 def test_a_recommendation_rests_on_what_was_decided() -> None:
-    _, found = trial()
-    assert found.called is not None
+    _, _, found = trial()
     assert found.average_called is not None
     segments, treatments = found.called.decided.shape
     none, all_ = np.zeros((segments, treatments), bool), np.ones((segments, treatments), bool)
@@ -93,7 +91,7 @@ def test_a_recommendation_rests_on_what_was_decided() -> None:
 
     def of(best: int, intervals: np.ndarray, decided: np.ndarray) -> str:
         people = np.full(decided.shape, 1000)
-        whole = Called(intervals, people, decided, decided)
+        whole = StandingDecisions(intervals, people, decided, decided)
         return ground_in(replace(found, called=whole, best=np.full(segments, best), sure=np.zeros(segments, bool)), 0)
 
     assert of(0, worse, all_) == "decided against all other options"

@@ -8,18 +8,25 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
+from privateer_core.answer.facts import Table
+from privateer_core.answer.parts import GuardrailEffects, Intervals
 from privateer_core.contributions import CellHits
-from privateer_lab.simulation import Simulation
-from privateer_server.algorithms.trial.boundaries import critical_values
-from privateer_server.algorithms.trial.combined import combined, combined_scores, weight_of
-from privateer_server.algorithms.trial.effects import Reason, effects
-from privateer_server.algorithms.trial.evidence import Average, begin, no_sums, stable_weights
-from privateer_server.algorithms.trial.findings import Findings
-from privateer_server.algorithms.trial.foresight import foreseen
+from privateer_lab.simulation.simulate import Simulation
+from privateer_server.algorithms.trial.confidence_sequence import asked_limits
+from privateer_server.algorithms.trial.decisions import TrialFindings
+from privateer_server.algorithms.trial.group_sequential import critical_values
 from privateer_server.algorithms.trial.learner import TrialLearner
-from privateer_server.algorithms.trial.line import asked_limits
-from privateer_server.algorithms.trial.release import epoch_of, everybody_of, excess_of, members_of
-from privateer_server.algorithms.trial.shares import told_shares
+from privateer_server.algorithms.trial.power import power_tables
+from privateer_server.algorithms.trial.state import epoch_of, everybody_of, excess_of, members_of
+from privateer_server.algorithms.trial.treatment_effects import (
+    ReasonCode,
+    asked_shares,
+    combined,
+    combined_scores,
+    effects,
+    weight_of,
+)
+from privateer_server.algorithms.trial.trial_evidence import Average, Sums, TrialEvidence, stable_weights
 from tests.support.statistics import centred
 
 PEOPLE, RUNS = 3_000, 150
@@ -99,11 +106,11 @@ def told_by(case: Case, policy: TrialPolicy) -> Told:
     for _ in range(RUNS):
         drawn = case.release(policy, rng)
         epoch = epoch_of(policy, drawn)
-        everybody = begin(plans.everybody).add(everybody_of(policy, drawn))
-        members = no_sums(plans.segments).add(members_of(policy, drawn), stable_weights(plans.segments, epoch))
+        everybody = TrialEvidence.begin(plans.everybody).add(everybody_of(policy, drawn))
+        members = Sums.none(plans.segments).add(members_of(policy, drawn), stable_weights(plans.segments, epoch))
         direct.append(everybody.average)
-        both.append(combined(begin(plans.segments).add(epoch), everybody))
-        shares.append(told_shares(members))
+        both.append(combined(TrialEvidence.begin(plans.segments).add(epoch), everybody))
+        shares.append(asked_shares(members))
     return Told(direct, both, np.array([one.estimate for one in shares]), np.array([one.variance for one in shares]))
 
 
@@ -158,8 +165,8 @@ def test_late_reports_count_for_the_arm_that_their_coins_chose() -> None:
         rewards = (rng.random(PEOPLE) < np.array([0.1, 0.9, 0.5])[decided.arms]).astype(float)
         told = own.contribute(contexts, coins, decided, rewards)
         drawn = own.analyzer(earlier).simulate(own.mechanism, told, rng)
-        late.append(begin(plan).add(everybody_of(own.followed([(earlier, 1.0)]), drawn)).average)
-        wrong.append(begin(plan).add(everybody_of(own, own.mechanism.simulate(told, rng))).average)
+        late.append(TrialEvidence.begin(plan).add(everybody_of(own.followed([(earlier, 1.0)]), drawn)).average)
+        wrong.append(TrialEvidence.begin(plan).add(everybody_of(own, own.mechanism.simulate(told, rng))).average)
     assert centred(estimates(late), np.array([0.8, 0.4]))
     assert not centred(estimates(wrong), np.array([0.8, 0.4]))
 
@@ -183,12 +190,11 @@ def test_guardrails_are_asked_about_everybody_too() -> None:
         assert segments.people[-1] == pytest.approx(36_000, rel=0.05)
         for one in (everybody.average, combined(segments, everybody)):
             assert np.abs((one.estimate - truth) / np.sqrt(one.variance)).max() < 4.5
-    result = run.schedule.result(run.step)
-    assert result is not None
-    watched = next(table for table in result.tables if table.title == "guardrail: refund")
-    b = next(row for row in watched.rows if row[:2] == ("everybody", "b"))
+    (watched,) = run.schedule.answer(run.step).all_of(GuardrailEffects)
+    assert watched.name == "refund"
+    b = next(one for one in watched.effects if (one.group, one.option) == (None, "b"))
     both = combined(state.guardrails[0], state.everybody[1])
-    assert b[2] == pytest.approx(both.estimate[0], abs=1e-5)
+    assert b.value == pytest.approx(both.estimate[0], abs=1e-5)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -216,7 +222,7 @@ def test_the_sample_ratio_counts_people_of_all_questions() -> None:
     assert scores(0.25)[:, 2].mean() < -2
 
 
-def learned(case: Case, contexts_up_to: float = 1.0) -> tuple[TrialLearner, object, Findings]:
+def learned(case: Case, contexts_up_to: float = 1.0) -> tuple[TrialLearner, object, TrialFindings]:
     """All looks of a trial whose people are in the first part of the number's range."""
     learner, rng = TrialLearner(case.spec), np.random.default_rng(6)
     state, version = learner.start(5), 1
@@ -226,31 +232,30 @@ def learned(case: Case, contexts_up_to: float = 1.0) -> tuple[TrialLearner, obje
         rewards = (rng.random(batch) < case.means[step.policy.groups(contexts), decided.arms]).astype(float)
         drawn = step.policy.mechanism.simulate(step.policy.contribute(contexts, coins, decided, rewards), rng)
         state, version = learner.learn(state, step.policy, drawn), version + 1
-    return learner, state, Findings.of(state, case.spec)
+    return learner, state, TrialFindings.of(state, case.spec)
 
 
 def test_a_share_that_is_not_told_from_0_leaves_the_contribution_alone() -> None:
     """Nobody is in the last three segments: their effects are unbounded, and what they add is near 0."""
     learner, state, found = learned(CASES["one bit"], 0.45)
-    assert found.effects is not None
-    unknown = found.effects.reason == Reason.SHARE
+    unknown = found.effects.reason == ReasonCode.SHARE
     assert unknown[3:].all()
     assert not unknown[2].any()
     assert np.isinf(found.effects.low[unknown]).all()
     assert np.isfinite(found.effects.contribution_low[unknown]).all()
     share = np.asarray(state.asked.estimate)[:3]  # type: ignore[attr-defined]
     assert share == pytest.approx(np.full(3, 1 / 3), abs=0.25)
-    result = learner.result(state)  # type: ignore[arg-type]
-    assert result is not None
-    notes = {row[0]: row[-1] for row in result.tables[0].rows}
-    assert "not told from 0" in notes["x1>=0.85"]
-    tables = {table.title: table for table in result.tables}
-    assert [row[:2] for row in tables["what coins ask"].rows] == [
+    answer = learner.answer(state)  # type: ignore[arg-type]
+    reasons = {one.group: one.reason for one in answer.effects}
+    assert "not told from 0" in reasons["x1>=0.85"]
+    (asked,), (shares,) = answer.all_of(Table), answer.all_of(Intervals)
+    assert (asked.title, shares.title, shares.of) == ("what coins ask", "shares of people", "share")
+    assert [row[:2] for row in asked.rows] == [
         ("the reward", "a segment"),
         ("the reward", "everybody"),
         ("being in the segment", "a segment"),
     ]
-    low, high = np.array([row[2:] for row in tables["shares of people"].rows]).T
+    low, high = np.array([(one.low, one.high) for one in shares.estimates]).T
     truth = np.array([1 / 3, 1 / 3, 1 / 3, 0, 0, 0])
     assert ((low <= truth) & (truth <= high)).all()
 
@@ -287,7 +292,7 @@ def test_a_plan_says_what_both_tell_together() -> None:
     spec = CASES["one bit"].spec
     spec = spec.model_copy(update={"algorithm": spec.algorithm.model_copy(update={"allocation": "fixed"})})
     plans = TrialLearner(spec).plans
-    rows = {row[0]: row[2] for row in foreseen(spec, plans)[0].rows}
+    rows = {row[0]: row[2] for row in power_tables(spec, plans)[0].rows}
     segment, everybody = float(rows["x1<0.15"]), float(rows["everybody"])  # type: ignore[arg-type]
     assert everybody / segment == pytest.approx(np.sqrt(0.72 / (0.2 + 0.72 / 6)) / 6, rel=5e-3)
 
@@ -297,7 +302,7 @@ def test_strict_limits_of_asked_shares_are_crossed_no_more_often_than_said() -> 
     rng, people, share, keep = np.random.default_rng(9), 8_000, 0.02, 0.46
     plans = TrialLearner(CASES["one bit"].spec).plans.segments
     design = replace(plans, segments=np.ones(2_000), arms=np.array([0.5, 0.5]))
-    sums, missed = no_sums(design), np.zeros(2_000, bool)
+    sums, missed = Sums.none(design), np.zeros(2_000, bool)
     for _ in range(30):
         yes = rng.binomial(people // 30, 0.5 + keep * share / 2, (2_000, 1)).astype(float)
         sums = replace(
@@ -319,7 +324,6 @@ def test_strict_contributions_are_those_of_the_evidence_and_strict_limits_are_wi
     case = replace(CASES[name], strict=True)
     _, state, found = learned(case)
     evidence = state.evidence  # type: ignore[attr-defined]
-    assert found.effects is not None
     assert found.effects.contribution == pytest.approx(evidence.average.contributions, abs=0.01)
     sequential = effects(evidence, state.asked)  # type: ignore[attr-defined]
     half = found.effects.contribution_high - found.effects.contribution

@@ -7,10 +7,8 @@ import pytest
 
 from privateer_core.codec import decode, encode
 from privateer_server.algorithms.trial.allocation import matching
-from privateer_server.algorithms.trial.boundaries import critical_values, information
-from privateer_server.algorithms.trial.design import Design
-from privateer_server.algorithms.trial.evidence import Epoch, Evidence, average, scores
-from privateer_server.algorithms.trial.evidence import begin as begin_with
+from privateer_server.algorithms.trial.group_sequential import critical_values, information
+from privateer_server.algorithms.trial.trial_evidence import Epoch, TrialDesign, TrialEvidence, average, scores
 from tests.support.trials import SETTINGS, Setting, Trials, added_in_common, by_trial, growing
 
 SEGMENTS = np.array([0.4, 0.3, 0.2, 0.1])
@@ -18,7 +16,7 @@ TIMES = growing(6_000, 100_000)
 NO_EFFECT = np.full((4, 2), 0.3)
 
 
-def run(trials: Trials, adapt: bool, drift: float = 0.0, seed: int = 0) -> tuple[Evidence, list[Epoch]]:
+def run(trials: Trials, adapt: bool, drift: float = 0.0, seed: int = 0) -> tuple[TrialEvidence, list[Epoch]]:
     """All looks of trials whose shares are fixed or match; the base rate rises by ``drift`` from first to last look."""
     rng, evidence, before, epochs = np.random.default_rng(seed), trials.begin(), 0.0, []
     shares = np.tile(evidence.design.arms, (len(evidence.design.segments), 1))
@@ -37,7 +35,7 @@ def false_positives(scores: np.ndarray) -> float:
 
 def test_evidence_travels() -> None:
     evidence, _ = run(Trials(SETTINGS["central 1"], SEGMENTS, NO_EFFECT, 1e5, 1), True)
-    again = decode(encode(evidence), Evidence)
+    again = decode(encode(evidence), TrialEvidence)
     assert np.array_equal(again.scores, evidence.scores, equal_nan=True)
     assert encode(again) == encode(evidence)
 
@@ -112,11 +110,11 @@ def test_an_average_counts_people_of_every_segment_even_of_one_where_an_arm_has_
     """By hand: two segments of 500 people, one of 9 of whom 6 were treated, and one with nobody, or with a few."""
     hits = np.array([[250.0, 250.0], [240.0, 260.0], [3.0, 6.0], [0.0, 0.0]])
     won = np.array([[100.0, 150.0], [60.0, 70.0], [1.0, 4.0], [0.0, 0.0]])
-    design = Design(0.05, 1e3, np.array([0.5, 0.5]), np.full(4, 0.25))
+    design = TrialDesign(0.05, 1e3, np.array([0.5, 0.5]), np.full(4, 0.25))
     told = 500 * (150 / 250 - 100 / 250) + 500 * (70 / 260 - 60 / 240)
     for treated in (0.0, 10.0):
         hits[3, 1], people = treated, 1_009 + treated
-        evidence = begin_with(design).add(Epoch(people, won, hits, 1.0, 0.0, 0.0, np.full((4, 2), 0.5)))
+        evidence = TrialEvidence.begin(design).add(Epoch(people, won, hits, 1.0, 0.0, 0.0, np.full((4, 2), 0.5)))
         assert evidence.stable.ready[:, 0].tolist() == [True, True, False, False]
         found = evidence.average
         few = 2 * ((4 - 3) - (1 - 1.5)) + 2 * (0 - treated / 2)

@@ -1,0 +1,133 @@
+"""Contexts and outcomes as the application has them, made into what a policy takes.
+
+Every value has a place, also one that the spec does not allow: whether a device reports must not tell its person's
+value, nor what came of a choice. Errors are about names, which are the same for everybody; errors and warnings name
+features, never values.
+"""
+
+import math
+import warnings
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_core.context import encoded
+from privateer_core.errors import InputError, UnfitValueWarning
+from privateer_core.features import Feature
+from privateer_core.policy import Policy
+from privateer_core.reward import Reward
+from privateer_core.spec import Spec
+
+_AS_IF: Final = "there had been no outcome"
+
+
+def context_vector(values: Mapping[str, Any], features: Mapping[str, Feature]) -> NDArray[np.float64]:
+    """Return one person's context, encoded, shape (1, columns).
+
+    A value of another kind than the spec says, or that it does not list or does not allow to be missing, counts as
+    missing, with an `UnfitValueWarning`.
+
+    Raises
+    ------
+    InputError
+        If a feature is not given, or unknown; names it.
+    """
+    if not isinstance(values, Mapping):
+        raise InputError("must be a mapping", field="context", remedy="give {name: value} for every feature")
+    unknown = [name for name in values if name not in features]
+    if unknown:
+        known = ", ".join(features) or "no features"
+        raise InputError("the experiment has no such feature", field=str(unknown[0]), remedy=f"it asks for {known}")
+    numbers = [_read(values, name, feature) for name, feature in features.items()]
+    return encoded(features, np.array([numbers], np.float64))
+
+
+def clipped_features(values: Mapping[str, Any], features: Mapping[str, Feature]) -> tuple[str, ...]:
+    """Name the features whose values are beyond the spec's bounds, and so are clipped to them."""
+
+    def clips(name: str, feature: Feature) -> bool:
+        try:
+            return feature.clips(feature.read(name, values[name]))
+        except InputError:
+            return False
+
+    return tuple(name for name, feature in features.items() if clips(name, feature))
+
+
+def _read(values: Mapping[str, Any], name: str, feature: Feature) -> float:
+    if name not in values:
+        remedy = (
+            "give every feature of the experiment a value; None says that it is not known, where the spec allows it"
+        )
+        raise InputError("missing", field=name, remedy=remedy)
+    try:
+        return feature.read(name, values[name])
+    except InputError as error:
+        warn_unfit(error)
+        return math.nan
+
+
+def warn_unfit(error: InputError, as_if: str = "it were missing") -> None:
+    """Tell the developer, and nobody else, that a value has no place in the spec."""
+    warning = f"{error.field}: {error.detail}; the report is made as if {as_if} ({error.remedy})"
+    warnings.warn(warning, UnfitValueWarning, stacklevel=2)
+
+
+def read_outcome(policy: Policy, spec: Spec, shown: Any, observed: Any) -> tuple[NDArray[np.float64], bool]:
+    """Return one person's rewards as the policy reads them, and whether one had to be clipped.
+
+    What does not fit counts as no outcome, with an `UnfitValueWarning`; of several values, each by itself.
+
+    Parameters
+    ----------
+    shown
+        What was chosen, as the application was given it.
+    observed
+        What the application reports.
+    """
+    numbers, is_clipped = _finite(observed, spec.reward)
+    try:
+        rewards, clipped = policy.read(spec, numbers)
+    except InputError as error:
+        warn_unfit(error, _AS_IF)
+        rewards, clipped = policy.read(spec, _fitting(policy, spec, shown, numbers))
+    return rewards, clipped or is_clipped
+
+
+def _fitting(policy: Policy, spec: Spec, shown: Any, observed: Any) -> Any:
+    """Return what is reported without an outcome, but for the values that the policy can read."""
+    nothing = spec.without_outcome(shown)
+    if not isinstance(nothing, Mapping) or not isinstance(observed, Mapping):
+        return nothing
+    return {name: observed[name] if _fits(policy, spec, nothing, name, observed) else nothing[name] for name in nothing}
+
+
+def _fits(policy: Policy, spec: Spec, nothing: Mapping[Any, Any], name: Any, observed: Mapping[Any, Any]) -> bool:
+    try:
+        policy.read(spec, {**nothing, name: observed[name]})
+    except (InputError, KeyError):
+        return False
+    return True
+
+
+def _finite(observed: Any, reward: Reward) -> tuple[Any, bool]:
+    """Make True and False 1 and 0, and clip what is too large for a number; also tell whether that was so."""
+    if isinstance(observed, Mapping):
+        read = {name: _finite_number(one, reward) for name, one in observed.items()}
+        return {name: value for name, (value, _) in read.items()}, any(clipped for _, clipped in read.values())
+    return _finite_number(observed, reward)
+
+
+def _finite_number(observed: Any, reward: Reward) -> tuple[Any, bool]:
+    if isinstance(observed, bool | np.bool_):
+        return int(observed), False
+    if isinstance(observed, int | float | np.integer | np.floating):
+        try:
+            is_large = math.isinf(observed)
+        except OverflowError:
+            is_large = True
+        if is_large:
+            return (reward.high if observed > 0 else reward.low), True
+    return observed, False

@@ -1,0 +1,121 @@
+"""What a device keeps account of: payments, sealed reports on their way, and choices until they are reported."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from privateer_client.ledger.choice import KeptChoice
+from privateer_client.ledger.known_servers import Servers
+from privateer_client.ledger.token_store import TokenStore
+from privateer_client.participation import SealedReport
+
+
+@dataclass(frozen=True)
+class Payment:
+    """What the reports to one experiment cost together.
+
+    Attributes
+    ----------
+    experiment
+        Identity of the experiment: server and name. A new spec under an old name does not buy a second report.
+    version, model
+        Round of the last report, and trust model.
+    epsilon, delta, local_epsilon
+        The promise under the trust model, and what remains of it if everybody else colludes; infinite without a bound.
+        The first report pays for all that share the promise.
+    day
+        When the last report was made, in days since 1970: no finer, since somebody may look into the device.
+    reports, made
+        Reports that share the promise, and how many of them are made.
+    period
+        Number of the period of the last report, 0 where a person reports once.
+    pinned
+        What a server must not change between them (`privateer_client.ledger.choice`).
+    """
+
+    experiment: str
+    version: int
+    model: str
+    epsilon: float
+    delta: float
+    local_epsilon: float
+    day: int = 0
+    reports: int = 1
+    made: int = 1
+    period: int = 0
+    pinned: str = ""
+
+    def allows(self, period: float) -> bool:
+        """Whether the device may make another report, in this period."""
+        return self.made < self.reports and self.period < period
+
+    @property
+    def server(self) -> str:
+        """Origin of the experiment's server: scheme, host and port, whatever the path."""
+        return "/".join(self.experiment.split("/")[:3])
+
+
+class Account(Protocol):
+    """Where a device records payments, and keeps reports, choices and publications; see `Ledger`."""
+
+    @property
+    def servers(self) -> Servers:
+        """What the device knows of servers."""
+        ...
+
+    @property
+    def tokens(self) -> TokenStore | None:
+        """Where upload tokens are kept; None: nowhere."""
+        ...
+
+    def pay(self, payment: Payment, endpoint: str, seal: Callable[[], bytes]) -> bytes:
+        """Record a payment together with the sealed report that it is for, and erase the choice; or refuse it."""
+        ...
+
+    def payment(self, experiment: str) -> Payment | None:
+        """Return what the reports to an experiment have cost; None: there are none."""
+        ...
+
+    def draw(self, experiment: str, times: int, seconds: float, period: int) -> bool:
+        """Tell whether this time, of so many that the person comes, is the one that was drawn for the report."""
+        ...
+
+    def number(self, experiment: str, seed: int, people: int) -> int:
+        """Return the device's number among an experiment's people, for the draw of this seed."""
+        ...
+
+    def waiting(self) -> list[SealedReport]:
+        """Return the reports that no endpoint has answered for good."""
+        ...
+
+    def answered(self, report: SealedReport) -> None:
+        """Forget a sealed report, but not its payment."""
+        ...
+
+    def choice(self, experiment: str) -> KeptChoice | None:
+        """Return the choice that is kept for an experiment."""
+        ...
+
+    def choices(self) -> list[str]:
+        """Return the experiments for which a choice is kept."""
+        ...
+
+    def change(self, experiment: str, change: Callable[[KeptChoice | None], KeptChoice | None]) -> KeptChoice | None:
+        """Replace the choice that is kept by what ``change`` makes of it, at once; None once a report is paid for."""
+        ...
+
+    def forget(self, experiment: str) -> None:
+        """Erase the choice that is kept, whether it can be read or not."""
+        ...
+
+    def publication(self, experiment: str) -> bytes | None:
+        """Return the publication that is kept for an experiment."""
+        ...
+
+    def remember(self, experiment: str, publication: bytes) -> None:
+        """Keep a publication, which is in its server's log, in the place of the one before."""
+        ...
+
+    def has_witnessed(self, experiment: str, name: bytes) -> bool:
+        """Whether the publication that is kept has this digest, and was in its server's log."""
+        ...

@@ -1,0 +1,229 @@
+"""What a device decided for its person, and what came of it: kept until the report about it is made."""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_client.participation import Participation
+from privateer_core.codec import decode, encode
+from privateer_core.decisions import Arms, Decisions, Plays, Points
+from privateer_core.errors import InputError
+from privateer_core.spec import ExperimentTable, Spec
+from privateer_core.terms import Terms
+
+_BYTES_MAX: Final = 1 << 20
+_NAME_BYTES: Final = 256
+"""Room for the longest name of an arm, so that the size of what is kept does not tell it."""
+_DAY: Final = 86_400.0
+_NEVER: Final = math.inf
+_MAY_CHANGE: Final = {"experiment", "sources", "population", "algorithm"}
+"""Sections of a spec that say nothing about what a report means and what is promised for it, but for the names of arms
+and what a source is promised."""
+
+
+def period_of(spec: Spec, now: float) -> int:
+    """Return the number of the calendar's period of reports; 0 where a person reports once in all."""
+    table = spec.experiment
+    return math.floor(now / table.report_period) if table.reports_per_person > 1 else 0
+
+
+def pinned(spec: Spec, terms: Terms) -> str:
+    """Return what must be the same for all reports of a person that share a promise; empty where nothing is shared."""
+    if spec.reports == 1:
+        return ""
+    table, share = spec.experiment, terms.allotment
+    parts = {
+        "reports": table.reports_per_person,
+        "period": table.report_period,
+        "model": terms.model,
+        "epsilon": terms.epsilon if math.isfinite(terms.epsilon) else None,
+        "delta": terms.delta,
+        "each": share and share.each,
+        "arms": spec.privacy.arms,
+        "honest_fraction": spec.privacy.honest_fraction,
+    }
+    return msgspec.json.encode(parts, order="deterministic").decode()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class KeptChoice:
+    """One choice of one person.
+
+    Attributes
+    ----------
+    decided, digest
+        Version and digest of the publication whose policy decided.
+    meaning
+        Digest of what its spec says about features, rewards, arms and privacy.
+    options
+        How many arms or actions it had.
+    contexts, coins
+        Shapes (1, d) and (1,): the encoded context, and the coins that chose.
+    arms, actions, times
+        What was decided: an arm (1,), or actions (s,) and how often each is played; empty where it was the other.
+    name
+        The arm's name in UTF-8, filled up to one length.
+    rewards
+        As the policy reads them: of the outcome that counts, which is the experiment's default until one is known.
+    window
+        Seconds from the choice to the report.
+    due
+        When the report on it may be made, in seconds since 1970; infinite: when an outcome is known.
+    period
+        Number of the period of reports in which the person chose; 0 where they report once.
+    points
+        The points of an arm that has such, shape (k, d); else empty.
+    retired
+        The arms that nobody got any more.
+    """
+
+    decided: int
+    digest: bytes
+    meaning: bytes
+    options: int
+    contexts: NDArray[np.float64]
+    coins: NDArray[np.uint32]
+    arms: NDArray[np.int64]
+    actions: NDArray[np.int64]
+    times: NDArray[np.int64]
+    name: bytes
+    rewards: NDArray[np.float64]
+    window: float
+    due: float
+    period: int = 0
+    points: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
+    retired: tuple[str, ...] = ()
+
+    @classmethod
+    def made(
+        cls, followed: Participation, contexts: NDArray[np.float64], coins: NDArray[np.uint32], now: float
+    ) -> Self:
+        """Decide for a person by a publication."""
+        spec, decisions = followed.spec, followed.decide(contexts, coins)
+        none, window = np.zeros(0, np.int64), spec.experiment.conversion_window
+        shown = followed.decider.shown(spec, decisions)
+        rewards, _ = followed.policy.read(spec, spec.without_outcome(shown))
+        return cls(
+            decided=followed.round.version,
+            digest=followed.header.digest,
+            meaning=meaning(spec),
+            options=len(spec.options),
+            contexts=contexts,
+            coins=coins,
+            arms=decisions.arms if isinstance(decisions, Arms) else none,
+            actions=decisions.actions if isinstance(decisions, Plays) else none,
+            times=decisions.times if isinstance(decisions, Plays) else none,
+            points=decisions.points[0] if isinstance(decisions, Points) else np.zeros((0, 0)),
+            name=shown.encode().ljust(_NAME_BYTES, b"\0") if isinstance(shown, str) else b"",
+            rewards=rewards,
+            window=window,
+            due=_end_of(spec.experiment, now) if window else _NEVER,
+            period=period_of(spec, now),
+            retired=spec.retired,
+        )
+
+    @property
+    def decisions(self) -> Decisions:
+        """What was decided."""
+        if len(self.points):
+            return Points(self.arms, self.points[None])
+        return Arms(self.arms) if len(self.arms) else Plays(self.actions, self.times)
+
+    @property
+    def is_common(self) -> bool:
+        """Whether the same was decided for everybody."""
+        return len(self.arms) == 0
+
+    @property
+    def shown(self) -> Any:
+        """What the application was given."""
+        if self.is_common:
+            return dict(zip(self.actions.tolist(), self.times.tolist(), strict=True))
+        if isinstance(decided := self.decisions, Points):
+            return decided.shown
+        return self.name.rstrip(b"\0").decode()
+
+    def with_outcome(self, rewards: NDArray[np.float64], now: float) -> "KeptChoice":
+        """Return the choice with another outcome; once the report is due, nothing changes it."""
+        if self.is_due(now):
+            return self
+        # Without a window a report is due when its outcome is known: the day says enough.
+        return replace(self, rewards=rewards, due=self.due if self.window else now // _DAY * _DAY)
+
+    def is_due(self, now: float) -> bool:
+        """Whether the report may be made."""
+        return now >= self.due
+
+    def is_same(self, other: "KeptChoice") -> bool:
+        """Whether the two are one choice, whatever came of it."""
+        mine, others = (self.digest, self.coins.tobytes()), (other.digest, other.coins.tobytes())
+        return mine == others and np.array_equal(self.contexts, other.contexts)
+
+    def is_given_up(self, now: float) -> bool:
+        """Whether a report that no round takes has waited for long enough: another window, and a day at least."""
+        # Without a window ``due`` is the beginning of the day on which the outcome was known.
+        return now >= self.due + (max(self.window, _DAY) if self.window else 2 * _DAY)
+
+
+def meaning(spec: Spec, options: int | None = None, cohort: str = "") -> bytes:
+    """Return a digest of what a spec says about the meaning of reports, and what it promises for them.
+
+    Parameters
+    ----------
+    spec
+        The spec.
+    options
+        How many of its arms or actions count, the first ones; None: all.
+    cohort
+        The source whose people are promised something; empty: the experiment's own people.
+    """
+    tables = spec.model_dump(mode="json", exclude=_MAY_CHANGE, exclude_defaults=True)
+    # All names count, not only that of the person's arm: whether a device reports would tell which one that is.
+    names, promised = spec.options[:options], spec.privacy_of(cohort).epsilon
+    # Keys of tables may come in any order, but contexts have the order of the features.
+    said = [tables, list(spec.features), names, promised]
+    # What an outcome has besides one reward: another spec would read the same numbers as something else.
+    nothing = spec.without_outcome(None)
+    if spec.rewards > 1 or isinstance(nothing, Mapping):
+        said += [spec.rewards, list(nothing) if isinstance(nothing, Mapping) else []]
+    if spec.experiment.reports_per_person > 1:
+        said += [spec.experiment.reports_per_person, spec.experiment.report_period]
+    return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).digest()
+
+
+def encode_choice(choice: KeptChoice) -> bytes:
+    """Serialize a choice; its size depends on the publication alone.
+
+    Raises
+    ------
+    InputError
+        If it is larger than what a ledger keeps.
+    """
+    body = encode(choice)
+    if len(body) > _BYTES_MAX:
+        raise InputError(
+            "too large for the ledger to keep", field="context", remedy="report without keeping the choice"
+        )
+    return body
+
+
+def decode_choice(body: bytes) -> KeptChoice:
+    """Parse a choice.
+
+    Raises
+    ------
+    Malformed
+        If it is none.
+    """
+    return decode(body, KeptChoice)
+
+
+def _end_of(experiment: ExperimentTable, now: float) -> float:
+    grain = experiment.window_grain
+    return math.ceil((now + experiment.conversion_window) / grain) * grain

@@ -1,0 +1,112 @@
+"""What a device knows of servers: the key of each, the last head of its log, and evidence against it."""
+
+import json
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from privateer_client.ledger.ledger_file import LedgerFile
+from privateer_core.errors import HeadWentBack, LogForked
+
+CONTRADICTIONS: Final = {error.slug: error for error in (LogForked, HeadWentBack)}
+"""What stops a device. A fork is proved by the server's own signatures; an old head may also be one that somebody in
+between repeats, and stops it all the same. Anything else is unsigned."""
+
+
+class KnownServer(NamedTuple):
+    """A server's public key (Ed25519, 32 bytes), and the last signed head of its log that the device has checked."""
+
+    key: bytes
+    head: str
+
+
+class Servers(Protocol):
+    """Where a device keeps what it knows of servers; see `KnownServers`."""
+
+    def get(self, server: str) -> KnownServer | None:
+        """Return what is known of a server, by its address."""
+        ...
+
+    def change(self, server: str, change: Callable[[KnownServer | None], KnownServer]) -> None:
+        """Replace what is known of a server by what ``change`` makes of it, at once."""
+        ...
+
+    def accuse(self, server: str, evidence: str) -> None:
+        """Keep evidence against a server, unless there is as strong evidence already."""
+        ...
+
+    def acquit(self, server: str) -> None:
+        """Drop the evidence that a server's log went back, if that is all there is."""
+        ...
+
+    def evidence(self, server: str) -> str | None:
+        """Return the evidence against a server."""
+        ...
+
+
+class KnownServers:
+    """Servers in the ledger's file."""
+
+    def __init__(self, file: LedgerFile) -> None:
+        self._file = file
+
+    def get(self, server: str) -> KnownServer | None:
+        """Return what is known of a server, by its address."""
+        with self._file.transaction() as database:
+            row = database.execute("SELECT key, head FROM servers WHERE server = ?", (server,)).fetchone()
+        return None if row is None else KnownServer(*row)
+
+    def change(self, server: str, change: Callable[[KnownServer | None], KnownServer]) -> None:
+        """Replace what is known of a server by what ``change`` makes of it; nothing changes if that raises.
+
+        Raises
+        ------
+        InputError
+            If the ledger cannot be used.
+        """
+        with self._file.transaction() as database:
+            row = database.execute("SELECT key, head FROM servers WHERE server = ?", (server,)).fetchone()
+            after = change(None if row is None else KnownServer(*row))
+            database.execute("INSERT OR REPLACE INTO servers VALUES (?, ?, ?)", (server, *after))
+
+    def forget(self, server: str) -> str | None:
+        """Trust whatever key and log a server has the next time, as at the first time.
+
+        Returns
+        -------
+        The evidence against it, which the ledger then has no more; None if there was none.
+        """
+        with self._file.transaction() as database:
+            row = database.execute("SELECT body FROM evidence WHERE server = ?", (server,)).fetchone()
+            database.execute("DELETE FROM servers WHERE server = ?", (server,))
+            database.execute("DELETE FROM evidence WHERE server = ?", (server,))
+        return None if row is None else str(row[0])
+
+    def accuse(self, server: str, evidence: str) -> None:
+        """Keep evidence against a server, unless there is as strong evidence already: a fork is the strongest."""
+        with self._file.transaction() as database:
+            row = database.execute("SELECT body FROM evidence WHERE server = ?", (server,)).fetchone()
+            if row is None or _strength(evidence) > _strength(row[0]) or contradiction(row[0]) is None:
+                database.execute("INSERT OR REPLACE INTO evidence VALUES (?, ?)", (server, evidence))
+
+    def acquit(self, server: str) -> None:
+        """Drop the evidence that a server's log went back, if that is all there is."""
+        with self._file.transaction() as database:
+            row = database.execute("SELECT body FROM evidence WHERE server = ?", (server,)).fetchone()
+            if row is not None and contradiction(row[0]) is HeadWentBack:
+                database.execute("DELETE FROM evidence WHERE server = ?", (server,))
+
+    def evidence(self, server: str) -> str | None:
+        """Return the evidence against a server; None if there is none."""
+        with self._file.transaction() as database:
+            row = database.execute("SELECT body FROM evidence WHERE server = ?", (server,)).fetchone()
+        return None if row is None else str(row[0])
+
+
+def contradiction(evidence: str) -> type[LogForked] | type[HeadWentBack] | None:
+    """Return the error that evidence is of, if it shows that the server contradicted itself."""
+    return CONTRADICTIONS.get(json.loads(evidence)["problem"])
+
+
+def _strength(evidence: str) -> int:
+    """Rank evidence: a fork is signed, a rollback may be repeated by somebody in between, anything else is unsigned."""
+    return (None, HeadWentBack, LogForked).index(contradiction(evidence))

@@ -1,0 +1,387 @@
+"""The device's own account of its reports: paid before they are sent, on disk, no oftener than was promised."""
+
+import math
+import os
+import secrets
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from privateer_client.ledger.account import Payment
+from privateer_client.ledger.choice import KeptChoice, decode_choice, encode_choice
+from privateer_client.ledger.encryption import Encryption, unreadable
+from privateer_client.ledger.known_servers import KnownServers
+from privateer_client.ledger.ledger_file import LedgerFile
+from privateer_client.ledger.token_store import TokenStore
+from privateer_client.participation import SealedReport
+from privateer_core.clock import Clock, SystemClock
+from privateer_core.errors import AlreadyReported, BudgetExceeded, InputError, Malformed, TermsRefused
+from privateer_core.wire.publication import digest
+
+COSTS: Final = ("epsilon", "delta", "local_epsilon")
+_SHARE: Final = 0.5
+"""One server may spend this share of a total: whatever one takes, as much is left for another."""
+_ROUNDING: Final = 1 + 1e-9
+_DAY: Final = 86_400
+_PAYMENTS: Final = (
+    "SELECT experiment, version, model, epsilon, delta, local_epsilon, day, reports, made, period, pinned"
+)
+_PAY: Final = "INSERT OR REPLACE INTO payments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+class _Draw(NamedTuple):
+    """Which time, of so many that a person comes, was drawn; how often they came before, and in which period last."""
+
+    times: int
+    seconds: float
+    drawn: int
+    come: int = -1
+    period: int = -1
+
+    def at(self, period: int) -> "_Draw":
+        """Return what is known when they come in a period."""
+        return self._replace(come=self.come + 1, period=period) if period > self.period else self
+
+
+class _Limit(NamedTuple):
+    """The most that one cost may sum to, and the ledger's parameter that sets it; infinite: no limit."""
+
+    cost: str
+    parameter: str
+    most: float
+
+    def check(self, asked: Payment, before: Sequence[Payment], where: str) -> None:
+        """Refuse a payment that exceeds the limit after those before it."""
+        spent, wanted = sum(getattr(one, self.cost) for one in before), getattr(asked, self.cost)
+        if spent + wanted > self.most * _ROUNDING:
+            raise BudgetExceeded(
+                f"spent {spent:g}{where}, asked {wanted:g}, limit {self.most:g}",
+                field=self.cost,
+                remedy=f"do not take part, or raise {self.parameter}",
+            )
+
+
+class Ledger:
+    """Payments, choices until they are reported, and sealed reports until they are answered, in an SQLite file.
+
+    It is safe between processes.
+
+    Parameters
+    ----------
+    path
+        The file, made if missing. Default: ``PRIVATEER_LEDGER``, else ``privateer/ledger.db`` in the user's state.
+    total_epsilon, total_delta, total_local_epsilon
+        The most that all experiments together may cost (basic composition); None: no limit. A report without a bound
+        on one of them, such as a record that a curator sees, exceeds every limit on it.
+    per_server_epsilon, per_server_delta, per_server_local_epsilon
+        The most that the experiments of one server may cost; None: half of the total. A server is a scheme, a host and
+        a port.
+    window_days
+        Days that the limits look back, today included; None: for ever.
+    clock
+        Where the day comes from.
+    key
+        32 bytes that encrypt the choices. Default: those in a file beside the ledger, made when it is first needed.
+
+    Attributes
+    ----------
+    servers
+        What the device knows of servers: their keys, and the heads of their logs.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be used, is damaged or not a ledger, a limit is out of range, or the key has another length.
+    """
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        total_epsilon: float | None = None,
+        window_days: int | None = None,
+        clock: Clock | None = None,
+        *,
+        total_delta: float | None = None,
+        total_local_epsilon: float | None = None,
+        per_server_epsilon: float | None = None,
+        per_server_delta: float | None = None,
+        per_server_local_epsilon: float | None = None,
+        key: bytes | None = None,
+    ) -> None:
+        if window_days is not None and window_days < 1:
+            raise InputError("must be at least 1", field="window_days", remedy="choose another window")
+        self._window_days = window_days
+        totals = [math.inf if most is None else most for most in (total_epsilon, total_delta, total_local_epsilon)]
+        named = (per_server_epsilon, per_server_delta, per_server_local_epsilon)
+        shares = [_SHARE * total if most is None else most for most, total in zip(named, totals, strict=True)]
+        self._totals, self._shares = _limits("total", totals), _limits("per_server", shares)
+        self._clock = clock or SystemClock()
+        where = Path(path) if path else default_path()
+        self._encryption = Encryption(key, where.with_name(f"{where.name}.key"))
+        self._file = LedgerFile(where, self._today)
+        self.servers = KnownServers(self._file)
+        self._tokens = TokenStore(self._file, self._clock)
+
+    @property
+    def tokens(self) -> TokenStore:
+        """The upload tokens."""
+        return self._tokens
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self._file.path
+
+    def pay(self, payment: Payment, endpoint: str, seal: Callable[[], bytes]) -> bytes:
+        """Record a payment durably, together with the sealed report that it is for, and erase the choice behind it.
+
+        Parameters
+        ----------
+        payment
+            What the experiment's reports cost; the ledger writes down today's day, and counts them.
+        endpoint
+            URL that the report is made for.
+        seal
+            Makes the bytes to send; called once, and only if the report may be paid for.
+
+        Returns
+        -------
+        The bytes that ``seal`` made. They wait in the ledger until they are discarded.
+
+        Raises
+        ------
+        InputError
+            If a cost is negative or NaN, or the file cannot be written; nothing is paid then.
+        AlreadyReported
+            If no report is left, or there is one of this period or a later one, or to this round or a later one.
+        TermsRefused
+            If the server has changed what all reports share.
+        BudgetExceeded
+            If a sum would exceed its limit; states spent, asked and limit.
+        """
+        costs = tuple(getattr(payment, cost) for cost in COSTS)
+        for cost, value in zip(COSTS, costs, strict=True):
+            if not value >= 0:
+                raise InputError("must be at least 0", field=cost, remedy="do not take part")
+        with self._file.transaction() as database:
+            before = _payment(database, payment.experiment)
+            paid = replace(payment if before is None else _next(before, payment), day=self._today)
+            self._check(paid, [one for one in _payments(database) if one.experiment != paid.experiment])
+            body = seal()
+            database.execute(_PAY, astuple(paid))
+            database.execute("INSERT INTO outbox VALUES (?, ?, ?, x'')", (payment.experiment, endpoint, body))
+            _erase(database, payment.experiment)
+        return body
+
+    def _check(self, asked: Payment, paid: Sequence[Payment]) -> None:
+        """Refuse a payment that exceeds a limit of all experiments, or of its server's."""
+        since, window = -math.inf, ""
+        if self._window_days is not None:
+            since, window = self._today - self._window_days, f" in {self._window_days} days"
+        before = [one for one in paid if one.day > since]
+        for limit in self._totals:
+            limit.check(asked, before, window)
+        for limit in self._shares:
+            limit.check(asked, [one for one in before if one.server == asked.server], f" at {asked.server}{window}")
+
+    @property
+    def _today(self) -> int:
+        return int(self._clock.now() // _DAY)
+
+    def payment(self, experiment: str) -> Payment | None:
+        """Return what the reports to an experiment have cost; None: there are none."""
+        with self._file.transaction() as database:
+            return _payment(database, experiment)
+
+    def draw(self, experiment: str, times: int, seconds: float, period: int) -> bool:
+        """Tell whether this time, of so many that the person comes, is the one that was drawn for the report.
+
+        It is drawn when they first come, and sent to nobody. They come once a period at most.
+
+        Raises
+        ------
+        TermsRefused
+            If the experiment had another number of times or another period before.
+        """
+        with self._file.transaction() as database:
+            row = "SELECT times, seconds, drawn, come, period FROM draws WHERE experiment = ?"
+            known = database.execute(row, (experiment,)).fetchone()
+            before = _Draw(*known) if known else _Draw(times, seconds, secrets.randbelow(times))
+            same = (before.times, before.seconds) == (times, seconds)
+            drawn = before.at(period)
+            if same and drawn != before:
+                database.execute("INSERT OR REPLACE INTO draws VALUES (?, ?, ?, ?, ?, ?)", (experiment, *drawn))
+        if not same:
+            raise _changed()
+        return drawn.come == drawn.drawn
+
+    def number(self, experiment: str, seed: int, people: int) -> int:
+        """Return the device's number among the people of an experiment; drawn once, and sent to nobody.
+
+        Raises
+        ------
+        TermsRefused
+            If the experiment had another seed or number of people before.
+        """
+        # Whoever knows numbers and may draw again can single people out.
+        with self._file.transaction() as database:
+            row = "SELECT seed, people, number FROM numbers WHERE experiment = ?"
+            known = database.execute(row, (experiment,)).fetchone()
+            if known is None:
+                known = (seed, people, secrets.randbelow(people))
+                database.execute("INSERT INTO numbers VALUES (?, ?, ?, ?)", (experiment, *known))
+        if known[:2] != (seed, people):
+            raise TermsRefused(
+                "the experiment's draw of people is not the one of before", field="seed", remedy="do not take part"
+            )
+        return int(known[2])
+
+    def payments(self) -> list[Payment]:
+        """Return everything that was paid for."""
+        with self._file.transaction() as database:
+            return _payments(database)
+
+    def waiting(self) -> list[SealedReport]:
+        """Return the reports that no endpoint has answered for good."""
+        with self._file.transaction() as database:
+            rows = database.execute("SELECT experiment, endpoint, body FROM outbox ORDER BY experiment")
+            return [SealedReport(*row) for row in rows]
+
+    def answered(self, report: SealedReport) -> None:
+        """Overwrite a sealed report, since an endpoint has decided; its payment stays."""
+        with self._file.transaction() as database:
+            database.execute("DELETE FROM outbox WHERE (experiment, endpoint, body) = (?, ?, ?)", report)
+
+    def discard(self, experiment: str) -> None:
+        """Overwrite the sealed reports of an experiment, since they are withdrawn; their payment stays."""
+        with self._file.transaction() as database:
+            database.execute("DELETE FROM outbox WHERE experiment = ?", (experiment,))
+
+    def choice(self, experiment: str) -> KeptChoice | None:
+        """Return the choice that is kept for an experiment.
+
+        Raises
+        ------
+        InputError
+            If it is damaged, or was encrypted with another key.
+        """
+        with self._file.transaction() as database:
+            return self._choice(database, experiment)
+
+    def choices(self) -> list[str]:
+        """Return the experiments for which a choice is kept."""
+        with self._file.transaction() as database:
+            return [name for (name,) in database.execute("SELECT experiment FROM choices ORDER BY experiment")]
+
+    def change(self, experiment: str, change: Callable[[KeptChoice | None], KeptChoice | None]) -> KeptChoice | None:
+        """Replace the choice that is kept for an experiment by what ``change`` makes of it, and return that.
+
+        Once no report can be made of it none is kept, and this returns None.
+
+        Raises
+        ------
+        InputError
+            If the one that is kept cannot be read, or the new one cannot be kept; nothing changes then.
+        """
+        with self._file.transaction() as database:
+            before = self._choice(database, experiment)
+            after, paid = change(before), _payment(database, experiment)
+            if after is not None and paid is not None and not paid.allows(after.period):
+                after = None
+            if after is None:
+                _erase(database, experiment)
+            elif after is not before:
+                body = self._encryption.lock(encode_choice(after), experiment)
+                database.execute("INSERT OR REPLACE INTO choices VALUES (?, ?)", (experiment, body))
+        return after
+
+    def forget(self, experiment: str) -> None:
+        """Overwrite the choice that is kept for an experiment: no report will be made of it."""
+        with self._file.transaction() as database:
+            _erase(database, experiment)
+
+    def _choice(self, database: sqlite3.Connection, experiment: str) -> KeptChoice | None:
+        row = database.execute("SELECT body FROM choices WHERE experiment = ?", (experiment,)).fetchone()
+        if row is None:
+            return None
+        try:
+            return decode_choice(self._encryption.unlock(row[0], experiment))
+        except Malformed:
+            raise unreadable(experiment) from None
+
+    def publication(self, experiment: str) -> bytes | None:
+        """Return the publication that is kept for an experiment; None if there is none, or it is damaged."""
+        with self._file.transaction() as database:
+            row = "SELECT digest, body FROM publications WHERE experiment = ?"
+            known = database.execute(row, (experiment,)).fetchone()
+        return known[1] if known is not None and digest(known[1]) == known[0] else None
+
+    def remember(self, experiment: str, publication: bytes) -> None:
+        """Keep a publication, which is in its server's log, in the place of the one before."""
+        name = digest(publication)
+        with self._file.transaction() as database:
+            same = "SELECT 1 FROM publications WHERE (experiment, digest, body, witnessed) = (?, ?, ?, 1)"
+            if database.execute(same, (experiment, name, publication)).fetchone() is None:
+                database.execute(
+                    "INSERT OR REPLACE INTO publications VALUES (?, ?, ?, 1)", (experiment, name, publication)
+                )
+
+    def has_witnessed(self, experiment: str, name: bytes) -> bool:
+        """Whether the publication that is kept has this digest, and was in its server's log."""
+        with self._file.transaction() as database:
+            known = "SELECT 1 FROM publications WHERE (experiment, digest, witnessed) = (?, ?, 1)"
+            return database.execute(known, (experiment, name)).fetchone() is not None
+
+
+def _limits(prefix: str, most: Sequence[float]) -> list[_Limit]:
+    limits = [_Limit(cost, f"{prefix}_{cost}", value) for cost, value in zip(COSTS, most, strict=True)]
+    for limit in limits:
+        if not limit.most >= 0:
+            raise InputError("must be at least 0", field=limit.parameter, remedy="choose another limit")
+    return limits
+
+
+def _erase(database: sqlite3.Connection, experiment: str) -> None:
+    database.execute("DELETE FROM choices WHERE experiment = ?", (experiment,))
+
+
+def _payment(database: sqlite3.Connection, experiment: str) -> Payment | None:
+    row = database.execute(f"{_PAYMENTS} FROM payments WHERE experiment = ?", (experiment,)).fetchone()
+    return None if row is None else Payment(*row)
+
+
+def _next(before: Payment, asked: Payment) -> Payment:
+    """Return the payment that another report makes of the one before: the promise is paid for as a whole."""
+    if before.made >= before.reports:
+        raise AlreadyReported("this device has reported to the experiment", remedy="nothing to do")
+    if asked.pinned != before.pinned:
+        raise _changed()
+    if not before.allows(asked.period):
+        raise AlreadyReported("this device has reported in this period", remedy="come back in the next one")
+    if asked.version <= before.version:
+        raise AlreadyReported("this device has reported to this round", remedy="report to the next one")
+    local_epsilon = max(before.local_epsilon, asked.local_epsilon)
+    return replace(asked, made=before.made + 1, local_epsilon=local_epsilon)
+
+
+def _changed() -> TermsRefused:
+    return TermsRefused(
+        "reports a person, their period or their promise are not those of before",
+        field="experiment.reports_per_person",
+        remedy="do not take part",
+    )
+
+
+def _payments(database: sqlite3.Connection) -> list[Payment]:
+    return [Payment(*row) for row in database.execute(f"{_PAYMENTS} FROM payments ORDER BY experiment")]
+
+
+def default_path() -> Path:
+    """Return where the ledger is if the application does not say: ``PRIVATEER_LEDGER``, or in the user's state."""
+    named = os.environ.get("PRIVATEER_LEDGER")
+    if named:
+        return Path(named)
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "privateer" / "ledger.db"

@@ -1,0 +1,141 @@
+"""The issuer's keys: for each experiment one that signs, its predecessor as long as it is valid, and their turns."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_der_private_key,
+)
+
+from privateer_core.clock import Clock
+from privateer_core.errors import NotFound, TokenRequestRefused
+from privateer_core.serving.logs import tell
+from privateer_core.wire.keys import write_file
+from privateer_core.wire.tokens.token_keys import BITS, EXPONENT, Directory, TokenKey
+from privateer_issuer.signing import Signer
+from privateer_issuer.store import IssuerStore, KeyRow
+
+DAY: Final = 86_400
+_log = logging.getLogger("privateer.issuer")
+
+
+class OwnKey(NamedTuple):
+    """A key, and what signs with it; None once it has expired."""
+
+    public: TokenKey
+    signer: Signer | None
+
+
+class IssuerKeys:
+    """The keys of all experiments.
+
+    A key begins with its day, so that its age tells nothing of an hour. After its days it gets a successor, and stays
+    valid for as many more. An expired key is shown for as long again without its private half, so that whoever checks
+    tokens can tell old ones from forged ones.
+
+    Parameters
+    ----------
+    experiments, days
+        Names of the experiments, and the days of a key.
+    name, shown
+        The issuer's name, and the file that shows the public keys.
+    """
+
+    def __init__(
+        self, store: IssuerStore, experiments: Sequence[str], days: int, name: str, shown: Path, clock: Clock
+    ) -> None:
+        self._store, self._experiments, self._seconds = store, experiments, days * DAY
+        self._name, self._shown, self._clock = name, shown, clock
+        self._keys: dict[str, list[OwnKey]] = {}
+        self.rotate()
+
+    def rotate(self) -> None:
+        """Make the keys that are due, erase those that have expired with who had their tokens, and show what there is.
+
+        Raises
+        ------
+        sqlite3.Error, OSError
+            If the disk is full or fails; call it again.
+        """
+        rows, now = self._store.keys(), self._clock.now()
+        kept = [_without_private(row, now) for row in rows if now < row.not_after + self._seconds]
+        due = [name for name in self._experiments if not self._has_young(kept, name, now)]
+        after = kept + [_drawn(name, now, self._seconds, kept) for name in due]
+        if after != rows:
+            self._store.replace_keys(after)
+            for name in due:
+                tell(_log, "key made", experiment=name)
+        if after != rows or not self._keys:
+            self._keys = {name: [_own(row) for row in after if row.experiment == name] for name in self._experiments}
+        # Once an experiment has no keys, none of its tokens can ever count again.
+        self._store.forget_shares({row.experiment for row in after})
+        self._show()
+
+    def _has_young(self, rows: list[KeyRow], name: str, now: float) -> bool:
+        return any(row.experiment == name and now < row.not_before + self._seconds for row in rows)
+
+    def _show(self) -> None:
+        self._shown.parent.mkdir(parents=True, exist_ok=True)
+        text = self.directory.encode().decode()
+        if not self._shown.exists() or self._shown.read_text() != text:
+            write_file(self._shown, text, 0o644)
+
+    @property
+    def directory(self) -> Directory:
+        """What everybody may see of them."""
+        return Directory.of(self._name, {name: [key.public for key in keys] for name, keys in self._keys.items()})
+
+    @property
+    def newest(self) -> dict[str, TokenKey]:
+        """The key of each experiment that devices ask for now."""
+        return {name: keys[-1].public for name, keys in self._keys.items()}
+
+    def signer(self, experiment: str, last_byte: int) -> Signer:
+        """Return what signs for an experiment with the valid key whose id ends so.
+
+        Raises
+        ------
+        NotFound
+            If the issuer has no such experiment.
+        TokenRequestRefused
+            If no valid key has such an id.
+        """
+        if experiment not in self._keys:
+            remedy = "check its spelling, or add it to PRIVATEER_EXPERIMENTS"
+            raise NotFound("the issuer has no keys for this experiment", field="name", remedy=remedy)
+        now = self._clock.now()
+        for key in reversed(self._keys[experiment]):
+            if key.signer and key.public.id[-1] == last_byte and key.public.is_valid(now):
+                return key.signer
+        raise TokenRequestRefused("no valid key has such an id", remedy="fetch the keys again, and draw a new token")
+
+
+def _without_private(row: KeyRow, now: float) -> KeyRow:
+    return row._replace(private=b"") if now >= row.not_after else row
+
+
+def _drawn(experiment: str, now: float, seconds: int, others: list[KeyRow]) -> KeyRow:
+    """Make a key whose id ends otherwise than those that are valid beside it: requests name its last byte alone."""
+    begins = int(now) // DAY * DAY
+    taken = {_public(row).id[-1] for row in others if row.experiment == experiment}
+    while True:
+        private = generate_private_key(EXPONENT, BITS)
+        public = TokenKey.of(private.public_key(), begins, begins + 2 * seconds)
+        if public.id[-1] not in taken:
+            encoded = private.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+            return KeyRow(experiment, public.not_before, public.not_after, public.encoded, encoded)
+
+
+def _public(row: KeyRow) -> TokenKey:
+    return TokenKey(row.public, row.not_before, row.not_after)
+
+
+def _own(row: KeyRow) -> OwnKey:
+    private = load_der_private_key(row.private, None) if row.private else None
+    return OwnKey(_public(row), Signer.of(private) if isinstance(private, RSAPrivateKey) else None)

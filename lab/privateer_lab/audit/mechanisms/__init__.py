@@ -1,0 +1,1 @@
+"""Attacks on mechanisms, by what they are asked."""

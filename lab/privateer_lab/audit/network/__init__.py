@@ -1,0 +1,1 @@
+"""Attacks along the wire: what the network, answers and logs show."""

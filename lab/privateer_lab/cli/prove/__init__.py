@@ -1,0 +1,1 @@
+"""Commands that calculate, attack and verify what is promised."""

@@ -1,0 +1,145 @@
+"""``identity`` and ``audit-log``: who a server is, and whether its public log keeps to its word."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import httpx
+import msgspec
+import typer
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from privateer_core.errors import SignatureInvalid, SpecError
+from privateer_core.text import printable
+from privateer_core.wire.identity import fingerprint, read_keys
+from privateer_core.wire.keys import read_signing_key
+from privateer_core.wire.merkle import Peaks
+from privateer_core.wire.transparency_log import Head
+from privateer_lab.audit.transparency_log import AuditorState, LogContradiction, LogSource, audit, compare
+from privateer_lab.cli.options import URL, Json, Url
+from privateer_lab.cli.output import print_json, print_table, screen
+
+_SECONDS = 30.0
+_KEY_FILE = "identity.key"
+_Address = Annotated[str, typer.Argument(metavar="URL", help="The server's address.")]
+_Key = Annotated[str, typer.Option("--server-key", help="The server's public key; by default the first one met.")]
+_State = Annotated[Path, typer.Option(help="File that remembers what was checked.")]
+_Evidence = Annotated[Path, typer.Option(help="File for evidence, if there is any.")]
+_Against = Annotated[
+    list[str],
+    typer.Option(help="A head that others were shown: a file, an auditor's audit-log.json, or an address; repeatable."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(identity)
+    app.command("audit-log")(audit_log)
+
+
+def identity(
+    url: Url = URL,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="The server's data folder, that of privateer up, or the key file, on this machine."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the key that a server signs with: applications pin it. A key that is read from the disk is certain."""
+    if data is not None:
+        key = _public(read_signing_key(_key_file(data), "--data"))
+    else:
+        with httpx.Client(timeout=_SECONDS) as http:
+            key = LogSource(url, http, "--url").key()
+    told = {"key": key.hex(), "fingerprint": fingerprint(key)}
+    if as_json:
+        print_json(told)
+    else:
+        print_table("identity", told.items())
+
+
+def _key_file(data: Path) -> Path:
+    """Return where the key is: a file, or in the server's folder, or in that of ``privateer up``."""
+    places = (data / _KEY_FILE, data / "server" / _KEY_FILE) if data.is_dir() else (data,)
+    for path in places:
+        if path.exists():
+            return path
+    remedy = f"name the server's data folder, or its {_KEY_FILE}"
+    raise SpecError(f"{data} is not there, or has no {_KEY_FILE}", field="--data", remedy=remedy)
+
+
+def _public(key: Ed25519PrivateKey) -> bytes:
+    return key.public_key().public_bytes_raw()
+
+
+def audit_log(
+    url: _Address,
+    state: _State = Path("audit-log.json"),
+    server_key: _Key = "",
+    against: _Against = [],  # noqa: B006 - typer makes a list of its own
+    evidence: _Evidence = Path("evidence.json"),
+) -> None:
+    """Check all that is new in a server's public log; exit with 1, and write evidence, if something does not hold.
+
+    Run it now and then. It keeps the last head, and demands that the log goes on from it. With --against it also checks
+    that others were shown the same log: devices export their heads (client.head), and auditors keep theirs (--state).
+    """
+    keys, before = read_keys(server_key, "--server-key"), _read(state)
+    if len(keys) > 1:
+        raise SpecError("is more than one key", field="--server-key", remedy="name the one that signs now")
+    with httpx.Client(timeout=_SECONDS) as http:
+        source = LogSource(url, http)
+        try:
+            after, found = audit(source, next(iter(keys), None), before)
+            for other in against:
+                compare(source, after, _head(other, http))
+        except LogContradiction as contradiction:
+            evidence.write_text(json.dumps(contradiction.evidence, indent=1) + "\n")
+            told = printable(str(contradiction))  # a log has names that its server made up
+            screen.print(f"{told}\nThe evidence is in {evidence}.", soft_wrap=True, markup=False)
+            raise typer.Exit(1) from None
+    state.write_bytes(msgspec.json.format(msgspec.json.encode(after)) + b"\n")
+    print_table(
+        "the log holds",
+        [
+            *(("entries", found.size), ("new", found.entries), ("publications read", found.read)),
+            *(("not served any more", found.unserved), ("heads compared", len(against)), ("key", after.key)),
+        ],
+    )
+
+
+def _read(path: Path) -> AuditorState | None:
+    if not path.exists():
+        return None
+    try:
+        state = msgspec.json.decode(path.read_bytes(), type=AuditorState)
+        Peaks(Head.open(state.head, bytes.fromhex(state.key)).size, state.peaks)
+    except (OSError, ValueError, SignatureInvalid):
+        remedy = "name another file: a new one trusts the log as it is"
+        raise SpecError(f"{path.name} is not the state of an audit", field="--state", remedy=remedy) from None
+    return state
+
+
+def _head(other: str, http: httpx.Client) -> str:
+    """Return the head in a file, or in what another auditor's run keeps; or that of the server at an address."""
+    if other.startswith(("http://", "https://")):
+        return LogSource(other, http, "--against").shown()
+    try:
+        found = Path(other).read_text()
+    except (OSError, UnicodeDecodeError):
+        raise SpecError(f"cannot read {other}", field="--against", remedy="name a file, or an address") from None
+    found = _of_an_auditor(found) or found
+    if not Head.is_one(found):
+        remedy = (
+            "give what client.head says, another auditor's audit-log.json, or a copy of the server's page /log/head"
+        )
+        raise SpecError(f"{other} is not the head of a log", field="--against", remedy=remedy)
+    return found
+
+
+def _of_an_auditor(text: str) -> str | None:
+    """Return the last head of another run of this command; None if the text is not what one keeps."""
+    try:
+        return msgspec.json.decode(text, type=AuditorState).head
+    except (msgspec.DecodeError, RecursionError):
+        return None

@@ -1,0 +1,213 @@
+"""``server``, ``shuffler``, ``issuer``, ``up``: services on this machine; ``demo``, ``bench``: whole experiments."""
+
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import httpx
+import typer
+
+from privateer_core.errors import SpecError
+from privateer_lab.audit.transparency_log import LogSource
+from privateer_lab.cli.options import ADMIN_URL
+from privateer_lab.cli.output import print_json, print_table, screen
+from privateer_lab.services.processes import IssuerProcess, Services, free_port, running
+
+Data = Annotated[Path, typer.Option(help="Folder for keys and databases.")]
+Host = Annotated[str, typer.Option(envvar="PRIVATEER_HOST", help="Address of the public listener.")]
+Port = Annotated[int, typer.Option(envvar="PRIVATEER_PORT", min=1, max=65535, help="Port of the public listener.")]
+DataOf = Annotated[Path, typer.Option(envvar="PRIVATEER_DATA", help="Folder for keys and databases.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (server, shuffler, issuer, up, demo, bench):
+        app.command()(command)
+
+
+def server(host: Host = "127.0.0.1", port: Port = 8000, data: DataOf = Path("data/server")) -> None:
+    """Run the server. Further settings come from the environment (docs/configuration.md)."""
+    from privateer_server.app import main
+
+    _environment(host, port, data)
+    main([])
+
+
+def shuffler(host: Host = "127.0.0.1", port: Port = 8001, data: DataOf = Path("data/shuffler")) -> None:
+    """Run the shuffler. Further settings come from the environment (docs/configuration.md)."""
+    from privateer_shuffler.app import main
+
+    _environment(host, port, data)
+    main()
+
+
+def issuer(
+    experiments: Annotated[
+        str, typer.Option(envvar="PRIVATEER_EXPERIMENTS", help="Names of experiments, separated by commas.")
+    ],
+    attestation: Annotated[
+        str, typer.Option(envvar="PRIVATEER_ATTESTATION", help="How it knows devices: hmac, open, or another plug.")
+    ],
+    host: Host = "127.0.0.1",
+    port: Port = 8004,
+    data: DataOf = Path("data/issuer"),
+) -> None:
+    """Run the issuer of upload tokens. Further settings come from the environment (docs/configuration.md)."""
+    from privateer_issuer.app import main
+
+    _environment(host, port, data)
+    os.environ.update(PRIVATEER_EXPERIMENTS=experiments, PRIVATEER_ATTESTATION=attestation)
+    main()
+
+
+def _environment(host: str, port: int, data: Path) -> None:
+    os.environ.update(PRIVATEER_HOST=host, PRIVATEER_PORT=str(port), PRIVATEER_DATA=str(data))
+
+
+@contextmanager
+def _until_signalled() -> Iterator[None]:
+    """End the block on SIGINT and SIGTERM; the services would otherwise outlive this process."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except KeyboardInterrupt:
+        screen.print("stopping")
+
+
+def up(
+    data: Data = Path("data"),
+    server_port: Annotated[int, typer.Option(min=1, max=65535, help="The server's port.")] = 8000,
+    shuffler_port: Annotated[int, typer.Option(min=1, max=65535, help="The shuffler's port.")] = 8001,
+    admin_port: Annotated[int, typer.Option(min=1, max=65535, help="The server's private port.")] = 8002,
+    shuffler_admin_port: Annotated[int, typer.Option(min=1, max=65535, help="The shuffler's private port.")] = 8003,
+    token: Annotated[
+        str | None, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="The server's admin token; made up if not given.")
+    ] = None,
+    tokens: Annotated[
+        str, typer.Option(help="Experiments whose reports need upload tokens: an issuer runs, too, at port 8004.")
+    ] = "",
+) -> None:
+    """Run a server and a shuffler here until you interrupt them."""
+    private = (admin_port, shuffler_admin_port)
+    issuing = IssuerProcess(tokens, 8004) if tokens else None
+    with (
+        _until_signalled(),
+        running(data, server_port, shuffler_port, token, private, issuing=issuing) as services,
+    ):
+        screen.print(f"server    {services.server}  (private: {services.admin})")
+        screen.print(f"shuffler  {services.shuffler}  (private: {services.shuffler_admin})")
+        if services.issuer:
+            screen.print(f"issuer    {services.issuer}")
+        screen.print(f"dashboard {services.server}/")
+        with httpx.Client() as http:
+            screen.print(f"its key   {LogSource(services.server, http).key().hex()}")
+        shown = "..." if token else services.token  # the operator knows the token that they gave
+        at = "" if services.admin == ADMIN_URL else f" --admin-url {services.admin}"
+        line = f"PRIVATEER_ADMIN_TOKEN={shown} privateer create SPEC.toml{at}"
+        screen.print(f"create an experiment:\n  {line}", soft_wrap=True)
+        services.processes.watch()
+
+
+def demo(
+    context: typer.Context,
+    users: Annotated[int, typer.Option(min=2000, help="Number of simulated people.")] = 30_000,
+    keep: Annotated[
+        bool | None, typer.Option(help="Keep the services running at the end; by default in a terminal.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="FILE.html", help="The page with the picture.")] = Path("out/demo.html"),
+    web: Annotated[
+        bool, typer.Option("--web", help="Serve a page instead, on which every visitor is a device, until Ctrl-C.")
+    ] = False,
+) -> None:
+    """Start services, create a shuffled experiment, have people take part over HTTP, and show what it learned.
+
+    In a terminal the services stay until you press Enter, so that you can look at the dashboard.
+    """
+    from privateer_lab.services.demo import run_demo
+    from privateer_lab.services.web_demo import run_web_demo
+
+    is_watched = sys.stdin.isatty() and sys.stdout.isatty()
+    if web:
+        _refuse_beside_web(context)
+    if out.is_dir():
+        raise SpecError(f"{out} is a folder", field="--out", remedy="name a file")
+
+    with _until_signalled():
+        if web:
+            run_web_demo()
+            return
+        with (
+            tempfile.TemporaryDirectory(prefix="privateer-") as folder,
+            running(Path(folder), free_port(), free_port(), quiet=True) as services,
+        ):
+            page = run_demo(services, users, out)
+            if is_watched if keep is None else keep:
+                _stay(services, page, is_watched)
+        screen.print("The services have stopped. To start services that stay: privateer up")
+
+
+def _refuse_beside_web(context: typer.Context) -> None:
+    """Refuse options that say nothing of a page of visitors."""
+    for name in ("users", "keep", "out"):
+        source = context.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":
+            remedy = "leave it out: visitors of the page are the people, and it stays until Ctrl-C"
+            raise SpecError("does nothing with --web", field=f"--{name}", remedy=remedy)
+
+
+def _stay(services: Services, page: str, is_watched: bool) -> None:
+    """Leave the services running until somebody has looked."""
+    screen.print(
+        f"The services still run. Look at them in a browser:\n"
+        f"  {services.server}/  the dashboard\n"
+        f"  {page}/privacy  what the experiment promises to each person\n"
+        f"{'Press Enter' if is_watched else 'Press Ctrl-C'} to stop them.",
+        soft_wrap=True,
+    )
+    if is_watched:
+        sys.stdin.readline()
+    else:
+        services.processes.watch()
+
+
+def bench(
+    users: Annotated[int, typer.Option(min=4000, help="Number of people in each run.")] = 40_000,
+    memory: Annotated[
+        int, typer.Option(min=0, help="Instead: send so many reports, and show every process's MiB on the way.")
+    ] = 0,
+    databases: Annotated[
+        tuple[str, str] | None,
+        typer.Option(help="Instead: compare one server with two on these PostgreSQL databases, for store and journal."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Measure what a report costs on its way, in multiples of opening one, and how fast the accountant is."""
+    from privateer_lab.bench import bench_accountant, bench_answers, bench_memory, bench_path, bench_replicas
+
+    if memory:
+        for row in bench_memory(memory):
+            sizes = {name: round(value) for name, value in row.items()}
+            print_json(sizes) if as_json else screen.print(sizes)
+        return
+    if databases:
+        tables = bench_replicas(users, *databases)
+        result: dict[str, Any] = {"servers": tables}
+    else:
+        path, accountant = bench_path(users) | bench_answers(users), bench_accountant()
+        result = {"report path": path, "accountant": accountant}
+        tables = path | {"accountant": accountant}
+    if as_json:
+        print_json(result)
+        return
+    screen.print("Each figure of the report path is processor time a report, in multiples of opening one.")
+    for title, figures in tables.items():
+        print_table(title, [(key.replace("_", " "), value) for key, value in figures.items()])

@@ -1,1 +1,0 @@
-"""Subcommands, a file for each thing they are about."""

@@ -1,0 +1,107 @@
+"""The populations that ``create`` keeps beside the device's ledger, and load runs play.
+
+A server never gets the ``[population]`` of a spec. Without a copy here a load run would play other people than those
+that ``plan`` and ``simulate`` are about.
+"""
+
+import hashlib
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from privateer_client.ledger.ledger import default_path
+from privateer_core.canonical import canonical
+from privateer_core.errors import SpecError
+from privateer_core.spec import Spec
+
+_FOLDER: Final = "populations"
+_CHANGES: Final = ("experiment", "privacy", "algorithm", "sources", "population")
+"""Tables of a spec that say nothing of the people, or that an operator may change."""
+
+
+class KeptPeople(msgspec.Struct, frozen=True):
+    """What ``create`` keeps of a spec.
+
+    Attributes
+    ----------
+    about
+        Digest of what the spec says of the people: another experiment of the same name has another.
+    populations
+        The ``[population]``, by the name of the source; empty for the experiment's own people.
+    """
+
+    about: str
+    populations: dict[str, dict[str, Any]]
+
+
+def keep_people(spec: Spec) -> None:
+    """Keep the populations of a spec for load runs of this user; a spec without any erases what was kept.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
+    named = {"": spec.population} | {source.name: source.population for source in spec.sources}
+    populations = {name: _absolute(table) for name, table in named.items() if table is not None}
+    path = _path(spec.name)
+    if not populations:
+        path.unlink(missing_ok=True)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        new.write_bytes(msgspec.json.encode(KeptPeople(_about(spec), populations)))
+        new.replace(path)
+    finally:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
+
+
+def kept_people(spec: Spec, cohort: str = "") -> dict[str, Any] | None:
+    """Return the population that ``create`` kept of this experiment; None if it kept none, or that of another one.
+
+    Parameters
+    ----------
+    spec
+        As the server publishes it.
+    cohort
+        The source of the people; empty for the experiment's own. A source without people of its own has those.
+
+    Raises
+    ------
+    SpecError
+        If the file is damaged.
+    """
+    path = _path(spec.name)
+    try:
+        kept = msgspec.json.decode(path.read_bytes(), type=KeptPeople)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError):
+        remedy = f"remove {path}, or name the people with --population"
+        raise SpecError("the people that create kept cannot be read", field="--population", remedy=remedy) from None
+    if kept.about != _about(spec):
+        return None
+    return kept.populations.get(cohort, kept.populations.get(""))
+
+
+def _about(spec: Spec) -> str:
+    """Return the digest of the arms' names and of the tables that say what people are asked."""
+    tables = spec.model_dump(mode="json", exclude=set(_CHANGES))
+    return hashlib.sha256(canonical({"options": list(spec.options), **tables})).hexdigest()
+
+
+def _absolute(table: dict[str, Any]) -> dict[str, Any]:
+    """Return a population whose file is found from any folder."""
+    files = table.get("path")
+    if not isinstance(files, str):
+        return table
+    return table | {"path": ",".join(os.path.abspath(one.strip()) for one in files.split(","))}
+
+
+def _path(name: str) -> Path:
+    return default_path().parent / _FOLDER / f"{name}.json"

@@ -1,0 +1,117 @@
+"""What an experiment has found, for people who were not there: a Markdown document and a picture."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from matplotlib.figure import Figure
+
+from privateer_core.answer import Answer
+from privateer_core.answer.parts import EffectsOverTime
+from privateer_core.text import printable
+from privateer_lab.answer_tables import estimates_of, tables_of
+from privateer_lab.answer_words import Drawn, left_out, most_drawn, rows_drawn, sentences
+from privateer_lab.cli.output import readable
+from privateer_lab.pages.plots import in_thousands, panels
+from privateer_lab.pages.style import BETTER, COLOURS, GREY, WORSE
+from privateer_lab.picture import whole_label
+
+_CLAIM: Final = ("against", "about", "epsilon", "delta")
+_NOTHING: Final = {"epsilon": "nothing is claimed", "delta": None}
+_SHOWN: Final = 8
+"""Curves that one picture has, at most."""
+_ESTIMATES: Final = 100
+"""Estimates that one picture has, at most."""
+_INERT: Final = str.maketrans(
+    {**{mark: f"\\{mark}" for mark in "\\`*_[]|~#!"}, **{mark: f"&#{ord(mark)};" for mark in "$<>&@"}}
+)
+"""What Markdown would take for its own, for formulas, for HTML or for an address."""
+_LINKS: Final = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)
+"""Where some renderers guess a link."""
+
+
+def markdown(name: str, answer: Answer, claims: Sequence[Mapping[str, Any]]) -> str:
+    """Write an answer as Markdown: estimates, tables, and what people were promised.
+
+    Parameters
+    ----------
+    name
+        Of the experiment.
+    answer
+        What was found.
+    claims
+        Those of its certificate.
+    """
+    confidence = "" if answer.confidence is None else f", with intervals of {100 * answer.confidence:g} % confidence"
+    promised = [{key: one[key] for key in _CLAIM} | (_NOTHING if one["epsilon"] is None else {}) for one in claims]
+    parts = [f"# {_cell(name)}", _cell(" ".join([*sentences(answer), *answer.warnings]))]
+    if answer.effects:
+        parts += [f"What follows are effects{confidence}."]
+    else:
+        parts += [f"## Estimates{confidence}", _rows(estimates_of(answer.estimates))]
+    for title, rows in tables_of(answer):
+        parts += [f"## {_cell(title).capitalize()}", _rows(rows)]
+    parts += [
+        "## Privacy",
+        "Every figure here is a function of what was released under these promises.",
+        _rows(promised),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _rows(rows: Sequence[Mapping[str, Any]]) -> str:
+    if not rows:
+        return "Nothing yet."
+    lines = ["| " + " | ".join(_cell(key) for key in rows[0]) + " |", "|" + "---|" * len(rows[0])]
+    return "\n".join([*lines, *("| " + " | ".join(_cell(value) for value in row.values()) + " |" for row in rows)])
+
+
+def _cell(value: Any) -> str:
+    """Write a value as text that is only text, whoever chose it: names come from a server."""
+    text = "" if value is None else printable(readable(value)).translate(_INERT)
+    return _LINKS.sub(lambda found: f"&#{ord(found[0])};", text)
+
+
+def draw_effects(title: str, answer: Answer) -> Figure:
+    """Draw estimates with their intervals, and beside them how they came about, if that is known."""
+    over_time, rows = answer.first_of(EffectsOverTime), rows_drawn(answer)
+    shown, all_ = rows[: most_drawn(rows, _ESTIMATES)], len(rows)
+    figure, axes = panels(2 if over_time else 1, title, height=max(3.4, 0.3 * len(shown)))
+    draw_rows(axes[0], shown)
+    axes[0].set_xlabel(("effect" if answer.effects else "estimate") + left_out(len(shown), all_))
+    if over_time:
+        draw_over_time(axes[1], over_time)
+    return figure
+
+
+def draw_rows(axis: Any, rows: Sequence[Drawn]) -> None:
+    """Draw estimates with their intervals: what is decided in blue or red and filled, what is not as a grey ring."""
+    ends = [end for one in rows for end in one[1:4] if math.isfinite(end)] or [0.0]
+    low, high = min(ends), max(ends)
+    for place, one in enumerate(rows):
+        colour = (WORSE if one.value < 0 else BETTER) if one.decided else GREY
+        axis.plot((max(one.low, low), min(one.high, high)), (-place, -place), color=colour)
+        face = "white" if one.decided is False else colour
+        axis.plot(one.value, -place, "o", color=colour, markerfacecolor=face, markersize=4)
+    if any(one.decided is not None for one in rows):
+        axis.axvline(0, color=GREY, linewidth=0.8)
+    axis.set_yticks([-place for place in range(len(rows))], [whole_label(one.name) for one in rows])
+
+
+def draw_over_time(axis: Any, part: EffectsOverTime) -> None:
+    """Draw estimates over the numbers of people, with their intervals."""
+    curves = [one for one in part.effects if any(value is not None for value in one.values)]
+    for number, one in enumerate(curves[:_SHOWN]):
+        looks = zip(part.people, one.values, one.lows, one.highs, strict=True)
+        people, values, lows, highs = zip(*(look for look in looks if look[1] is not None), strict=True)
+        colour = COLOURS[number % len(COLOURS)]
+        axis.plot(people, values, "o-", color=colour, markersize=3, label=whole_label(one.name))
+        axis.fill_between(people, lows, highs, color=colour, alpha=0.12, linewidth=0)
+    axis.axhline(0, color=GREY, linewidth=0.8)
+    axis.set_xlabel("people")
+    axis.set_ylabel("effect")
+    in_thousands(axis)
+    if curves:
+        title = f"the first {_SHOWN} of {len(curves):,}" if len(curves) > _SHOWN else None
+        axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1, 1), title=title, title_fontsize=7)

@@ -1,0 +1,144 @@
+"""The review as one document: everything that the page shows, for machines."""
+
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any, Final, Literal
+
+import msgspec
+
+from privateer_core.record import Record
+from privateer_core.spec import Spec
+from privateer_lab.pages.review.evidence import AuditEvidence
+from privateer_lab.pages.review.facts import Facts, Unknown, unknowns
+from privateer_lab.pages.review.guidance import Point, points
+from privateer_lab.pages.review.parties import Exposure, Party, exposures, parties
+from privateer_lab.pages.review.promises import StatedClaim, claims
+from privateer_lab.pages.review.registry import registry
+from privateer_lab.pages.review.retention import Kept, retention
+from privateer_lab.pages.review.subject import ExperimentStanding, Subject
+
+FORMAT: Final = "privateer/review/1"
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What the experiment asks.
+
+    Attributes
+    ----------
+    options
+        What can be chosen.
+    features
+        Names of what is asked of a person.
+    reward_low, reward_high
+        Ends of the reward's range.
+    people
+        The most reports that may come.
+    reports_per_person
+        Of one person, at most.
+    conversion_window
+        Seconds from a choice to the report.
+    """
+
+    algorithm: str
+    model: str
+    options: tuple[str, ...]
+    features: tuple[str, ...]
+    reward_low: float
+    reward_high: float
+    people: int
+    reports_per_person: int
+    conversion_window: float
+
+
+class Review(msgspec.Struct, frozen=True):
+    """What a reviewer needs to know.
+
+    Attributes
+    ----------
+    format
+        `FORMAT`.
+    made, privateer
+        When, in UTC, and by which version, which also recomputed the claims.
+    experiment, origin, standing
+        What is reviewed, where it comes from, and where it stands; null for a spec that nobody has started.
+    asked, facts, unknown
+        What it asks, what people say of it, and what nobody has said yet.
+    parties, exposures
+        Who sees what, and what the promise does not cover.
+    claims, assumes
+        The promise and what it leaves an attacker; and what no computation can check.
+    evidence
+        Of the audit; null if none was run or given.
+    kept
+        What is stored.
+    points
+        Those of NIST SP 800-226.
+    registry
+        An entry for the DP deployments registry; null where nothing is promised.
+    record
+        The privacy record, from which anybody recomputes the claims.
+    """
+
+    format: Literal["privateer/review/1"]
+    made: str
+    privateer: str
+    experiment: str
+    origin: str
+    standing: ExperimentStanding | None
+    asked: Asked
+    facts: Facts
+    unknown: tuple[Unknown, ...]
+    parties: tuple[Party, ...]
+    exposures: tuple[Exposure, ...]
+    claims: tuple[StatedClaim, ...]
+    assumes: tuple[str, ...]
+    evidence: AuditEvidence | None
+    kept: tuple[Kept, ...]
+    points: tuple[Point, ...]
+    registry: dict[str, Any] | None
+    record: Record
+
+    @property
+    def holds(self) -> bool:
+        """Whether every claim was found to hold, and no attack broke one."""
+        return all(claim.holds for claim in self.claims) and not (self.evidence and self.evidence.broken)
+
+
+def make_review(subject: Subject, evidence: AuditEvidence | None, facts: Facts) -> Review:
+    """Return the review of an experiment."""
+    spec, claimed = subject.spec, claims(subject.certificates)
+    assumes = dict.fromkeys(text for one in subject.certificates.values() for text in one.assumes)
+    return Review(
+        format=FORMAT,
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        privateer=version("privateer-lab"),
+        experiment=spec.name,
+        origin=subject.origin,
+        standing=subject.standing,
+        asked=_asked(spec),
+        facts=facts,
+        unknown=unknowns(facts),
+        parties=parties(spec.privacy.trust, subject.with_tokens),
+        exposures=exposures(spec, subject.with_tokens),
+        claims=claimed,
+        assumes=tuple(assumes),
+        evidence=evidence,
+        kept=retention(spec, subject.with_tokens),
+        points=points(subject, claimed, evidence, facts),
+        registry=registry(subject, claimed, facts),
+        record=subject.record,
+    )
+
+
+def _asked(spec: Spec) -> Asked:
+    return Asked(
+        algorithm=spec.algorithm.name,
+        model=spec.privacy.model,
+        options=tuple(spec.options),
+        features=tuple(spec.features),
+        reward_low=spec.reward.low,
+        reward_high=spec.reward.high,
+        people=spec.planned_reports,
+        reports_per_person=spec.experiment.reports_per_person,
+        conversion_window=spec.experiment.conversion_window,
+    )

@@ -1,0 +1,133 @@
+"""The promise to a person, and what it leaves an attacker, in figures and in words."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from privateer_core.certificate import Certificate, Verdict, recompute
+from privateer_core.certificate import Claim as Certified
+from privateer_core.risk import reconstruction, risks
+from privateer_lab.cli.output import percent
+from privateer_lab.pages.templates import exact
+
+CANDIDATES: Final = (2, 10, 100)
+"""Numbers of records among which an attacker guesses."""
+
+
+class Guess(msgspec.Struct, frozen=True):
+    """How often an attacker guesses right.
+
+    Attributes
+    ----------
+    candidates
+        Equally likely records, one of which is the person's.
+    blind
+        How often a guess without any report is right.
+    at_most
+        How often the best attack is right at most.
+    """
+
+    candidates: int
+    blind: float
+    at_most: float
+
+
+class StatedClaim(msgspec.Struct, frozen=True):
+    """One claim of a certificate, recomputed.
+
+    Attributes
+    ----------
+    cohort
+        The source whose people it is about; empty for the experiment's own.
+    against, about, epsilon, delta, proof, exact
+        As in the certificate; an epsilon of None claims nothing.
+    found, holds
+        Delta as recomputed from the event, and whether the claim stands.
+    advantage
+        Of membership: the true positive rate less the false positive rate of the best attack, at most.
+    guesses
+        Reconstruction: how often records are guessed.
+    words
+        The claim in plain words.
+    """
+
+    cohort: str
+    against: str
+    about: str
+    epsilon: float | None
+    delta: float
+    proof: str
+    exact: bool
+    found: float
+    holds: bool
+    advantage: float
+    guesses: tuple[Guess, ...]
+    words: str
+
+
+def claims(certificates: Mapping[str, Certificate]) -> tuple[StatedClaim, ...]:
+    """Return the claims of an experiment's certificates."""
+    return tuple(one for cohort, certificate in certificates.items() for one in _claims(cohort, certificate))
+
+
+def promised(first: Mapping[str, Certified | StatedClaim]) -> str:
+    """Say what people are promised, by the first claim of each cohort: people of sources may be promised less."""
+    own = first[""]
+    others = {cohort: _figures(one) for cohort, one in first.items() if _figures(one) != _figures(own)}
+    told = f"promised {_figures(own)}, against {own.against}"
+    if not others:
+        return f"Each person is {told}"
+    return "; ".join([f"People of no source are {told}", *(f"those of {one} {said}" for one, said in others.items())])
+
+
+def _figures(claim: Certified | StatedClaim) -> str:
+    if claim.epsilon is None:
+        return "nothing"
+    return f"epsilon {exact(claim.epsilon)}" + (f", delta {exact(claim.delta)}" if claim.delta else "")
+
+
+def _claims(cohort: str, certificate: Certificate) -> Iterator[StatedClaim]:
+    left = risks(certificate).risks
+    for claim, verdict, risk in zip(certificate.claims, recompute(certificate), left, strict=True):
+        guesses = tuple(Guess(k, 1 / k, reconstruction(claim, k)) for k in CANDIDATES)
+        yield StatedClaim(
+            cohort=cohort,
+            against=claim.against,
+            about=claim.about,
+            epsilon=claim.epsilon,
+            delta=claim.delta,
+            proof=verdict.proof,
+            exact=verdict.exact,
+            found=verdict.found,
+            holds=verdict.holds,
+            advantage=risk.advantage,
+            guesses=guesses,
+            words=_words(claim, verdict, guesses),
+        )
+
+
+def _words(claim: Certified, verdict: Verdict, guesses: tuple[Guess, ...]) -> str:
+    if claim.epsilon is None:
+        return f"{_capital(claim.proof)}. Somebody in this place may know everything about the person's record."
+    but = f", but for a probability of {exact(claim.delta)}" if claim.delta else ""
+    times = f"{_up(math.exp(claim.epsilon))} times"
+    likely = f"What they see is at most {times} as probable with a person's own record as with any other{but}."
+    first = guesses[0]
+    told = (
+        f"Somebody who knows everything else, and for whom {first.candidates} records are equally likely, names the "
+        f"right one in at most {percent(first.at_most)} of all cases; a blind guess does in {percent(first.blind)}."
+    )
+    fails = [] if verdict.holds else ["THE CLAIM DOES NOT HOLD: what was recomputed is above it."]
+    return " ".join([likely, told, *fails])
+
+
+def _up(value: float) -> str:
+    """Write a factor with three digits, rounded up."""
+    unit = 10 ** (math.floor(math.log10(value)) - 2)
+    return f"{math.ceil(value / unit - 1e-9) * unit:,.6g}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,60 @@
+"""Pages as one HTML file each: nothing of them is fetched, and text of strangers stays text."""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from privateer_core.text import printable
+from privateer_lab.cli.output import percent, readable
+
+_FOLDER: Final = "pages"
+_SHORT: Final = re.compile(r"e([+-])0*(?=\d)")
+"""An exponent with zeros that say nothing."""
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("privateer_lab", _FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_inert,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: tuple[Callable[..., Any], ...] = (exact, lines, moment, percent, readable)
+    made.filters |= {one.__name__: one for one in filters}
+    style = (files("privateer_lab") / _FOLDER / "style.css").read_text(encoding="utf-8")
+    made.globals["style"] = Markup(style)  # noqa: S704 - it is ours
+    return made
+
+
+def page(name: str, **values: Any) -> str:
+    """Return a page, made from the template of this name."""
+    return _environment().get_template(name).render(**values)
+
+
+def _inert(value: Any) -> Any:
+    """Take from a text what controls a screen, such as marks that turn the direction of writing."""
+    return printable(value) if type(value) is str else value
+
+
+def exact(value: float | None) -> str:
+    """Write a figure with all the digits that matter to whoever checks it."""
+    return "nothing" if value is None else _SHORT.sub(r"e\1", f"{value:.12g}")
+
+
+def moment(text: str) -> str:
+    """Write a time as people do, to the minute."""
+    return datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def lines(text: str) -> Markup:
+    """Return a text of several lines, each of them inert."""
+    return Markup("\n").join(escape(printable(line)) for line in text.splitlines())

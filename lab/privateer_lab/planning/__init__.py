@@ -1,0 +1,1 @@
+"""Before anybody is asked for data: a draft of a spec, plans, sweeps."""

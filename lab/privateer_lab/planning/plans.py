@@ -1,0 +1,389 @@
+"""Planning: what an experiment would cost and earn under other promises, before anybody is asked for data."""
+
+import math
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_core.accounting.amplification import shuffled_delta
+from privateer_core.accounting.events import ShuffledResponse
+from privateer_core.algorithms import parse_spec
+from privateer_core.errors import SpecError
+from privateer_core.spec import BATCH_MAX, Privacy, Spec
+from privateer_core.terms import allotment_of
+from privateer_core.trust import BATCH_MIN, TRUST, Trust, honest_people
+from privateer_lab.simulation.delayed_reports import waiting_of
+from privateer_lab.simulation.parallel import Backend, each
+from privateer_lab.simulation.simulate import Run, simulate_once
+from privateer_lab.simulation.summary import regret_figures
+from privateer_server.algorithms import Foreseeing, learner_for
+
+MODELS: Final = tuple(name for name, row in TRUST.items() if row.promises)
+EPSILON_MAX: Final = 16
+EPSILONS: Final = (0.5, 1.0, 2.0, 4.0)
+SHARES: Final = (0.5, 0.8)
+SEEDS: Final = 8
+FIRST_SEEDS: Final = 2
+"""Seeds of the first table. One would have no interval."""
+_DELTA: Final = 1e-6
+_WINDOW: Final = 1.25
+"""Gains are averaged over this range of the number of choices."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A spec under one promise."""
+
+    model: str
+    epsilon: float
+    spec: Spec
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A promise that an experiment cannot keep, or under which it cannot find what it is for."""
+
+    model: str
+    epsilon: float
+    error: SpecError
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """What plans say of it."""
+        return {"model": self.model, "epsilon": self.epsilon, "why": str(self.error)}
+
+
+def possible(spec: Spec, models: Iterable[str], epsilons: Iterable[float]) -> tuple[list[Variant], list[Refused]]:
+    """Return the variants that are possible, and why others are not.
+
+    Raises
+    ------
+    SpecError
+        If none is.
+    """
+    found: list[Variant] = []
+    refused: list[Refused] = []
+    promised = tuple(epsilons)
+    for model in models:
+        for epsilon in promised if TRUST[model].promises else (math.inf,):
+            try:
+                found += variants(spec, [model], [epsilon])
+            except SpecError as error:
+                refused.append(Refused(model, epsilon, error))
+    if not found:
+        raise refused[0].error
+    return found, refused
+
+
+def variants(spec: Spec, models: Iterable[str], epsilons: Iterable[float]) -> list[Variant]:
+    """Return the spec under each trust model at each epsilon; sources keep their own promises.
+
+    A model that promises nothing has one variant, whose epsilon is infinite. Where people come back, all have as many
+    choices. Where reports are shuffled, rounds of a fixed size become as large as ``min_batch``. Where delta is needed
+    and the spec has none, it is 1e-6. ``local_epsilon_max`` rises to the largest promise, including those of sources.
+    Keys that need a batch are left out where there is none.
+
+    Raises
+    ------
+    SpecError
+        If one of these specs is not possible, e.g. if its rounds exceed its horizon.
+    """
+    promised = tuple(epsilons)
+    return [
+        Variant(model, epsilon, _under(spec, model, epsilon))
+        for model in models
+        for epsilon in (promised if TRUST[model].promises else (math.inf,))
+    ]
+
+
+def _under(spec: Spec, model: str, epsilon: float) -> Spec:
+    row, data = TRUST[model], spec.model_dump(exclude_none=True)
+    delta = (spec.privacy.delta or _DELTA) if row.delta_least else 0.0
+    data["privacy"] |= {"model": model, "epsilon": epsilon, "delta": delta}
+    if not row.promises:
+        del data["privacy"]["epsilon"]
+    if row.batched and any(mechanism.pure for mechanism in row.serves[spec.question].mechanisms):
+        data["privacy"]["local_epsilon_max"] = _limit(spec, epsilon)
+    if not row.batched:
+        data["algorithm"] = {key: value for key, value in data["algorithm"].items() if key not in spec.batched_keys}
+    if row.batched and "round_size" in data["experiment"]:
+        data["experiment"]["round_size"] = max(data["experiment"]["round_size"], spec.privacy.min_batch)
+    if spec.experiment.reports_per_person > 1:
+        _with_as_many_choices(spec, row, data["experiment"])
+    try:
+        return parse_spec(data)
+    except SpecError as error:
+        remedy = "change it, or choose other trust models"
+        raise SpecError(error.detail, field=_under_which(error, model, epsilon), remedy=remedy) from None
+
+
+def _under_which(error: SpecError, model: str, epsilon: float) -> str:
+    """Return the field of an error, with the promise under which it is one."""
+    return f"{error.field}, under the {model} model at epsilon {epsilon:g}"
+
+
+def _with_as_many_choices(spec: Spec, row: Trust, table: dict[str, Any]) -> None:
+    """Make the horizon, which counts reports, one of as many choices under a trust model that draws one of them."""
+    times = spec.experiment.reports_per_person
+    choices = spec.experiment.horizon * times // spec.reports
+    table["horizon"] = max(1, choices // times) if row.draws_one else choices
+    table["round_size"] = min(table["round_size"], table["horizon"])
+
+
+def _limit(spec: Spec, epsilon: float) -> float:
+    """The most that a report may cost by itself, which no promise may exceed."""
+    return max(epsilon, spec.privacy.local_epsilon_max, *(source.epsilon or 0.0 for source in spec.sources))
+
+
+Came = tuple[int, Run | SpecError]
+"""A variant's place, and a run of it or why its learner refuses it."""
+
+
+def runs_of(
+    wanted: list[Variant], seeds: int, jobs: int | None, backend: Backend, done: int = 0
+) -> Generator[Came, None, None]:
+    """Start all runs but the first ``done`` seeds, and yield what comes of them; earlier seeds begin first.
+
+    A variant that its learner refuses has no runs.
+    """
+    # A process that has calibrated a variant runs a few seeds of it.
+    ends = [done, *(end for end in range(FIRST_SEEDS, seeds, FIRST_SEEDS) if end > done), seeds]
+    tasks = [
+        (place, variant.spec, range(first, end))
+        for first, end in pairwise(ends)
+        if first < end
+        for place, variant in enumerate(wanted)
+    ]
+    return _single(each(_run, tasks, jobs, backend))
+
+
+def _single(several: Generator[tuple[int, list[Any]], None, None]) -> Generator[Came, None, None]:
+    with closing(several):
+        for place, runs in several:
+            yield from ((place, run) for run in runs)
+
+
+def _run(place: int, spec: Spec, seeds: range) -> tuple[int, list[Any]]:
+    try:
+        return place, [simulate_once(spec, seed) for seed in seeds]
+    except SpecError as error:
+        return place, [refusal(spec, error)]
+
+
+def refusal(spec: Spec, error: SpecError) -> SpecError:
+    """Return the error of a learner that refuses what a spec alone does not: too few people for what it is to find."""
+    where = _under_which(error, spec.privacy.model, spec.privacy.bound)
+    remedy = f"{error.remedy or 'change it'}; or choose other trust models and epsilons"
+    return SpecError(error.detail, field=where, remedy=remedy)
+
+
+def stages(seeds: int) -> list[int]:
+    """Return after how many seeds there is a table: a few, then twice as many each time, and all of them."""
+    doubled = (FIRST_SEEDS << times for times in range(seeds.bit_length()))
+    return [*(stage for stage in doubled if stage < seeds), seeds]
+
+
+class PlanResults:
+    """The runs that have come so far, by variant and seed."""
+
+    def __init__(self, wanted: list[Variant], refused: Iterable[Refused] = ()) -> None:
+        self._wanted = wanted
+        self._runs: list[dict[int, Run]] = [{} for _ in wanted]
+        self._refused = {(one.model, one.epsilon): one for one in refused}
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds all variants have been run with."""
+        return len(self._common())
+
+    @property
+    def runs(self) -> int:
+        """How many runs have come."""
+        return sum(map(len, self._runs))
+
+    @property
+    def refused(self) -> list[dict[str, Any]]:
+        """Promises without runs, each with the reason."""
+        return [one.row for one in self._refused.values()]
+
+    def refuses(self, variant: Variant) -> bool:
+        """Whether a variant has no runs."""
+        return (variant.model, variant.epsilon) in self._refused
+
+    @property
+    def total(self) -> int:
+        """How many variants have runs, or will have."""
+        return len(self._left())
+
+    def until(self, seeds: int, runs: Iterator[Came]) -> Iterator[Came]:
+        """Take runs, and pass them on, until all variants have been run with so many seeds.
+
+        Raises
+        ------
+        SpecError
+            If the learners of all variants refuse them.
+        """
+        while self.seeds < seeds:
+            place, run = next(runs)
+            self.take(place, run)
+            yield place, run
+
+    def take(self, place: int, run: Run | SpecError) -> None:
+        """Take what came of a variant; refused ones are left out of comparisons.
+
+        Raises
+        ------
+        SpecError
+            If no variant is left.
+        """
+        if isinstance(run, SpecError):
+            variant = self._wanted[place]
+            self._refused[variant.model, variant.epsilon] = Refused(variant.model, variant.epsilon, run)
+            if not self._left():
+                raise run
+        else:
+            self._runs[place][run.seed] = run
+
+    def outcomes(self) -> list[dict[str, Any]]:
+        """Return the outcome of each variant over the seeds that all have: they are compared on the same people.
+
+        If no seed is complete, those that have any run are there with what they have.
+        """
+        common = self._common()
+        kept = ((self._wanted[place], self._runs[place]) for place in self._left())
+        chosen = ((variant, [runs[seed] for seed in sorted(common or runs)]) for variant, runs in kept)
+        return [outcome(variant, runs) for variant, runs in chosen if runs]
+
+    def _left(self) -> list[int]:
+        return [place for place, one in enumerate(self._wanted) if not self.refuses(one)]
+
+    def _common(self) -> set[int]:
+        return set.intersection(*(set(self._runs[place]) for place in self._left()))
+
+
+def people_needed(run: Run, share: float) -> int | None:
+    """Return after how many people the policy earns this share of what the best policy earns above the best constant.
+
+    The share is that of the people within a quarter more. It is None if no policy of the run has it, or no constant
+    option is worse for anybody. Where a choice is made for everybody, the number is that of the choices.
+    """
+    people, regret, constant, _ = _curves(run)
+    ends = np.minimum(np.searchsorted(people, _WINDOW * people, side="left"), len(people) - 1)
+    lost, could = regret[ends] - regret, constant[ends] - constant
+    worthwhile = (could > 0) & (ends > np.arange(len(people)))
+    reached = worthwhile & (lost <= (1 - share) * could)
+    return int(people[reached][0]) if reached.any() else None
+
+
+def _curves(run: Run) -> NDArray[np.float64]:
+    """The path from its beginning, shape (4, points)."""
+    return np.array([(0, 0.0, 0.0, 0.0), *run.path]).T
+
+
+def outcome(variant: Variant, runs: list[Run]) -> dict[str, Any]:
+    """Return what a promise costs and earns: regret with its spread, and people needed (median over seeds)."""
+    figures = regret_figures([run.regret for run in runs])
+    mean, constant = figures["regret_mean"], float(np.mean([run.best_constant_regret for run in runs]))
+    return {
+        "model": variant.model,
+        "epsilon": variant.epsilon,
+        "delta": variant.spec.privacy.delta,
+        "people": runs[0].choices,
+        "seeds": len(runs),
+        **figures,
+        "best_constant_regret": constant,
+        "uniform_regret": float(np.mean([run.uniform_regret for run in runs])),
+        "gain": 1 - mean / constant if mean is not None and constant > 0 else None,
+        "people_needed": {f"{share:g}": _median([people_needed(run, share) for run in runs]) for share in SHARES},
+        "path": curve(runs),
+    }
+
+
+def foreseen(wanted: Iterable[Variant], jobs: int | None = 1, backend: Backend = "processes") -> list[dict[str, Any]]:
+    """Return what each promise lets a learner find, where learners know it before anybody is asked."""
+    tasks = [(variant,) for variant in wanted if hasattr(type(learner_for(variant.spec)), "foreseen")]
+    if not tasks:
+        return []
+    found = {(one["model"], one["epsilon"]): one for one in each(_foresee, tasks, jobs, backend)}
+    return [found[variant.model, variant.epsilon] for (variant,) in tasks]
+
+
+def _foresee(variant: Variant) -> dict[str, Any]:
+    learner = cast(Foreseeing, learner_for(variant.spec))
+    tables = learner.foreseen(waiting_of(variant.spec))
+    return {"model": variant.model, "epsilon": variant.epsilon, "tables": tables}
+
+
+def _median(found: list[int | None]) -> int | None:
+    """None counts as more than any number."""
+    ordered = sorted(found, key=lambda value: (value is None, value))
+    return ordered[len(ordered) // 2]
+
+
+def curve(runs: list[Run], points: int = 24) -> list[dict[str, float]]:
+    """Return mean and worst regret a choice against choices, in geometric steps."""
+    first, last = max(run.path[0][0] for run in runs), runs[0].choices
+    at = np.unique(np.geomspace(min(first, last), last, points).astype(np.int64))
+    curves = [_curves(run) for run in runs]
+    regrets = np.array([np.interp(at, seen, regret) for seen, regret, *_ in curves]) / at
+    rows = zip(at.tolist(), regrets.mean(axis=0).tolist(), regrets.max(axis=0).tolist(), strict=True)
+    return [{"people": people, "regret_mean": mean, "regret_worst": worst} for people, mean, worst in rows]
+
+
+@lru_cache(maxsize=256)
+def smallest_batch(privacy: Privacy, epsilon: float, local_epsilon: float, reports: int = 1) -> int | None:
+    """Return the smallest batch with which reports of ``local_epsilon`` each keep a promise of ``epsilon`` shuffled.
+
+    So many ``reports`` of a person share the promise. None if no batch that a spec may name is large enough. The number
+    is for reports of two symbols, which need the most (docs/privacy.md): larger alphabets, and symbols of vectors, need
+    fewer.
+    """
+    delta = privacy.delta or _DELTA
+    share = allotment_of(privacy.trust, epsilon, delta, reports)
+
+    def enough(batch: int) -> bool:
+        honest = honest_people(privacy, batch)
+        if share is not None and honest:
+            return share.covers(ShuffledResponse(local_epsilon, 2, honest))
+        return honest > 0 and shuffled_delta(epsilon, local_epsilon, 2, honest) <= delta
+
+    low, high = BATCH_MIN - 1, BATCH_MIN
+    while not enough(high):
+        if high == BATCH_MAX:
+            return None
+        low, high = high, min(4 * high, BATCH_MAX)
+    while high - low > max(1, low // 1000):
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def batches(wanted: Iterable[Variant]) -> list[dict[str, Any]]:
+    """Return, for each promise about a batch, the least ``min_batch`` that doubles a report's epsilon, and at its most.
+
+    Without a batch it would be the promise's, shared by all reports of a person.
+    Reports without an epsilon of their own are left out: they are private in a batch of any size or in none.
+    """
+    return [_batches(one.spec.privacy, one.epsilon, one.spec.reports) for one in wanted if _amplified(one.spec)]
+
+
+def _amplified(spec: Spec) -> bool:
+    terms = spec.planned("")
+    return terms is not None and terms.trust.batched and math.isfinite(terms.mechanism.local_epsilon)
+
+
+def _batches(privacy: Privacy, epsilon: float, reports: int) -> dict[str, Any]:
+    limit, double = privacy.local_epsilon_max, 2 * epsilon / reports
+    return {
+        "epsilon": epsilon,
+        "delta": privacy.delta,
+        "min_batch_to_double": smallest_batch(privacy, epsilon, double, reports) if double <= limit else None,
+        "local_epsilon_max": limit,
+        "min_batch_at_max": smallest_batch(privacy, epsilon, limit, reports),
+    }

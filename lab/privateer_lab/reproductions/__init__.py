@@ -1,1 +1,0 @@
-"""Figures and tables of the papers, made again; `registry` has them all by name."""

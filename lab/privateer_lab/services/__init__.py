@@ -1,0 +1,1 @@
+"""The services of this machine, what the command line asks services, and the demos."""

@@ -1,0 +1,271 @@
+"""The server and the shuffler as processes of this machine, for ``up``, ``demo`` and ``bench``."""
+
+import errno
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+import httpx
+
+from privateer_core.errors import SpecError, Unavailable
+from privateer_core.wire.keys import own_key, publish_key
+
+_START_SECONDS = 90.0
+_HERE = {"PRIVATEER_HOST": "127.0.0.1", "PRIVATEER_ADMIN_HOST": "127.0.0.1"}
+_FREE = range(20_000, 32_000)
+"""Ports that no system gives to connections by itself."""
+_PORTS = ("--server-port", "--shuffler-port", "--admin-port", "--shuffler-admin-port")
+
+
+class Processes:
+    """The two processes, by name; they can be killed and started again on the same data.
+
+    Parameters
+    ----------
+    quiet
+        Whether they log only warnings and errors.
+    """
+
+    def __init__(self, quiet: bool = False) -> None:
+        self._before = "import logging; logging.disable(logging.INFO); " if quiet else ""
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._how: dict[str, tuple[str, dict[str, str], str]] = {}
+
+    def start(self, name: str, how: tuple[str, dict[str, str], str] | None = None) -> None:
+        """Start a process by its module, environment and address, or as it was started before."""
+        module, environment, url = self._how[name] = how or self._how[name]
+        settings = os.environ | _HERE | {"PRIVATEER_PORT": url.rpartition(":")[2]} | environment
+        # -P: modules in the working directory are not imported.
+        code = f"{self._before}from {module} import main; main()"
+        self._running[name] = subprocess.Popen([sys.executable, "-P", "-c", code], env=settings)
+
+    def wait(self, name: str) -> None:
+        """Wait until a process is ready.
+
+        Raises
+        ------
+        Unavailable
+            If it ends, or takes too long.
+        """
+        deadline, url = time.monotonic() + _START_SECONDS, self._how[name][2]
+        while time.monotonic() < deadline:
+            ready = _is_ready(url)
+            if self._running[name].poll() is not None:  # another process has answered
+                raise Unavailable(f"the {name} did not start", remedy="see its message above")
+            if ready:
+                return
+            time.sleep(0.1)
+        remedy = "try again when the machine has less to do"
+        raise Unavailable(f"the {name} is not ready after {_START_SECONDS:g} seconds", remedy=remedy)
+
+    def watch(self) -> NoReturn:
+        """Check once a second that the processes run.
+
+        Raises
+        ------
+        Unavailable
+            When one has ended.
+        """
+        while True:
+            for name, process in self._running.items():
+                if (code := process.poll()) is not None:
+                    remedy = "see its log above, then start privateer up again"
+                    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+                    raise Unavailable(f"the {name} {how}", remedy=remedy)
+            time.sleep(1)
+
+    def pid(self, name: str) -> int:
+        """Return the id of a process."""
+        return self._running[name].pid
+
+    def kill(self, name: str) -> None:
+        """End a process at once, as a crash does."""
+        self._running[name].kill()
+        self._running[name].wait()
+
+    def stop(self) -> None:
+        """End both processes; the shuffler first, since it depends on the server."""
+        for process in reversed(self._running.values()):
+            process.terminate()
+            process.wait(timeout=_START_SECONDS)
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz", timeout=2).status_code == httpx.codes.OK
+    except httpx.TransportError:
+        return False
+
+
+class Services(NamedTuple):
+    """The running services: their public and private listeners, the admin token, a trusted key, and the processes."""
+
+    server: str
+    shuffler: str
+    admin: str
+    shuffler_admin: str
+    token: str
+    sender_key: Path
+    processes: Processes
+    issuer: str = ""
+
+
+class IssuerProcess(NamedTuple):
+    """An issuer beside the services, which then take reports with upload tokens alone.
+
+    Attributes
+    ----------
+    experiments
+        Names of those that it issues tokens for, separated by commas.
+    port
+        Of its public listener.
+    attestation, secrets
+        How it knows devices, and the file of the secrets that it shares with the application's backend.
+    """
+
+    experiments: str
+    port: int
+    attestation: str = "open"
+    secrets: Path | None = None
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def settings(self, data: Path) -> dict[str, str]:
+        """Return the settings of the issuer."""
+        return {
+            "PRIVATEER_DATA": str(data / "issuer"),
+            "PRIVATEER_PORT": str(self.port),
+            "PRIVATEER_ADMIN_PORT": str(free_port()),
+            "PRIVATEER_EXPERIMENTS": self.experiments,
+            "PRIVATEER_ISSUER_NAME": f"127.0.0.1:{self.port}",
+            "PRIVATEER_ATTESTATION": self.attestation,
+            "PRIVATEER_PUBLIC_KEY_FILE": str(data / "tokens" / "issuer.json"),
+            **({"PRIVATEER_ATTESTATION_SECRETS": str(self.secrets)} if self.secrets else {}),
+            **_HERE,
+        }
+
+    def checks(self, data: Path, url: str) -> dict[str, str]:
+        """Return the further settings of a service at an address, which checks tokens."""
+        return {
+            "PRIVATEER_TOKENS": "required",
+            "PRIVATEER_TOKEN_KEYS": str(data / "tokens"),
+            "PRIVATEER_ORIGIN": url.removeprefix("http://"),
+        }
+
+
+def free_port() -> int:
+    """Return a port of the loopback interface on which nobody listens now.
+
+    It is below those that systems give to connections: one of these may be taken before the service listens.
+    """
+    while True:
+        port = secrets.choice(_FREE)
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def check_ports(ports: Mapping[str, int]) -> None:
+    """Check that nobody listens on these ports, given by the options that name them.
+
+    Raises
+    ------
+    SpecError
+        Naming the option of the first that is taken, or named twice.
+    """
+    with ExitStack() as probes:
+        for option, port in ports.items():
+            try:
+                probes.enter_context(socket.create_server(("127.0.0.1", port)))
+            except OSError as error:
+                taken = error.errno == errno.EADDRINUSE
+                why = f"{port} is taken" if taken else f"cannot listen on {port}: {error.strerror}"
+                remedy = "stop the other services, or choose another port" if taken else "choose another port"
+                raise SpecError(why, field=option, remedy=remedy) from None
+
+
+def environments(data: Path, ports: tuple[int, int, int, int], token: str) -> dict[str, dict[str, str]]:
+    """Return the settings of both services with their data under ``data``, for listeners of the loopback interface.
+
+    ``ports`` are the server's and the shuffler's, then those of their private listeners.
+    """
+    server, shuffler, admin, shuffler_admin = map(str, ports)
+    common = _HERE | {"PRIVATEER_SENDER_KEYS": str(data / "senders")}
+    return {
+        "server": {
+            "PRIVATEER_DATA": str(data / "server"),
+            "PRIVATEER_ADMIN_TOKEN": token,
+            "PRIVATEER_PORT": server,
+            "PRIVATEER_ADMIN_PORT": admin,
+            "PRIVATEER_SHUFFLER_KEYS": str(data / "trusted"),
+            **common,
+        },
+        "shuffler": {
+            "PRIVATEER_DATA": str(data / "shuffler"),
+            "PRIVATEER_SERVER_URL": f"http://127.0.0.1:{admin}",
+            "PRIVATEER_PORT": shuffler,
+            "PRIVATEER_ADMIN_PORT": shuffler_admin,
+            "PRIVATEER_PUBLIC_KEY_FILE": str(data / "trusted" / "shuffler.pub"),
+            **common,
+        },
+    }
+
+
+@contextmanager
+def running(
+    data: Path,
+    server_port: int,
+    shuffler_port: int,
+    token: str | None = None,
+    private: tuple[int, int] | None = None,
+    *,
+    quiet: bool = False,
+    issuing: IssuerProcess | None = None,
+    origins: str = "",
+) -> Iterator[Services]:
+    """Start both services with their data under ``data``, and an issuer if it is wanted; stop them at the end.
+
+    ``private`` are the ports of the private listeners, the server's first; by default free ones. ``quiet`` services log
+    only warnings and errors. ``origins`` are those whose pages may ask the services from a browser.
+
+    Raises
+    ------
+    SpecError
+        If a port is taken.
+    Unavailable
+        If a service does not become ready.
+    """
+    ports = (server_port, shuffler_port, *(private or (free_port(), free_port())))
+    check_ports(dict(zip(_PORTS, ports, strict=True)))
+    for folder in (data / "server", data / "shuffler", data / "trusted"):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    token, key = token or secrets.token_urlsafe(24), data / "sender.key"
+    publish_key(own_key(key, "--data"), data / "senders" / "sender.pub")
+    server, shuffler, admin, shuffler_admin = (f"http://127.0.0.1:{port}" for port in ports)
+    at = Services(server, shuffler, admin, shuffler_admin, token, key, Processes(quiet))
+    allowed = {"PRIVATEER_ORIGINS": origins} if origins else {}
+    settings = {name: one | allowed for name, one in environments(data, ports, token).items()}
+    urls = {"server": server, "shuffler": shuffler}
+    if issuing:
+        at = at._replace(issuer=issuing.url)
+        checked = {name: one | issuing.checks(data, urls[name]) for name, one in settings.items()}
+        settings, urls = {"issuer": issuing.settings(data) | allowed, **checked}, {"issuer": issuing.url, **urls}
+    try:
+        # One after the other: a shuffler that follows experiments would warn that the server does not answer yet.
+        for name, url in urls.items():
+            at.processes.start(name, (f"privateer_{name}.app", settings[name], url))
+            at.processes.wait(name)
+        yield at
+    finally:
+        at.processes.stop()

@@ -1,0 +1,80 @@
+"""What waits at the shuffler for an experiment, as the shuffler tells its own operator: in tenths of a batch."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from privateer_core.errors import PrivateerError
+from privateer_core.trust import trust_of
+from privateer_lab.services.rest import ask
+
+_FIELD: Final = "--shuffler-admin-url"
+_REMEDY: Final = f"Its operator can tell: {_FIELD} or PRIVATEER_SHUFFLER_ADMIN_URL names its private listener"
+
+
+@dataclass(frozen=True)
+class ShufflerStatus:
+    """Sealed reports that a shuffler holds.
+
+    Attributes
+    ----------
+    held
+        People whose reports are held, in whole tenths of a batch; None: that is not known here.
+    batch
+        People of a whole batch.
+    min_batch
+        The fewest people of a batch that the shuffler's operator takes; None: that is not known here.
+    full
+        Whether a complete batch waits for the server.
+    unknown
+        Why it is not known, and how it can be.
+    """
+
+    held: int | None
+    batch: int
+    min_batch: int | None = None
+    full: bool = False
+    unknown: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """Return it for machines."""
+        return asdict(self)
+
+    def words(self) -> str:
+        """Return it for people."""
+        if self.held is None:
+            return f"at the shuffler: not known here, since {self.unknown}"
+        least = f"; its operator takes batches of {self.min_batch:,} or more" if self.min_batch else ""
+        if self.full:
+            return f"at the shuffler: a complete batch waits for the server{least}"
+        step = max(1, self.batch // 10)
+        counted = f"{self.held:,}" if step == 1 else f"{self.held:,} to {min(self.held + step, self.batch) - 1:,}"
+        return f"at the shuffler: {counted} of {self.batch:,} sealed reports wait{least}"
+
+
+def held_for(facts: Mapping[str, Any], url: str) -> ShufflerStatus | None:
+    """Return what waits at the shuffler for an experiment; None if its reports need no shuffler, or nobody is asked.
+
+    Parameters
+    ----------
+    facts
+        What the server says of the experiment.
+    url
+        The shuffler's private listener, as far as the command line knows it.
+    """
+    batch = facts.get("batch")
+    if not batch or not trust_of(facts["model"]).shuffled:
+        return None
+    if facts["shuffler"] is None:  # it claims an experiment before it holds anything
+        return ShufflerStatus(0, batch)
+    try:
+        told = ask("GET", f"{url}/held", field=_FIELD)
+    except PrivateerError as error:
+        return ShufflerStatus(None, batch, unknown=f"{error.detail}. {_REMEDY}")
+    if told.get("shuffler") != facts["shuffler"]:
+        return ShufflerStatus(
+            None, batch, unknown=f"the shuffler at {url} is not the one that has claimed it. {_REMEDY}"
+        )
+    own = [one for one in told["rounds"] if one["experiment"] == facts["name"]]
+    held = sum(one["held"] for one in own)
+    return ShufflerStatus(held, batch, told["min_batch"], any(one["full"] for one in own))

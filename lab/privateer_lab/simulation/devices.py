@@ -1,0 +1,45 @@
+"""What simulated devices do before anything is randomized, and their seeded noise."""
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_core.context import encoded
+from privateer_core.spec import Source, Spec
+
+Array: TypeAlias = NDArray[np.float64]
+
+
+def scaled(raw: Array, spec: Spec) -> Array:
+    """Encode the features of raw contexts, (n, features + more), as devices do; shape (n, columns)."""
+    return encoded(spec.features, raw)
+
+
+def scaled_rewards(rewards: Array, spec: Spec) -> Array:
+    """Clip a person's rewards to the spec's bounds, and scale them to [0, 1]; answers in further columns stay."""
+    if rewards.ndim == 1:
+        return spec.reward.scaled_all(rewards)
+    return np.column_stack([spec.reward.scaled_all(rewards[:, : spec.rewards]), rewards[:, spec.rewards :]])
+
+
+def received(rewards: Array, spec: Spec) -> float:
+    """Return the sum over people of their reward, (n,), or of the mean of theirs, (n, rewards + answers)."""
+    return float((rewards if rewards.ndim == 1 else rewards[:, : spec.rewards].mean(axis=1)).sum())
+
+
+def arms_before(source: Source, arms: int, people: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw the arms that people of a source played before, whatever their contexts; shape (n,)."""
+    shares = None if source.shares == "unknown" else np.array(source.shares)
+    return np.asarray(rng.choice(arms, people, p=shares))
+
+
+class SeededNoise:
+    """Uniform words from a seeded generator."""
+
+    def __init__(self, seed: int | np.random.Generator) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Return ``count`` words, shape (count,)."""
+        return self._rng.integers(0, 2**64, count, dtype=np.uint64)

@@ -1,0 +1,109 @@
+"""What runs of a simulation show: figures over seeds, the promise and whether it is true, and warnings."""
+
+import time
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from privateer_core.arms_spec import ArmsSpec
+from privateer_core.certificate import certify
+from privateer_core.spec import Spec
+from privateer_core.terms import Terms
+from privateer_lab.simulation.delayed_reports import assumed
+from privateer_lab.simulation.interval import interval
+from privateer_lab.simulation.simulate import Run
+
+_CLIPPED: Final = 0.01
+"""Share of clipped rewards that is worth a warning."""
+
+
+def summary(spec: Spec, runs: list[Run], started: float) -> dict[str, Any]:
+    """Return figures over runs; regret intervals are 95 % for the mean (`interval`)."""
+    runs = sorted(runs, key=lambda run: run.seed)
+    wall = time.perf_counter() - started
+    means = {name: _mean([run.facts[name] for run in runs]) for name in runs[0].facts}
+    terms = list({(one.event, one.epsilon, one.delta): one for run in runs for one in run.terms}.values())
+    return {
+        **regret_figures([run.regret for run in runs]),
+        "uniform_regret": _mean([run.uniform_regret for run in runs]),
+        "best_constant_regret": _mean([run.best_constant_regret for run in runs]),
+        "reward_mean": _mean([run.reward for run in runs]),
+        **means,
+        "clients_mean": _mean([run.costs.people for run in runs]),
+        "messages_mean": _mean([run.costs.messages for run in runs]),
+        "bytes_mean": _mean([run.costs.bytes for run in runs]),
+        "bits_mean": _mean([run.costs.bits for run in runs]),
+        "rounds_mean": _mean([run.rounds for run in runs]),
+        **promise(spec, terms),
+        "assumed": assumed(spec),
+        "warnings": warnings(spec, terms, means),
+        "users": runs[0].people,
+        "seeds": len(runs),
+        "users_per_second": sum(run.people for run in runs) / wall,
+        "wall_seconds": wall,
+        "runs": [{"seed": run.seed, **run.figures()} for run in runs],
+    }
+
+
+def regret_figures(regrets: list[float]) -> dict[str, float | None]:
+    """Return the mean regret with its 95 % interval, and the worst."""
+    values = np.array(regrets)
+    worst = float(np.max(values))
+    return {"regret_mean": float(values.mean()), "regret_ci95": interval(values), "regret_worst": worst}
+
+
+def _mean(values: list[Any]) -> float:
+    return float(np.mean(values))
+
+
+def promise(spec: Spec, terms: list[Terms]) -> dict[str, Any]:
+    """Return what a person is promised, and the largest delta that the accountant finds at that epsilon.
+
+    A person is in one round, so the promise of an experiment is its worst round's (parallel composition).
+    """
+    privacy = spec.privacy
+    certificate = msgspec.to_builtins(certify(spec.name, privacy, terms)) if terms else None
+    promised: dict[str, Any] = {"epsilon": None, "delta": None, "true_delta": None, "holds": None}
+    if terms and privacy.trust.promises:
+        promised = {
+            "epsilon": privacy.epsilon,
+            "delta": privacy.delta,
+            "true_delta": max(one.true_delta for one in terms),
+            "holds": all(one.holds for one in terms),
+        }
+    return {**promised, "certificate": certificate}
+
+
+def _too_few(spec: Spec) -> list[str]:
+    """Say that rounds have room for more people than come back, if they have."""
+    times = spec.reports
+    if times == 1 or not isinstance(spec, ArmsSpec):
+        return []
+    people, most = spec.experiment.horizon // times, spec.largest_batch()
+    if most <= people:
+        return []
+    return [
+        f"with experiment.reports_per_person = {times} the horizon is that of {people:,} people, and rounds have up to "
+        f"{most:,}, each of another person. Raise experiment.horizon, or lower round_growth, round_size or "
+        "reports_per_person"
+    ]
+
+
+def warnings(spec: Spec, terms: list[Terms], facts: dict[str, float]) -> list[str]:
+    """Say what the figures alone do not say."""
+    found, delta = [*spec.concerns(), *_too_few(spec)], spec.privacy.delta
+    people = getattr(spec.experiment, spec.people_key)
+    if delta * people > 1:
+        found.append(
+            f"delta {delta:g} protects nobody: a mechanism that publishes the records of {100 * delta:.3g}% of the "
+            f"people keeps it. Choose a delta well below 1/{people}; 1e-6 is usual"
+        )
+    if not all(one.holds for one in terms):
+        found.append("the calibration does not keep its promise: compare true_delta with delta")
+    if (clipped := facts.get("clipped_share", 0.0)) > _CLIPPED:
+        found.append(
+            f"at least {clipped:.0%} of the reported averages were clipped: rewards are larger than their stated "
+            "range. Widen reward.low and reward.high"
+        )
+    return found

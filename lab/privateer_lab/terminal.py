@@ -1,0 +1,149 @@
+"""Policies and answers on a terminal: bins of one or two features as a map of letters, all else as tables."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+from rich.text import Text
+
+from privateer_core.answer import Answer
+from privateer_core.answer.conditions import Between
+from privateer_core.answer.parts import AnswerPart, BinMeans, Contradiction, EffectsOverTime, FeatureSelection
+from privateer_core.answer.policy_view import BinShares, PolicyView, leading
+from privateer_lab.answer_tables import Row, estimates_of, rows_of, tables_of
+from privateer_lab.answer_words import contradicted, selected, sentences
+from privateer_lab.cli.output import print_rows, print_table, screen
+from privateer_lab.pages.style import COLOURS
+
+_LETTERS: Final = "ABCDEFGHIJKLMNOP"
+_NONE: Final = "."
+_ROWS: Final = 40
+"""Bins of which a screen has the means."""
+
+
+def print_policy(name: str, view: PolicyView, arms: Sequence[str]) -> None:
+    """Print a policy: as a map where it divides one or two numbers into bins, as tables otherwise.
+
+    Parameters
+    ----------
+    name
+        Of the experiment.
+    arms
+        Those of its spec, in order.
+    """
+    if isinstance(view.shows, BinShares) and _has_a_map(view.shows):
+        screen.print(draw_map(view.shows, arms))
+        return
+    for title, rows in rows_of(view):
+        _print(f"policy of {name}: {title}", rows)
+
+
+def print_answer(answer: Answer) -> None:
+    """Print what an answer says, estimates with their intervals, and whatever else was found.
+
+    Estimates that are effects are not printed twice, nor are those of every look: a picture shows them.
+    """
+    for sentence in sentences(answer):
+        screen.print(sentence, soft_wrap=True, markup=False)
+    confidence = "" if answer.confidence is None else f"intervals of {_percent(answer.confidence)} confidence"
+    if answer.effects:
+        screen.print(f"What follows has {confidence}.")
+    elif answer.estimates:
+        print_rows(f"estimates, with {confidence}" if confidence else "estimates", estimates_of(answer.estimates))
+    for warning in answer.warnings:
+        screen.print(f"warning: {warning}", soft_wrap=True, markup=False)
+    for contradiction in answer.all_of(Contradiction):
+        screen.print(contradicted(contradiction), soft_wrap=True, markup=False)
+    for features in answer.all_of(FeatureSelection):
+        screen.print(selected(features), soft_wrap=True, markup=False)
+    in_words = Contradiction | FeatureSelection | EffectsOverTime | BinMeans
+    others = tuple(part for part in answer.parts if not isinstance(part, in_words))
+    for title, rows in tables_of(_with(answer, others)):
+        _print(title, rows)
+    for means in answer.all_of(BinMeans):
+        for title, rows in rows_of(means):
+            _print_some(title, rows)
+
+
+def _with(answer: Answer, parts: tuple[AnswerPart, ...]) -> Answer:
+    return msgspec.structs.replace(answer, parts=parts)
+
+
+def _print(title: str, rows: Sequence[Row]) -> None:
+    """Print rows; what has no value is left empty, and facts are names and figures."""
+    if rows and set(rows[0]) == {"fact", "value"}:
+        print_table(title, [(row["fact"], row["value"]) for row in rows])
+    else:
+        print_rows(title, [{name: "" if cell is None else cell for name, cell in row.items()} for row in rows])
+
+
+def _print_some(title: str, rows: list[Row]) -> None:
+    _print(title, rows[:_ROWS])
+    if len(rows) > _ROWS:
+        screen.print(f"{len(rows) - _ROWS:,} more of {len(rows):,} bins: privateer show --json has them")
+
+
+def _percent(share: float) -> str:
+    """Write a share in percent without rounding it up to 100."""
+    return f"{share:.10%}".rstrip("%").rstrip("0").rstrip(".") + "%"
+
+
+def _has_a_map(shows: BinShares) -> bool:
+    """Whether bins are of one or two numbers."""
+    conditions = (one for bin_ in shows.bins for one in bin_.where)
+    return 1 <= len(shows.columns) <= 2 and all(isinstance(one, Between) and not one.missing for one in conditions)
+
+
+def draw_map(shows: BinShares, arms: Sequence[str], width: int = 48, height: int = 16) -> Text:
+    """Draw a map of letters and colours, the first feature to the right, the second up.
+
+    A letter is that of the arm that is played most: lower case where others are tried, too. A dot: none is ahead.
+
+    Parameters
+    ----------
+    arms
+        Names, in order.
+    width, height
+        Characters.
+    """
+    arms = list(dict.fromkeys([*arms, *(name for one in shows.bins for name in one.arms)]))
+    lower, upper = (np.array([getattr(one, corner) for one in shows.bins]) for corner in ("lower", "upper"))
+    letters = [_letter(one.arms, arms) for one in shows.bins]
+    tall = height if lower.shape[1] > 1 else 1
+    lines = []
+    for y in np.linspace(1 - 0.5 / tall, 0.5 / tall, tall):
+        places = np.full((width, lower.shape[1]), 0.5)
+        places[:, 0] = (np.arange(width) + 0.5) / width
+        if lower.shape[1] > 1:
+            places[:, 1] = y
+        inside = ((places[:, None] >= lower) & (places[:, None] < upper)).all(axis=2).argmax(axis=1)
+        lines.append("".join(letters[b] for b in inside))
+    text = Text()
+    for letter in "\n".join([*lines, ""]):
+        text.append(letter, style=_style(letter))
+    return text.append(_legend(set("".join(lines)), arms))
+
+
+def _legend(marks: set[str], arms: Sequence[str]) -> str:
+    told = [", ".join(f"{_LETTERS[k]} = {name}" for k, name in enumerate(arms))]
+    if any(mark.islower() for mark in marks):
+        told.append("lower case: several arms are still tried")
+    if _NONE in marks:
+        told.append(f"{_NONE}: several have the same share, and none is ahead")
+    return "; ".join(told)
+
+
+def _letter(shares: Mapping[str, float], arms: Sequence[str]) -> str:
+    favourite = leading(dict(shares))
+    if favourite is None:
+        return _NONE
+    letter = _LETTERS[arms.index(favourite)]
+    return letter if sum(share > 0 for share in shares.values()) == 1 else letter.lower()
+
+
+def _style(letter: str) -> str:
+    if not letter.isalpha():
+        return ""
+    colour = COLOURS[_LETTERS.index(letter.upper()) % len(COLOURS)]
+    return f"black on {colour}" if letter.isupper() else colour

@@ -1,0 +1,159 @@
+"""Discrete Laplace noise on every cell, twice: paper 1, eq. (11) and (12), done honestly."""
+
+import math
+from fractions import Fraction
+from typing import Any, ClassVar, Final, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_core.accounting.events import Event, Pure
+from privateer_core.coins import Layout
+from privateer_core.contributions import CellSums, KeyedValues
+from privateer_core.errors import SpecError
+from privateer_core.mechanisms.base import Mechanism, check_range, whole
+from privateer_core.questions import KeyedMeans
+from privateer_core.sampling.entropy import NoiseSource
+from privateer_core.sampling.laplace import DiscreteLaplace
+from privateer_core.vectors import VectorTotal
+
+UNIT: Final = 256
+"""Grid points per unit of value; noise and values are integers on this grid."""
+_SENSITIVITY: Final = 4
+"""L1 change of (rewards, counts) when a person is replaced: one cell of each loses up to 1, another gains up to 1."""
+_EPSILON_MIN: Final = 1e-3
+"""Below it the noise would not fit the clamp."""
+_CLAMP: Final = (1 << 30) - 2 * UNIT
+"""Reports are clamped, far beyond any noise that will ever be drawn."""
+
+
+class LaplaceCells(Mechanism, frozen=True, tag="laplace-cells"):
+    """Every person reports a noisy reward and a noisy count for every cell (key, group).
+
+    Parameters
+    ----------
+    layout
+        Keys and groups of the round.
+    epsilon
+        Pure local privacy of a report.
+
+    Raises
+    ------
+    SpecError
+        If epsilon is so small that the noise would not fit the clamp.
+
+    Notes
+    -----
+    Privacy cost: epsilon-LDP per report, from discrete Laplace noise of scale 4/epsilon on a vector whose L1 distance
+    between any two people is at most 4. The noise is drawn exactly and on a grid, so floating point leaks nothing.
+    """
+
+    pure: ClassVar[bool] = True
+
+    layout: Layout
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        if not self.epsilon >= _EPSILON_MIN:
+            raise SpecError(
+                f"the published mechanism takes {_EPSILON_MIN:g} or more", field="privacy.epsilon", remedy="raise it"
+            )
+
+    @classmethod
+    def calibrated(cls, question: KeyedMeans, epsilon: float) -> Self:
+        """Return the mechanism for a promise of each report by itself."""
+        return cls(question.layout, epsilon)
+
+    @property
+    def scale(self) -> int:
+        """Scale of the noise, in grid units: 4/epsilon, rounded up to a whole number."""
+        return math.ceil(_SENSITIVITY * UNIT / Fraction(self.epsilon))
+
+    @property
+    def coins_choose(self) -> bool:
+        """Whether the coins of a report may be those that chose the person's arm."""
+        return True
+
+    @property
+    def report_size(self) -> int:
+        """Bytes of a report: four for each cell and quantity."""
+        return 4 * 2 * self.layout.keys * self.layout.groups
+
+    @property
+    def alone(self) -> Event:
+        """What one report reveals by itself."""
+        return Pure(self.epsilon)
+
+    @property
+    def local_epsilon(self) -> float:
+        """Pure epsilon of one report by itself."""
+        return self.epsilon
+
+    @property
+    def _shape(self) -> tuple[int, int, int]:
+        return (2, self.layout.keys, self.layout.groups)
+
+    def randomize(self, contributions: KeyedValues, noise: NoiseSource) -> NDArray[np.int32]:
+        """Randomize the contributions of n people; return shape (n, 2 * keys * groups)."""
+        n = len(contributions)
+        vectors = np.zeros((n, *self._shape), dtype=np.int64)
+        who = np.flatnonzero(contributions.keys >= 0)
+        keys, groups = contributions.keys[who], contributions.groups[who]
+        vectors[who, 0, keys, groups] = np.rint(contributions.values[who] * UNIT).astype(np.int64)
+        vectors[who, 1, keys, groups] = UNIT
+        flat = vectors.reshape(n, -1)
+        noisy = flat + DiscreteLaplace(self.scale).draw(flat.size, noise).reshape(flat.shape)
+        return np.asarray(np.clip(noisy, -_CLAMP, _CLAMP), dtype="<i4")
+
+    def parse(self, rows: bytes) -> NDArray[np.int32]:
+        """Parse reports from their concatenated bytes; return shape (n, 2 * keys * groups)."""
+        flat = whole(rows, np.dtype(("<i4", (self.report_size // 4,))))
+        check_range(not np.any(np.abs(flat.astype(np.int64)) > _CLAMP), "a value beyond the clamp")
+        return flat
+
+    def empty(self) -> VectorTotal:
+        """Return the total of no reports."""
+        return VectorTotal(0, np.zeros(self._shape, np.int64))
+
+    def add(self, total: VectorTotal, reports: NDArray[np.int32]) -> VectorTotal:
+        """Return ``total`` with ``reports`` counted in."""
+        sums = reports.sum(axis=0, dtype=np.int64).reshape(self._shape)
+        return total.merged(VectorTotal(len(reports), sums))
+
+    def release(self, total: VectorTotal, _: NoiseSource) -> CellSums:
+        """Return what the learner may see: a function of randomized reports, without further cost or noise."""
+        return self._released(total)
+
+    def _released(self, total: VectorTotal) -> CellSums:
+        return CellSums(total.reports, total.sums[0] / UNIT, total.sums[1] / UNIT)
+
+    def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> CellSums:
+        """Draw a release: a sum of n geometrics is negative binomial, so people need no noise of their own."""
+        size = self.layout.keys * self.layout.groups
+        who = contributions.keys >= 0
+        cells = contributions.keys[who] * self.layout.groups + contributions.groups[who]
+        grid = np.rint(contributions.values[who] * UNIT)
+        people = UNIT * np.bincount(cells, minlength=size).astype(np.float64)
+        exact = np.stack([np.bincount(cells, grid, size).astype(np.float64), people])
+        return self._simulated(exact, len(contributions), rng)
+
+    def simulate_counts(self, counts: NDArray[np.int64], without: int, rng: np.random.Generator) -> CellSums:
+        """Simulate people counted by key, group and value 0 or 1, (keys, groups, 2), and people without a key."""
+        people = counts.sum(axis=-1)
+        exact = UNIT * np.stack([counts[..., 1], people]).astype(np.float64)
+        return self._simulated(exact, int(people.sum()) + without, rng)
+
+    def _simulated(self, exact: Any, n: int, rng: np.random.Generator) -> CellSums:
+        success = -math.expm1(-1.0 / self.scale)
+        noise = rng.negative_binomial(n, success, self._shape) - rng.negative_binomial(n, success, self._shape)
+        return self._released(VectorTotal(n, (exact.reshape(self._shape) + noise).astype(np.int64)))
+
+    @classmethod
+    def instances(cls) -> dict[str, Self]:
+        """Return small instances by name."""
+        return {f"{epsilon:g}": cls(Layout.small(), epsilon) for epsilon in (1.0, 4.0)}
+
+    def weaker(self, factor: float) -> Self:
+        """Return the mechanism with ``factor`` times the epsilon."""
+        return msgspec.structs.replace(self, epsilon=factor * self.epsilon)

@@ -1,0 +1,185 @@
+"""What learns in LDPMAB: paper 1, Algorithms 2 and 3, eq. (8) to (29), with honest noise for every cell."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, corners
+from privateer_core.answer.parts import BinMeans
+from privateer_core.coins import UNIT, Layout
+from privateer_core.contributions import CellSums
+from privateer_core.errors import SpecError
+from privateer_papers.paper_1.ldpmab import LdpmabPolicy, LdpmabSpec
+from privateer_server.algorithms import Learner, NewRound
+from privateer_server.algorithms.partition.cohorts import CohortLearner
+from privateer_server.algorithms.partition.description import bin_means
+from privateer_server.algorithms.partition.space import Space
+from privateer_server.algorithms.partition.splitting import halved
+
+_CONFIDENCE: Final = 2.0
+"""C_n of eq. (14) is 2 log2(n), as in the authors' code."""
+
+
+@dataclass(frozen=True)
+class LdpmabState:
+    """Bins as in `PartitionPolicy`, with noisy sums by cohort: the experiment's own people, then sources as listed.
+
+    ``people``, (cohorts, bins), counts those who reported while the bin was active: eq. (9). ``rewards`` and
+    ``counts`` are (cohorts, bins, arms). ``turn`` and ``heard`` are the cohort of the last round, and its people who
+    have reported.
+    """
+
+    rounds: int
+    seen: int
+    depths: NDArray[np.int64]
+    paths: NDArray[np.int64]
+    active: NDArray[np.bool_]
+    people: NDArray[np.int64]
+    rewards: NDArray[np.float64]
+    counts: NDArray[np.float64]
+    turn: str = ""
+    heard: int = 0
+
+
+class LdpmabLearner(CohortLearner[LdpmabState]):
+    """Algorithms 2 and 3 with the authors' constants, which learn where the paper's own do not.
+
+    C_n = 2 log2(n); a bin may drop arms after log2(n)^2 people; tau_s = 2^(-s/d), where eq. (17) has 2 sqrt(d) times
+    that; a bin is refined when all its active arms are narrow, where the paper asks for one.
+    """
+
+    state_type = LdpmabState
+
+    def __init__(self, spec: LdpmabSpec) -> None:
+        super().__init__(spec)
+        self._space = Space(spec.blocks)
+        self._epsilons = np.array([spec.privacy_of(cohort).bound for cohort in self.cohorts])[:, None]
+        others = sum(source.people for source in spec.sources)
+        self._log = math.log2(max(2, spec.experiment.horizon, others))
+
+    @override
+    def start(self, seed: int) -> LdpmabState:
+        """One bin, all arms."""
+        arms, cohorts = self.spec.arm_count, len(self.cohorts)
+        zero = np.zeros(1, np.int64)
+        sums = np.zeros((cohorts, 1, arms))
+        active, people = self.playable[None, :], np.zeros((cohorts, 1), np.int64)
+        return LdpmabState(0, 0, zero, zero, active, people, sums, sums, self.spec.cohorts[0])
+
+    @override
+    def rearmed(self, state: LdpmabState, before: PartitionSpec) -> LdpmabState:
+        """Refuse other arms: the algorithm runs in simulation alone.
+
+        Raises
+        ------
+        SpecError
+            Always, but where nothing changes.
+        """
+        if self.spec.arm_count != before.arm_count or not self.playable.all():
+            detail, remedy = "runs in simulation alone, with the arms of its start", "use another algorithm"
+            raise SpecError(detail, field="algorithm.name", remedy=remedy)
+        return state
+
+    @override
+    def policy(self, state: LdpmabState, ahead: NewRound) -> LdpmabPolicy:
+        """Every active arm of a bin is equally likely, eq. (8); every bin is a key.
+
+        At the end (``batch`` 0), which the paper leaves open, every bin plays the active arm of the highest estimate.
+        """
+        active = state.active if ahead.batch else self._best(state)
+        shares = self._shares(state) if ahead.batch else active
+        edges = np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32)
+        made = self.policy_of_coins(
+            ahead,
+            Layout(ahead.seed, edges),
+            axes=self._space.in_turn(),
+            depths=state.depths,
+            paths=state.paths,
+            active=active,
+            bins=np.arange(len(state.depths)),
+        )
+        return LdpmabPolicy.of(made)
+
+    @override
+    def learn(self, state: LdpmabState, policy: PartitionPolicy, release: CellSums) -> LdpmabState:
+        """Add the round's sums, eq. (13), drop arms, eq. (16) and (29), and refine bins."""
+        which = np.arange(len(self.cohorts)) == self.cohorts.index(policy.cohort)
+        state = replace(
+            state,
+            people=state.people + which[:, None] * release.reports,
+            rewards=state.rewards + which[:, None, None] * release.rewards,
+            counts=state.counts + which[:, None, None] * release.counts,
+        )
+        state = self.counted(state, policy, release.reports)
+        mean, radius = self._estimates(state)
+        state = replace(state, active=self._surviving(state, mean, radius))
+        return self._refined(state, radius)
+
+    def _shares(self, state: LdpmabState) -> NDArray[np.float64]:
+        """The probability of every arm in each bin, eq. (8)."""
+        return np.asarray(state.active / state.active.sum(axis=1, keepdims=True))
+
+    def _surviving(
+        self, state: LdpmabState, mean: NDArray[np.float64], radius: NDArray[np.float64]
+    ) -> NDArray[np.bool_]:
+        """Active arms less those that eq. (16) and (29) drop."""
+        lower = np.where(state.active, mean - 2 * radius, -np.inf).max(axis=1, keepdims=True)
+        return np.asarray(state.active & ~(lower > mean + 2 * radius))
+
+    def _best(self, state: LdpmabState) -> NDArray[np.bool_]:
+        mean = np.where(state.active, self._estimates(state)[0], -np.inf)
+        return np.asarray(np.arange(state.active.shape[1]) == mean.argmax(axis=1)[:, None])
+
+    def _estimates(self, state: LdpmabState) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Estimates of eq. (26) and radii of eq. (28), which are (13) and (14) where there are no sources.
+
+        A cohort counts from log2(n)^2 people on, eq. (27). Estimates are clipped to the range of rewards, since ratios
+        of noise are wild; the radius is infinite where the weighted count is not positive.
+        """
+        explored = state.people >= self._log**2
+        people = np.maximum(state.people, 1)
+        weights = np.minimum(np.abs((self._epsilons**2 / people)[..., None] * state.counts), explored[..., None])
+        count = (weights * state.counts).sum(axis=0)
+        some = count > 0
+        count = np.where(some, count, 1.0)
+        spread = np.maximum((people / self._epsilons**2)[..., None], state.counts)
+        radius = np.sqrt(_CONFIDENCE * self._log * (weights**2 * spread).sum(axis=0)) / count
+        mean = np.clip((weights * state.rewards).sum(axis=0) / count, 0.0, 1.0)
+        return np.where(some, mean, 0.0), np.where(some, radius, np.inf)
+
+    def _refined(self, state: LdpmabState, radius: NDArray[np.float64]) -> LdpmabState:
+        tau = 2.0 ** (-state.depths / self.spec.dimension)
+        narrow = (~state.active | (radius < tau[:, None])).all(axis=1)
+        ready = narrow & (state.active.sum(axis=1) > 1) & (state.depths < self._space.depth)
+        copies, fresh, depths, paths = halved(state.depths, state.paths, ready)
+        keep = ~fresh
+        return replace(
+            state,
+            depths=depths,
+            paths=paths,
+            active=state.active[copies],
+            people=state.people[:, copies] * keep,
+            rewards=state.rewards[:, copies] * keep[:, None],
+            counts=state.counts[:, copies] * keep[:, None],
+        )
+
+    @override
+    def edges(self, state: LdpmabState) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return corners(state.depths, state.paths, self._space.in_turn(), self.spec.dimension)
+
+    @override
+    def bin_means(self, state: LdpmabState) -> BinMeans:
+        """Return mean rewards by bin, with the paper's radii, which hold at all times."""
+        reward, (means, radii) = self.spec.reward, self._estimates(state)
+        confidence = 1 - 1 / self.spec.experiment.horizon
+        scaled = (reward.unscaled(means), reward.span * radii)
+        return bin_means(state.active, self.edges(state), *scaled, self.spec, confidence)
+
+
+def learner(spec: LdpmabSpec) -> Learner:
+    """Return the learner that a spec names."""
+    return LdpmabLearner(spec)

@@ -1,0 +1,124 @@
+"""Paper 1: the problem of its Section 4.1, sources of it, and the regret that it published."""
+
+import csv
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from privateer_core.algorithms import parse_spec
+from privateer_core.errors import SpecError
+from privateer_core.spec import Spec
+from privateer_papers.reproduction import Row
+
+OURS: Final = "partition"
+THEIRS: Final = "paper-1-ldpmab"
+"""Our algorithm for the paper's problem, and its own."""
+PAPER: Final = "published (leaks)"
+HONEST: Final = "ldpmab"
+"""The baseline that is the paper's algorithm made private."""
+UNPRIVATE: Final = 1024.0
+"""The epsilon that the paper takes for no privacy."""
+
+
+def instance(people: int, epsilon: float, sources: Sequence[Row] = (), algorithm: str = OURS) -> Spec:
+    """Return the problem of Section 4.1, three arms and two features; `UNPRIVATE` promises nothing."""
+    promise = {"model": "local", "epsilon": epsilon}
+    return in_hundreds(
+        {"name": "paper-1", "arms": ["one", "two", "three"], "horizon": people},
+        ("x1", "x2"),
+        promise if epsilon < UNPRIVATE else {"model": "none"},
+        sources,
+        {"name": "peaks"},
+        algorithm,
+    )
+
+
+def in_hundreds(
+    table: Row,
+    features: Sequence[str],
+    privacy: Row,
+    sources: Sequence[Row],
+    population: Row,
+    algorithm: str = OURS,
+) -> Spec:
+    """Return a spec in rounds of 100, with features in [0, 1]."""
+    return parse_spec(
+        {
+            "experiment": {**table, "round_size": 100},
+            "context": {"features": {name: {"low": 0.0, "high": 1.0} for name in features}},
+            "privacy": privacy,
+            "algorithm": {"name": algorithm},
+            "sources": list(sources),
+            "population": population,
+        }
+    )
+
+
+def source(name: str, people: int, epsilon: float, gamma: float = 0.0, kappa: float = 1.0) -> Row:
+    """Return a source of Section 4.1.
+
+    Parameters
+    ----------
+    gamma
+        The density of its people is proportional to ||x - 1/2||_inf^gamma.
+    kappa
+        The share of each arm: 1 for equal shares, 0 for one arm that nobody played.
+    """
+    arms = 3
+    shares = kappa / arms + (2 - 2 * kappa) / (arms * (arms - 1)) * np.arange(arms)
+    density = {"name": "shifted", "gamma": gamma} if gamma else {"name": "uniform"}
+    return {
+        "name": name,
+        "people": people,
+        "epsilon": min(epsilon, 16.0),
+        "shares": shares.tolist(),
+        "population": {"name": "peaks", "density": density},
+    }
+
+
+def two_sources(people: int, epsilon: float, gamma: float, kappa: float = 1.0) -> list[Row]:
+    """Return two sources with half the people each: the paper does not say of what its sizes are; this is harder."""
+    return [source(name, people // 2, epsilon, gamma, kappa) for name in ("one", "two")]
+
+
+def published(path: str, experiment: str, **facts: Collection[Any]) -> Iterator[Row]:
+    """Give the rows of an experiment in the summary of the paper's public logs; nothing without a path.
+
+    Parameters
+    ----------
+    facts
+        The values that a row may have, e.g. ``gamma=(0.0, 0.2)``.
+
+    Raises
+    ------
+    SpecError
+        If the file cannot be read as that summary.
+    """
+    if not path:
+        return
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            for line in csv.DictReader(file):
+                if line["experiment"] != experiment or line["reward"] != "exponential":
+                    continue
+                row = _row(line)
+                if all(row[name] in values for name, values in facts.items()):
+                    yield row
+    except (OSError, UnicodeDecodeError, KeyError, ValueError):
+        raise SpecError(
+            f"{path} is not the summary of paper 1's logs", field="--published", remedy="give it, or leave it out"
+        ) from None
+
+
+def _row(line: dict[str, str]) -> Row:
+    return {
+        "policy": PAPER,
+        "published": True,
+        "epsilon": float(line["eps"]),
+        "eps_aux": line["eps_aux"],
+        **{name: float(line[name]) for name in ("gamma", "kappa")},
+        **{name: int(line[name]) for name in ("n", "n_aux", "M")},
+        "regret": float(line["regret_mean"]),
+        "ci95": float(line["regret_ci95"]),
+    }

@@ -1,0 +1,195 @@
+"""Paper 2, Table 1: how regret grows with the number of people, beside the paper's exponents."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final, cast
+
+import numpy as np
+from matplotlib.figure import Figure
+from scipy.special import stdtrit
+
+from privateer_core.algorithms import parse_spec
+from privateer_core.arms_spec import ArmsSpec
+from privateer_core.spec import Spec
+from privateer_lab.baselines.base import Baseline
+from privateer_lab.baselines.run import play_together
+from privateer_lab.pages.plots import COLOURS, panels
+from privateer_lab.simulation.parallel import each
+from privateer_lab.simulation.simulate import simulate_once
+from privateer_papers.paper_2.contextual import PublishedGeneralized, PublishedLinear
+from privateer_papers.reproduction import Effort, Reproduction, Row, Rows
+
+KINDS: Final = ("tight", "published")
+_EPSILON: Final = 1.0
+_DELTA: Final = 1e-5
+"""The delta of published reports; tight ones promise epsilon alone."""
+_PEOPLE: Final = (10_000, 30_000, 100_000, 300_000, 1_000_000)
+_FEW_PEOPLE: Final = (10_000, 30_000, 100_000)
+_ROUNDS: Final = 1000
+_FEW_ROUNDS: Final = 200
+"""Rounds of a run: their people are a share of the horizon, so that what rounds cost does not bend the slope."""
+_PUBLISHED_ROUND_MAX: Final = 100
+"""People who share one direction as published; the paper's rounds have one person."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the table.
+
+    Attributes
+    ----------
+    exponent
+        The paper's, of T, without logarithms and constants.
+    tables
+        The sections of the spec but for people, rounds and promise.
+    literal
+        What plays as published; None: the paper's algorithm of the same name does.
+    """
+
+    exponent: float
+    tables: dict[str, Any]
+    literal: Callable[[ArmsSpec, int], Baseline] | None = None
+
+    def spec(self, people: int, rounds: int, *, published: bool) -> Spec:
+        """Return the experiment for so many people, in about so many rounds."""
+        table = {"name": "slopes", "horizon": people, "round_size": people // rounds, **self.tables["experiment"]}
+        promise: Row = {"model": "local", "epsilon": _EPSILON}
+        if published:
+            table |= {"round_size": min(people // rounds, _PUBLISHED_ROUND_MAX), "round_growth": 0.0}
+            promise |= {"delta": _DELTA}
+        algorithm = dict(self.tables["algorithm"])
+        if published and not self.literal:
+            algorithm["name"] = f"paper-2-{algorithm['name']}"
+        return parse_spec({**self.tables, "experiment": table, "privacy": promise, "algorithm": algorithm})
+
+
+def _points(loss: str, lowest: float, **algorithm: Any) -> dict[str, Any]:
+    """Points of a ball in three dimensions, of which people report without error."""
+    return {
+        "experiment": {},
+        "domain": {"shape": "ball", "dimension": 3},
+        "reward": {"low": lowest, "high": 0.0},
+        "algorithm": {"name": "convex", **algorithm},
+        "population": {"name": "losses", "loss": loss},
+    }
+
+
+def _contexts(**link: str) -> dict[str, Any]:
+    """Two arms and four features; rounds that grow, as examples have them."""
+    return {
+        "experiment": {"arms": ["a", "b"], "round_growth": 0.3},
+        "context": {"features": {f"x{i}": {"low": -1.0, "high": 1.0} for i in range(1, 5)}},
+        "algorithm": {"name": "linear", **link},
+        "population": {"name": "disjoint", **link},
+    }
+
+
+_ONE: Final = {"feedback": "one-point"}
+_TWO: Final = {"feedback": "two-point"}
+_SHRINKING: Final = {"estimator": "ellipsoid"}
+_CURVED: Final = {"strong_convexity": 1.0}
+LINES: Final = {
+    "BCO, convex": Line(3 / 4, _points("absolute", -2.0, **_ONE, lipschitz=1.0)),
+    "BCO, convex and smooth": Line(2 / 3, _points("quadratic", -1.5, **_ONE, **_SHRINKING, smoothness=1.0)),
+    "BCO, strongly convex": Line(2 / 3, _points("quadratic", -1.5, **_ONE, **_CURVED, lipschitz=1.5)),
+    "BCO, strongly convex and smooth": Line(1 / 2, _points("quadratic", -1.5, **_ONE, **_SHRINKING, **_CURVED)),
+    "two points, convex": Line(1 / 2, _points("absolute", -2.0, **_TWO, lipschitz=1.0)),
+    "two points, strongly convex": Line(0, _points("quadratic", -1.5, **_TWO, **_CURVED, lipschitz=1.5)),
+    "contextual linear": Line(3 / 4, _contexts(), PublishedLinear),
+    "generalized linear": Line(3 / 4, _contexts(link="logistic"), PublishedGeneralized),
+}
+
+
+def play(row: str, kind: str, people: int, rounds: int, seed: int) -> Row:
+    """Return the regret of one run, and that of decisions at random."""
+    line, published = LINES[row], kind == "published"
+    spec = line.spec(people, rounds, published=published)
+    facts = {"row": row, "kind": kind, "people": people, "seed": seed}
+    if published and line.literal:
+        arms = cast(ArmsSpec, spec)
+        (run,) = play_together(arms, {row: line.literal(arms, seed)}, seed)
+        return {**facts, "regret": run.regret}
+    found = simulate_once(spec, seed)
+    return {**facts, "regret": found.regret, "uniform": found.uniform_regret}
+
+
+def _rows(effort: Effort) -> Iterator[Row]:
+    horizons, rounds = (_FEW_PEOPLE, _FEW_ROUNDS) if effort.quick else (_PEOPLE, _ROUNDS)
+    settings = product(range(effort.seeds), horizons, LINES, KINDS)
+    tasks = [(row, kind, people, rounds, seed) for seed, people, row, kind in settings]
+    yield from each(play, tasks, effort.jobs, effort.backend)
+
+
+def slope(rows: Rows) -> tuple[float, float]:
+    """Return the slope of log regret in log people, and half its 95 % interval.
+
+    Least squares with an intercept for each seed, whose people are those of one problem at every horizon; errors by
+    Student's t, from the residuals. So an interval is wide, too, where points are not on a line.
+
+    Raises
+    ------
+    LookupError
+        If there are too few rows for an interval.
+    """
+    seeds = rows.values("seed")
+    free = len(rows) - len(seeds) - 1
+    if free < 1 or len(rows.values("people")) < 2:
+        raise LookupError("too few runs for a slope")
+    x, y = (np.log([row[figure] for row in rows]) for figure in ("people", "regret"))
+    for seed in seeds:
+        own = np.array([row["seed"] == seed for row in rows])
+        x[own] -= x[own].mean()
+        y[own] -= y[own].mean()
+    found = float(x @ y / (x @ x))
+    return found, float(stdtrit(free, 0.975) * np.sqrt(np.square(y - found * x).sum() / free / (x @ x)))
+
+
+def verdict(rows: Rows) -> str:
+    """Say how fast each row's regret grows, and how it compares with the paper's exponent and with chance."""
+    last = rows.values("people")[-1]
+    said = [
+        f"Slopes of log regret in log T from T = {rows.values('people')[0]:,} to {last:,}, local epsilon {_EPSILON:g} "
+        f"(published: delta {_DELTA:g}); in brackets regret over that of decisions at random at the last T."
+    ]
+    for name, line in LINES.items():
+        uniform, found = rows.where(row=name, kind="tight", people=last).mean("uniform")[0], []
+        for kind in KINDS:
+            own = rows.where(row=name, kind=kind)
+            (value, half), share = slope(own), own.where(people=last).mean()[0] / uniform
+            fast = "above" if value - half > line.exponent else "below" if value + half < line.exponent else "as"
+            found.append(f"{kind} {value:.2f} ± {half:.2f}, {fast} the paper's ({share:.2g})")
+        said.append(f"{name}: paper {_named(line.exponent)}; {'; '.join(found)}.")
+    return "\n".join(said)
+
+
+def _named(exponent: float) -> str:
+    names = {3 / 4: "3/4", 2 / 3: "2/3", 1 / 2: "1/2", 0: "0 (log T)"}
+    return names[exponent]
+
+
+def _draw(title: str, rows: Rows) -> Figure:
+    figure, axes = panels(len(LINES), title)
+    for axis, (name, line) in zip(axes, LINES.items(), strict=True):
+        own = rows.where(row=name)
+        for colour, kind in zip(COLOURS, KINDS, strict=False):
+            at, (middle, half) = own.where(kind=kind).curve("people")
+            value, error = slope(own.where(kind=kind))
+            axis.plot(at, middle, ".-", color=colour, label=f"{kind}: {value:.2f} ± {error:.2f}")
+            low = np.maximum(middle - half, middle / 4)  # few seeds make intervals that reach below 0
+            axis.fill_between(at, low, middle + half, color=colour, alpha=0.12, linewidth=0)
+            if kind == "tight":
+                paper = middle[0] * (np.array(at) / at[0]) ** line.exponent
+                axis.plot(at, paper, "--", color="#555555", label=f"paper: {_named(line.exponent)}")
+        at, (chance, _) = own.where(kind="tight").curve("people", "uniform")
+        axis.plot(at, chance, ":", color="#555555", label="at random: 1")
+        axis.set_title(name, fontsize=9)
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        axis.set_xlabel("people, T")
+        axis.legend(fontsize=6)
+    axes[0].set_ylabel("regret")
+    return figure
+
+
+SLOPES: Final = Reproduction("table-1-slopes", "Paper 2, Table 1: slopes of regret", _rows, _draw, verdict)

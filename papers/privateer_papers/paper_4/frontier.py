@@ -1,0 +1,106 @@
+"""Points of paper 4's frontier: regret and the error of the effect's curve, at one alpha."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_core.coins import SlotLayout
+from privateer_core.mechanisms.cell_pairs import CellPairs
+from privateer_core.mechanisms.named_symbol import NamedSymbol
+from privateer_core.questions import KeyedHits
+from privateer_core.spec import Privacy
+from privateer_core.terms import calibrate
+from privateer_core.trust import TRUST
+from privateer_papers.paper_4.elimination import eliminate, estimate
+from privateer_papers.paper_4.losses import UNIFORM, error_of, losses_of, means_of
+from privateer_papers.paper_4.numbers import ConSE
+from privateer_papers.paper_4.trials import Setting, Trials
+from privateer_server.algorithms.trial.allocation import floored, matching
+from privateer_server.algorithms.trial.trial_evidence import TrialEvidence, rates
+
+Array = NDArray[np.float64]
+
+MODELS: Final = ("none", "central", "shuffle", "local")
+EPOCHS: Final = 12
+GROWTH: Final = 1.5
+SHUFFLED: Final = {"delta": 1e-6, "honest_fraction": 1.0, "local_epsilon_max": 8.0}
+"""The promise of a batch; its size decides what a report costs by itself."""
+
+
+def matched(model: str, people: int, alpha: float, epsilon: float, seed: int) -> tuple[float, float]:
+    """Regret over that of a coin, and root mean square error, of probability matching with a floor of people^-alpha/2.
+
+    Bins are a power of 2: the largest up to n^(1/3), or (q^2 n)^(1/4) where reports are of one bit. The curve has
+    the power of 2 nearest to that number to the 1 - alpha, of effects weighted for the least variance.
+    """
+    privacy, rng = _privacy(model, epsilon), np.random.default_rng([seed, 4])
+    sizes = _sizes(people)
+    number = people ** (1 / 3)
+    if setting_of(privacy, 64, sizes[0]).counted is False:
+        number = (setting_of(privacy, 64, sizes[0]).keep ** 2 * people) ** (1 / 4)
+    bins = 2 ** int(np.log2(number))
+    wide = min(bins, 2 ** round((1 - alpha) * np.log2(number)))
+    trials = Trials(setting_of(privacy, bins, sizes[0]), np.full(bins, 1 / bins), means_of(bins), people, 1)
+    evidence, shares, lost = trials.begin(), np.full((bins, 2), 0.5), 0.0
+    for size in sizes:
+        lost += size / bins * float((shares * losses_of(bins)).sum())
+        evidence = evidence.add(trials.epoch(rng, size, shares, setting=setting_of(privacy, bins, size)))
+        shares = floored(matching(evidence, 0.0), people**-alpha / 2)
+    return lost / (people * UNIFORM), error_of(_curve(evidence, wide))
+
+
+def published(people: int, alpha: float, epsilon: float | None, width: str, seed: int) -> tuple[float, float]:
+    """Regret over that of a coin, and root mean square error, of ConSE and of DP-ConSE."""
+    rng, algorithm = np.random.default_rng([seed, 4]), ConSE(people, alpha, epsilon, width)  # type: ignore[arg-type]
+    bins, wide, half = algorithm.bins, algorithm.wide_bins, people // 2
+    first, second = (rng.multinomial(n, np.full(count, 1 / count)) for n, count in ((half, bins), (half, wide)))
+    ends = [eliminate(algorithm, n, means, rng) for n, means in zip(first, means_of(bins), strict=True)]
+    tossed = np.array([used for used, _ in ends])
+    losses = losses_of(bins)
+    left = losses[np.arange(bins), [arm or 0 for _, arm in ends]]
+    estimates = [estimate(algorithm, n, means, rng) for n, means in zip(second, means_of(wide), strict=True)]
+    coins = np.array([used for used, _ in estimates])
+    follow = (1 - coins / np.maximum(second, 1))[(np.arange(bins) * wide + wide // 2) // bins]
+    lost = tossed @ losses.mean(axis=1) + (first - tossed) @ left
+    lost += coins @ losses_of(wide).mean(axis=1) + half / bins * (follow @ left)
+    return float(lost / (people * UNIFORM)), error_of(np.array([effect for _, effect in estimates]))
+
+
+def bound(people: int, alpha: float) -> tuple[float, float]:
+    """Theorems 3.2 and 4.5, n^(1 - alpha) and the root of n^(-2 (1 - alpha)/3), without constants or logarithms."""
+    return people**-alpha, people ** (-(1 - alpha) / 3)
+
+
+def setting_of(privacy: Privacy, bins: int, batch: int) -> Setting:
+    """Return how people answer about so many bins, by what calibrates the product's mechanisms."""
+    layout = SlotLayout(0, np.zeros((bins, 0 if privacy.trust.curated else 1), np.uint32))
+    mechanism = calibrate(privacy, batch, KeyedHits(layout)).mechanism
+    if isinstance(mechanism, CellPairs):
+        return Setting(decay=float(np.exp(-1 / mechanism.scale)) if mechanism.scale else 0.0)
+    assert isinstance(mechanism, NamedSymbol)
+    return Setting(mechanism.response.gain, mechanism.response.other, counted=mechanism.named)
+
+
+def _sizes(people: int) -> list[int]:
+    """People of each epoch: at its end there are 1.5 times those at the end of the one before."""
+    ends = np.rint(people * GROWTH ** np.arange(1.0 - EPOCHS, 1.0))
+    return [int(size) for size in np.diff(ends, prepend=0)]
+
+
+def _privacy(model: str, epsilon: float) -> Privacy:
+    shuffled = SHUFFLED if TRUST[model].batched else {}
+    return Privacy.model_validate(
+        {"model": model, **({"epsilon": epsilon} if TRUST[model].promises else {}), **shuffled}
+    )
+
+
+def _curve(evidence: TrialEvidence, wide: int) -> Array:
+    """Effects in wide bins: means of those of narrow ones, weighted with the inverse of their variance."""
+    sums, design = evidence.precise, evidence.design
+    rate, q, o, _ = rates(sums)
+    share = (rate - 2 * o) / q if design.counted else design.segments[:, None]
+    gain = rate / (q * share)
+    weights = (1 / (np.square(gain) * sums.variance))[:, 0].reshape(wide, -1)
+    effects = (gain * sums.difference)[:, 0].reshape(wide, -1)
+    return np.asarray((effects * weights).sum(axis=1) / weights.sum(axis=1))

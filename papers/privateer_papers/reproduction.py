@@ -1,0 +1,156 @@
+"""What a reproduction is: runs to make, a figure of them, and a verdict computed from them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from privateer_core.spec import Spec
+from privateer_lab.baselines.run import play_once
+from privateer_lab.pages.plots import COLOURS
+from privateer_lab.simulation.interval import interval
+from privateer_lab.simulation.parallel import Backend, each
+from privateer_lab.simulation.simulate import simulate_once
+
+Row = dict[str, Any]
+OURS: Final = "privateer"
+
+
+class Rows(list[Row]):
+    """Tidy rows of facts and figures; the fact ``published`` marks those that were read and not made."""
+
+    def where(self, **facts: Any) -> "Rows":
+        """Return the rows that have these facts."""
+        return Rows(row for row in self if all(row.get(name) == value for name, value in facts.items()))
+
+    def by(self, *facts: str) -> "dict[tuple[Any, ...], Rows]":
+        """Return the rows by their values of these facts."""
+        groups: dict[tuple[Any, ...], Rows] = {}
+        for row in self:
+            groups.setdefault(tuple(row.get(fact) for fact in facts), Rows()).append(row)
+        return groups
+
+    def values(self, fact: str) -> list[Any]:
+        """Return the distinct values of a fact, in order."""
+        return sorted({row[fact] for row in self if fact in row})
+
+    def mean(self, figure: str = "regret") -> tuple[float, float]:
+        """Return the mean of a figure and half its 95 % interval; a published row has its own.
+
+        Raises
+        ------
+        LookupError
+            If there are no rows.
+        """
+        if not self:
+            raise LookupError(f"no rows with {figure}")
+        if self[0].get("published"):
+            return float(self[0][figure]), float(self[0]["ci95"])
+        values = np.array([row[figure] for row in self])
+        return float(values.mean()), interval(values) or 0.0
+
+    def curve(self, fact: str, figure: str = "regret") -> tuple[list[Any], NDArray[np.float64]]:
+        """Return the n values of a fact, and the mean of a figure with half its interval at each, shape (2, n)."""
+        at = self.values(fact)
+        return at, np.array([self.where(**{fact: value}).mean(figure) for value in at]).reshape(-1, 2).T
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is run.
+
+    Attributes
+    ----------
+    quick
+        Whether a small version, which shows the same, is enough.
+    seeds
+        Runs of each case.
+    published, adult
+        Paths of the published figures and of the UCI Adult data, separated by commas; empty without.
+    """
+
+    quick: bool = False
+    seeds: int = 10
+    jobs: int | None = None
+    backend: Backend = "processes"
+    published: str = ""
+    adult: str = ""
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """One figure or table of a paper.
+
+    Attributes
+    ----------
+    rows
+        Makes tidy rows, and gives them as they come.
+    draw
+        Draws rows under a title, with the paper's axes.
+    verdict
+        Says what rows show, in a paragraph. Like ``draw`` it raises an ArithmeticError, a LookupError or a ValueError
+        where rows are too few.
+    """
+
+    name: str
+    title: str
+    rows: Callable[[Effort], Iterator[Row]]
+    draw: Callable[[str, Rows], Figure]
+    verdict: Callable[[Rows], str]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One setting.
+
+    Attributes
+    ----------
+    facts
+        What the rows say of it.
+    spec
+        What is simulated, under the name ``policy`` of ``facts`` or else `OURS`.
+    baselines
+        Names of the policies that play beside it.
+    """
+
+    facts: Row
+    spec: Spec
+    baselines: tuple[str, ...] = ()
+
+    def play(self, seed: int) -> list[Row]:
+        """Return a row for the experiment, and one for each baseline."""
+        own = simulate_once(self.spec, seed)
+        figures = {"regret": own.regret, "uniform": own.uniform_regret, "reward": own.reward}
+        others = play_once(self.spec, list(self.baselines), seed) if self.baselines else []
+        return [
+            {"policy": OURS, **self.facts, "seed": seed, **figures},
+            *(
+                {**self.facts, "policy": run.name, "seed": seed, "regret": run.regret, "reward": run.reward}
+                for run in others
+            ),
+        ]
+
+
+def run(cases: Sequence[Case], effort: Effort) -> Iterator[Row]:
+    """Give a row for each case, policy and seed, as they come."""
+    tasks = [(case, seed) for seed in range(effort.seeds) for case in cases]
+    for rows in each(Case.play, tasks, effort.jobs, effort.backend):
+        yield from rows
+
+
+def lines(
+    axis: Any, rows: Rows, fact: str, groups: Sequence[tuple[Row, str]], style: str = "-", *, band: bool = False
+) -> None:
+    """Draw mean regret against a fact, with its interval as a ``band``.
+
+    Each group of rows, given by its facts and its label, is a line of its own colour. The legend has solid lines only.
+    """
+    for colour, (facts, label) in zip(COLOURS, groups, strict=False):
+        at, (middle, half) = rows.where(**facts).curve(fact)
+        shape = style if len(at) > 1 else "." + style.lstrip(".")  # a line of one point would not be seen
+        axis.plot(at, middle, shape, color=colour, label=label if style in ("-", ".-") else None)
+        if band:
+            axis.fill_between(at, middle - half, middle + half, color=colour, alpha=0.12, linewidth=0)

@@ -1,0 +1,85 @@
+"""Trust models as the papers calibrate them: their mechanisms and their constants, in rows of their own.
+
+No device takes part under such a row, and no server runs an experiment under one: its calibration has another name.
+"""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from typing_extensions import override
+
+from privateer_core.accounting.allotment import Allotment
+from privateer_core.accounting.gaussian import classic_gaussian_standard_deviation
+from privateer_core.errors import SpecError
+from privateer_core.mechanisms import AnyMechanism
+from privateer_core.mechanisms.cell_pairs import CellPairs
+from privateer_core.mechanisms.vector_bits import BitVectors
+from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
+from privateer_core.questions import DirectedSum, KeyedHits, KeyedMeans, VectorSum
+from privateer_core.spec import Privacy
+from privateer_core.trust import TRUST, Promise, Serving, Trust, trust_of
+from privateer_core.vectors import Ball
+from privateer_papers.paper_1.laplace_cells import LaplaceCells
+from privateer_papers.paper_5.bits import published_vectors
+
+PUBLISHED: Final = "published"
+"""What the papers' calibrations are called in terms."""
+_DELTA_LEAST: Final = 1e-15
+"""Normal noise needs a delta above 0."""
+
+
+def classic_noise(ball: Ball, epsilon: float, delta: float) -> float:
+    """Return the textbook's standard deviation of normal noise, in grid points; it is private below epsilon 1 alone."""
+    return classic_gaussian_standard_deviation(epsilon, delta, ball.diameter)
+
+
+def _cells(privacy: Promise, _honest: int, question: KeyedMeans, _share: Allotment | None) -> Any:
+    return LaplaceCells.calibrated(question, privacy.bound)
+
+
+def _normal(privacy: Promise, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
+    return GaussianVectors(question.ball, classic_noise(question.ball, privacy.bound, privacy.delta))
+
+
+def _bits(privacy: Promise, honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
+    return published_vectors(question.ball, privacy.bound, privacy.delta, honest)
+
+
+def _curated(privacy: Promise, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
+    return CentralVectors(question.ball, classic_noise(question.ball, privacy.bound, privacy.delta))
+
+
+def _hits(_: Promise, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
+    # Paper 4's learners have exact sums, and draw the noise of what they make of several rounds.
+    return CellPairs(question.layout)
+
+
+_NORMAL: Final = Serving((GaussianVectors,), _normal)
+_SERVES: Final[dict[str, dict[Any, Serving]]] = {
+    "local": {KeyedMeans: Serving((LaplaceCells,), _cells), VectorSum: _NORMAL, DirectedSum: _NORMAL},
+    "shuffle": {VectorSum: Serving((BitVectors,), _bits)},
+    "central": {KeyedHits: Serving((CellPairs,), _hits), VectorSum: Serving((CentralVectors,), _curated)},
+    "none": {KeyedHits: Serving((CellPairs,), _hits)},
+}
+ROWS: Final[dict[str, Trust]] = {
+    name: replace(
+        TRUST[name], calibration=PUBLISHED, serves=serves, delta_least=max(TRUST[name].delta_least, _DELTA_LEAST)
+    )
+    for name, serves in _SERVES.items()
+}
+"""The papers' row of every trust model."""
+
+
+class PublishedPrivacy(Privacy):
+    """The promise that a paper states, whether its mechanism keeps it or not."""
+
+    @property
+    @override
+    def trust(self) -> Trust:
+        return ROWS.get(self.model) or trust_of(self.model)
+
+
+def refuse_model(privacy: Privacy) -> SpecError:
+    """Return why a trust model is refused that a paper does not have."""
+    detail = f"the paper has nothing under the model '{privacy.model}'"
+    return SpecError(detail, field="privacy.model", remedy="choose another")

@@ -1,0 +1,131 @@
+// @ts-check
+/**
+ * What a server publishes of an experiment as JSON: what its policy is, and what was found. Types alone; `/openapi.json` has
+ * the same. Tell parts and policies apart by their `kind`.
+ */
+
+/** @typedef {"open" | "paused" | "draining" | "stopped" | "finished" | "failed"} Status */
+/** @typedef {string | boolean | number | null} Cell */
+/**
+ * What a figure is: `low` and `high` are the ends of the interval of the column before them.
+ * @typedef {"words" | "yes or no" | "number" | "count" | "share" | "probability" | "reward" | "difference" | "time" | "low" | "high"} Kind
+ */
+/**
+ * A figure or a word with its name; null: it is not known, or there is none.
+ * @typedef {{name: string, value: Cell, kind: Kind}} Fact
+ */
+/** @typedef {{kind: "table", title: string, columns: {name: string, kind: Kind}[], rows: Cell[][]}} Table */
+
+/**
+ * Whom a bin holds, by one feature: an interval of its numbers, or some of its values.
+ * @typedef {{kind: "between", feature: string, low: number, high: number, missing: boolean}} Between
+ * @typedef {{kind: "among", feature: string, values: (string | boolean | number)[], missing: boolean}} Among
+ */
+/**
+ * A box of contexts: its corners along the columns, from 0 to 1, and a condition on each feature that it restricts.
+ * @typedef {{lower: number[], upper: number[], where: (Between | Among)[]}} Bin
+ */
+/**
+ * The share of people who get each option, by its name; those that nobody gets may be left out.
+ * @typedef {Record<string, number>} Shares
+ */
+
+/** @typedef {{kind: "bins", columns: string[], bins: (Bin & {arms: Shares})[]}} BinShares */
+/**
+ * Where everybody gets the same, there is one group.
+ * @typedef {{kind: "groups", groups: {name: string, arms: Shares}[]}} GroupShares
+ */
+/**
+ * What each term adds to the mean reward of an option; `link` turns the sum into a mean reward.
+ * @typedef {{kind: "coefficients", link: string, unit: string, shared: Record<string, number>, arms: Record<string, Record<string, number>>}} Coefficients
+ */
+/**
+ * How often everybody plays each action, which may still be the best, and who is asked.
+ * @typedef {{kind: "plays", plays: Record<string, number>, active: string[], people: number, draw: {seed: number, start: number, places: number}}} PlayCounts
+ */
+/**
+ * A point of a set by its coordinates; how far from it people's points are, where it is about people's points.
+ * @typedef {{kind: "point", centre: Record<string, number>, average: Record<string, number> | null, nearest: number | null, farthest: number | null}} Point
+ */
+/**
+ * A policy: whom it gives what.
+ * @typedef {{algorithm: string, version: number, shows: BinShares | GroupShares | Coefficients | PlayCounts | Point, facts: Fact[]}} PolicyView
+ */
+
+/**
+ * An estimate and its interval; `at_bound`: it came out beyond what is possible.
+ * @typedef {{name: string, value: number, low: number, high: number, at_bound: boolean, people: number | null}} Estimate
+ */
+/**
+ * Why an effect is decided, or why not.
+ * @typedef {"decided better" | "decided worse" | "decided at an earlier look" | "its interval holds 0"
+ *   | "its interval excludes 0, but not after the correction for several effects"
+ *   | "its test decided at an earlier look, but its interval holds 0 again" | "too few people beside the noise"
+ *   | "its share of people is not told from 0" | "too few people since the last look"} Reason
+ */
+/**
+ * How much better an option is than the control; a group of null is everybody, figures of null are not known.
+ * @typedef {{option: string, group: string | null, value: number | null, low: number | null, high: number | null, reason: Reason,
+ *   people: number | null, p_value: number | null, detectable: number | null, contribution: number | null, remark: string}} Effect
+ */
+/**
+ * What a recommendation rests on.
+ * @typedef {"decided against all other options" | "decided against the control alone" | "ahead, and not decided"
+ *   | "too few people to say" | "everybody gets it from now on"} Ground
+ */
+/**
+ * What choosing by context earns over one option for all.
+ * @typedef {{option: string, value: number | null, low: number | null, high: number | null, people: number | null, means: Estimate[]}} Gain
+ */
+
+/** @typedef {{kind: "rules", rules: {group: string, option: string, ground: Ground}[]}} Rules */
+/** @typedef {{kind: "bin means", columns: string[], bins: (Bin & {means: Estimate[]})[], confidence: number}} BinMeans */
+/** @typedef {{kind: "intervals", title: string, of: Kind, estimates: Estimate[]}} Intervals */
+/**
+ * Effects at every look; null where nothing was known then.
+ * @typedef {{option: string, group: string | null, values: (number | null)[], lows: (number | null)[], highs: (number | null)[]}} EffectPath
+ * @typedef {{kind: "over time", people: number[], effects: EffectPath[]}} EffectsOverTime
+ */
+/** @typedef {{kind: "guardrail", name: string, effects: Effect[]}} GuardrailEffects */
+/** @typedef {{kind: "figures", title: string, facts: Fact[]}} Figures */
+/** @typedef {{kind: "contradiction", found: boolean, evidence: number, false_alarm_rate: number, since: number | null}} Contradiction */
+/** @typedef {{kind: "features", people: number, candidates: number, kept: string[] | null, gains: Record<string, number> | null}} FeatureSelection */
+/** @typedef {{kind: "half-lives", used: number | null, candidates: (number | null)[], probabilities: number[] | null}} HalfLives */
+/**
+ * @typedef {Rules | BinMeans | Intervals | Point | EffectsOverTime | GuardrailEffects | Figures | Contradiction | FeatureSelection
+ *   | HalfLives | Table} AnswerPart
+ */
+/**
+ * What a learner has found so far; before the first report it says nothing.
+ * @typedef {{status: "learning" | "ended" | "failed", people: number | null, rounds: number | null, confidence: number | null,
+ *   recommended: string | null, ground: Ground | null, ended: "its rule" | "its horizon" | "an operator" | null,
+ *   estimates: Estimate[], effects: Effect[], gain: Gain | null, warnings: string[], parts: AnswerPart[]}} Answer
+ */
+/**
+ * What a server found that wrote `privateer/export/2`: its tables did not say what they hold. It has no `status`.
+ * @typedef {{estimates: {name: string, value: number, low: number, high: number}[], confidence: number, recommended: string | null,
+ *   stopped: boolean, tables: {title: string, columns: string[], rows: Cell[][]}[]}} OlderResult
+ */
+
+/**
+ * `GET /experiments/NAME/policy`.
+ * @typedef {{experiment: string, version: number, model: string, batch: number, sealed_size: number, messages: number, least: number,
+ *   deadline: number | null, key_id: string, digest: string, policy: PolicyView}} PublishedPolicy
+ */
+/**
+ * `GET /experiments/NAME/state`.
+ * @typedef {{experiment: string, version: number, status: Status, round: {received: number, batch: number, deadline: number | null},
+ *   answer: Answer}} PublishedState
+ */
+/**
+ * `GET /experiments/NAME/result`; there is none where publications carry none.
+ * @typedef {{experiment: string, version: number, status: Status, result: Answer}} PublishedResult
+ */
+/**
+ * What `privateer export NAME FILE.json` writes.
+ * @typedef {{format: "privateer/export/3", experiment: string, version: number, status: Status, spec: Record<string, unknown>,
+ *   policy: PolicyView, result: Answer | null, record: Record<string, unknown>, state: string, publication: string,
+ *   publication_digest: string, digest: string}} ExportDocument
+ */
+
+export {};

@@ -1,0 +1,158 @@
+"""What all partition learners share: rounds cohort by cohort, and how a policy is put together."""
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Any, ClassVar, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, by_whole
+from privateer_core.answer import Answer
+from privateer_core.answer.parts import AnswerPart, BinMeans
+from privateer_core.arms_spec import Turn
+from privateer_core.coins import Layout
+from privateer_core.context import inhabited
+from privateer_core.errors import SpecError
+from privateer_core.questions import KeyedMeans
+from privateer_server.algorithms import NewRound, RoundsLearner
+from privateer_server.algorithms.partition.allocation import thresholds
+from privateer_server.algorithms.partition.round_estimates import expected_key_shares
+
+Array = NDArray[np.float64]
+S = TypeVar("S")
+
+
+class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
+    """A learner whose spec fixes the sizes of its rounds, cohort by cohort.
+
+    States have ``rounds`` and ``seen``, closed rounds and people who reported, and ``turn`` and ``heard``: the cohort
+    of the last round, and its people whose reports opened so far. A subclass has `edges` and `bin_means`.
+
+    Attributes
+    ----------
+    cohorts
+        The experiment's own people, whose name is empty, and the sources.
+    """
+
+    publishes_result: ClassVar[bool] = False
+    same: ClassVar[tuple[str, ...]] = ("algorithm", "experiment.arms", "context.features", "reward")
+
+    def __init__(self, spec: PartitionSpec) -> None:
+        super().__init__(spec)
+        self.cohorts = ["", *(source.name for source in spec.sources)]
+        self.playable = np.array(spec.playable)
+
+    @abstractmethod
+    def edges(self, state: S) -> tuple[Array, Array]:
+        """Return the lower and upper corners of a state's bins, (bins, columns) each."""
+
+    @override
+    def turn(self, state: Any) -> Turn:
+        return self.spec.turn(state.turn, state.heard)
+
+    @override
+    def begun(self, state: S, before: PartitionSpec) -> S:
+        known = ["", *(source.name for source in before.sources)]
+        fresh = super().begun(state, before)
+        for cohort in self.cohorts:
+            if cohort not in known:
+                detail = "the experiment to begin with has no such source"
+                raise SpecError(detail, field=f"sources.{cohort}", remedy="remove it, or begin without")
+        return self.rearmed(self.of_cohorts(fresh, [known.index(cohort) for cohort in self.cohorts]), before)
+
+    @override
+    def anew(self, state: S) -> S:
+        before: Any = state
+        return cast(S, replace(before, rounds=0, seen=0, turn=self.spec.cohorts[0], heard=0))
+
+    def of_cohorts(self, state: S, rows: list[int]) -> S:
+        """Return the state with those cohorts of another experiment, where it tells cohorts apart."""
+        del rows
+        return state
+
+    @staticmethod
+    def counted(state: S, policy: PartitionPolicy, reports: int) -> S:
+        """Return the state after a round of the policy's cohort with so many reports."""
+        before: Any = state
+        so_far = before.heard if before.turn == policy.cohort else 0
+        counts = {"rounds": before.rounds + 1, "seen": before.seen + reports, "heard": so_far + reports}
+        return cast(S, replace(before, turn=policy.cohort, **counts))
+
+    @override
+    def answer(self, state: Any) -> Answer:
+        """Return what is known of mean rewards in the bins, and what else was found."""
+        over = self.over(state)
+        means = (self.bin_means(state),) if self.has_evidence(state) else ()
+        return Answer(
+            status="ended" if over else "learning",
+            people=state.seen,
+            rounds=state.rounds,
+            confidence=None,
+            ended="its horizon" if over else None,
+            parts=(*means, *self.findings(state)),
+        )
+
+    def has_evidence(self, state: Any) -> bool:
+        """Whether anybody reported, in this experiment or in the one that it began with."""
+        return bool(state.seen)
+
+    @abstractmethod
+    def bin_means(self, state: S) -> BinMeans:
+        """Return mean rewards by bin, with intervals."""
+
+    def findings(self, state: S) -> tuple[AnswerPart, ...]:
+        """Return what else was found: nothing, unless a learner finds more."""
+        del state
+        return ()
+
+    @override
+    def figures(self, state: S) -> dict[str, float]:
+        """Return the number of bins in which anybody can be."""
+        return {"bins": int(inhabited(self.spec.features, *self.edges(state)).sum())}
+
+    def policy_of_coins(
+        self, ahead: NewRound, layout: Layout, expected: tuple[float, float] = (1.0, 1.0), **bins: Any
+    ) -> PartitionPolicy:
+        """Return a policy with the terms of its round.
+
+        Parameters
+        ----------
+        layout
+            What the coins of a choice mean.
+        expected
+            Shares of people who are expected to have a key at all, and to have a typical key.
+        bins
+            The policy's ``axes``, ``depths``, ``paths``, ``active``, ``bins`` and ``wholes``, if any.
+        """
+        in_key = self.spec.privacy.arm_in_key
+        asked: NDArray[np.bool_] = by_whole(bins["active"][bins["bins"]], bins.get("wholes"))
+        reported = Layout(layout.seed, np.zeros((int(asked.sum()), 0), np.uint32)) if in_key else layout
+        return PartitionPolicy(
+            version=ahead.version,
+            dimension=self.spec.dimension,
+            terms=self.terms(ahead, KeyedMeans(reported, *expected)),
+            choice=layout if in_key else None,
+            cohort=ahead.cohort,
+            **bins,
+        )
+
+    def policy_of_shares(self, ahead: NewRound, shares: Array, people: Array, **bins: Any) -> PartitionPolicy:
+        """Return a policy whose coins share arms out.
+
+        Parameters
+        ----------
+        shares
+            Shape (asked bins, arms): probability of each arm.
+        people
+            Shape (asked bins,): share of the cohort's people in each. Where these are parts of ``wholes``, reports are
+            about the wholes.
+        bins
+            As of `policy_of_coins`.
+        """
+        layout = Layout(ahead.seed, thresholds(shares, bins["active"][bins["bins"]]))
+        keyed = people[:, None] * expected_key_shares(self.spec, shares, ahead.cohort)
+        masses = by_whole(keyed, bins.get("wholes"))
+        typical = (min(1.0, float(masses.sum())), float(np.max(masses, initial=0.0)))
+        return self.policy_of_coins(ahead, layout, typical, **bins)

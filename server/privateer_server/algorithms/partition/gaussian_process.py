@@ -1,0 +1,317 @@
+"""Gaussian process regression of every arm's values on observations of their averages over bins."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_server.algorithms.partition.kernel import LENGTHS, SPREADS, Kernel
+from privateer_server.algorithms.partition.space import Space
+from privateer_server.algorithms.partition.splitting import BinTree, Split
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_USUAL_SPREAD: Final = 0.5
+_LENGTH_SPREAD: Final = 1.0
+_SPREAD_SPREAD: Final = 0.5
+"""Lengths and spreads are log-normal beforehand, with usual medians and these standard deviations."""
+_SWEEPS: Final = 2
+_TOGETHER: Final = 256
+"""Bins that learn from each other, at most: neighbourhoods above this size are cut in two."""
+
+
+@dataclass(frozen=True)
+class BinEvidence:
+    """What reports on each bin alone say of its values: precision, and precision times mean.
+
+    Attributes
+    ----------
+    precision, moment
+        Shape (..., bins, arms).
+    past_precision, past_moment
+        Shape (..., past, arms): the same of bins that were split since.
+    """
+
+    precision: Array
+    moment: Array
+    past_precision: Array
+    past_moment: Array
+
+    @classmethod
+    def nothing(cls, *shape: int) -> "BinEvidence":
+        """Return evidence without any report, of shape (..., bins, arms), where no bin was split."""
+        none, past = np.zeros(shape), np.zeros((*shape[:-2], 0, shape[-1]))
+        return cls(none, none, past, past)
+
+    def of(self, member: int) -> "BinEvidence":
+        """Return one entry of the first axis."""
+        return self._each(lambda values: np.asarray(values[member]))
+
+    def scaled(self, share: float | Array) -> "BinEvidence":
+        """Return it as if such a share of it was left."""
+        return self._each(lambda values: np.asarray(share * values))
+
+    def added(self, precision: Array, moment: Array, rows: slice | Ints = slice(None)) -> "BinEvidence":
+        """Return it with what was observed of some bins besides, (..., rows, arms) each."""
+        more_precision, more_moment = self.precision.copy(), self.moment.copy()
+        more_precision[..., rows, :] += precision
+        more_moment[..., rows, :] += moment
+        return replace(self, precision=more_precision, moment=more_moment)
+
+    def split(self, split: Split) -> "BinEvidence":
+        """Return it after bins were split: nothing was observed of halves alone."""
+        copies, kept = split.copies, ~split.fresh[:, None]
+        return BinEvidence(
+            self.precision[..., copies, :] * kept,
+            self.moment[..., copies, :] * kept,
+            np.concatenate([self.past_precision, self.precision[..., split.ready, :]], axis=-2),
+            np.concatenate([self.past_moment, self.moment[..., split.ready, :]], axis=-2),
+        )
+
+    def with_arms(self, added: int) -> "BinEvidence":
+        """Return it with so many more arms at the end, of which nothing was observed."""
+        return self._each(lambda values: with_arms(values, added))
+
+    def _each(self, change: Callable[[Array], Array]) -> "BinEvidence":
+        return BinEvidence(
+            change(self.precision), change(self.moment), change(self.past_precision), change(self.past_moment)
+        )
+
+    @property
+    def tried(self) -> NDArray[np.bool_]:
+        """Which arms were observed anywhere, shape (arms,)."""
+        return np.asarray((self.precision > 0).any(axis=0) | (self.past_precision > 0).any(axis=0))
+
+
+def with_arms(values: Array, added: int) -> Array:
+    """Return numbers by arm, (..., arms), with so many more arms at the end, whose numbers are 0."""
+    return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, added)])
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Independent normal observations of arms' values: of averages over bins, and over unions of bins.
+
+    Attributes
+    ----------
+    lower, upper
+        Shape (bins, d): corners.
+    information
+        Shape (arms, bins, bins): precision matrices of the observations.
+    weighted
+        Shape (arms, bins): what they observed, times its precision.
+    """
+
+    lower: Array
+    upper: Array
+    information: Array
+    weighted: Array
+
+    def posterior(self, kernel: Kernel) -> tuple[Array, Array]:
+        """Means and variances of the bins' averages, shape (bins, arms) each."""
+        prior = np.linalg.inv(kernel.covariance(self.lower, self.upper))
+        known = np.linalg.inv(prior + self.information)
+        means = np.einsum("kij,kj->ik", known, self.weighted)
+        return means, np.diagonal(known, axis1=1, axis2=2).T
+
+    def elsewhere(self, kernel: Kernel, lower: Array, upper: Array) -> Array:
+        """Return posterior means of averages over other boxes, by their corners; shape (boxes, arms)."""
+        own = len(self.lower)
+        covariance = kernel.covariance(np.concatenate([self.lower, lower]), np.concatenate([self.upper, upper]))
+        known = np.linalg.inv(covariance[:own, :own])
+        means = np.linalg.solve(known + self.information, self.weighted[..., None])
+        residual = self.weighted - (self.information @ means)[..., 0]
+        return np.asarray(covariance[own:, :own] @ residual.T)
+
+    def likelihood(self, kernel: Kernel, known: dict[tuple[int, int], Array] | None = None) -> float:
+        """Logarithm of the observations' density, but for a constant, plus that of the kernel beforehand."""
+        covariance = kernel.covariance(self.lower, self.upper, known)
+        factors = np.linalg.cholesky(np.linalg.inv(covariance) + self.information)
+        solved = np.linalg.solve(factors, self.weighted[..., None])
+        determinants = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum()
+        prior = len(factors) * np.log(np.diagonal(np.linalg.cholesky(covariance))).sum()
+        return float((solved**2).sum() / 2 - determinants - prior) + _plausibility(kernel)
+
+    def predicted(self, kernel: Kernel, precision: Array, moment: Array) -> float:
+        """Logarithm of the density of further observations of the bins, but for a constant that is theirs alone.
+
+        Parameters
+        ----------
+        precision, moment
+            Shape (bins, arms): the precision of what is observed of the first bins, and that times the observation.
+        """
+        known = np.linalg.inv(kernel.covariance(self.lower, self.upper)) + self.information
+        size = np.arange(len(precision))
+        more, weighted = known.copy(), self.weighted.copy()
+        more[:, size, size] += precision.T
+        weighted[:, size] += moment.T
+        return _evidence(more, weighted) - _evidence(known, self.weighted)
+
+    def with_others(self, other: "Observations") -> "Observations":
+        """Return these observations and others of the same values, of further bins."""
+        own, all_ = len(self.lower), len(self.lower) + len(other.lower)
+        information = np.zeros((len(self.information), all_, all_))
+        information[:, :own, :own] = self.information
+        information[:, own:, own:] = other.information
+        return Observations(
+            np.concatenate([self.lower, other.lower]),
+            np.concatenate([self.upper, other.upper]),
+            information,
+            np.concatenate([self.weighted, other.weighted], axis=1),
+        )
+
+    def fitted(self, start: Kernel) -> Kernel:
+        """The most likely kernel near ``start``, feature by feature on the grids."""
+        known: dict[tuple[int, int], Array] = {}
+        best, value = start, self.likelihood(start, known)
+        for _ in range(_SWEEPS):
+            before = best
+            for move in range(2 * (len(start.lengths) + 1)):
+                best, value = self._climbed(best, value, move, known)
+            if best is before:
+                break
+        return best
+
+    def _climbed(
+        self, best: Kernel, value: float, move: int, known: dict[tuple[int, int], Array]
+    ) -> tuple[Kernel, float]:
+        while (step := _moved(best, move)) is not None:
+            reached = self.likelihood(step, known)
+            if reached <= value:
+                break
+            best, value = step, reached
+        return best, value
+
+
+@dataclass(frozen=True)
+class BinProcess:
+    """A Gaussian process of every arm's values over the features that are kept, and what was observed of it.
+
+    Attributes
+    ----------
+    tree
+        The bins.
+    evidence
+        What was observed of them, and of bins that were split, whose values are averages over their parts.
+    people
+        Shape (bins,): share of the people in each bin.
+    kernel, space, columns
+        The kernel, the space of its features, and the columns that these have in the space of all.
+    dimension
+        Number of columns of the space of all features.
+    beside
+        Observations of other boxes, if any.
+    """
+
+    tree: BinTree
+    evidence: BinEvidence
+    people: Array
+    kernel: Kernel
+    space: Space
+    columns: Ints
+    dimension: int
+    beside: Observations | None = None
+
+    @cached_property
+    def box(self) -> tuple[Array, Array]:
+        """Lower and upper corners of the bins along the columns that are kept, (bins, columns) each."""
+        return self._box(self.tree)
+
+    def _box(self, tree: BinTree) -> tuple[Array, Array]:
+        lower, upper = tree.corners(self.dimension)
+        return lower[:, self.columns], upper[:, self.columns]
+
+    @cached_property
+    def groups(self) -> list[tuple[slice, Observations]]:
+        """What was observed, by groups of bins that learn from each other: which bins, then their observations."""
+        (lower, upper), known, groups = self.box, self.evidence, []
+        for some, past, inside in self.tree.neighbourhoods(_TOGETHER):
+            shares = inside * self.people[some]
+            shares = shares / shares.sum(axis=1, keepdims=True)
+            information = np.einsum("pi,pk,pj->kij", shares, known.past_precision[past], shares, optimize=True)
+            size = np.arange(some.stop - some.start)
+            information[:, size, size] += known.precision[some].T
+            weighted = known.moment[some].T + known.past_moment[past].T @ shares
+            own = Observations(lower[some], upper[some], information, weighted)
+            groups.append((some, own.with_others(self.beside) if self.beside else own))
+        return groups
+
+    def posterior(self) -> tuple[Array, Array]:
+        """Means and variances of the bins' averages, shape (bins, arms) each."""
+        found = []
+        for some, observations in self.groups:
+            found.append([part[: some.stop - some.start] for part in observations.posterior(self.kernel)])
+        means, variances = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return means, variances
+
+    def posterior_beside(self) -> tuple[Array, Array]:
+        """Means and variances of the averages over the other boxes, (boxes, arms) each, while there is one group."""
+        [(bins, observations)] = self.groups
+        means, variances = observations.posterior(self.kernel)
+        return means[bins.stop :], variances[bins.stop :]
+
+    def means(self, rows: Ints, tree: BinTree) -> Array:
+        """Return posterior means of averages over the bins of another tree, (its bins, arms).
+
+        ``rows`` are the bins of this process in which they lie.
+        """
+        (lower, upper), means = self._box(tree), np.empty((len(rows), self.evidence.precision.shape[1]))
+        for some, observations in self.groups:
+            here = (rows >= some.start) & (rows < some.stop)
+            means[here] = observations.elsewhere(self.kernel, lower[here], upper[here])
+        return means
+
+    def differences(self, tree: BinTree) -> Array:
+        """Variance of half the difference between halves of the bins of a tree along each column, (bins, columns)."""
+        return self.kernel.halves(*self._box(tree))
+
+    def likelihood(self) -> float:
+        """Logarithm of the density of all that was observed, but for a constant."""
+        return sum(observations.likelihood(self.kernel) for _, observations in self.groups)
+
+    def predicted(self, came: BinEvidence) -> float:
+        """Logarithm of the density of what ``came`` besides of the bins, but for a constant that is its alone."""
+        return sum(
+            observations.predicted(self.kernel, came.precision[some], came.moment[some])
+            for some, observations in self.groups
+        )
+
+    def fitted(self) -> Kernel:
+        """The most likely kernel near the one in use, while there is one group."""
+        [(_, observations)] = self.groups
+        return observations.fitted(self.kernel)
+
+
+def observed(lower: Array, upper: Array, precision: Array, moment: Array) -> Observations:
+    """Return independent observations of bins, by their corners; precision and moment (bins, arms)."""
+    information = np.zeros((precision.shape[1], len(precision), len(precision)))
+    size = np.arange(len(precision))
+    information[:, size, size] = precision.T
+    return Observations(lower, upper, information, moment.T)
+
+
+def _evidence(precision: Array, weighted: Array) -> float:
+    """What the density of normal observations depends on: of arms' precision matrices and weighted observations."""
+    factors = np.linalg.cholesky(precision)
+    solved = np.linalg.solve(factors, weighted[..., None])
+    return float((solved**2).sum() / 2 - np.log(np.diagonal(factors, axis1=1, axis2=2)).sum())
+
+
+def _moved(kernel: Kernel, move: int) -> Kernel | None:
+    """The neighbour on the grids, up or down along a feature's length or the spread; none beyond the ends."""
+    which, by = move // 2, 1 - 2 * (move % 2)
+    if which == len(kernel.lengths):
+        spread = kernel.spread + by
+        return replace(kernel, spread=spread) if 0 <= spread < len(SPREADS) else None
+    lengths = kernel.lengths + by * (np.arange(len(kernel.lengths)) == which)
+    return replace(kernel, lengths=lengths) if 0 <= lengths[which] < len(LENGTHS) else None
+
+
+def _plausibility(kernel: Kernel) -> float:
+    lengths = np.log(LENGTHS[kernel.lengths] / LENGTHS[kernel.usual]) / _LENGTH_SPREAD
+    spread = np.log(SPREADS[kernel.spread] / _USUAL_SPREAD) / _SPREAD_SPREAD
+    return -float((lengths**2).sum() + spread**2) / 2

@@ -1,0 +1,196 @@
+"""The covariance of mean rewards over the space, and of their averages over bins."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_server.algorithms.partition.space import BlockColumns, Space, levels_in
+
+Array = NDArray[np.float64]
+
+LENGTHS: Final = np.array([0.08, 0.12, 0.17, 0.25, 0.35, 0.5, 0.7, 1.0, 1.5, 2.5, 5.0, 10.0])
+"""Distances over which mean rewards may change along a feature, in widths of the space."""
+SPREADS: Final = np.array([0.33, 0.5, 0.75, 1.0])
+"""Standard deviations that the variation over the space may have, for values in [-1, 1]."""
+_USUAL: Final = 5
+_USUAL_OF_MANY: Final = 8
+_MANY: Final = 5
+"""Places of usual lengths: .5; and 1.5 of more blocks than this, most of which then do not matter."""
+_LEVEL: Final = 0.5
+"""Standard deviation of an arm's level, common to the whole space."""
+_NUGGET: Final = 1e-6
+_NARROW: Final = 1e-3
+"""Bins this narrow, in lengths, count as points."""
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """The kernel in use, for the blocks of all features.
+
+    Attributes
+    ----------
+    lengths, spread
+        As in `Kernel`, for all blocks.
+    fitted
+        People who had reported when these were fitted last.
+    """
+
+    lengths: NDArray[np.int64]
+    spread: int
+    fitted: int = 0
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A level plus a process whose covariance is a product of covariances of the blocks of columns.
+
+    That of numbers is Matern-3/2. Of levels it is 1 for the same and one number for all others: the covariance of
+    numbers at distance 1. What matters little has a long length: bins that differ in it alone share what they know.
+
+    Attributes
+    ----------
+    lengths
+        Shape (blocks,), int64: places in `LENGTHS`, one a block.
+    spread
+        Place in `SPREADS`.
+    space
+        The blocks of columns; by default each is a number.
+    """
+
+    lengths: NDArray[np.int64]
+    spread: int
+    space: Space | None = None
+
+    @property
+    def _parts(self) -> tuple[BlockColumns, ...]:
+        return (self.space or Space.numbers(len(self.lengths))).parts
+
+    @property
+    def usual(self) -> NDArray[np.int64]:
+        """Places of the blocks' usual lengths, (blocks,)."""
+        return usual_lengths(self._parts)
+
+    @property
+    def _rates(self) -> Array:
+        return np.asarray(np.sqrt(3.0) / LENGTHS[self.lengths])
+
+    @property
+    def variance(self) -> float:
+        """Variance of a value at a place before anything is known."""
+        return _LEVEL**2 + self._variance
+
+    @property
+    def _variance(self) -> float:
+        return float(SPREADS[self.spread] ** 2)
+
+    def covariance(self, lower: Array, upper: Array, known: dict[tuple[int, int], Array] | None = None) -> Array:
+        """Return the covariance of averages over bins by their corners, (bins, d) each; shape (bins, bins).
+
+        ``known`` keeps the factors of these bins, by block and length, from call to call.
+        """
+        product = np.ones((len(lower), len(lower)))
+        for place, (part, length) in enumerate(zip(self._parts, self.lengths.tolist(), strict=True)):
+            factor = known.get((place, length)) if known is not None else None
+            if factor is None:
+                factor = _factor(part, lower, upper, float(np.sqrt(3.0) / LENGTHS[length]))
+            if known is not None:
+                known[place, length] = factor
+            product *= factor
+        return np.asarray(_LEVEL**2 + self._variance * product + _NUGGET * np.eye(len(lower)))
+
+    def within(self, lower: Array, upper: Array) -> Array:
+        """Variance of the value at a random place of a bin around the bin's average, shape (bins,)."""
+        alone = np.prod(self._alone(lower, upper), axis=0)
+        return np.asarray(self._variance * np.maximum(0.0, 1 - alone))
+
+    def _alone(self, lower: Array, upper: Array) -> list[Array]:
+        """Variance of a bin's average along each block, relative to that of a value, (bins,) each."""
+        return [
+            _alone_among(levels_in(part, lower, upper).sum(axis=1), float(rate))
+            if part.block.codes
+            else _alone((upper - lower)[:, part.columns.start], float(rate))
+            for part, rate in zip(self._parts, self._rates, strict=True)
+        ]
+
+    def halves(self, lower: Array, upper: Array) -> Array:
+        """Variance of half the difference between a bin's halves along each column, shape (bins, columns)."""
+        alone = self._alone(lower, upper)
+        all_, found = np.prod(alone, axis=0), np.zeros_like(lower)
+        for part, rate, own in zip(self._parts, self._rates, alone, strict=True):
+            for j in range(part.columns.start, part.columns.stop):
+                found[:, j] = self._variance * (all_ / own) * _apart(part, lower, upper, j, float(rate))
+        return found
+
+
+def _factor(part: BlockColumns, lower: Array, upper: Array, rate: float) -> Array:
+    """Covariance of averages along one block, relative to that of a value; shape (bins, bins)."""
+    if part.block.codes:
+        return _alike(part, lower, upper, rate)
+    j = part.columns.start
+    # Bins share their edges along a feature: few intervals are distinct.
+    edges, which = np.unique(np.stack([lower[:, j], upper[:, j]]), axis=1, return_inverse=True)
+    which = which.reshape(-1)
+    return overlap(edges[0], edges[1], rate)[np.ix_(which, which)]
+
+
+def usual_lengths(parts: tuple[BlockColumns, ...]) -> NDArray[np.int64]:
+    """Return the places of lengths that blocks have as far as nothing is known of them, (blocks,)."""
+    return np.full(len(parts), _USUAL_OF_MANY if len(parts) > _MANY else _USUAL)
+
+
+def _apart(part: BlockColumns, lower: Array, upper: Array, column: int, rate: float) -> Array:
+    """Variance of half the difference between halves along one column, relative to that of a value, (bins,)."""
+    if not part.block.codes:
+        width = (upper - lower)[:, column]
+        # A bin's average has the variance of the mean of its halves': alone = (half + across) / 2.
+        return np.maximum(0.0, _alone(width / 2, rate) - _alone(width, rate))
+    middle = (lower + upper) / 2
+    first, second = upper.copy(), lower.copy()
+    first[:, column] = second[:, column] = middle[:, column]
+    sizes = [levels_in(part, lower, first).sum(axis=1), levels_in(part, second, upper).sum(axis=1)]
+    apart = (1 - _across(rate)) * sum(1 / np.maximum(size, 1) for size in sizes) / 4
+    whole = np.minimum(*sizes) > 0
+    return np.asarray(np.where(whole & ((upper - lower)[:, column] == 1), apart, 0.0))
+
+
+def _across(rate: float) -> float:
+    """Covariance of values at two levels, relative to that of one: as of numbers at distance 1."""
+    return float((1 + rate) * np.exp(-rate))
+
+
+def _alike(part: BlockColumns, lower: Array, upper: Array, rate: float) -> Array:
+    """Covariance of averages over the levels of each two bins, relative to that of a value; shape (bins, bins)."""
+    inside = levels_in(part, lower, upper).astype(np.float64)
+    shares = inside / np.maximum(inside.sum(axis=1, keepdims=True), 1.0)
+    across = _across(rate)
+    return np.asarray(across + (1 - across) * shares @ shares.T)
+
+
+def _alone_among(levels: NDArray[np.int64], rate: float) -> Array:
+    """`_alike` of a bin with itself, by how many levels it holds."""
+    across = _across(rate)
+    return np.asarray(across + (1 - across) / np.maximum(levels, 1))
+
+
+def overlap(lower: Array, upper: Array, rate: float) -> Array:
+    """Average of (1 + rate t) exp(-rate t), t = |x - y|, over x and y in two intervals each, shape (n, n)."""
+    a, b, c, d = lower[:, None], upper[:, None], lower[None, :], upper[None, :]
+    double = _twice(b - c, rate) - _twice(a - c, rate) - _twice(b - d, rate) + _twice(a - d, rate)
+    exact = double / ((b - a) * (d - c))
+    middle = rate * np.abs(a + b - c - d) / 2
+    narrow = rate * np.maximum(b - a, d - c) < _NARROW
+    return np.asarray(np.clip(np.where(narrow, (1 + middle) * np.exp(-middle), exact), 0.0, 1.0))
+
+
+def _alone(width: Array, rate: float) -> Array:
+    """`overlap` of an interval with itself."""
+    return np.asarray(2 * _twice(width, rate) / width**2)
+
+
+def _twice(t: Array, rate: float) -> Array:
+    """Second antiderivative of the Matern-3/2 covariance, even and 0 at 0."""
+    x = rate * np.abs(t)
+    small = x**2 * (1 / 2 - x**2 / 24 + x**3 / 60)
+    return np.asarray(np.where(x < 1e-2, small, 2 * x + (x + 3) * np.exp(-x) - 3) / rate**2)

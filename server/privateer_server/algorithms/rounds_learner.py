@@ -1,0 +1,281 @@
+"""What learns: in rounds, as a pure function from a state and a release to a state."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
+
+from privateer_core.answer import Answer
+from privateer_core.arms_spec import ArmsSpec, Turn
+from privateer_core.errors import SpecError
+from privateer_core.policy import Policy
+from privateer_core.questions import Question
+from privateer_core.spec import Spec
+from privateer_core.terms import Terms, calibrate, nobody_asked
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a round is made of.
+
+    Attributes
+    ----------
+    state, policy
+        The learner's state, and the policy that lives for the round.
+    batch
+        People whose reports close it; 0: the experiment is over.
+    seen
+        People of the same cohort whose reports opened in earlier rounds.
+    least
+        Fewest people with whom it may close after ``seconds``.
+    seconds
+        Seconds from its opening to its deadline; 0: it has no deadline.
+    """
+
+    state: Any
+    policy: Policy
+    batch: int
+    seen: int = 0
+    least: int = 0
+    seconds: int = 0
+
+
+class Bulk(NamedTuple):
+    """What a round carries: its people, the messages of each, and the bytes of one before it is sealed."""
+
+    people: int
+    messages: int
+    size: int
+
+
+@dataclass(frozen=True)
+class NewRound:
+    """A round to come, for which a learner makes a policy.
+
+    Attributes
+    ----------
+    version
+        Of its policy.
+    seed
+        Public, of its own.
+    batch
+        People who are asked; 0: nobody, so that everybody gets what is best as far as is known.
+    cohort
+        Whose turn it is: a source's name; empty for the experiment's own people.
+    """
+
+    version: int
+    seed: int
+    batch: int = 0
+    cohort: str = ""
+
+
+SpecT = TypeVar("SpecT", bound=Spec)
+StateT = TypeVar("StateT")
+PolicyT = TypeVar("PolicyT", bound=Policy)
+
+
+class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
+    """Learns from round to round. States are frozen dataclasses that travel by `privateer_core.codec`.
+
+    A subclass has ``state_type``, `start`, `policy` and `learn`, and `answer` if it finds more than its policies. Its
+    states have ``heard``, the people of this experiment whose reports opened, or it has a `turn` and an `anew` of its
+    own.
+
+    Attributes
+    ----------
+    state_type
+        The class of its states.
+    repeats
+        Whether a shuffled round of which too few reports opened asks other people; else it takes another batch.
+    publishes_result
+        Whether publications carry its answer; else their policies are the answer, and devices need no more.
+    growth
+        Key of the spec that makes rounds large, and words for what else does.
+    same
+        What an experiment must have in common with the one that it begins with: fields of the spec, by dotted names.
+    """
+
+    state_type: ClassVar[type[Any]]
+    repeats: ClassVar[bool] = False
+    publishes_result: ClassVar[bool] = True
+    growth: ClassVar[tuple[str, str]] = ("experiment.round_growth", "the people in all")
+    same: ClassVar[tuple[str, ...]] = ("algorithm", "experiment.arms", "experiment.retired", "context", "reward")
+
+    def __init__(self, spec: SpecT) -> None:
+        self.spec = spec
+
+    @abstractmethod
+    def start(self, seed: int) -> StateT:
+        """Return the state before any report; ``seed``, 63 bits, is public.
+
+        Raises
+        ------
+        SpecError
+            If nothing could be learned as the spec has it.
+        """
+
+    @abstractmethod
+    def policy(self, state: StateT, ahead: NewRound) -> PolicyT:
+        """Return the policy of a round to come; its terms are those of `terms`.
+
+        Raises
+        ------
+        SpecError
+            If no terms keep the promise.
+        """
+
+    @abstractmethod
+    def learn(self, state: StateT, policy: PolicyT, release: Any) -> StateT:
+        """Return the state after a round's release."""
+
+    def answer(self, state: StateT) -> Answer:
+        """Return what has been found so far: here how many people reported, and that the policy is all else."""
+        over = self.over(state)
+        return Answer(
+            status="ended" if over else "learning",
+            people=cast(Any, state).heard,
+            rounds=None,
+            confidence=None,
+            ended="its horizon" if over else None,
+        )
+
+    def turn(self, state: StateT) -> Turn:
+        """Return whose turn it is, and how many people are asked: what did not open takes nobody's place."""
+        return cast(ArmsSpec, self.spec).turn("", cast(Any, state).heard)
+
+    def stopped(self, state: StateT) -> bool:
+        """Whether a rule has ended the experiment, whoever is left to ask."""
+        del state
+        return False
+
+    def over(self, state: StateT) -> bool:
+        """Whether nobody is asked any more."""
+        return self.stopped(state) or not self.turn(state).batch
+
+    def terms(self, ahead: NewRound, question: Question) -> Terms:
+        """Return how reports of a round are randomized that asks this.
+
+        Raises
+        ------
+        SpecError
+            If no terms keep the promise.
+        """
+        spec, batch = self.spec, ahead.batch
+        promise = spec.privacy_of(ahead.cohort)
+        if not batch:
+            return nobody_asked(promise, question)
+        return calibrate(promise, batch, question, spec.fewest(batch), spec.reports)
+
+    def next(self, state: StateT, version: int, seed: int) -> Step:
+        """Return the round that a state leads to, with a public seed of its own; of nobody if the experiment is over.
+
+        Raises
+        ------
+        SpecError
+            If no terms keep the promise.
+        """
+        turn = self.turn(state)
+        batch = 0 if self.stopped(state) else turn.batch
+        return self._opened(state, NewRound(version, seed, batch, turn.cohort), turn.seen)
+
+    def last(self, state: StateT, version: int, seed: int) -> Step:
+        """Return the step that asks nobody and has the best policy so far: of a pause, or for good."""
+        return self._opened(state, NewRound(version, seed), self.turn(state).seen)
+
+    def _opened(self, state: StateT, ahead: NewRound, seen: int) -> Step:
+        policy, seconds = self.policy(state, ahead), self.spec.round_seconds
+        batch = policy.terms.batch
+        if not (batch and seconds):
+            return Step(state, policy, batch, seen)
+        return Step(state, policy, batch, seen, self.spec.fewest(batch), seconds)
+
+    def miss(self, state: StateT, policy: PolicyT, *, again: bool) -> StateT:
+        """Return the state after a round of which nothing is released; ``again``: other people are asked the same."""
+        del policy, again
+        return state
+
+    def failed(self, state: StateT) -> bool:
+        """Whether a round came to no end, so that the experiment is over."""
+        del state
+        return False
+
+    def changed(self, state: StateT, before: SpecT) -> StateT:
+        """Return the state under this learner's spec, when the experiment's was ``before`` until now.
+
+        The horizon may have grown, arms may have been added at the end or retired; nothing else differs.
+
+        Raises
+        ------
+        SpecError
+            If the algorithm cannot do that while an experiment runs; names the field and says what to do instead.
+        """
+        if (before.options, before.retired) == (self.spec.options, self.spec.retired):
+            return state
+        return self.rearmed(state, before)
+
+    def rearmed(self, state: StateT, before: SpecT) -> StateT:
+        """Return the state when arms were added, of which nothing is known, or retired.
+
+        Raises
+        ------
+        SpecError
+            If that cannot be while an experiment runs, as here.
+        """
+        del state
+        field = "experiment.arms" if before.options != self.spec.options else "experiment.retired"
+        detail, remedy = "what is known is about the arms of the start", "stop it, and create another with these arms"
+        raise SpecError(detail, field=field, remedy=remedy)
+
+    def begun(self, state: StateT, before: SpecT) -> StateT:
+        """Return the state of a new experiment that begins with what another one, of the spec ``before``, has learned.
+
+        Raises
+        ------
+        SpecError
+            If the other one says nothing about this learner's spec; names the field that differs.
+        """
+        must_agree(before, self.spec, self.same)
+        return self.anew(state)
+
+    def anew(self, state: StateT) -> StateT:
+        """Return the state with the same evidence, in which nobody of this experiment has been heard."""
+        return cast(StateT, replace(cast(Any, state), heard=0))
+
+    def bulk(self, first: Step) -> list[Bulk]:
+        """Return what the largest rounds carry at most."""
+        terms = first.policy.terms
+        return [Bulk(cast(ArmsSpec, self.spec).largest_batch(), terms.messages, terms.mechanism.report_size)]
+
+    def figures(self, state: StateT) -> dict[str, float]:
+        """Return figures of a state that simulations average."""
+        del state
+        return {}
+
+
+def must_agree(before: Spec, after: Spec, fields: tuple[str, ...]) -> None:
+    """Refuse to begin an experiment with what one of another spec has learned, if a field of their specs differs.
+
+    Parameters
+    ----------
+    before, after
+        The two specs.
+    fields
+        Dotted names.
+
+    Raises
+    ------
+    SpecError
+        Naming the first field that differs.
+    """
+    for field in fields:
+        if _at(before, field) != _at(after, field):
+            detail = "differs from that of the experiment to begin with"
+            raise SpecError(detail, field=field, remedy="make it the same, or begin without it")
+
+
+def _at(spec: Spec, field: str) -> Any:
+    value: Any = spec
+    for name in field.split("."):
+        value = getattr(value, name, None)
+    # Mappings of features are in order.
+    return list(value.items()) if isinstance(value, dict) else value

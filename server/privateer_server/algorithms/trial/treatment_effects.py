@@ -1,0 +1,357 @@
+"""A trial's treatment effects, by segment and on average: intervals, decisions, and where nothing is said, why."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_server.algorithms.trial.group_sequential import (
+    POWER,
+    StoppedEffect,
+    critical_values,
+    drift_of,
+    p_values,
+    stagewise,
+)
+from privateer_server.algorithms.trial.trial_evidence import (
+    Average,
+    Sums,
+    TrialEvidence,
+    by_people,
+    rates,
+    scaled_variance,
+)
+
+Array = NDArray[np.float64]
+Correction = Literal["holm", "bh"]
+
+
+@dataclass(frozen=True)
+class SegmentShares:
+    """Estimates and their variances, shape (J,) each; variance 0 if the owner declared them."""
+
+    estimate: Array
+    variance: Array
+
+
+def counted_shares(sums: Sums) -> SegmentShares:
+    """Shares told by hits: (v - 2 o)/q, with v a segment's hits per person."""
+    rate, q, o, people = rates(sums)
+    variance = (np.maximum(rate * (1 - rate), 0.0) / people + sums.hits_noise / np.square(sums.people)) / np.square(q)
+    return SegmentShares(((rate - 2 * o) / q).mean(axis=1), np.asarray(variance.mean(axis=1)))
+
+
+def asked_shares(sums: Sums) -> SegmentShares:
+    """Shares told by people who were asked for their segment, and said yes.
+
+    `by_people` has a segment's share times (1 - 1/2), whichever arm its people got.
+    """
+    values, variances = by_people(sums)
+    return SegmentShares(2 * values[..., 0].mean(axis=1), 4 * variances[..., 0].mean(axis=1))
+
+
+def combined(summed: TrialEvidence, everybody: TrialEvidence | None) -> Average:
+    """Return average effects after the last look; without people asked about everybody, of the sum alone."""
+    if everybody is None:
+        return summed.average
+    return joined(summed.average, everybody.average, weight_of(summed, everybody))
+
+
+def combined_scores(summed: TrialEvidence, everybody: TrialEvidence | None) -> Array:
+    """Return scores of average effects at each look, (looks, K); nan until both are ready."""
+    if everybody is None:
+        return summed.average_scores
+    weight = weight_of(summed, everybody)
+    return np.asarray(np.sqrt(weight) * everybody.average_scores + np.sqrt(1 - weight) * summed.average_scores)
+
+
+def weight_of(summed: TrialEvidence, everybody: TrialEvidence) -> float:
+    """Return the share of the planned information that people have who are asked about everybody."""
+    direct = everybody.design.precision
+    return direct / (direct + summed.design.precision)
+
+
+def joined(summed: Average, direct: Average, weight: float) -> Average:
+    """Join two averages of different people.
+
+    Scores are added with public weights, a and b with a^2 + b^2 = 1, as those of stages are (Lehmacher and Wassmer
+    1999): looks then correlate as those of each part do, whatever either varies by. The estimate is the one that has
+    this score: both, weighted with a and b over their standard deviations.
+
+    Parameters
+    ----------
+    summed, direct
+        The sum over segments, and the average of people who were asked about everybody.
+    weight
+        Share of the planned information that the latter have, a^2.
+    """
+    ready = summed.ready & direct.ready & (summed.variance > 0) & (direct.variance > 0) & np.isfinite(summed.variance)
+    a = np.sqrt(weight / np.where(ready, direct.variance, 1.0))
+    b = np.sqrt((1 - weight) / np.where(ready, summed.variance, 1.0))
+    estimate = (a * direct.estimate + b * summed.estimate) / (a + b)
+    return Average(estimate, np.where(ready, 1 / np.square(a + b), np.inf), ready, summed.contributions)
+
+
+def fieller(
+    top: Array, top_variance: Array, bottom: Array, bottom_variance: Array, critical: float
+) -> tuple[Array, Array]:
+    """Ends of {x: |top - x bottom| <= critical sd(top - x bottom)}, for independent errors (Fieller 1954).
+
+    Infinite where the bottom is not told from 0 at this critical value: then no ratio is ruled out on one side at
+    least. At x = 0 the set is that of the top alone, so it leaves 0 out exactly where the top is told from 0.
+    """
+    squared = critical**2
+    a = np.square(bottom) - squared * bottom_variance
+    c = np.square(top) - squared * top_variance
+    bounded = (a > 0) & np.isfinite(c)
+    a, b, c = np.where(bounded, a, 1.0), np.where(bounded, top * bottom, 0.0), np.where(bounded, c, 0.0)
+    root = np.sqrt(np.maximum(np.square(b) - a * c, 0.0))
+    return np.where(bounded, (b - root) / a, -np.inf), np.where(bounded, (b + root) / a, np.inf)
+
+
+def holm(p_values: Array) -> Array:
+    """Adjusted p-values of any shape: at most alpha they name a true null with that probability at most (Holm 1979)."""
+    flat = p_values.ravel()
+    order = np.argsort(flat)
+    adjusted = np.maximum.accumulate(flat[order] * np.arange(len(flat), 0, -1))
+    return _back(adjusted, order, p_values)
+
+
+def benjamini_hochberg(p_values: Array) -> Array:
+    """Adjusted p-values: of those at most alpha, a share of alpha at most are true nulls on average."""
+    flat = p_values.ravel()
+    order = np.argsort(flat)
+    scaled = flat[order] * len(flat) / np.arange(1, len(flat) + 1)
+    return _back(np.minimum.accumulate(scaled[::-1])[::-1], order, p_values)
+
+
+def _back(adjusted: Array, order: NDArray[np.int64], like: Array) -> Array:
+    found = np.empty(len(order))
+    found[order] = np.minimum(adjusted, 1.0)
+    return found.reshape(like.shape)
+
+
+CORRECTIONS: Final = {"holm": holm, "bh": benjamini_hochberg}
+
+
+class ReasonCode(IntEnum):
+    """Why nothing is said of an effect."""
+
+    NONE = 0
+    FEW = 1
+    """One of the arms has too few successes, failures or people beside the noise: no interval."""
+    SHARE = 2
+    """The segment's share of people is not told from 0, so the effect's scale is unknown: the contribution is known."""
+    SMALL = 3
+    """Not decided, and the trial will not find effects as small as the owner asks for."""
+    LOOK = 4
+    """The look added too few people to be one, or lies beyond the plan: wait, or read the look before."""
+
+
+@dataclass(frozen=True)
+class SegmentEffects:
+    """What is known after the last look, shape (J, K) each; intervals of all looks hold at once, at the design's alpha.
+
+    Attributes
+    ----------
+    estimate, low, high
+        Mean reward under the treatment less that under the control. nan without an interval.
+    joint_low, joint_high
+        Intervals that all hold at once, with the boundary of alpha/(J K).
+    contribution, contribution_low, contribution_high
+        The effect times the segment's share of people: what it adds to the average.
+    p_value, adjusted, decided
+        Sequential p-value, the same corrected for all effects, and whether that is at most alpha.
+    detectable
+        Effect that is found with probability .8 by the end of plan; infinite where the share is unknown.
+    reason
+        A `ReasonCode` each, int64.
+    """
+
+    estimate: Array
+    low: Array
+    high: Array
+    joint_low: Array
+    joint_high: Array
+    contribution: Array
+    contribution_low: Array
+    contribution_high: Array
+    p_value: Array
+    adjusted: Array
+    decided: NDArray[np.bool_]
+    detectable: Array
+    reason: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class AverageEffects:
+    """Average effects of K treatments, shape (K,) each, named as in `SegmentEffects`.
+
+    ``contribution`` (J, K) is what each segment adds, however few people it has; nan where nothing is said.
+    """
+
+    estimate: Array
+    low: Array
+    high: Array
+    p_value: Array
+    adjusted: Array
+    decided: NDArray[np.bool_]
+    detectable: Array
+    contribution: Array
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """What turns a difference of positive hits into an effect: top/bottom, as `fieller` takes them, (J, K) each.
+
+    ``deviation`` is that of the top, a contribution, with what the number of a segment's hits varies.
+    """
+
+    top: Array
+    variance: Array
+    bottom: Array
+    uncertainty: Array
+    known: NDArray[np.bool_]
+    deviation: Array
+
+    @property
+    def effect(self) -> Array:
+        """Shape (J, K): top/bottom; nan where the bottom is not known."""
+        return np.where(self.known, self.top / np.where(self.known, self.bottom, 1.0), np.nan)
+
+    def interval(self, critical: float, ready: NDArray[np.bool_]) -> tuple[Array, Array]:
+        """Ends, nan where there is no interval; unbounded where the share is not told from 0."""
+        if not np.isfinite(critical):
+            nothing = np.full(self.top.shape, np.nan)
+            return nothing, nothing
+        low, high = fieller(self.top, self.variance, self.bottom, self.uncertainty, critical)
+        low, high = np.where(self.known, low, -np.inf), np.where(self.known, high, np.inf)
+        return np.where(ready, low, np.nan), np.where(ready, high, np.nan)
+
+    def detectable(self, times: tuple[float, ...], alpha: float) -> Array:
+        """Effects that are found at the end of plan; infinite where the share is unknown."""
+        deviation = np.sqrt(self.variance) / np.where(self.known, self.bottom, 1.0)
+        return np.where(self.known, _to_come(times, alpha) * deviation, np.inf)
+
+
+def effects(
+    evidence: TrialEvidence,
+    asked: SegmentShares | None = None,
+    smallest: float | None = None,
+    correction: Correction = "holm",
+) -> SegmentEffects:
+    """Effects after the last look.
+
+    Parameters
+    ----------
+    asked
+        Segments' shares, where hits do not tell them: declared or asked.
+    smallest
+        The effect that the owner wants to find.
+    correction
+        ``holm``: alpha bounds the probability of any wrong decision; ``bh``: the expected share of wrong ones.
+    """
+    times, alpha, critical = evidence.times, evidence.design.alpha, evidence.critical
+    scale, ready = _scale(evidence, asked, critical), evidence.stable.ready
+    said = ready & np.isfinite(critical)
+    joint = float(critical_values(times, alpha / scale.top.size)[-1])
+    half = np.where(said, critical * scale.deviation if np.isfinite(critical) else 0.0, np.nan)
+    p_value = p_values(times, evidence.scores)[-1]
+    adjusted, detectable = CORRECTIONS[correction](p_value), scale.detectable(times, alpha)
+    decided = adjusted <= alpha
+    return SegmentEffects(
+        np.where(said, scale.effect, np.nan),
+        *scale.interval(critical, said),
+        *scale.interval(joint, said),
+        np.where(said, scale.top, np.nan),
+        scale.top - half,
+        scale.top + half,
+        p_value,
+        adjusted,
+        decided,
+        detectable,
+        _reasons(ready, scale.known, np.isfinite(critical), decided, detectable, smallest),
+    )
+
+
+def average_effects(evidence: TrialEvidence, everybody: TrialEvidence | None = None) -> AverageEffects:
+    """Average effects after the last look, a family of their own, corrected by Holm.
+
+    Parameters
+    ----------
+    everybody
+        What people tell who are asked about everybody, where some are.
+    """
+    times, alpha, critical = evidence.times, evidence.design.alpha, evidence.critical
+    found = combined(evidence, everybody)
+    deviation = np.sqrt(found.variance)
+    said = found.ready & np.isfinite(critical)
+    half = np.where(said, critical * np.where(said, deviation, 0.0) if np.isfinite(critical) else 0.0, np.nan)
+    p_value = p_values(times, combined_scores(evidence, everybody))[-1]
+    adjusted = holm(p_value)
+    estimate = np.where(said, found.estimate, np.nan)
+    return AverageEffects(
+        estimate,
+        estimate - half,
+        estimate + half,
+        p_value,
+        adjusted,
+        adjusted <= alpha,
+        _to_come(times, alpha) * deviation,
+        np.where(said, found.contributions, np.nan),
+    )
+
+
+def stopped_effect(evidence: TrialEvidence) -> StoppedEffect:
+    """Return the effect of a trial of one treatment in one segment, which a rule about it ended at its last look."""
+    sums, design = evidence.stable, evidence.design
+    rate, q, o, _ = (part[0, 0] for part in rates(sums))
+    gain = rate / (rate - 2 * o) if design.counted else 1 / (q * design.segments[0])
+    score, deviation = float(evidence.scores[-1, 0, 0]), float(gain * np.sqrt(sums.variance[0, 0]))
+    return stagewise(evidence.times, design.alpha, score, deviation)
+
+
+def _scale(evidence: TrialEvidence, asked: SegmentShares | None, critical: float) -> _Scale:
+    sums, design = evidence.stable, evidence.design
+    rate, q, o, _ = rates(sums)
+    top, variance = rate / q * sums.difference, scaled_variance(sums, rate / q)
+    counts = np.zeros_like(top)
+    if design.counted:
+        shares = counted_shares(sums)
+        bottom, counts = (rate - 2 * o) / q, np.square(sums.difference) * shares.variance[:, None]
+        # The share's error moves the top as well; what remains of it beside the bottom's is the share of others' hits.
+        uncertainty = shares.variance[:, None] * np.square(2 * o / np.maximum(rate, 1e-12))
+    else:
+        shares = asked or SegmentShares(design.segments, np.zeros(len(design.segments)))
+        bottom = np.broadcast_to(shares.estimate[:, None], top.shape)
+        uncertainty = np.broadcast_to(shares.variance[:, None], top.shape)
+    least = critical if np.isfinite(critical) else 0.0
+    known = shares.estimate > least * np.sqrt(shares.variance)
+    known_too = np.broadcast_to(known[:, None], top.shape)
+    return _Scale(top, variance, bottom, uncertainty, known_too, np.sqrt(variance + counts))
+
+
+def _to_come(times: tuple[float, ...], alpha: float) -> float:
+    """Detectable effect at the end of plan, in standard deviations of now, if nobody looks in between."""
+    ahead = times if times[-1] >= 1 else (*times, 1.0)
+    return drift_of(ahead, alpha, POWER) * float(np.sqrt(times[-1]))
+
+
+def _reasons(
+    ready: NDArray[np.bool_],
+    known: NDArray[np.bool_],
+    look: bool,
+    decided: NDArray[np.bool_],
+    detectable: Array,
+    smallest: float | None,
+) -> NDArray[np.int64]:
+    small = ~decided & (detectable > (np.inf if smallest is None else smallest))
+    reasons = {
+        ReasonCode.FEW: ~ready,
+        ReasonCode.SHARE: ~known,
+        ReasonCode.LOOK: np.full(ready.shape, not look),
+        ReasonCode.SMALL: small,
+    }
+    return np.select([*reasons.values()], [*reasons], ReasonCode.NONE).astype(np.int64)

@@ -1,0 +1,173 @@
+"""What a trial answers: effects with intervals, recommendations, and what they rest on."""
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_core.algorithms.trial import TrialSpec
+from privateer_core.answer import Answer
+from privateer_core.answer.estimates import Effect, Estimate, Reason, reason_of
+from privateer_core.answer.facts import Fact, Table
+from privateer_core.answer.parts import (
+    AnswerPart,
+    EffectPath,
+    EffectsOverTime,
+    Figures,
+    Gain,
+    GuardrailEffects,
+    Intervals,
+    Rule,
+    Rules,
+)
+from privateer_server.algorithms.trial.decisions import (
+    DIGITS,
+    TrialFindings,
+    decisions,
+    ground,
+    ground_in,
+    rounded,
+)
+from privateer_server.algorithms.trial.power import QUESTION_COLUMNS, question_rows
+from privateer_server.algorithms.trial.state import TrialState
+from privateer_server.algorithms.trial.treatment_effects import (
+    AverageEffects,
+    SegmentEffects,
+    average_effects,
+    effects,
+    stopped_effect,
+)
+
+Array = NDArray[np.float64]
+_LOST: Final = "arms are not heard from as often as they are given"
+
+
+def answer(state: TrialState, found: TrialFindings, spec: TrialSpec, *, over: bool) -> Answer:
+    """Return what is known at the last look; effects in the rewards' own units."""
+    parts: list[AnswerPart] = [_rules(found, spec), _facts(state, spec, over)]
+    parts += [*_at_the_stop(state, spec), *_guardrails(state, spec)]
+    parts += [*_questions(spec), *_shares(state, spec), _over_time(state, spec)]
+    return Answer(
+        "ended" if over else "learning",
+        state.heard,
+        state.evidence.looks,
+        1 - spec.algorithm.level,
+        spec.options[found.constant] if over else None,
+        ground(found) if over else None,
+        ("its rule" if state.stopped else "its horizon") if over else None,
+        tuple(_estimates(state, spec)),
+        decisions(state, found, spec),
+        _gain(state, spec),
+        (f"sample ratio: {_LOST}",) if state.ratio.alert else (),
+        tuple(parts),
+    )
+
+
+def _estimates(state: TrialState, spec: TrialSpec) -> Iterator[Estimate]:
+    by_segment = ((name, state.path[-1, k, a - 1]) for k, a, name in spec.effects())
+    averages = ((name, state.average_path[-1, a - 1]) for a, name in spec.average_effects())
+    for name, interval in (*by_segment, *averages):
+        value, low, high = (spec.reward.span * interval).tolist()
+        if math.isfinite(value):
+            yield Estimate(name, value, min(low, value), max(high, value))
+
+
+def _gain(state: TrialState, spec: TrialSpec) -> Gain | None:
+    """Return what choosing by segment gains over one arm for all, by people who came after both were chosen."""
+    found = state.held.gain() if state.held else None
+    if found is None or state.held is None:
+        return None
+    value, low, high = (rounded(spec.reward.span * one) for one in found)
+    return Gain(spec.options[state.held.constant], value, low, high, int(state.held.evidence.people[-1]))
+
+
+def _rules(found: TrialFindings, spec: TrialSpec) -> Rules:
+    named = zip(spec.segment_names, found.best.tolist(), strict=True)
+    return Rules(tuple(Rule(name, spec.options[arm], ground_in(found, k)) for k, (name, arm) in enumerate(named)))
+
+
+def _facts(state: TrialState, spec: TrialSpec, over: bool) -> Figures:
+    section, privacy = spec.algorithm, spec.privacy
+    method = f"{section.intervals} intervals of {100 * (1 - section.level):g}% confidence"
+    facts = (
+        Fact("people", state.heard, "count"),
+        Fact("people planned", spec.experiment.horizon, "count"),
+        Fact("looks", state.evidence.looks, "count"),
+        Fact("looks planned", len(spec.looks), "count"),
+        Fact("ended by", (state.stopped or "its horizon") if over else None),
+        Fact("method", f"{method}, decided by {section.correction}"),
+        Fact("allocation", section.allocation),
+        Fact("least share of an arm", rounded(spec.floor), "share"),
+        Fact("sample ratio", _LOST if state.ratio.alert else "as planned"),
+        Fact("largest z of the sample ratio", rounded(float(np.abs(state.ratio.scores[-1]).max())), "number"),
+        Fact("trust model", privacy.model),
+        Fact("epsilon", privacy.epsilon, "number"),
+        Fact("delta", privacy.delta, "probability"),
+        Fact("reports of a person", 1, "count"),
+    )
+    return Figures("what it rests on", facts)
+
+
+def _at_the_stop(state: TrialState, spec: TrialSpec) -> Iterator[Intervals]:
+    """Yield the one effect whose decision ended the trial, without the bias of stopping; nothing of several."""
+    if state.stopped not in ("decided", "best") or state.evidence.scores[0].size > 1 or state.line is not None:
+        return
+    one, unit = stopped_effect(state.evidence), spec.reward.span
+    value, low, high = (round(unit * part, DIGITS) for part in (one.estimate, one.low, one.high))
+    estimate = Estimate(spec.options[1], value, low, high)
+    yield Intervals("at the stop, without its bias", "difference", (estimate,))
+
+
+def _guardrails(state: TrialState, spec: TrialSpec) -> Iterator[GuardrailEffects]:
+    """Yield effects on guardrails, in shares of people who say yes."""
+    everybody = state.everybody[1:] or (None,) * len(state.guardrails)
+    for name, evidence, whole in zip(spec.algorithm.guardrails, state.guardrails, everybody, strict=True):
+        one, average = effects(evidence, state.asked), average_effects(evidence, whole)
+        by_segment = (_guarded(one, (k, a - 1), spec.options[a], group) for k, a, group in _cells(spec))
+        averages = (_guarded(average, (a - 1,), spec.options[a], None) for a, _ in spec.average_effects())
+        yield GuardrailEffects(name, (*by_segment, *averages))
+
+
+def _guarded(found: SegmentEffects | AverageEffects, cell: tuple[int, ...], option: str, group: str | None) -> Effect:
+    """Return an effect on a guardrail."""
+    value, low, high = (float(part[cell]) for part in (found.estimate, found.low, found.high))
+    tested = bool(found.decided[cell])
+    reason: Reason = "decided at an earlier look" if tested else "too few people beside the noise"
+    if math.isfinite(value):
+        reason = reason_of(low, high, decided=tested)
+    return Effect(option, group, rounded(value), rounded(low), rounded(high), reason)
+
+
+def _questions(spec: TrialSpec) -> Iterator[Table]:
+    if spec.questions:
+        yield Table.of("what coins ask", QUESTION_COLUMNS, question_rows(spec))
+
+
+def _shares(state: TrialState, spec: TrialSpec) -> Iterator[Intervals]:
+    """Yield the segments' shares of the people with intervals, if they were asked; nothing between looks."""
+    asked, critical = state.asked, state.evidence.critical
+    if asked is None or not np.isfinite(critical):
+        return
+    radius = critical * np.sqrt(asked.variance)
+    ends = np.stack([asked.estimate, asked.estimate - radius, asked.estimate + radius], axis=1).clip(0, 1)
+    beyond = ((asked.estimate < 0) | (asked.estimate > 1)).tolist()
+    rows = zip(spec.segment_names, ends.round(DIGITS).tolist(), beyond, strict=True)
+    found = (Estimate(name, value, low, high, at_bound) for name, (value, low, high), at_bound in rows)
+    yield Intervals("shares of people", "share", tuple(found))
+
+
+def _over_time(state: TrialState, spec: TrialSpec) -> EffectsOverTime:
+    found = []
+    for k, a, group in _cells(spec):
+        path = spec.reward.span * state.path[:, k, a - 1]
+        values, lows, highs = (tuple(rounded(one) for one in column) for column in path.T.tolist())
+        found.append(EffectPath(spec.options[a], group, values, lows, highs))
+    return EffectsOverTime(tuple(int(people) for people in state.ratio.people), tuple(found))
+
+
+def _cells(spec: TrialSpec) -> Iterator[tuple[int, int, str | None]]:
+    """Yield segment, arm and the segment's name of every effect; no name if everybody is one segment."""
+    for k, a, _ in spec.effects():
+        yield k, a, spec.segment_names[k] if spec.segment_count > 1 else None

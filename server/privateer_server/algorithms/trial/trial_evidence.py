@@ -1,0 +1,366 @@
+"""What a trial's releases add up to: weighted hits of each arm and its control, and a score at every look."""
+
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_server.algorithms.trial.group_sequential import critical_values, information
+
+Array = NDArray[np.float64]
+
+_SUCCESSES: Final = 20.0
+"""Successes and failures that both arms need before the normal approximation is used."""
+_NOISES: Final = 10.0
+"""Standard deviations of the noise of an arm's hits that the hits must reach."""
+
+
+@dataclass(frozen=True)
+class TrialDesign:
+    """What intervals and weights are planned for. Nothing in it depends on data.
+
+    Attributes
+    ----------
+    alpha
+        1 - the level of intervals, in (0, 1).
+    people
+        Reports planned over the whole trial.
+    arms
+        Shape (K + 1,), above 0, summing to 1: planned shares of the arms; arm 0 is the control.
+    segments
+        Shape (J,), above 0: planned shares of people. They decide how good weights are, and whether they are right
+        where ``counted`` is not set.
+    counted
+        Whether hits tell a segment's share of people: a person hits its own segment (q p + 2 o of the reports do).
+        Otherwise hits are public slots, and the share has to be asked or declared.
+    hit
+        Share of the reports that hit a segment where hits are not counted: 1 if every report is about all.
+    """
+
+    alpha: float
+    people: float
+    arms: Array
+    segments: Array
+    counted: bool = True
+    hit: float = 1.0
+
+    @property
+    def precision(self) -> float:
+        """Information about the average effect, up to q^2 and the shares of arms, where hits are not counted."""
+        return self.people / (len(self.segments) * self.hit)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """A release, and what was public before it.
+
+    Attributes
+    ----------
+    people
+        Reports of the epoch, n.
+    positive, hits
+        Shape (J, K + 1): positive hits W and hits T of each segment and arm; debiased by nothing, noise included.
+    keep, other
+        q and o: a positive hit of a segment's own person has probability q f + o, with f the mean reward, one of
+        anybody else o. 1 and 0 where nobody randomizes. ``other`` is not used where hits are public slots.
+    noise
+        Variance that the release added to positive and to negative hits, each (L).
+    shares
+        Shape (J, K + 1), above 0: probabilities of the arms, public before the round (pi).
+    """
+
+    people: float
+    positive: Array
+    hits: Array
+    keep: float
+    other: float
+    noise: float
+    shares: Array
+
+
+@dataclass(frozen=True)
+class PlannedEpoch:
+    """An epoch to come, named as in `Epoch`."""
+
+    people: float
+    keep: float = 1.0
+    other: float = 0.0
+    noise: float = 0.0
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Weighted sums over epochs, a contrast (segment, treatment) each. The last axis of four is (treatment, control).
+
+    Attributes
+    ----------
+    num, den, square, noise
+        Shape (J, K, 2): sums of w W, w T, w^2 T and w^2 L, with w = u / pi.
+    people, spread
+        Shape (J, K): sums of u n and u^2 n.
+    keep, other
+        Shape (J, K): sums of u n q and u n o.
+    hits, hits_noise
+        Shape (J, K): sum of u times the hits of all arms, and the variance that releases added to it.
+    """
+
+    num: Array
+    den: Array
+    square: Array
+    noise: Array
+    people: Array
+    spread: Array
+    keep: Array
+    other: Array
+    hits: Array
+    hits_noise: Array
+
+    @classmethod
+    def none(cls, design: TrialDesign) -> Self:
+        """Return sums of nothing."""
+        contrasts = (len(design.segments), len(design.arms) - 1)
+        both, one = np.zeros((*contrasts, 2)), np.zeros(contrasts)
+        return cls(both, both, both, both, one, one, one, one, one, one)
+
+    def add(self, epoch: Epoch, weights: Array) -> "Sums":
+        """Add an epoch with weights u, shape (J, K)."""
+        u, arms = weights, epoch.shares.shape[1]
+        w = u[..., None] / pairs(epoch.shares)
+        n, hits = epoch.people, epoch.hits.sum(axis=1)[:, None]
+        return Sums(
+            self.num + w * pairs(epoch.positive),
+            self.den + w * pairs(epoch.hits),
+            self.square + np.square(w) * pairs(epoch.hits),
+            self.noise + np.square(w) * epoch.noise,
+            self.people + u * n,
+            self.spread + np.square(u) * n,
+            self.keep + u * n * epoch.keep,
+            self.other + u * n * epoch.other,
+            self.hits + u * hits,
+            self.hits_noise + np.square(u) * 2 * arms * epoch.noise,
+        )
+
+    @property
+    def difference(self) -> Array:
+        """Shape (J, K): share of positive hits under the treatment less that under the control; 0 without hits."""
+        rates = self.num / np.where(self.den > 0, self.den, np.inf)
+        return np.asarray(rates[..., 0] - rates[..., 1])
+
+    @property
+    def middle(self) -> Array:
+        """Shape (J, K): mean of the two shares of positive hits, within [0, 1]."""
+        rates = self.num / np.where(self.den > 0, self.den, np.inf)
+        return np.asarray(np.clip(rates.mean(axis=-1), 0.0, 1.0))
+
+    @property
+    def variances(self) -> Array:
+        """Shape (J, K, 2): of the two shares of positive hits, where both arms are alike; infinite without hits.
+
+        By the middle of both rates, not by each rate, so that an arm seldom played does not misjudge its own variance.
+        """
+        middle = self.middle[..., None]
+        noise = self.noise * (np.square(middle) + np.square(1 - middle))
+        some = self.den > 0
+        terms = np.maximum(middle * (1 - middle) * self.square, 0.0) + noise
+        return np.where(some, terms / np.square(np.where(some, self.den, 1.0)), np.inf)
+
+    @property
+    def variance(self) -> Array:
+        """Shape (J, K): of `difference`."""
+        return np.asarray(self.variances.sum(axis=-1))
+
+    @property
+    def ready(self) -> NDArray[np.bool_]:
+        """Shape (J, K): whether there is enough for the normal approximation. A function of releases."""
+        rare = np.minimum(self.middle, 1 - self.middle)[..., None]
+        seen = np.square(self.den) * rare >= _SUCCESSES * self.square
+        clear = self.den >= _NOISES * np.sqrt(2 * self.noise)
+        return np.asarray((seen & clear & (self.den > 0)).all(axis=-1))
+
+    @property
+    def together(self) -> "Sums":
+        """The sums of all segments, as one; shape (1, K)."""
+        return Sums(*(getattr(self, name).sum(axis=0, keepdims=True) for name in Sums.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class TrialEvidence:
+    """A trial's releases so far, added up.
+
+    Attributes
+    ----------
+    design
+        What was planned.
+    people
+        Shape (looks,): all reports up to each look.
+    stable
+        With weights u = sqrt(V0/V), V an epoch's variance and V0 the same at planned shares: every epoch adds variance
+        as planned whatever its shares, so that looks correlate as boundaries assume (Lehmacher and Wassmer 1999,
+        variance-stabilising weights of Hadad et al. 2021). For intervals.
+    precise
+        With weights V0/V: the least variance. For allocation, and for curves without intervals.
+    common
+        With one weight for all segments, sqrt(sum V0/sum V): for sums over segments. With a weight of its own a segment
+        that looks extreme early counts more in such a sum, which is then found to differ from 0 too often.
+    scores
+        Shape (looks, J, K): the difference over its standard deviation at each look; nan where not `ready`.
+    average_scores
+        Shape (looks, K): the same of the average effect over segments; nan until everybody's hits together are ready.
+    """
+
+    design: TrialDesign
+    people: Array
+    stable: Sums
+    precise: Sums
+    common: Sums
+    scores: Array
+    average_scores: Array
+
+    @classmethod
+    def begin(cls, design: TrialDesign) -> Self:
+        """Return evidence of nothing."""
+        contrasts, nothing = (len(design.segments), len(design.arms) - 1), Sums.none(design)
+        looks = np.zeros((0, *contrasts))
+        return cls(design, np.zeros(0), nothing, nothing, nothing, looks, np.zeros((0, contrasts[1])))
+
+    def add(self, epoch: Epoch) -> "TrialEvidence":
+        """Add an epoch, which ends with a look."""
+        planned, actual = contrast_variances(self.design, epoch)
+        stable = self.stable.add(epoch, stable_weights(self.design, epoch))
+        before = self.people[-1] if len(self.people) else 0.0
+        added = replace(
+            self,
+            people=np.append(self.people, before + epoch.people),
+            stable=stable,
+            precise=self.precise.add(epoch, planned / actual),
+            common=self.common.add(epoch, common_weights(planned, actual)),
+        )
+        return replace(
+            added,
+            scores=np.concatenate([self.scores, scores(stable)[None]]),
+            average_scores=np.concatenate([self.average_scores, added.average.scores[None]]),
+        )
+
+    @property
+    def looks(self) -> int:
+        """Epochs added."""
+        return len(self.people)
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """Information fractions of the looks."""
+        return information(self.people, self.design.people)
+
+    @property
+    def critical(self) -> float:
+        """Critical value of the last look; infinite where that has no boundary."""
+        return float(critical_values(self.times, self.design.alpha)[-1])
+
+    @property
+    def average(self) -> "Average":
+        """The effect over all segments, as each counts among the people."""
+        return average(self.common, self.design)
+
+
+@dataclass(frozen=True)
+class Average:
+    """Average effects of K treatments, post-stratified: sums of contributions, shape (K,) each.
+
+    ``contributions`` (J, K) are shares of people times effects.
+    """
+
+    estimate: Array
+    variance: Array
+    ready: NDArray[np.bool_]
+    contributions: Array
+
+    @property
+    def scores(self) -> Array:
+        """Shape (K,): estimate over standard deviation, nan where not ready."""
+        usable = self.ready & (self.variance > 0) & np.isfinite(self.variance)
+        return np.where(usable, self.estimate / np.sqrt(np.where(usable, self.variance, 1.0)), np.nan)
+
+
+def average(sums: Sums, design: TrialDesign) -> Average:
+    """Add up contributions over all segments.
+
+    With v a segment's share of hits, q what is kept and d its difference in positive hits: the average is the sum of
+    contributions c = (v/q) d. Its variance is that of the differences, and of the segments' shares of hits, which are
+    multinomial: (sum c^2/v - average^2)/n. Hits of public slots have no such variance.
+
+    A segment that is not ready, which may have nobody, is told from public numbers of people instead of its hits
+    (`by_people`). The average is ready when everybody's hits together are.
+    """
+    rate, q, _, people = rates(sums)
+    told, ratio_variance = rate / q * sums.difference, scaled_variance(sums, rate / q)
+    told_noise = np.square(sums.difference / q) * sums.hits_noise / np.square(sums.people)
+    few, few_variances = by_people(sums)
+    contributions = np.where(sums.ready, told, few[..., 0] - few[..., 1])
+    estimate = contributions.sum(axis=0)
+    variance = np.where(sums.ready, ratio_variance + told_noise, few_variances.sum(axis=-1)).sum(axis=0)
+    if design.counted:
+        between = np.where(sums.ready, told / q * sums.difference, 0.0).sum(axis=0) - np.square(estimate)
+        variance = variance + np.maximum(between, 0.0) / people.mean(axis=0)
+    return Average(estimate, np.asarray(variance), np.asarray(sums.together.ready[0]), contributions)
+
+
+def by_people(sums: Sums) -> tuple[Array, Array]:
+    """Share of people times (mean reward - 1/2) of the two arms, and variances, (J, K, 2) each, however few people.
+
+    The sum of w (W - T/2) over an arm's hits expects u n q p (f - 1/2), and others' hits nothing. It varies by a
+    quarter of w^2 a hit, and by half of a curator's w^2 L (Horvitz and Thompson 1952).
+    """
+    scale = sums.keep[..., None]
+    spread = np.maximum(sums.square, 0.0) / 4 + sums.noise / 2
+    return (sums.num - sums.den / 2) / scale, spread / np.square(scale)
+
+
+def scaled_variance(sums: Sums, factor: Array) -> Array:
+    """Variance of differences times a factor, (J, K); infinite without hits, whatever the factor."""
+    known = np.isfinite(sums.variance)
+    return np.where(known, np.square(factor) * np.where(known, sums.variance, 0.0), np.inf)
+
+
+def rates(sums: Sums) -> tuple[Array, Array, Array, Array]:
+    """Hits per person v, the means of q and o, and the people that v is a mean of, each of shape (J, K)."""
+    n = sums.people
+    return sums.hits / n, sums.keep / n, sums.other / n, np.square(n) / sums.spread
+
+
+def scores(sums: Sums) -> Array:
+    """Differences over standard deviations, shape (J, K); nan where not ready."""
+    usable = sums.ready & (sums.variance > 0)
+    return np.where(usable, sums.difference / np.sqrt(np.where(usable, sums.variance, 1.0)), np.nan)
+
+
+def pairs(cells: Array) -> Array:
+    """Cells (J, K + 1) as contrasts (J, K, 2): treatment and control."""
+    return np.stack([cells[:, 1:], np.broadcast_to(cells[:, :1], cells[:, 1:].shape)], axis=-1)
+
+
+def stable_weights(design: TrialDesign, epoch: Epoch) -> Array:
+    """Return the weight of an epoch in each contrast, (J, K), with which it adds variance as planned."""
+    planned, actual = contrast_variances(design, epoch)
+    return np.asarray(np.sqrt(planned / actual))
+
+
+def common_weights(planned: Array, actual: Array) -> Array:
+    """Return the weight of an epoch in sums over segments, (J, K), from its variances as planned and as they are."""
+    return np.broadcast_to(np.sqrt(planned.sum(axis=0) / actual.sum(axis=0)), actual.shape)
+
+
+def contrast_variances(design: TrialDesign, epoch: Epoch) -> tuple[Array, Array]:
+    """Return the variances, up to a constant, of the sum of W/pi of a treatment less that of the control, (J, K) each.
+
+    The first is that at the planned shares of the arms, the second that at the epoch's.
+    """
+    p = design.segments[:, None]
+    hit = epoch.keep * p + 2 * epoch.other if design.counted else np.ones_like(p)
+
+    def variance(shares: Array) -> Array:
+        inverse = 1 / pairs(shares)
+        sampling = epoch.people * hit * inverse.sum(axis=-1)
+        return np.asarray(sampling + epoch.noise * np.square(inverse).sum(axis=-1))
+
+    return variance(design.arms[None]), variance(epoch.shares)

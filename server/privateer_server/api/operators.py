@@ -1,0 +1,170 @@
+"""Routes for operators, and what their tokens let them do: health, readiness, metrics, keys, backups."""
+
+import logging
+from collections.abc import Callable
+from ipaddress import ip_address
+from typing import Annotated, Any, Final, TypeAlias
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.responses import PlainTextResponse, Response
+
+from privateer_core.clock import Clock
+from privateer_core.errors import Conflict, ScopeMissing, Unauthorized, Unavailable
+from privateer_core.serving.http.openapi import ADMIN_REFUSALS, refusals
+from privateer_core.serving.http.timing import WHO, known_method
+from privateer_core.serving.logs import tell, trace
+from privateer_server.admin_tokens import AdminTokens, Scope
+from privateer_server.api.models import PublicKey
+from privateer_server.api.views import public_key
+from privateer_server.experiments.catalog import Experiments
+from privateer_server.intake.intake import Intake
+from privateer_server.observability.gauges import Gauges
+from privateer_server.observability.metrics import ServerMetrics
+from privateer_server.store.protocol import Store
+
+_SCHEME: Final = HTTPBearer(scheme_name="admin", description="An operator's token", auto_error=False)
+Token: TypeAlias = Annotated[HTTPAuthorizationCredentials | None, Depends(_SCHEME)]
+"""The token that a request bears, if it bears one."""
+_QUIET_SECONDS: Final = 1.0
+"""Refusals that come sooner after a line have none of their own: whoever guesses tokens must not fill the log."""
+_admin_log = logging.getLogger("privateer.admin")
+_MEDIA_TYPE: Final = "application/vnd.sqlite3"
+_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"description": "The database", "content": {_MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}},
+    **refusals(*ADMIN_REFUSALS, Conflict, Unavailable),
+}
+_log = logging.getLogger("privateer.server")
+_RESTART: Final = "see the server's log"
+
+
+class Admins:
+    """Checks what the bearer of a token may do at the private listener.
+
+    Parameters
+    ----------
+    tokens
+        What is compared.
+    clock
+        Says which tokens have expired.
+    """
+
+    def __init__(self, tokens: AdminTokens, clock: Clock) -> None:
+        self._tokens, self._clock = tokens, clock
+        self._logged, self._unlogged = -_QUIET_SECONDS, 0
+
+    def may(self, scope: Scope) -> Callable[..., str]:
+        """Return what a route depends on that needs a scope: it returns how logs name the token.
+
+        What it returns is also in the log line of the request.
+        """
+
+        def admitted(request: Request, token: Token = None) -> str:
+            given = token.credentials.strip() if token else ""
+            try:
+                who = self._tokens.authorize(given, scope, self._clock.now())
+            except (Unauthorized, ScopeMissing) as refused:
+                self._tell(request, refused)
+                raise
+            request.scope[WHO] = who
+            return who
+
+        return admitted
+
+    def _tell(self, request: Request, refused: Unauthorized | ScopeMissing) -> None:
+        """Log a refusal: what was wanted, why not, and from what kind of address; nothing of what was sent."""
+        now = self._clock.monotonic()
+        if now - self._logged < _QUIET_SECONDS:
+            self._unlogged += 1
+            return
+        wanted = f"{known_method(request.scope)} {getattr(request.scope.get('route'), 'path', '')}"
+        more = {"more_since_the_line_before": self._unlogged} if self._unlogged else {}
+        facts = {"wanted": wanted, "sender": _kind(request), "why": refused.detail}
+        tell(_admin_log, "operator refused", level=logging.WARNING, **facts, **more)
+        self._logged, self._unlogged = now, 0
+
+
+def _kind(request: Request) -> str:
+    """Return what kind of address a request comes from: a log keeps no addresses."""
+    try:
+        address = ip_address(request.client.host if request.client else "")
+    except ValueError:
+        return "an unknown address"
+    if address.is_loopback:
+        return "this machine"
+    return "a private network" if address.is_private else "a public address"
+
+
+def backup_router(store: Store, admins: Admins) -> APIRouter:
+    """Return the route, bound to what it copies."""
+    router = APIRouter(tags=["operations"])
+
+    @router.get("/backup", response_class=Response, responses=_ANSWERS)
+    def backup(who: Annotated[str, Depends(admins.may(Scope.BACKUP))]) -> Response:
+        """Copy the database, for ``privateer restore``; open rounds end with the copy."""
+        copy = store.backup()
+        tell(_admin_log, "backup fetched", bytes=len(copy), by=who)
+        return Response(copy, media_type=_MEDIA_TYPE, headers={"Cache-Control": "no-store"})
+
+    return router
+
+
+def operations_router(
+    intake: Intake, experiments: Experiments, store: Store, metrics: ServerMetrics, gauges: Gauges
+) -> APIRouter:
+    """Return the routes, bound to what they look at."""
+    router, writes = APIRouter(tags=["operations"]), _Writes(store)
+
+    @router.get("/healthz")
+    async def health() -> dict[str, str]:
+        """Say that the process answers."""
+        return {"status": "ok"}
+
+    @router.get("/readyz", responses=refusals(Unavailable))
+    def ready() -> dict[str, str]:
+        """Say whether reports can be counted and stored."""
+        if not intake.running:
+            raise Unavailable("reports are not being counted", remedy=_RESTART)
+        writes.check()
+        return {"status": "ready"}
+
+    @router.get("/metrics", response_class=PlainTextResponse)
+    async def show_metrics() -> Response:
+        """Show the counters in Prometheus' text format."""
+        gauges.refresh()
+        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+    @router.get("/keys", responses=refusals(Unavailable))
+    async def keys() -> dict[str, list[PublicKey]]:
+        """List the public keys to which reports of open rounds are sealed (X25519, hex)."""
+        rounds = [experiment.current.round for experiment in experiments]
+        return {"keys": [public_key(facts) for facts in rounds if facts.batch]}
+
+    return router
+
+
+class _Writes:
+    """Whether the store writes; the log says when that changes, however often somebody asks."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._is_failing = store, False
+
+    def check(self) -> None:
+        """Write a row.
+
+        Raises
+        ------
+        Unavailable
+            If the store does not take it.
+        """
+        try:
+            self._store.check()
+        except Exception as error:
+            if not self._is_failing:
+                _log.error("the store does not write: make room on its disk, or see to it (%s)", trace(error))
+            self._is_failing = True
+            raise Unavailable("the store does not write", remedy=_RESTART) from None
+        if self._is_failing:
+            _log.warning("the store writes again")
+        self._is_failing = False

@@ -1,0 +1,1 @@
+"""Experiments of a running server: created, loaded, changed, exported."""

@@ -1,0 +1,1 @@
+"""The way of reports into the store: opened, counted, and answered once they are durable."""

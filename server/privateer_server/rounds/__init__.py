@@ -1,0 +1,1 @@
+"""Rounds: they open, close, are missed, and finish."""

@@ -1,0 +1,121 @@
+"""Estimates with their intervals, and effects with the reason why each is decided or not."""
+
+import math
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from privateer_core.answer.facts import check_finite, check_names
+
+
+class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An estimated quantity and its interval.
+
+    Attributes
+    ----------
+    name
+        What is estimated, e.g. an arm: 1 to 256 printable characters.
+    value, low, high
+        The estimate, in the units of rewards, and the ends of the interval around it.
+    at_bound
+        Whether the estimate came out beyond what is possible, and stands at the bound.
+    people
+        How many people it is about, in expectation where coins decide that; None where that is not said.
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+    at_bound: bool = False
+    people: float | None = None
+
+    def __post_init__(self) -> None:
+        check_names(self.name)
+        check_finite((self.people,), "an estimate")
+        if not (all(map(math.isfinite, (self.low, self.value, self.high))) and self.low <= self.value <= self.high):
+            raise ValueError("an estimate must lie in its interval, and all three numbers must be finite")
+
+    @classmethod
+    def within(
+        cls, name: str, value: float, radius: float, bounds: tuple[float, float], people: float | None = None
+    ) -> "Estimate":
+        """Return an estimate of something that cannot be beyond some bounds, with the same radius to both sides."""
+        inside, low, high = (min(max(one, bounds[0]), bounds[1]) for one in (value, value - radius, value + radius))
+        return cls(name, inside, low, high, at_bound=inside != value, people=people)
+
+
+Reason: TypeAlias = Literal[
+    "decided better",
+    "decided worse",
+    "decided at an earlier look",
+    "its interval holds 0",
+    "its interval excludes 0, but not after the correction for several effects",
+    "its test decided at an earlier look, but its interval holds 0 again",
+    "too few people beside the noise",
+    "its share of people is not told from 0",
+    "too few people since the last look",
+]
+"""Why an effect is decided, or why not: a closed set, in words that every face shows as they are."""
+DECIDED: Final[frozenset[Reason]] = frozenset({"decided better", "decided worse", "decided at an earlier look"})
+
+
+class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How much better an option is than the control, for whom, and whether that is decided.
+
+    Attributes
+    ----------
+    option
+        The option that is compared with the control.
+    group
+        Whom it is about; None: everybody.
+    value, low, high
+        The difference in the units of rewards, and the ends of its interval; None where nothing is known of it.
+    reason
+        Why it is decided, or why not.
+    people
+        How many people had reported at the look that the figures are of: the last one that had an interval. What was
+        decided of an option that hardly anybody gets any more is of an earlier look.
+    p_value
+        Of the test that there is no effect.
+    detectable
+        The smallest effect that so many people let one find.
+    contribution
+        What the group adds to the average effect.
+    remark
+        What to add to the reason, e.g. what to do about it.
+    """
+
+    option: str
+    group: str | None
+    value: float | None
+    low: float | None
+    high: float | None
+    reason: Reason
+    people: int | None = None
+    p_value: float | None = None
+    detectable: float | None = None
+    contribution: float | None = None
+    remark: str = ""
+
+    def __post_init__(self) -> None:
+        check_names(*filter(None, (self.option, self.group, self.remark)))
+        check_finite((self.value, self.low, self.high, self.p_value, self.detectable, self.contribution), "an effect")
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it is decided."""
+        return self.reason in DECIDED
+
+    @property
+    def name(self) -> str:
+        """The option, and the group if it is about one."""
+        return self.option if self.group is None else f"{self.option}: {self.group}"
+
+
+def reason_of(low: float, high: float, *, decided: bool) -> Reason:
+    """Return why an effect is decided or not, from its interval and from what its test says after the correction."""
+    if low > 0 or high < 0:
+        called: Reason = "decided better" if low > 0 else "decided worse"
+        return called if decided else "its interval excludes 0, but not after the correction for several effects"
+    return "its test decided at an earlier look, but its interval holds 0 again" if decided else "its interval holds 0"

@@ -1,0 +1,254 @@
+"""The parts of an answer, each with a type that says how it is drawn."""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from privateer_core.answer.conditions import Bin
+from privateer_core.answer.estimates import Effect, Estimate
+from privateer_core.answer.facts import Fact, Kind, Table, check_finite, check_names
+from privateer_core.answer.policy_view import Point
+
+Ground: TypeAlias = Literal[
+    "decided against all other options",
+    "decided against the control alone",
+    "ahead, and not decided",
+    "too few people to say",
+    "everybody gets it from now on",
+]
+"""What a recommendation rests on."""
+
+
+class Gain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What choosing by context earns over one option for all.
+
+    Attributes
+    ----------
+    option
+        The best single option, that the choice is compared with.
+    value, low, high
+        The difference of mean rewards, in their units, and the ends of its interval; None where nothing is known.
+    people
+        How many people it is an average over; None where that is not said.
+    means
+        The mean rewards themselves, of the policy and of the option, where they are known.
+    """
+
+    option: str
+    value: float | None
+    low: float | None
+    high: float | None
+    people: int | None = None
+    means: tuple[Estimate, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_names(self.option)
+        check_finite((self.value, self.low, self.high), "a gain")
+
+
+class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What some people should get, and what that rests on."""
+
+    group: str
+    option: str
+    ground: Ground
+
+    def __post_init__(self) -> None:
+        check_names(self.group, self.option)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the option is decided against all others."""
+        return self.ground == "decided against all other options"
+
+
+class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="rules", tag_field="kind"):
+    """Who should get what, group by group."""
+
+    rules: tuple[Rule, ...]
+
+
+class MeansOfBin(Bin, frozen=True, forbid_unknown_fields=True):
+    """A box of contexts, and the mean reward there of each option of which something is known."""
+
+    means: tuple[Estimate, ...]
+
+
+class BinMeans(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="bin means", tag_field="kind"):
+    """Mean rewards by box of contexts.
+
+    Attributes
+    ----------
+    columns
+        What the numbers of a corner are about.
+    bins
+        Those in which anybody can be. Reports may be about larger bins than those of the policy.
+    confidence
+        The probability with which each interval by itself holds, about.
+    """
+
+    columns: tuple[str, ...]
+    bins: tuple[MeansOfBin, ...]
+    confidence: float
+
+    def __post_init__(self) -> None:
+        check_names(*self.columns)
+        if any(len(one.lower) != len(self.columns) for one in self.bins):
+            raise ValueError("a bin must have a side for each column")
+
+
+class Intervals(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="intervals", tag_field="kind"):
+    """More estimates with intervals, under a title.
+
+    Attributes
+    ----------
+    title
+        What they are about.
+    of
+        What they are figures of.
+    estimates
+        With the confidence of the answer.
+    """
+
+    title: str
+    of: Kind
+    estimates: tuple[Estimate, ...]
+
+    def __post_init__(self) -> None:
+        check_names(self.title)
+
+
+class EffectPath(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An effect at every look; None where nothing was known of it then."""
+
+    option: str
+    group: str | None
+    values: tuple[float | None, ...]
+    lows: tuple[float | None, ...]
+    highs: tuple[float | None, ...]
+
+    def __post_init__(self) -> None:
+        check_names(*filter(None, (self.option, self.group)))
+        check_finite((*self.values, *self.lows, *self.highs), "an effect")
+
+    @property
+    def name(self) -> str:
+        """The option, and the group if it is about one."""
+        return self.option if self.group is None else f"{self.option}: {self.group}"
+
+
+class EffectsOverTime(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="over time", tag_field="kind"):
+    """How effects came about.
+
+    Attributes
+    ----------
+    people
+        How many had reported at each look.
+    effects
+        Each with a figure for every look.
+    """
+
+    people: tuple[int, ...]
+    effects: tuple[EffectPath, ...]
+
+    def __post_init__(self) -> None:
+        if any(len(part) != len(self.people) for one in self.effects for part in (one.values, one.lows, one.highs)):
+            raise ValueError("an effect over time must have a figure for every look")
+
+
+class GuardrailEffects(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="guardrail", tag_field="kind"):
+    """Effects on a guardrail, in shares of people who say yes."""
+
+    name: str
+    effects: tuple[Effect, ...]
+
+    def __post_init__(self) -> None:
+        check_names(self.name)
+
+
+class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="figures", tag_field="kind"):
+    """Facts under a title."""
+
+    title: str
+    facts: tuple[Fact, ...]
+
+    def __post_init__(self) -> None:
+        check_names(self.title)
+
+
+class Contradiction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="contradiction", tag_field="kind"):
+    """Whether recent rounds contradict earlier ones, which says that rewards have moved.
+
+    Attributes
+    ----------
+    found
+        Whether they do.
+    evidence
+        How many times as probable the releases are if rewards have moved: its decimal logarithm.
+    false_alarm_rate
+        The probability, at most, that this is ever found in an experiment where nothing moves.
+    since
+        People who had reported before the rounds that contradict earlier ones; None if none do.
+    """
+
+    found: bool
+    evidence: float
+    false_alarm_rate: float
+    since: int | None = None
+
+
+class FeatureSelection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="features", tag_field="kind"):
+    """Which features matter, found by people who were asked about one feature at a time.
+
+    Attributes
+    ----------
+    people
+        How many were asked so.
+    candidates
+        How many features there were to choose from.
+    kept
+        Names of those that were kept; None as long as people are asked so.
+    gains
+        The gain of each feature, by its name; None as long as people are asked so.
+    """
+
+    people: int
+    candidates: int
+    kept: tuple[str, ...] | None = None
+    gains: dict[str, float] | None = None
+
+    def __post_init__(self) -> None:
+        check_names(*(self.kept or ()), *(self.gains or ()))
+
+
+class HalfLives(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="half-lives", tag_field="kind"):
+    """How fast what was learned is forgotten: half-lives in people; None stands for never.
+
+    Attributes
+    ----------
+    used
+        The one that the policy rests on.
+    candidates
+        All that were tried.
+    probabilities
+        How probable each is; None where the spec says which one to use.
+    """
+
+    used: float | None
+    candidates: tuple[float | None, ...]
+    probabilities: tuple[float, ...] | None = None
+
+
+AnswerPart: TypeAlias = (
+    Rules
+    | BinMeans
+    | Intervals
+    | Point
+    | EffectsOverTime
+    | GuardrailEffects
+    | Figures
+    | Contradiction
+    | FeatureSelection
+    | HalfLives
+    | Table
+)

@@ -1,0 +1,176 @@
+"""What a policy is, for people and other languages: whom it gives what."""
+
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+
+from privateer_core.answer.conditions import Bin
+from privateer_core.answer.facts import Fact, check_finite, check_names
+
+Shares: TypeAlias = dict[str, Annotated[float, msgspec.Meta(ge=0, le=1)]]
+"""The share of people who get each option, by its name; those that nobody gets may be left out."""
+
+
+EVERYBODY: Final = "everybody"
+"""What the group is called that has all people."""
+INTERCEPT: Final = "intercept"
+"""What the term is called that everybody has."""
+
+
+def leading(arms: Shares) -> str | None:
+    """Return the option with the largest share; None where several have it."""
+    most = max(arms.values(), default=0.0)
+    first = [name for name, share in arms.items() if share == most]
+    return first[0] if len(first) == 1 else None
+
+
+class ArmsOfBin(Bin, frozen=True, forbid_unknown_fields=True):
+    """A box of contexts, and the share of each option there."""
+
+    arms: Shares
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_names(*self.arms)
+
+
+class BinShares(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="bins", tag_field="kind"):
+    """Boxes of contexts, with the share of each option there.
+
+    Attributes
+    ----------
+    columns
+        What the numbers of a corner are about. A column named like a feature of the spec has that feature's numbers.
+    bins
+        Those in which anybody can be.
+    """
+
+    columns: tuple[str, ...]
+    bins: tuple[ArmsOfBin, ...]
+
+    def __post_init__(self) -> None:
+        check_names(*self.columns)
+        if any(len(one.lower) != len(self.columns) for one in self.bins):
+            raise ValueError("a bin must have a side for each column")
+
+
+class ArmsOfGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """People with a name, and the share of each option among them."""
+
+    name: str
+    arms: Shares
+
+    def __post_init__(self) -> None:
+        check_names(self.name, *self.arms)
+
+
+class GroupShares(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="groups", tag_field="kind"):
+    """Groups of people, with the share of each option there; where everybody gets the same, there is one."""
+
+    groups: tuple[ArmsOfGroup, ...]
+
+
+class Coefficients(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="coefficients", tag_field="kind"):
+    """What each term adds to the mean reward of an option; people get the one of which most is expected.
+
+    Attributes
+    ----------
+    link
+        What turns the sum into a mean reward: `identity` or `logistic`.
+    unit
+        What a coefficient says, in words.
+    shared
+        Terms of all options alike, by name.
+    arms
+        Terms of each option of its own, by name; a constant is a term, too.
+    """
+
+    link: str
+    unit: str
+    shared: dict[str, float]
+    arms: dict[str, dict[str, float]]
+
+    def __post_init__(self) -> None:
+        check_names(
+            self.link, self.unit, *self.shared, *self.arms, *(name for one in self.arms.values() for name in one)
+        )
+        check_finite(
+            [*self.shared.values(), *(value for one in self.arms.values() for value in one.values())], "a term"
+        )
+
+
+class PublicDraw(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who is asked: places ``start`` to ``start + places`` of the order that a public seed puts everybody in."""
+
+    seed: int
+    start: int
+    places: int
+
+
+class PlayCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="plays", tag_field="kind"):
+    """How often everybody plays each of several actions.
+
+    Attributes
+    ----------
+    plays
+        Times by the action's name: those that are played.
+    active
+        Names of the actions that may still be the best.
+    people
+        Number of people whose reports are wanted.
+    draw
+        Who is asked.
+    """
+
+    plays: dict[str, int]
+    active: tuple[str, ...]
+    people: int
+    draw: PublicDraw
+
+    def __post_init__(self) -> None:
+        check_names(*self.plays, *self.active)
+
+
+class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="point", tag_field="kind"):
+    """A point of a set, around which people's points are, or at which everybody's is.
+
+    Attributes
+    ----------
+    centre
+        Its coordinates by name.
+    average
+        The mean of all centres so far, where that is known.
+    nearest, farthest
+        How far from the centre people's points are; None where this is not about people's points.
+    """
+
+    centre: dict[str, float]
+    average: dict[str, float] | None = None
+    nearest: float | None = None
+    farthest: float | None = None
+
+    def __post_init__(self) -> None:
+        check_names(*self.centre, *(self.average or ()))
+        check_finite([*self.centre.values(), *(self.average or {}).values(), self.nearest, self.farthest], "a point")
+
+
+class PolicyView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A policy, as every face draws it.
+
+    Attributes
+    ----------
+    algorithm, version
+        Of the policy.
+    shows
+        Whom it gives what.
+    facts
+        What else it says of itself.
+    """
+
+    algorithm: str
+    version: int
+    shows: BinShares | GroupShares | Coefficients | PlayCounts | Point
+    facts: tuple[Fact, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_names(self.algorithm)

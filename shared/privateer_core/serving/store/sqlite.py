@@ -1,0 +1,255 @@
+"""SQLite files of the services: each has one kind and version, and one process has it open at a time.
+
+A file of an earlier version becomes one of this version when it is opened: numbered steps, all in one transaction.
+"""
+
+import asyncio
+import dataclasses
+import logging
+import os
+import sqlite3
+import struct
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from privateer_core.errors import SpecError
+from privateer_core.serving.logs import tell
+
+_DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_MAGIC: Final = b"SQLite format 3\0"
+# The header of a file has these numbers there (https://sqlite.org/fileformat2.html#the_database_header).
+_VERSION_AT: Final = 60
+_APPLICATION_AT: Final = 68
+_NUMBER: Final = struct.Struct(">I")
+_log = logging.getLogger("privateer.data")
+_LOOK_SECONDS: Final = 10.0
+
+
+@dataclasses.dataclass(frozen=True)
+class FileKind:
+    """What a file holds.
+
+    Attributes
+    ----------
+    application, version
+        SQLite's ``application_id`` and ``user_version``.
+    schema
+        Statements that make the tables, separated by semicolons.
+    field
+        The setting that names the file or its folder.
+    pragmas
+        Further settings of the database, such as ``page_size=1024``, made before its tables.
+    repair
+        What an operator can do if the file is damaged.
+    steps
+        Statements, separated by semicolons, that make the next version of the version that they are at.
+    """
+
+    application: int
+    version: int
+    schema: str
+    field: str
+    pragmas: tuple[str, ...] = ()
+    repair: str = "restore a backup into an empty folder"
+    steps: Mapping[int, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def oldest(self) -> int:
+        """The earliest version that becomes one of this version."""
+        return min([self.version, *self.steps])
+
+
+def open_database(path: Path, kind: FileKind) -> sqlite3.Connection:
+    """Open a file as `connect` does, and explain to the operator why that fails.
+
+    Raises
+    ------
+    SpecError
+        If the file cannot be opened, is damaged, is of another kind, too old or too new, or another process has it.
+    """
+    try:
+        check_header(path, kind)
+        return connect(path, kind)
+    except (sqlite3.Error, OSError) as error:
+        raise _refusal(error, path, kind) from None
+
+
+def connect(path: Path, kind: FileKind) -> sqlite3.Connection:
+    """Return a connection that holds the file's exclusive lock.
+
+    A file that is missing or empty gets its tables. One of an earlier version is brought to this one, which the log
+    tells.
+
+    Raises
+    ------
+    sqlite3.Error, OSError
+        If the disk does not take the tables, or the file is damaged or locked.
+    SpecError
+        If the file is damaged, of another kind, too old or too new. It is not changed then.
+    """
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    db = sqlite3.connect(path, timeout=1, isolation_level=None, check_same_thread=False)
+    try:
+        _prepare(db, path, kind)
+    except (sqlite3.Error, OSError, SpecError):
+        db.close()
+        raise
+    return db
+
+
+def _prepare(db: sqlite3.Connection, path: Path, kind: FileKind) -> None:
+    for pragma in ("locking_mode=EXCLUSIVE", *kind.pragmas):
+        db.execute(f"PRAGMA {pragma}")
+    db.execute("BEGIN EXCLUSIVE")  # the lock, before anything is read or changed; it stays
+    if db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,) and _number(db, "user_version") == 0:
+        make_tables(db, kind)
+    check_kind(db, path, kind)
+    before = _number(db, "user_version")
+    bring_up_to_date(db, kind)
+    db.execute("COMMIT")
+    if before != kind.version:
+        tell(_log, "migrated", file=path.name, from_schema=before, to_schema=kind.version)
+    path.chmod(0o600)  # the write-ahead log takes over the mode
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
+        db.execute(f"PRAGMA {pragma}")
+
+
+def _number(db: sqlite3.Connection, pragma: str) -> int:
+    return int(db.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
+def make_tables(db: sqlite3.Connection, kind: FileKind) -> None:
+    """Turn an empty database into one of this kind."""
+    for statement in kind.schema.split(";"):
+        db.execute(statement)
+    db.execute(f"PRAGMA application_id = {kind.application}")
+    db.execute(f"PRAGMA user_version = {kind.version}")
+
+
+def bring_up_to_date(db: sqlite3.Connection, kind: FileKind) -> None:
+    """Make a database that `check_kind` took one of this version; the caller commits that."""
+    for version in range(_number(db, "user_version"), kind.version):
+        for statement in kind.steps[version].split(";"):
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version = {version + 1}")
+
+
+def check_kind(db: sqlite3.Connection, path: Path, kind: FileKind) -> None:
+    """Refuse a database that is damaged, of another kind, too old or too new.
+
+    Raises
+    ------
+    SpecError
+        Naming the setting of the file, and what to do.
+    """
+    if _number(db, "application_id") != kind.application:
+        raise SpecError(
+            f"{path.name} is not a database of this service",
+            field=kind.field,
+            remedy="name the folder of this service, or an empty one",
+        )
+    _check_version(_number(db, "user_version"), path, kind)
+    if db.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+        raise damaged(path, kind)
+
+
+def _check_version(version: int, path: Path, kind: FileKind) -> None:
+    if version > kind.version:
+        raise SpecError(
+            f"{path.name} was made by a newer Privateer: schema {version}, and this one reads {kind.version}",
+            field=kind.field,
+            remedy=f"install the newer version again, or {kind.repair}",
+        )
+    if version < kind.oldest:
+        raise SpecError(
+            f"{path.name} is too old: schema {version}, and this Privateer migrates from {kind.oldest} on",
+            field=kind.field,
+            remedy="it is unchanged: run the version that made it until its experiments end, or name an empty folder",
+        )
+
+
+def check_header(path: Path, kind: FileKind) -> None:
+    """Refuse a file that is too old or too new before anything opens it: SQLite changes what it opens.
+
+    What else may be wrong with it `check_kind` finds. The header may be behind the write-ahead log, which a migration
+    that was just interrupted has left; that version is one from which there are steps.
+
+    Raises
+    ------
+    SpecError
+        As `check_kind`.
+    """
+    with suppress(OSError), path.open("rb") as file:
+        header = file.read(_APPLICATION_AT + _NUMBER.size)
+        if len(header) < _APPLICATION_AT + _NUMBER.size or not header.startswith(_MAGIC):
+            return
+        if _NUMBER.unpack_from(header, _APPLICATION_AT) == (kind.application,):
+            (version,) = _NUMBER.unpack_from(header, _VERSION_AT)
+            _check_version(version, path, kind)
+
+
+def was_cut_short(path: Path) -> bool:
+    """Whether the process that had a file last did not close it; whoever does deletes the write-ahead log.
+
+    Ask before the file is opened.
+    """
+    return path.with_name(f"{path.name}-wal").exists()
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether an error says that a database is damaged, so that trying again does not help."""
+    return isinstance(error, sqlite3.Error) and _code(error) in _DAMAGE
+
+
+def damaged(path: Path, kind: FileKind) -> SpecError:
+    """Return the refusal of a database that cannot be read."""
+    return SpecError(f"{path.name} is damaged, or no database", field=kind.field, remedy=kind.repair)
+
+
+def _code(error: sqlite3.Error) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+
+
+def _refusal(error: sqlite3.Error | OSError, path: Path, kind: FileKind) -> SpecError:
+    if isinstance(error, OSError):
+        detail, remedy = f"{path.name} cannot be used: {error.strerror}", "check the path and its permissions"
+        return SpecError(detail, field=kind.field, remedy=remedy)
+    if is_damage(error):
+        return damaged(path, kind)
+    if _code(error) in _LOCKED:
+        return SpecError(
+            f"{path.name} is in use", field=kind.field, remedy="stop the process that uses it, or name another folder"
+        )
+    return SpecError(f"{path.name} does not open", field=kind.field, remedy=f"check the disk, or {kind.repair}")
+
+
+def is_writable(folder: Path) -> bool:
+    """Whether a file can be made in a folder and is durable now; it is gone when this returns."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(b"0")
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError:
+        return False
+    return True
+
+
+async def watch_disk(is_writable: Callable[[], Awaitable[bool]], log: logging.Logger) -> None:
+    """Look now and then whether data can be written, and log when that changes, until the task is cancelled.
+
+    So the log tells when the disk failed, and not when somebody sent something that it did not take.
+    """
+    was = True
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        now = await is_writable()
+        if was and not now:
+            log.error("the data cannot be written: make room on the disk, or see to the database; nothing is taken")
+        elif now and not was:
+            log.warning("the data can be written again")
+        was = now

@@ -1,0 +1,81 @@
+"""The key in a file that all replicas of a service have, and no database: it encrypts what a database keeps."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from privateer_core.errors import SpecError
+from privateer_core.serving.store.postgres import ConnectionPool, row, run
+
+_SIZE: Final = 32
+_NONCE_SIZE: Final = 12
+_SEAL: Final = b"privateer/store-key/1"
+_FIELD: Final = "PRIVATEER_STORE_KEY_FILE"
+
+
+def read_store_key(path: Path | None) -> bytes:
+    """Return the key in a file of 32 bytes.
+
+    Raises
+    ------
+    SpecError
+        If there is no such file, or it holds something else.
+    """
+    remedy = "make one with openssl rand -out FILE 32, for the service's user alone, and give it to all replicas"
+    try:
+        key = path.read_bytes() if path else b""
+    except OSError as error:
+        detail = f"the key file cannot be read: {error.strerror}"
+        raise SpecError(detail, field=_FIELD, remedy=remedy) from None
+    if len(key) != _SIZE:
+        raise SpecError(f"the key file has {len(key)} bytes, and not {_SIZE}", field=_FIELD, remedy=remedy)
+    return key
+
+
+class StoreKey:
+    """Encrypts (AES-256-GCM) what a database keeps, and derives further keys.
+
+    Parameters
+    ----------
+    key
+        The 32 bytes.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key, self._cipher = key, AESGCM(key)
+
+    def derived(self, purpose: bytes) -> bytes:
+        """Return a key for a purpose: BLAKE2b of its name, keyed."""
+        return hashlib.blake2b(purpose, key=self._key, digest_size=_SIZE).digest()
+
+    def wrapped(self, raw: bytes, about: bytes) -> bytes:
+        """Encrypt bytes; ``about`` says what they are, and must be the same when they are decrypted."""
+        nonce = os.urandom(_NONCE_SIZE)
+        return nonce + self._cipher.encrypt(nonce, raw, about)
+
+    def unwrapped(self, wrapped: bytes, about: bytes) -> bytes | None:
+        """Decrypt what `wrapped` returned; None if it is damaged or of another key or purpose."""
+        try:
+            return self._cipher.decrypt(wrapped[:_NONCE_SIZE], wrapped[_NONCE_SIZE:], about)
+        except (InvalidTag, ValueError):
+            return None
+
+    def check(self, pool: ConnectionPool) -> None:
+        """See that this is the key of a database, whose table ``seal`` knows it from then on.
+
+        Raises
+        ------
+        SpecError
+            If what the database has is encrypted under another one.
+        """
+        with pool.transaction() as db:
+            run(db, "INSERT INTO seal VALUES (1, %s) ON CONFLICT DO NOTHING", self.wrapped(b"", _SEAL))
+            found = row(db, "SELECT sealed FROM seal")
+        if found is None or self.unwrapped(found[0], _SEAL) is None:
+            remedy = "name the file that the replicas had; docs/operations.md says what to do if it is lost"
+            detail = "what the database keeps of open rounds is encrypted under another key"
+            raise SpecError(detail, field=_FIELD, remedy=remedy)

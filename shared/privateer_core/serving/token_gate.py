@@ -1,0 +1,249 @@
+"""The gate of an endpoint that takes reports with upload tokens alone: it looks at headers, before a body is read."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from privateer_core.clock import Clock, SystemClock
+from privateer_core.errors import (
+    NotFound,
+    SpecError,
+    TokenElsewhere,
+    TokenExpired,
+    TokenInvalid,
+    TokenMissing,
+    TokenRefused,
+    TokenSpent,
+)
+from privateer_core.serving.settings import required
+from privateer_core.serving.token_keys import Issued, TokenKeys
+from privateer_core.wire.tokens.token import SCHEME, Challenge, Token, read_authorization
+from privateer_core.wire.tokens.token_keys import Directory, TokenKey
+
+_FIELD: Final = "Authorization"
+_EARLY_MAX: Final = 4096
+_MINUTE: Final = 60.0
+_ASKED_MAX: Final = 30
+"""How often in a minute a spent token may come: a device that hears no answer tries eight times."""
+_GET: Final = "get a token from the issuer"
+
+
+@dataclass(frozen=True)
+class Admission:
+    """A token that may be spent once.
+
+    Attributes
+    ----------
+    experiment
+        What it is for.
+    nonce
+        Identifies it: random, and unknown to its issuer.
+    expires
+        When its key expires, in seconds since 1970. Until then the endpoint must remember that it was spent.
+    is_spent
+        Whether it was spent before. The report may be the same one again, and everything else is refused.
+    """
+
+    experiment: str
+    nonce: bytes
+    expires: int
+    is_spent: bool = False
+
+    def check_for(self, experiment: str) -> None:
+        """Refuse reports of another experiment.
+
+        Raises
+        ------
+        TokenElsewhere
+            If it is another one than the token's.
+        """
+        if experiment != self.experiment:
+            raise _elsewhere()
+
+    def spent(self) -> TokenRefused:
+        """Return the refusal of another report with the same token."""
+        return TokenSpent("the upload token was spent before", field=_FIELD, remedy="get another one from the issuer")
+
+
+class TokenGate:
+    """Admits uploads with valid tokens.
+
+    Parameters
+    ----------
+    keys
+        The issuers' public keys.
+    origins
+        The endpoint's names: host, and port unless it is 443.
+    is_spent
+        Whether a token with this nonce was spent; it takes microseconds.
+    """
+
+    def __init__(
+        self,
+        keys: TokenKeys,
+        origins: Sequence[str],
+        is_spent: Callable[[bytes], bool] = lambda _: False,
+        clock: Clock | None = None,
+    ) -> None:
+        self._keys, self._origins, self._is_spent = keys, origins, is_spent
+        self._clock = clock or SystemClock()
+        self._early: dict[bytes, Admission] = {}
+        self._asked: Counter[bytes] = Counter()
+        self._minute = -_MINUTE
+        self._read: Mapping[str, Issued] | None = None
+        self._experiments: dict[bytes, str] = {}
+        self._challenges: dict[str, tuple[TokenKey | None, str]] = {}
+
+    def admit(self, authorization: bytes | None, experiment: str = "") -> Admission:
+        """Return what a request's ``Authorization`` admits, and name the experiment, if the address does.
+
+        Raises
+        ------
+        TokenRefused
+            If it admits nothing.
+        """
+        try:
+            admission = self._verified(authorization) or self._admission(authorization)
+            admission.check_for(experiment or admission.experiment)
+            return admission
+        except TokenRefused as refused:
+            refused.challenge = self.challenge(experiment)
+            raise
+
+    def admit_early(self, authorization: bytes | None, experiment: str = "") -> None:
+        """Do the same for a request that is only beginning; `admit` then does not verify the token again.
+
+        Raises
+        ------
+        TokenRefused
+            If it is not admitted.
+        """
+        admission = self.admit(authorization, experiment)
+        if authorization is not None:
+            if len(self._early) >= _EARLY_MAX:  # requests that ended before they were answered
+                self._early.clear()
+            self._early[authorization] = admission
+
+    def _verified(self, authorization: bytes | None) -> Admission | None:
+        """Return what the token of this request was found to admit when the request began."""
+        early = self._early.pop(authorization, None) if authorization is not None else None
+        return early if early and self._clock.now() < early.expires else None
+
+    def _admission(self, authorization: bytes | None) -> Admission:
+        if authorization is None:
+            raise TokenMissing("reports come with an upload token here", field=_FIELD, remedy=_GET)
+        token = read_authorization(authorization)
+        known = self._known()
+        name = self._experiments.get(token.challenge_digest)
+        if name is None:
+            raise _elsewhere()
+        key = self._key(known[name], token)
+        if self._is_spent(token.nonce):
+            return self._asking(Admission(name, token.nonce, key.not_after, is_spent=True))
+        if not token.is_signed(key):
+            raise TokenInvalid("the issuer did not sign the upload token", field=_FIELD, remedy=_GET)
+        return Admission(name, token.nonce, key.not_after)
+
+    def _asking(self, spent: Admission) -> Admission:
+        """Admit somebody who knows a spent token, to ask about the report that came with it; not without end."""
+        now = self._clock.monotonic()
+        if now - self._minute >= _MINUTE:
+            self._minute, self._asked = now, Counter()
+        self._asked[spent.nonce] += 1
+        if self._asked[spent.nonce] > _ASKED_MAX:
+            raise spent.spent()
+        return spent
+
+    def _key(self, issued: Issued, token: Token) -> TokenKey:
+        key = next((one for one in issued.keys if one.id == token.key_id), None)
+        if key is None:
+            raise TokenInvalid("the upload token names no key of its issuer", field=_FIELD, remedy=_GET)
+        if not key.is_valid(self._clock.now()):
+            raise TokenExpired("the key of the upload token has expired", field=_FIELD, remedy=_GET)
+        return key
+
+    def _known(self) -> Mapping[str, Issued]:
+        known = self._keys.all()
+        if known is not self._read:
+            self._experiments = {
+                Challenge(issued.issuer, origin, name).digest: name
+                for name, issued in known.items()
+                for origin in self._origins
+            }
+            self._read = known
+        return known
+
+    def challenge(self, experiment: str) -> str:
+        """Return the ``WWW-Authenticate`` that asks for a token of an experiment (RFC 9577, section 2.1)."""
+        issued, now = self._known().get(experiment), self._clock.now()
+        valid = issued and next((key for key in issued.keys if key.is_valid(now)), None)
+        if not issued or not valid:
+            return SCHEME
+        key, text = self._challenges.get(experiment, (None, ""))
+        if key is not valid:
+            text = Challenge(issued.issuer, self._origins[0], experiment).header(valid)
+            self._challenges[experiment] = valid, text
+        return text
+
+    def directory(self, experiment: str) -> Directory:
+        """Return what a device must know to get tokens of an experiment.
+
+        Raises
+        ------
+        NotFound
+            If no key is known for it.
+        """
+        issued = self._known().get(experiment)
+        if issued is None:
+            raise NotFound("no token key is known for this experiment", field="name", remedy="check its spelling")
+        return Directory.of(issued.issuer, {experiment: list(issued.keys)})
+
+
+def _elsewhere() -> TokenRefused:
+    detail = "the upload token is for another experiment, endpoint or issuer"
+    return TokenElsewhere(detail, field=_FIELD, remedy=_GET)
+
+
+@dataclass(frozen=True)
+class TokenSettings:
+    """What an operator decides about tokens.
+
+    Attributes
+    ----------
+    required
+        Whether reports come with tokens alone (``PRIVATEER_TOKENS``: ``required`` or ``off``).
+    keys
+        Where the issuers' public keys are (``PRIVATEER_TOKEN_KEYS``); empty: nowhere.
+    origins
+        The names by which devices know this service (``PRIVATEER_ORIGIN``, separated by commas).
+    """
+
+    required: bool = False
+    keys: str = ""
+    origins: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, variables: Mapping[str, str], origin: str) -> "TokenSettings":
+        """Read the variables; ``origin`` is the name of a service that has no other.
+
+        Raises
+        ------
+        SpecError
+            Naming the variable that is missing, or is not one of its words.
+        """
+        word = variables.get("PRIVATEER_TOKENS") or "off"
+        if word not in ("off", "required"):
+            raise SpecError("is neither off nor required", field="PRIVATEER_TOKENS", remedy="set it to one of them")
+        names = variables.get("PRIVATEER_ORIGIN") or origin
+        origins = tuple(filter(None, map(str.strip, names.split(","))))
+        keys = variables.get("PRIVATEER_TOKEN_KEYS", "")
+        if word == "required":
+            required(variables, "PRIVATEER_TOKEN_KEYS", "the file or folder of the issuer's keys, or its address")
+        if not origins or not all(name.isascii() and "/" not in name for name in origins):
+            raise SpecError("is no name of a service", field="PRIVATEER_ORIGIN", remedy="write host or host:port")
+        return cls(word == "required", keys, origins)
+
+    def gate(self, is_spent: Callable[[bytes], bool] = lambda _: False, clock: Clock | None = None) -> TokenGate | None:
+        """Return the gate; None if no keys are named."""
+        return TokenGate(TokenKeys(self.keys), self.origins, is_spent, clock) if self.keys else None

@@ -1,0 +1,1 @@
+"""Upload tokens: what attests a device, keys, blind signatures, and tokens."""

@@ -1,0 +1,144 @@
+"""What a running shuffler has: the reports that it holds, its key, and the key that it knows the server by."""
+
+import logging
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from privateer_core.errors import PrivateerError, SpecError, Unavailable
+from privateer_core.serving.logs import tell
+from privateer_core.serving.store.sqlite import check_header, was_cut_short
+from privateer_core.wire.identity import check_signed
+from privateer_core.wire.keys import own_key, read_public_keys, write_public_key
+from privateer_shuffler.pool.folder import HISTORY_DATABASE, HISTORY_FILE, Folder, LastPublications
+from privateer_shuffler.pool.protocol import PoolStore
+from privateer_shuffler.pool.round_file import ROUND_DATABASE, SUFFIX
+from privateer_shuffler.pool.spent_tokens import TOKENS_DATABASE, TOKENS_FILE, Spent
+from privateer_shuffler.settings import ShufflerSettings
+
+PIN_FILE: Final = "server.pin"
+"""Not ``*.pub``: nobody shall take it for a shuffler's key."""
+KEY_FILE: Final = "shuffler.key"
+_log = logging.getLogger("privateer.shuffler")
+
+
+class Pin:
+    """Checks who signs publications.
+
+    Parameters
+    ----------
+    folder
+        Where the first key is kept.
+    named
+        The keys that the operator names; empty: the first one counts.
+
+    Raises
+    ------
+    SpecError
+        If the key that is kept cannot be read.
+    """
+
+    def __init__(self, folder: Path, named: frozenset[bytes]) -> None:
+        self._path, self._known = folder / PIN_FILE, named
+        if not named and self._path.exists():
+            self._known = self._kept()
+
+    def _kept(self) -> frozenset[bytes]:
+        try:
+            return frozenset(key.public_bytes_raw() for key in read_public_keys(self._path))
+        except (OSError, ValueError):
+            remedy = "name the server's key: PRIVATEER_SERVER_KEY"
+            raise SpecError(f"{PIN_FILE} holds no key", field="PRIVATEER_DATA", remedy=remedy) from None
+
+    def check(self, signed: str, body: bytes) -> None:
+        """Refuse a publication that the server has not signed; the first key becomes the known one.
+
+        Raises
+        ------
+        SignatureInvalid, KeyChanged
+            If it is not signed, or by another key.
+        Unavailable
+            If the key cannot be kept.
+        """
+        key = check_signed(signed, body, self._known)
+        if self._known:
+            return
+        try:
+            write_public_key(key, self._path, 0o600)
+        except OSError:
+            detail = "the shuffler cannot keep the server's key"
+            raise Unavailable(detail, remedy="its operator must check its disk") from None
+        self._known = frozenset({key})
+
+
+class Checks(Protocol):
+    """Checks who signs publications."""
+
+    def check(self, signed: str, body: bytes) -> None:
+        """Refuse a publication that the known server has not signed."""
+
+
+class Resources(NamedTuple):
+    """All that outlives the process.
+
+    Attributes
+    ----------
+    key, key_file
+        The key that signs batches, and its file.
+    folder
+        Where reports are held; None: in a database.
+    """
+
+    pool_store: PoolStore
+    key: Ed25519PrivateKey
+    key_file: Path
+    pin: Checks
+    folder: Path | None
+
+
+def open_resources(settings: ShufflerSettings) -> Resources:
+    """Open what the settings name.
+
+    Raises
+    ------
+    PrivateerError, OSError
+        If it cannot be used.
+    """
+    if settings.database:
+        return _in_database(settings)
+    folder = settings.data
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)  # the times of its files tell when somebody reports
+    _check_headers(folder)
+    is_cut_short = was_cut_short(folder / HISTORY_FILE)
+    # Its lock comes first: two shufflers that start at once on an empty folder do not both make a key.
+    taken = LastPublications(folder)
+    try:
+        key_file = settings.signing_key or folder / KEY_FILE
+        key = own_key(key_file, "PRIVATEER_SIGNING_KEY" if settings.signing_key else "PRIVATEER_DATA")
+        pin = Pin(folder, settings.server_key)
+        pool_store = Folder(folder, taken, Spent(folder) if settings.tokens.required else None)
+    except (PrivateerError, OSError):
+        taken.close()
+        raise
+    if is_cut_short:
+        tell(_log, "recovered after an unclean stop", open_rounds=pool_store.found)
+    return Resources(pool_store, key, key_file, pin, folder)
+
+
+def _check_headers(folder: Path) -> None:
+    """Refuse a folder with a file that is too old or too new before anything there is opened."""
+    check_header(folder / HISTORY_FILE, HISTORY_DATABASE)
+    check_header(folder / TOKENS_FILE, TOKENS_DATABASE)
+    for path in folder.glob(f"*{SUFFIX}"):
+        check_header(path, ROUND_DATABASE)
+
+
+def _in_database(settings: ShufflerSettings) -> Resources:
+    from privateer_shuffler.postgres import open_database
+
+    key_file = settings.signing_key or settings.data / KEY_FILE
+    key = own_key(key_file, "PRIVATEER_SIGNING_KEY")
+    pool_store, pin = open_database(settings, key.public_key().public_bytes_raw())
+    return Resources(pool_store, key, key_file, pin, None)

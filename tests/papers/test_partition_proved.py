@@ -1,0 +1,199 @@
+"""The proved learner: calibrated estimates, bounds, dropping, halving."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from privateer_core.coins import UNIT
+from privateer_core.contributions import KeyedValues
+from privateer_papers.paper_1.proved_learner import ProvedLearner, ProvedState
+from privateer_server.algorithms import NewRound, learner_for
+from tests.support.partitions import random_bins
+from tests.support.people import rounds
+from tests.support.releases import wild_release
+from tests.support.specs import SHUFFLE, make_spec
+from tests.support.statistics import FALSE_ALARM
+
+FLAT = np.array([0.9, 0.5, 0.2])
+PROVED = {"algorithm.name": "paper-1-proved"}
+
+
+def flat(contexts):
+    return np.tile(FLAT, (len(contexts), 1))
+
+
+def known(mean, precision, arms=3, depth=0, heaviest=0.0):
+    """A learner, and a state of one bin (among those of its depth) with such estimates."""
+    learner = learner_for(make_spec(PROVED, arms=arms))
+    means, shape = np.array([mean], float), (1, arms)
+    active, depths = np.ones(shape, bool), np.array([depth])
+    precisions = np.broadcast_to(np.array(precision, float), shape)
+    return learner, ProvedState(
+        3, 3000, depths, np.zeros(1, np.int64), active, precisions, means * precisions, np.array([heaviest])
+    )
+
+
+@pytest.mark.parametrize("changes", [{}, {"privacy.epsilon": 4.0}, SHUFFLE], ids=["local-1", "local-4", "shuffle"])
+def test_estimates_are_calibrated(changes, monkeypatch):
+    """Standardized errors of a flat problem's first round, 300 seeds: mean 0, and no more spread than is claimed."""
+    monkeypatch.setattr(ProvedLearner, "_halved", lambda self, state, width: state)
+    spec = make_spec({**changes, **PROVED, "experiment.horizon": 1000})
+    errors = []
+    for seed in range(300):
+        (played,) = rounds(spec, flat, seed)
+        state = played.state
+        errors.append((state.moment[0] / state.precision[0] - (2 * FLAT - 1)) * np.sqrt(state.precision[0]))
+    found = np.array(errors)
+    assert (np.abs(found.mean(axis=0)) < 5.2 * found.std(axis=0) / np.sqrt(len(found))).all()
+    assert (found.var(axis=0, ddof=1) <= stats.chi2.isf(FALSE_ALARM, 299) / 299).all()
+
+
+def test_scores_that_are_signs_have_no_heavy_steps(monkeypatch):
+    monkeypatch.setattr(ProvedLearner, "_halved", lambda self, state, width: state)
+    learner = learner_for(make_spec(PROVED))
+    policy = learner.policy(learner.start(0), NewRound(1, 1, 1000))
+    sparse = wild_release(policy, np.random.default_rng(1), 0.3)
+    signs = replace(sparse, hit_own=1.0, hit_other=1.0, hit_none=1.0)
+    assert learner.learn(learner.start(0), policy, signs).heaviest.tolist() == [0.0]
+    assert learner.learn(learner.start(0), policy, sparse).heaviest[0] > 0
+
+
+@given(st.integers(0, 2**32), st.integers(0, 40), st.integers(1, 5), st.integers(2, 16))
+def test_coins_are_shared_equally_over_active_arms(seed, splits, dimension, arms):
+    spec, rng = make_spec(PROVED, dimension=dimension, arms=arms), np.random.default_rng(seed)
+    depths, paths = random_bins(rng, splits, 40)
+    active = rng.random((len(depths), arms)) < 0.7
+    active[:, rng.integers(arms)] = True
+    state = replace(learner_for(spec).start(0), depths=depths, paths=paths, active=active)
+    precision = rng.uniform(0, 9, active.shape)
+    state = replace(state, precision=precision, moment=precision, heaviest=np.ones(len(depths)))
+    policy = learner_for(spec).policy(state, NewRound(2, seed, 1000))
+    policy.check(spec)
+    assert (policy.bins == np.flatnonzero(active.sum(axis=1) > 1)).all()
+    equal = 1 / active[policy.bins].sum(axis=1, keepdims=True) * active[policy.bins]
+    assert policy.layout.shares == pytest.approx(equal, abs=2 / UNIT)
+
+
+@given(
+    st.integers(0, 2**32),
+    st.integers(1, 5),
+    st.integers(2, 16),
+    st.sampled_from([0.01, 0.3, 3.0]),
+    st.sampled_from([10, 1000, 1_000_000]),
+)
+def test_whatever_is_released_the_bins_stay_sound(seed, dimension, arms, scale, batch):
+    """Six rounds of arbitrary releases: bins tile, arms stay, nothing comes back, all is finite."""
+    spec = make_spec({**PROVED, "privacy.epsilon": 8.0}, dimension=dimension, arms=arms)
+    learner, rng = learner_for(spec), np.random.default_rng(seed)
+    state = learner.start(0)
+    for version in range(1, 7):
+        policy = learner.policy(state, NewRound(version, seed, batch))
+        policy.check(spec)
+        before = state
+        state = learner.learn(state, policy, wild_release(policy, rng, scale))
+        assert state.seen == before.seen + batch
+        assert state.active.any(axis=1).all()
+        assert np.isfinite(state.moment).all()
+        assert (state.precision >= 0).all()
+        assert (state.heaviest >= 0).all()
+        old_start = before.paths << (40 - before.depths)
+        parent = np.searchsorted(old_start, state.paths << (40 - state.depths), side="right") - 1
+        assert (state.active <= before.active[parent]).all(), "a dropped arm came back"
+        split = state.depths > before.depths[parent]
+        assert (state.active[split].sum(axis=1) > 1).all(), "only undecided bins are halved"
+    learner.policy(state, NewRound(7, seed, 0)).check(spec)
+
+
+def test_a_lead_is_bounded_from_below_and_beyond_all_doubt_only_with_knowledge():
+    learner, state = known([0.5, 0.2, -0.4], 1e5)
+    lower, width = learner.leads(state)
+    assert lower[0, 0, 1] == pytest.approx(0.3 - width[0, 0, 1])
+    assert 0 < width[0, 0, 1] < 0.05
+    assert lower[0, 1, 0] < -0.3
+    _, ignorant = known([0.5, 0.2, -0.4], [1e5, 1e5, 0.0])
+    lower, width = learner.leads(ignorant)
+    assert (lower[0, 2] == -np.inf).all()
+    assert (width[0, :, 2] == np.inf).all()
+
+
+def test_equal_precisions_are_compared_as_one_and_unequal_ones_apart():
+    """The width of a difference: sqrt(1/p + 1/q) where p and q agree, and no wider than the sum of both otherwise."""
+    learner, equal = known([0.0, 0.0], 1e4, arms=2)
+    _, unequal = known([0.0, 0.0], [1e4, 1e6], arms=2)
+    one = learner.leads(equal)[1][0, 0, 1]
+    other = learner.leads(unequal)[1][0, 0, 1]
+    apart = one * np.sqrt(2) / 2 * (1 + 0.1)
+    assert one / 2 < other < 1.3 * apart
+
+
+def test_deeper_bins_more_arms_and_heavier_steps_need_more():
+    widths = [
+        learner.leads(state)[1][0, 0, 1]
+        for learner, state in (
+            known([0.0] * 3, 1e4),
+            known([0.0] * 3, 1e4, depth=3),
+            known([0.0] * 3, 1e4, depth=6),
+            known([0.0] * 3, 1e4, depth=6, heaviest=90.0),
+            known([0.0] * 9, 1e4, arms=9, depth=6, heaviest=90.0),
+        )
+    ]
+    assert widths == sorted(widths)
+    assert len(set(widths)) == 5
+
+
+def test_what_the_width_of_a_bin_explains_is_no_less_than_any_such_lead():
+    """Against arms as far apart as Lipschitz means allow, from every corner and many places of bins."""
+    spec = make_spec({**PROVED, "algorithm.lipschitz": 2.0, "algorithm.density_bound": 3.0}, dimension=3)
+    learner, rng = learner_for(spec), np.random.default_rng(1)
+    for depth in range(7):
+        bias = learner._bias(np.array([depth]), np.zeros(1, np.int64))[0]
+        widths = 0.5 ** np.bincount(learner._axes[:depth], minlength=3)
+        places = rng.random((20_000, 3)) * widths
+        for at in [np.zeros(3), widths, *(rng.random((5, 3)) * widths)]:
+            lead = 3.0 * np.prod(widths) * (4 * 2.0 * np.linalg.norm(places - at, axis=1)).mean()
+            assert lead <= 1.01 * bias
+        corner = 3.0 * np.prod(widths) * (4 * 2.0 * np.linalg.norm(places, axis=1)).mean()
+        assert corner > 0.9 * bias
+
+
+def test_a_clear_loser_is_dropped_and_a_close_one_stays():
+    learner, state = known([0.05, 0.045, -0.05], 1e12, depth=8)
+    bias = learner._bias(state.depths, state.paths)[0]
+    state = replace(state, moment=np.array([[2.5, 2.0, 0.9]]) * bias * 1e12)
+    assert learner._surviving(state, learner.leads(state)[0]).tolist() == [[True, True, False]]
+
+
+def test_halves_start_with_nothing_known():
+    learner, state = known([0.5, 0.45, 0.4], 1e6)
+    halved = learner._halved(state, learner.leads(state)[1])
+    assert halved.depths.tolist() == [1, 1]
+    assert halved.paths.tolist() == [0, 1]
+    assert (halved.precision == 0).all()
+    assert (halved.moment == 0).all()
+    _, unknown = known([0.5, 0.45, 0.4], 1.0)
+    assert learner._halved(unknown, learner.leads(unknown)[1]).depths.tolist() == [0]
+
+
+def test_of_no_reports_nothing_is_said():
+    learner = learner_for(make_spec(PROVED))
+    assert not learner.answer(learner.start(0)).says_something
+    assert learner.bin_means(learner.start(0)).bins[0].means == ()
+
+
+def test_estimates_begin_anew_with_each_cohort():
+    source = {"name": "clinic", "people": 2000, "epsilon": 0.1, "shares": [0.5, 0.5]}
+    spec = make_spec({"algorithm.name": "paper-1-proved", "privacy.epsilon": 0.1, "sources": [source]}, arms=2)
+    learner = learner_for(spec)
+    known = replace(learner.start(0), precision=np.full((1, 2), 5.0), moment=np.ones((1, 2)), cohort="clinic")
+    for cohort, kept in (("clinic", True), ("", False)):
+        policy = learner.policy(known, NewRound(1, 5, 1000, cohort))
+        nobody = np.full(1000, -1)
+        told = KeyedValues(np.zeros(1000, np.uint32), nobody, nobody, np.zeros(1000))
+        mechanism = policy.mechanism
+        after = learner.learn(known, policy, mechanism.simulate(told, np.random.default_rng(1)))
+        assert bool(after.precision.max() >= 5) is kept
+        assert after.cohort == cohort

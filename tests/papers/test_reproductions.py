@@ -1,0 +1,166 @@
+"""Every reproduction runs in small, draws, and computes its verdict from its rows."""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privateer_papers.paper_1 import figure_7
+from privateer_papers.paper_1.setting import PAPER
+from privateer_papers.registry import REPRODUCTIONS
+from privateer_papers.reproduction import OURS, Case, Effort, Row, Rows
+from tests.unit.lab.test_cli import run
+
+LOGS = """experiment,reward,eps,eps_aux,gamma,kappa,n,n_aux,d,M,K,weighted,reps,regret_mean,regret_ci95,seconds_mean
+sample_size_target,exponential,1,1,0.0,1.0,2000,0,2,2,3,True,30,800.0,10.0,1.0
+sample_size_target,exponential,8,1,0.0,1.0,10000,0,2,2,3,True,30,{},10.0,1.0
+sample_size_target,symmetric,8,1,0.0,1.0,10000,0,2,2,2,True,30,5.0,10.0,1.0
+"""
+
+
+ELSEWHERE = ("paper-1-table-2", "table-1-slopes")
+"""Those whose small versions need a file, or take longer than a test may."""
+ROWS = Rows(
+    [
+        {"policy": "a", "n": 2, "regret": 1.0},
+        {"policy": "a", "n": 2, "regret": 3.0},
+        {"policy": "a", "n": 1, "regret": 5.0},
+        {"policy": "b", "published": True, "regret": 7.0, "ci95": 0.5},
+    ]
+)
+
+
+def test_rows_by_their_facts() -> None:
+    assert ROWS.where(policy="a", n=1) == [ROWS[2]]
+    assert {key: len(rows) for key, rows in ROWS.by("policy", "n").items()} == {
+        ("a", 2): 2,
+        ("a", 1): 1,
+        ("b", None): 1,
+    }
+    assert ROWS.values("n") == [1, 2]
+
+
+def test_means_have_intervals_and_published_rows_bring_their_own() -> None:
+    assert ROWS.where(n=2).mean() == (2.0, pytest.approx(12.706, abs=1e-3))
+    assert ROWS.where(n=1).mean() == (5.0, 0.0)
+    assert ROWS.where(policy="b").mean() == (7.0, 0.5)
+    with pytest.raises(LookupError):
+        ROWS.where(policy="c").mean()
+
+
+def test_a_curve_is_a_mean_at_every_value() -> None:
+    at, (middle, half) = ROWS.where(policy="a").curve("n")
+    assert at == [1, 2]
+    assert middle.tolist() == [5.0, 2.0]
+    assert half == pytest.approx([0.0, 12.706], abs=1e-3)
+    assert ROWS.where(policy="c").curve("n")[1].shape == (2, 0)
+
+
+@pytest.mark.parametrize("name", [name for name in REPRODUCTIONS if name not in ELSEWHERE])
+@pytest.mark.battery
+def test_in_small(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, _ = run(
+        capsys, "reproduce", name, "--quick", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path), "--json"
+    )
+    found = json.loads(out)
+    assert code == 0
+    assert found["rows"]
+    assert found["verdict"]
+    for ending in (".png", ".svg", ".json", ".txt"):
+        assert (tmp_path / (name + ending)).stat().st_size > 0
+
+
+@pytest.mark.data
+def test_table_2_in_small(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    options = (
+        "--quick",
+        "--seeds",
+        "2",
+        "--jobs",
+        "1",
+        "--out",
+        str(tmp_path),
+        "--adult",
+        os.environ["PRIVATEER_ADULT"],
+    )
+    found = json.loads(run(capsys, "reproduce", "paper-1-table-2", *options, "--json")[1])
+    own = [row["reward"] for row in found["rows"] if row["policy"] == OURS and row["part"] == "n"]
+    assert 0.7 < np.mean(own) < 0.85
+    assert (tmp_path / "paper-1-table-2.png").stat().st_size > 0
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.data] * (name == "paper-1-table-2")) for name in REPRODUCTIONS]
+)
+def test_in_full(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    adult = ("--adult", os.environ["PRIVATEER_ADULT"]) if name == "paper-1-table-2" else ()
+    code, out, _ = run(
+        capsys, "reproduce", name, "--seeds", "4", "--jobs", "1", "--out", str(tmp_path), *adult, "--json"
+    )
+    assert code == 0
+    assert json.loads(out)["verdict"]
+
+
+def test_published_figures_are_drawn_and_counted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One published regret is above ours, one below, and one of another problem; ours are simulated once."""
+    made, logs = figure_7.run, tmp_path / "logs.csv"
+    kept: list[Row] = []
+
+    def once(cases: list[Case], effort: Effort) -> list[Row]:
+        kept.extend([] if kept else made(cases, effort))
+        return kept
+
+    monkeypatch.setattr(figure_7, "run", once)
+    for far_below, cells in ((1.0, "1 of 2"), (9000.0, "2 of 2")):
+        logs.write_text(LOGS.format(far_below))
+        options = ("--quick", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path), "--published", str(logs), "--json")
+        found = json.loads(run(capsys, "reproduce", "paper-1-figure-7", *options)[1])
+        policies = [row["policy"] for row in found["rows"]]
+        assert (policies.count(PAPER), policies.count(OURS)) == (2, 8)
+        assert f"at or below the published in {cells} cells" in found["verdict"]
+
+
+def test_the_span_of_regrets_in_figure_9() -> None:
+    rows = [
+        {"policy": OURS, "panel": panel, "n_aux": 9, "eps_aux": "1", panel: one, "epsilon": 1.0, "n": 5, "regret": told}
+        for panel, figures in (("kappa", (3000.0, 20.0)), ("gamma", (7.0, 8.0)))
+        for one, told in zip((0.0, 1.0), figures, strict=True)
+    ]
+    ordered = {"policy": OURS, "panel": "order", "epsilon": 1.0, "n": 5}
+    rows += [ordered | {"order": order, "regret": told} for order, told in (("first_sup", 100.0), ("first_inf", 150.0))]
+    told = REPRODUCTIONS["paper-1-figure-9"].verdict(Rows(rows))
+    assert "is 20 to 3,000." in told
+    assert "is 7 to 8." in told
+    assert "+50%" in told
+
+
+def test_the_list_names_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert all(name in run(capsys, "reproduce", "list")[1] for name in REPRODUCTIONS)
+
+
+@pytest.mark.parametrize(("name", "count"), [("paper-1-figure-6", 1), ("paper-1-figure-9", 1), ("paper-5-table-1", 3)])
+def test_what_was_interrupted_early_keeps_its_rows(
+    name: str, count: int, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Far too few rows for a verdict or a picture."""
+    made = REPRODUCTIONS[name]
+
+    def stopped(effort: Effort) -> Iterator[Row]:
+        yield from islice(made.rows(effort), count)
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(REPRODUCTIONS, name, replace(made, rows=stopped))
+    options = ("--quick", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path))
+    code, out, err = run(capsys, "reproduce", name, *options)
+    assert code == 130
+    assert f"Interrupted after {count} rows" in " ".join(out.split())
+    assert err == f"privateer: interrupted after {count} of more rows\n"
+    assert len(json.loads((tmp_path / f"{name}.json").read_text())["rows"]) == count

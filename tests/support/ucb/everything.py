@@ -1,0 +1,118 @@
+"""Everything that a user does with an algorithm, by the command line: FOLDER ALGORITHM [TRUST MODEL ...].
+
+A test runs this on a copy of the tree to which an algorithm was added.
+"""
+
+import io
+import json
+import sys
+import tempfile
+import time
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from privateer_core.trust import TRUST
+from privateer_lab.cli.command_line import main
+from privateer_lab.services.processes import Services, free_port, running
+
+SPEC = """[experiment]
+name = "{model}"
+arms = ["a", "b", "c"]
+horizon = 600
+round_size = 150
+[context.features]
+x1 = {{ low = 0.0, high = 1.0 }}
+x2 = {{ low = 0.0, high = 1.0 }}
+[privacy]
+model = "{model}"
+min_batch = 100
+{promise}
+[algorithm]
+name = "{algorithm}"
+[population]
+name = "peaks"
+"""
+
+
+def cli(*words: Any) -> Any:
+    """Run a command; return what it prints as JSON, or as text."""
+    said, code = io.StringIO(), None
+    with redirect_stdout(said):
+        try:
+            main([str(word) for word in words])
+        except SystemExit as stop:
+            code = stop.code
+    assert not code, (words, said.getvalue())
+    return json.loads(said.getvalue()) if "--json" in words else said.getvalue()
+
+
+def written(folder: Path, algorithm: str, model: str) -> Path:
+    promise = "\n".join(f"{key} = {value!r}" for key, value in TRUST[model].example.items())
+    path = folder / f"{model}.toml"
+    path.write_text(SPEC.format(model=model, algorithm=algorithm, promise=promise))
+    return path
+
+
+def in_one_process(specs: dict[str, Path], algorithm: str) -> None:
+    quick = ("--seeds", 2, "--jobs", 1)
+    for spec in specs.values():
+        assert cli("simulate", spec, *quick, "--json")
+    first = next(iter(specs.values()))
+    promising = ",".join(model for model in specs if TRUST[model].promises)
+    assert cli("plan", first, "--models", promising, "--epsilons", "4", *quick, "--json")
+    table = first.parent / "sweep.csv"
+    cli("sweep", first, "--vary", "privacy.epsilon=1,4", "--out", table, *quick)
+    assert len(table.read_text().splitlines()) > 2
+    found = cli("audit", "--mechanism", algorithm, "--samples", 1000, "--json")
+    assert found["holds"]
+    assert {one["model"] for one in found["findings"]} >= {model for model in specs if TRUST[model].promises}
+
+
+def over_http(specs: dict[str, Path], at: Services) -> None:
+    for model, spec in specs.items():
+        cli("create", spec, "--token", at.token, "--admin-url", at.admin)
+        where = ("--url", at.server, "--shuffler", at.shuffler, "--sender-key", at.sender_key)
+        sent = cli("load", model, *where, "--users", 600, "--batch", 50, "--json")
+        assert sent["accepted"] == 600, sent
+        wait(f"{at.server}/experiments/{model}")
+        shown = cli("show", model, "--url", at.server, "--json")
+        assert shown["status"] == "finished", shown
+        policy = cli("policy", model, "--url", at.server, "--json")["policy"]
+        assert {arm for row in policy["shows"]["bins"] for arm in row["arms"]} <= {"a", "b", "c"}
+        drawn_by_all_faces(model, at)
+        record = spec.with_suffix(".json")
+        record.write_text(json.dumps(cli("account", "experiment", model, "--url", at.server, "--json")))
+        cli("account", "verify", record)
+
+
+def drawn_by_all_faces(model: str, at: Services) -> None:
+    """The command line draws the policy as a map, and so does the page of a report."""
+    said = cli("policy", model, "--url", at.server)
+    assert "A = a, B = b, C = c" in said
+    page = Path(tempfile.mkdtemp()) / "page.html"
+    cli("report", model, "--url", at.server, "--out", page)
+    assert "<img" in page.read_text()
+    assert cli("show", model, "--url", at.server)
+
+
+def wait(page: str) -> None:
+    """Batches arrive some time after the shuffler took their last report."""
+    deadline = time.monotonic() + 60
+    while httpx.get(page).json()["status"] != "finished":
+        assert time.monotonic() < deadline, httpx.get(page).json()
+        time.sleep(0.05)
+
+
+def everything(folder: Path, algorithm: str, *models: str) -> None:
+    specs = {model: written(folder, algorithm, model) for model in models or TRUST}
+    in_one_process(specs, algorithm)
+    with running(folder / "data", free_port(), free_port(), quiet=True) as at:
+        over_http(specs, at)
+    print(*specs)
+
+
+if __name__ == "__main__":
+    everything(Path(sys.argv[1]), *sys.argv[2:])

@@ -1,0 +1,266 @@
+"""Answers travel, what is no answer is refused, and what older servers stored is read."""
+
+import math
+from typing import Any
+
+import msgspec
+import pytest
+
+from privateer_core.answer import ESTIMATES_MAX, Answer
+from privateer_core.answer.conditions import Among, Between, Bin
+from privateer_core.answer.estimates import Effect, Estimate
+from privateer_core.answer.facts import Fact, Table
+from privateer_core.answer.parts import (
+    BinMeans,
+    EffectPath,
+    EffectsOverTime,
+    Figures,
+    Ground,
+    GuardrailEffects,
+    MeansOfBin,
+    Rule,
+    Rules,
+)
+from privateer_core.answer.policy_view import (
+    ArmsOfBin,
+    ArmsOfGroup,
+    BinShares,
+    Coefficients,
+    GroupShares,
+    PlayCounts,
+    Point,
+    PolicyView,
+    PublicDraw,
+    leading,
+)
+from privateer_core.answer.stored import (
+    SIZE_MAX,
+    StoredResult,
+    StoredTable,
+    decode_answer,
+    encode_answer,
+    from_stored,
+    read_answer,
+)
+from privateer_core.errors import Malformed
+
+FOUND = Answer(
+    status="ended",
+    people=20,
+    rounds=2,
+    confidence=0.95,
+    recommended="short",
+    estimates=(Estimate("short", 0.5, 0.25, 1.0), Estimate("long", 0.0, -1.0, 0.0)),
+)
+BARE = Answer(status="learning", people=0, rounds=0, confidence=0.5)
+WHERE = (Between("age", 18.0, 30.0, missing=True), Among("country", ("de", 3, True)))
+PARTS = (
+    Rules((Rule("young", "short", "ahead, and not decided"),)),
+    BinMeans(("age",), (MeansOfBin((0.0,), (0.5,), WHERE, (Estimate("short", 0.5, 0.4, 0.6),)),), 0.95),
+    EffectsOverTime((10, 20), (EffectPath("short", None, (None, 0.1), (None, 0.0), (None, 0.2)),)),
+    GuardrailEffects("refund", (Effect("short", "young", None, None, None, "decided at an earlier look"),)),
+    Figures("what it rests on", (Fact("looks", 3, "count"), Fact("method", ""))),
+    Table.of("points", {"coordinate": "words", "centre": "number"}, (("x", 0.5),)),
+    Point({"x": 0.5}, average={"x": 0.25}),
+)
+
+
+@pytest.mark.parametrize("answer", [FOUND, BARE, msgspec.structs.replace(FOUND, parts=PARTS)])
+def test_an_answer_travels(answer: Answer) -> None:
+    assert decode_answer(encode_answer(answer)) == answer
+    assert read_answer(msgspec.json.decode(msgspec.json.encode(answer))) == answer
+
+
+def test_before_the_first_report_an_answer_says_nothing() -> None:
+    assert not BARE.says_something
+    assert not BARE.is_over
+    assert FOUND.says_something
+    assert FOUND.is_over
+
+
+def test_parts_are_found_by_their_type() -> None:
+    answer = msgspec.structs.replace(FOUND, parts=PARTS)
+    assert answer.first_of(Rules) == PARTS[0]
+    assert answer.first_of(PolicyView) is None
+    assert answer.all_of(Figures) == [PARTS[4]]
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "no interval": {"estimates": [{"name": "a", "value": 1.0}]},
+    "out of its interval": {"estimates": [{"name": "a", "value": 1.0, "low": 2.0, "high": 3.0}]},
+    "nan": {"estimates": [{"name": "a", "value": math.nan, "low": 0.0, "high": 3.0}]},
+    "infinite": {"estimates": [{"name": "a", "value": 1.0, "low": -math.inf, "high": 3.0}]},
+    "an interval of infinite ends": {"estimates": [{"name": "a", "value": math.inf, "low": 0.0, "high": math.inf}]},
+    "a text for a number": {"estimates": [{"name": "a", "value": "1", "low": 0.0, "high": 3.0}]},
+    "a name that steers a terminal": {"estimates": [{"name": "\x1b[2J", "value": 1.0, "low": 0.0, "high": 3.0}]},
+    "an empty name": {"estimates": [{"name": "", "value": 1.0, "low": 0.0, "high": 3.0}]},
+    "a long name": {"estimates": [{"name": "a" * 257, "value": 1.0, "low": 0.0, "high": 3.0}]},
+    "a name twice": {"estimates": [{"name": "a", "value": 1.0, "low": 0.0, "high": 3.0}] * 2},
+    "too many": {
+        "estimates": [{"name": str(i), "value": 1.0, "low": 0.0, "high": 3.0} for i in range(ESTIMATES_MAX + 1)]
+    },
+    "too sure": {"confidence": 1.5},
+    "not sure of being sure": {"confidence": math.nan},
+    "a recommendation of two lines": {"recommended": "a\nb"},
+    "neither over nor not": {"status": True},
+    "a status of its own": {"status": "tired"},
+    "a warning that steers a terminal": {"warnings": ["\x1b[2J"]},
+    "a part of no kind": {"parts": [{"title": "a"}]},
+    "a part of a kind of its own": {"parts": [{"kind": "song", "title": "a"}]},
+    "an effect without end": {"gain": {"option": "a", "value": math.inf, "low": None, "high": None}},
+    "more": {"surprise": 1},
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_not_an_answer_is_refused(wrong: str) -> None:
+    told = msgspec.to_builtins(FOUND) | WRONG[wrong]
+    with pytest.raises(Malformed) as refused:
+        decode_answer(msgspec.msgpack.encode(told))
+    assert refused.value.remedy
+    with pytest.raises(msgspec.ValidationError):
+        read_answer(told)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xc0",
+        encode_answer(FOUND)[:-1],
+        encode_answer(FOUND) + b"\x00",
+        b"\x91" * 100_000,
+        bytes(SIZE_MAX + 1),
+        encode_answer(BARE).replace(b"confidence", b"confid\xff\xffce"),
+    ],
+)
+def test_other_bytes_are_refused(body: bytes) -> None:
+    with pytest.raises(Malformed):
+        decode_answer(body)
+
+
+@pytest.mark.parametrize(
+    ("value", "ends", "at_bound"),
+    [(0.5, (0.4, 0.6), False), (0.95, (0.85, 1.0), False), (1.0, (0.9, 1.0), False), (1.03, (0.93, 1.0), True)],
+)
+def test_an_estimate_is_never_beyond_the_bounds(value: float, ends: tuple[float, float], at_bound: bool) -> None:
+    found = Estimate.within("a", value, 0.1, (0.0, 1.0))
+    assert (found.low, found.high) == pytest.approx(ends)
+    assert found.value == min(value, 1.0)
+    assert found.at_bound is at_bound
+
+
+POLICIES = (
+    BinShares(("age", "age is missing"), (ArmsOfBin((0.0, 0.0), (0.5, 1.0), WHERE, {"a": 0.25, "b": 0.75}),)),
+    GroupShares((ArmsOfGroup("everybody", {"a": 1.0}),)),
+    Coefficients("logistic", "log odds", {"age": 0.5}, {"a": {"1": 0.25}}),
+    PlayCounts({"3": 7}, ("3", "4"), 100, PublicDraw(5, 0, 100)),
+    Point({"x": 0.5}, nearest=0.1, farthest=0.2),
+)
+
+
+@pytest.mark.parametrize("shows", POLICIES)
+def test_a_policy_view_travels(shows: Any) -> None:
+    view = PolicyView("one", 3, shows, (Fact("explores", value=True, kind="yes or no"),))
+    assert msgspec.json.decode(msgspec.json.encode(view), type=PolicyView) == view
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"shows": {"kind": "song"}},
+        {"shows": {"kind": "groups", "groups": [{"name": "all", "arms": {"a": 1.5}}]}},
+        {"shows": {"kind": "groups", "groups": [{"name": "all", "arms": {"\x1b[2J": 0.5}}]}},
+        {"shows": {"kind": "bins", "columns": ["x"], "bins": [{"lower": [], "upper": [], "where": [], "arms": {}}]}},
+        {"shows": {"kind": "bins", "columns": [], "bins": [{"lower": [0], "upper": [], "where": [], "arms": {}}]}},
+        {"facts": [{"name": "x", "value": "\x1b[2J"}]},
+        {"algorithm": "a\nb"},
+    ],
+)
+def test_what_is_not_a_policy_is_refused(wrong: dict[str, Any]) -> None:
+    told = msgspec.to_builtins(PolicyView("one", 3, POLICIES[1])) | wrong
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(told, PolicyView)
+
+
+def test_the_option_that_leads_is_alone() -> None:
+    assert leading({"a": 0.5, "b": 0.25, "c": 0.25}) == "a"
+    assert leading({"a": 0.3333, "b": 0.3333, "c": 0.3333}) is None
+
+
+def test_a_bin_has_two_corners_of_one_length() -> None:
+    with pytest.raises(ValueError, match="corners"):
+        Bin((0.0,), (1.0, 1.0), ())
+
+
+GROUND: Ground = "too few people to say"
+EFFECTS = ("segment", "arm", "effect", "low", "high", "decided")
+
+
+def stored_tables() -> tuple[StoredTable, ...]:
+    over_time = StoredTable(
+        "over time",
+        ("people", *EFFECTS[:5]),
+        ((10, "lost", "b", -0.3, -0.4, -0.2), (20, "lost", "b", None, None, None)),
+    )
+    rows = (
+        ("won", "b", 0.2, 0.1, 0.3, True),
+        ("open", "b", 0.1, -0.1, 0.3, False),
+        ("corrected", "b", 0.2, 0.01, 0.3, False),
+        ("again", "b", 0.1, -0.1, 0.3, True),
+        ("lost", "b", None, None, None, True),
+        ("few", "b", None, None, None, False),
+    )
+    return (
+        StoredTable("effects", EFFECTS, rows),
+        StoredTable("average effects", (*EFFECTS[1:], "p"), (("b", 0.1, 0.05, 0.2, True, 0.01),)),
+        StoredTable("guardrail: refund", EFFECTS, (("won", "b", 0.2, 0.1, 0.3, True),)),
+        over_time,
+        StoredTable("recommendations", ("segment", "arm", "decided", "note"), (("won", "b", True, GROUND),)),
+        StoredTable("what it rests on", ("fact", "value"), (("people", 20), ("sample ratio", "arms are lost"))),
+        StoredTable("gain", ("one arm for all", "gain", "low", "high", "people"), (("b", 0.1, 0.0, 0.2, 5),)),
+    )
+
+
+def test_a_result_that_an_older_server_stored_is_an_answer() -> None:
+    told = msgspec.to_builtins(StoredResult((), 0.95, tables=stored_tables()))
+    stored = {key: value for key, value in told.items() if key not in ("effects", "ground", "ended")}
+    found = decode_answer(msgspec.msgpack.encode(stored))
+    assert [(one.group, one.reason) for one in found.effects] == [
+        ("won", "decided better"),
+        ("open", "its interval holds 0"),
+        ("corrected", "its interval excludes 0, but not after the correction for several effects"),
+        ("again", "its test decided at an earlier look, but its interval holds 0 again"),
+        ("lost", "decided worse"),
+        ("few", "too few people beside the noise"),
+        (None, "decided better"),
+    ]
+    assert (found.effects[4].value, found.effects[4].people) == (-0.3, 10)
+    assert found.effects[6].p_value == 0.01
+    assert found == read_answer(stored)
+    assert decode_answer(encode_answer(found)) == found
+
+
+def test_tables_of_older_servers_become_typed_parts() -> None:
+    found = from_stored(StoredResult((), 0.95, "b", stopped=True, tables=stored_tables()))
+    assert (found.status, found.recommended, found.people) == ("ended", "b", None)
+    over_time = found.first_of(EffectsOverTime)
+    assert over_time
+    assert over_time.people == (10, 20)
+    assert over_time.effects[0] == EffectPath("b", "lost", (-0.3, None), (-0.4, None), (-0.2, None))
+    assert [one.name for one in found.all_of(GuardrailEffects)] == ["refund"]
+    assert found.first_of(Rules) == Rules((Rule("won", "b", GROUND),))
+    assert found.warnings == ("sample ratio: arms are lost",)
+    gain = found.first_of(Table)
+    assert gain
+    assert [one.kind for one in gain.columns] == ["words", "number", "low", "high", "count"]
+
+
+def test_a_reason_is_one_of_a_closed_set() -> None:
+    told = msgspec.to_builtins(
+        msgspec.structs.replace(BARE, effects=(Effect("b", None, 0.1, 0.0, 0.2, "its interval holds 0"),))
+    )
+    assert decode_answer(msgspec.msgpack.encode(told)).effects[0].is_decided is False
+    told["effects"][0]["reason"] = "it seems so"
+    with pytest.raises(Malformed):
+        decode_answer(msgspec.msgpack.encode(told))

@@ -1,0 +1,146 @@
+"""Shares of the slots: chances to be the best, and thresholds that leave nothing to dropped arms."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from privateer_core.coins import UNIT, Layout
+from privateer_server.algorithms.partition.allocation import (
+    Allocation,
+    best_probabilities,
+    only_best,
+    thompson_draw,
+    thresholds,
+)
+from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinProcess
+from privateer_server.algorithms.partition.kernel import Kernel, usual_lengths
+from privateer_server.algorithms.partition.space import Space
+from privateer_server.algorithms.partition.splitting import BinTree
+from tests.support.specs import SHUFFLE, make_spec
+
+
+@given(st.integers(0, 2**32), st.integers(2, 16))
+def test_best_probabilities_are_a_distribution_over_active_arms(seed, arms):
+    rng = np.random.default_rng(seed)
+    active = rng.random((5, arms)) < 0.6
+    active[:, 0] = True
+    mean, standard_deviation = rng.normal(0, 1, (5, arms)), 10 ** rng.uniform(-3, 1, (5, arms))
+    probabilities = best_probabilities(mean, standard_deviation, active)
+    assert probabilities.sum(axis=1) == pytest.approx(np.ones(5))
+    assert (probabilities[~active] == 0).all()
+    assert (probabilities >= 0).all()
+
+
+def test_best_probabilities_match_draws():
+    """Gauss-Hermite against 400,000 Thompson draws; six standard errors and .005 for the quadrature."""
+    rng = np.random.default_rng(1)
+    mean, standard_deviation = np.array([[0.0, 0.1, -0.2, 0.4]]), np.array([[0.3, 0.2, 0.5, 0.1]])
+    draws = rng.normal(mean, standard_deviation, (400_000, 4))
+    share = np.bincount(draws.argmax(axis=1), minlength=4) / 400_000
+    assert best_probabilities(mean, standard_deviation, np.ones((1, 4), bool))[0] == pytest.approx(
+        share, abs=0.005 + 6 * 0.0008
+    )
+
+
+def test_two_arms_match_the_closed_form():
+    mean, standard_deviation = np.array([[0.2, 0.0]]), np.array([[0.3, 0.4]])
+    expected = stats.norm.cdf(0.2 / 0.5)
+    assert best_probabilities(mean, standard_deviation, np.ones((1, 2), bool))[0, 0] == pytest.approx(
+        expected, abs=1e-4
+    )
+
+
+@given(st.integers(0, 2**32), st.integers(2, 16))
+def test_thresholds_give_dropped_arms_nothing(seed, arms):
+    rng = np.random.default_rng(seed)
+    active = rng.random((7, arms)) < 0.5
+    active[:, rng.integers(arms)] = True
+    shares = active * rng.random((7, arms)) ** 4 + 1e-12 * active
+    shares /= shares.sum(axis=1, keepdims=True)
+    found = Layout(1, thresholds(shares, active)).shares
+    assert (found[~active] == 0).all()
+    assert found == pytest.approx(shares, abs=2 / UNIT)
+
+
+def test_arms_that_take_turns_have_the_shares_of_arms_that_share():
+    """4,000 rounds: no arm of 20 bins is off by 5 of its standard deviations (false alarm below 4e-5)."""
+    rng = np.random.default_rng(5)
+    mean, standard_deviation = rng.normal(0, 0.3, (20, 3)), rng.uniform(0.1, 0.5, (20, 3))
+    active = np.ones((20, 3), np.bool_)
+    active[::2, 1] = False
+    wanted = best_probabilities(mean, standard_deviation, active)
+    drawn = [thompson_draw(mean, standard_deviation, active, np.arange(20), seed) for seed in range(4000)]
+    assert all(((shares == 0) | (shares == 1)).all() and (shares.sum(axis=1) == 1).all() for shares in drawn)
+    found = np.mean(drawn, axis=0)
+    deviation = np.sqrt(wanted * (1 - wanted) / len(drawn))
+    assert (np.abs(found - wanted) <= 5 * deviation + 1e-3).all()
+    assert not found[~active].any()
+    # Planted: draws of half the deviations.
+    timid = np.mean(
+        [thompson_draw(mean, standard_deviation / 2, active, np.arange(20), seed) for seed in range(4000)], 0
+    )
+    assert not (np.abs(np.mean(timid, axis=0) - wanted) <= 5 * deviation + 1e-3).all()
+
+
+def test_parts_that_are_alike_play_the_same_arm_in_a_round():
+    alike = (np.zeros((4, 3)), np.ones((4, 3)), np.ones((4, 3), np.bool_))
+    together = [thompson_draw(*alike, np.array([0, 0, 1, 1]), seed).argmax(axis=1) for seed in range(50)]
+    assert all(arms[0] == arms[1] and arms[2] == arms[3] for arms in together)
+    assert any(arms[0] != arms[2] for arms in together)
+    assert len({int(arms[0]) for arms in together}) == 3
+
+
+def bins_of(depth, people=1.0, selected=False, known=0.01):
+    """The rule under shuffle, a bin of so many halvings of two numbers, and how it is treated."""
+    spec, none = make_spec(SHUFFLE), np.zeros(0, np.int64)
+    tree = BinTree(np.tile([0, 1], 20)[:depth], np.array([depth]), np.zeros(1, np.int64), none, none)
+    space, kernel = Space(spec.blocks), Kernel(np.array([11, 11]), 0)
+    process = BinProcess(
+        tree, BinEvidence.nothing(1, 3), np.array([people]), kernel, space, np.arange(2), spec.dimension
+    )
+    allocation = Allocation(spec, by_levels=False)
+    kinds = allocation.kinds(process, np.ones((1, 3), np.bool_), np.full((1, 3), known), selected=selected)
+    return allocation, process, kinds
+
+
+@pytest.mark.parametrize(
+    ("bins", "kinds"),
+    [
+        (bins_of(0), (True, False, False)),
+        (bins_of(8), (False, False, True)),
+        (bins_of(8, known=5.0), (False, False, False)),
+        (bins_of(8, 0.5, selected=True), (True, True, False)),
+        (bins_of(8, 0.01, selected=True), (False, False, True)),
+    ],
+    ids=["wide", "narrow", "unknown", "large", "small"],
+)
+def test_bins_are_treated_by_their_width_people_and_knowledge(bins, kinds):
+    found = bins[2]
+    assert (bool(found.wide[0]), bool(found.large[0]), bool(found.one_arm[0])) == kinds
+
+
+def test_an_arm_is_dropped_when_it_is_behind_by_more_deviations_than_the_bin_asks_for():
+    """Deviations of a difference: 1.8 where arms share a bin, 2.2 where rounds play one, 3 in large bins."""
+    for bins, most in ((bins_of(8, known=5.0), 1.8), (bins_of(8), 2.2), (bins_of(8, 0.5, selected=True), 3.0)):
+        allocation, process, kinds = bins
+        usual = Kernel(usual_lengths(process.space.parts), 2, process.space).within(*process.box)
+        within = max(process.kernel.within(*process.box)[0], usual[0] if kinds.wide[0] else 0.0)
+        deviation = np.sqrt(2 * (0.01 + within))
+        for times, stays in ((0.99, True), (1.01, False)):
+            mean = np.array([[0.0, -times * most * deviation, 0.0]])
+            known = (np.ones((1, 3), np.bool_), mean, np.full((1, 3), 0.01))
+            assert allocation.surviving(process, kinds, *known)[0, 1] == stays
+
+
+def test_less_is_explored_when_few_people_are_left_and_in_narrow_bins():
+    (allocation, _, wide), (_, _, narrow) = bins_of(0), bins_of(8)
+    assert allocation.exploration(wide, 0, np.inf) > allocation.exploration(narrow, 0, np.inf) > 0.3
+    assert allocation.exploration(wide, 19_999, np.inf) == pytest.approx(0.05)
+
+
+def test_the_only_arm_is_the_best_of_those_that_are_preferred():
+    mean, all_ = np.array([[0.9, 0.5, 0.1]]), np.ones((1, 3), np.bool_)
+    assert only_best(all_, np.array([False, True, True]), mean).tolist() == [[False, True, False]]
+    assert only_best(all_, np.zeros(3, np.bool_), mean).tolist() == [[True, False, False]]

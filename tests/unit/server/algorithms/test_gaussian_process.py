@@ -1,0 +1,132 @@
+"""What sums say of values: against normal regression by hand, calibration on drawn processes, and fitting."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinProcess, Observations, observed
+from privateer_server.algorithms.partition.kernel import LENGTHS, Kernel
+from privateer_server.algorithms.partition.space import Space
+from privateer_server.algorithms.partition.splitting import BinTree
+from tests.support.statistics import FALSE_ALARM
+
+SIDE = 8
+
+
+def grid(dimension=2):
+    axes = np.meshgrid(*[np.arange(SIDE) / SIDE] * dimension, indexing="ij")
+    lower = np.stack(axes, axis=-1).reshape(-1, dimension)
+    return lower, lower + 1 / SIDE
+
+
+def drawn(smoothness, rng, arms, precision):
+    """Values of a process on the grid, and evidence of the given precision on every bin."""
+    lower, upper = grid(len(smoothness.lengths))
+    factor = np.linalg.cholesky(smoothness.covariance(lower, upper))
+    values = (factor @ rng.standard_normal((len(lower), arms))).T
+    observed = values + rng.standard_normal(values.shape) / np.sqrt(precision)
+    information = np.repeat(precision * np.eye(len(lower))[None], arms, axis=0)
+    return values, Observations(lower, upper, information, precision * observed)
+
+
+def test_posteriors_are_those_of_normal_regression():
+    """Observations of single bins and of a union, by conditioning the joint normal distribution."""
+    smoothness = Kernel(np.array([4, 6]), 2)
+    lower, upper = grid()
+    rng = np.random.default_rng(1)
+    seen = np.zeros((5, len(lower)))
+    seen[np.arange(4), [0, 3, 9, 40]] = 1
+    seen[4, :16] = 1 / 16
+    precision, observed = rng.uniform(1, 30, 5), rng.normal(0, 0.5, 5)
+    evidence = Observations(
+        lower, upper, (seen.T @ (precision[:, None] * seen))[None], (seen.T @ (precision * observed))[None]
+    )
+    prior = smoothness.covariance(lower, upper)
+    gain = prior @ seen.T @ np.linalg.inv(seen @ prior @ seen.T + np.diag(1 / precision))
+    means, variances = evidence.posterior(smoothness)
+    assert means[:, 0] == pytest.approx(gain @ observed, abs=1e-6)
+    assert variances[:, 0] == pytest.approx(np.diag(prior - gain @ seen @ prior), abs=1e-6)
+    law = stats.multivariate_normal(cov=seen @ prior @ seen.T + np.diag(1 / precision))
+    other = Kernel(np.array([2, 9]), 1)
+    against = stats.multivariate_normal(cov=seen @ other.covariance(lower, upper) @ seen.T + np.diag(1 / precision))
+    found = [evidence.likelihood(one) for one in (smoothness, other)]
+    beforehand = [
+        -((np.log(LENGTHS[one.lengths] / 0.5) ** 2).sum() + (np.log(spread / 0.5) / 0.5) ** 2) / 2
+        for one, spread in ((smoothness, 0.75), (other, 0.5))
+    ]
+    expected = law.logpdf(observed) - against.logpdf(observed) + beforehand[0] - beforehand[1]
+    assert found[0] - found[1] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("wrong", [1.0, 8.0])
+def test_standardized_errors_of_drawn_processes_have_variance_1(wrong):
+    """40 processes of 3 arms: a chi-square of one bin's errors each; planted: precision 8 times what it is."""
+    smoothness, rng = Kernel(np.array([3, 7]), 1), np.random.default_rng(2)
+    scores = []
+    for _ in range(40):
+        values, evidence = drawn(smoothness, rng, 3, 5.0)
+        claimed = Observations(evidence.lower, evidence.upper, wrong * evidence.information, wrong * evidence.weighted)
+        means, variances = claimed.posterior(smoothness)
+        scores.append(((means - values.T) / np.sqrt(variances))[20])
+    total = float((np.array(scores) ** 2).sum())
+    inside = stats.chi2.ppf(FALSE_ALARM, 120) < total < stats.chi2.isf(FALSE_ALARM, 120)
+    assert inside == (wrong == 1.0)
+
+
+def test_a_feature_that_matters_is_told_from_one_that_does_not():
+    truth = Kernel(np.array([2, len(LENGTHS) - 1]), 2)
+    start = Kernel(np.array([5, 5]), 1)
+    for seed in range(5):
+        _, evidence = drawn(truth, np.random.default_rng(seed), 3, 50.0)
+        found = evidence.fitted(start)
+        assert LENGTHS[found.lengths[0]] < 0.4
+        assert LENGTHS[found.lengths[1]] >= 1.5
+        assert evidence.likelihood(found) >= evidence.likelihood(start)
+
+
+def test_fitting_stays_on_the_grids():
+    lower, upper = grid(1)
+    flat = Observations(lower, upper, 1e6 * np.eye(SIDE)[None], np.full((1, SIDE), 3e5))
+    wild = Observations(lower, upper, 1e6 * np.eye(SIDE)[None], 1e6 * (-1.0) ** np.arange(SIDE)[None])
+    assert flat.fitted(Kernel(np.array([5]), 1)).lengths[0] >= 5
+    assert wild.fitted(Kernel(np.array([5]), 1)).lengths[0] <= 1
+
+
+def halves(past, people):
+    """A process of one feature that knows the halves' averages only by what was said of the whole."""
+    tree, split = BinTree.root().with_level(0).split(np.array([True]))
+    evidence = BinEvidence(np.full((1, 2), past), np.full((1, 2), past / 2), *[np.zeros((0, 2))] * 2).split(split)
+    kernel, space = Kernel(np.array([5]), 1), Space.numbers(1)
+    return BinProcess(tree, evidence, np.array(people), kernel, space, np.arange(1), 1)
+
+
+def test_a_bin_that_was_split_is_an_average_over_its_halves_by_their_people():
+    process = halves(1e6, [0.8, 0.2])
+    means, variances = process.posterior()
+    assert np.array([0.8, 0.2]) @ means == pytest.approx([0.5, 0.5], abs=1e-4)
+    assert variances[0, 0] < variances[1, 0]
+    (which, observations) = process.groups[0]
+    assert which == slice(0, 2)
+    assert observations.information[0] == pytest.approx(1e6 * np.outer([0.8, 0.2], [0.8, 0.2]))
+
+
+def test_means_of_parts_are_those_of_their_bins_on_average():
+    process = halves(40.0, [0.5, 0.5])
+    quarters, split = process.tree.with_level(0).split(np.ones(2, np.bool_))
+    means = process.means(split.copies, quarters)
+    assert means.reshape(2, 2, 2).mean(axis=1) == pytest.approx(process.posterior()[0], abs=1e-3)
+    assert process.differences(quarters).max() < process.differences(process.tree).min()
+
+
+def test_other_boxes_beside_the_bins_have_a_posterior_of_their_own():
+    process = halves(0.0, [0.5, 0.5])
+    box = observed(np.array([[0.0]]), np.array([[1.0]]), np.full((1, 2), 1e6), np.full((1, 2), 2e5))
+    beside = BinProcess(
+        process.tree, process.evidence, process.people, process.kernel, process.space, process.columns, 1, box
+    )
+    assert beside.posterior_beside()[0] == pytest.approx(np.full((1, 2), 0.2), abs=1e-4)
+    assert beside.posterior()[0].mean(axis=0) == pytest.approx([0.2, 0.2], abs=1e-3)
+    near, far = (
+        BinEvidence(np.full((2, 2), 9.0), np.full((2, 2), moment), *[np.zeros((1, 2))] * 2) for moment in (2, 9)
+    )
+    assert beside.predicted(near) - process.predicted(near) > beside.predicted(far) - process.predicted(far)
