@@ -136,7 +136,7 @@ for (const [name, wrong] of /** @type {[string, (decider: any) => any][]} */ ([
 test("coins follow the shares of the policy", async () => {
   // 4,000 draws of an arm with a share of about 1/3: 5 standard errors are .037, missed once in a million.
   const policy = await OfflinePolicy.read(written(PLAIN), quiet);
-  const row = PLAIN.policy.bins.find((/** @type {any} */ bin) => Object.keys(bin.arms).length === 3);
+  const row = PLAIN.policy.shows.bins.find((/** @type {any} */ bin) => Object.keys(bin.arms).length === 3);
   const context = Object.fromEntries(policy.features.map((name, j) => [name, (row.lower[j] + row.upper[j]) / 2]));
   const chosen = Array.from({ length: 4000 }, () => policy.choose(context));
   for (const [arm, share] of Object.entries(row.arms)) {
