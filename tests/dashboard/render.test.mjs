@@ -68,8 +68,8 @@ test("a bin has the estimates of the bin that holds it as a whole", () => {
   const known = [{ lower: [0, 0], upper: [0.5, 1] }, { lower: [0.5, 0], upper: [1, 0.5] }, { lower: [0.5, 0.5], upper: [1, 1] }].map((one, n) => ({ ...one, where: [], means: [estimate(`${n}`, 0, 0, 0)] }));
   const answer = { parts: [{ kind: "table" }, { kind: "bin means", columns: ["x", "y"], bins: known, confidence: 0.9 }] };
   assert.deepEqual(meansOf(answer, { lower: [0.25, 0.5], upper: [0.5, 1] }), { ...known[0], level: 0.9 });
-  assert.equal(meansOf(answer, { lower: [0.5, 0], upper: [1, 1] }), undefined);
-  assert.equal(meansOf({ parts: [] }, BINS[0]), undefined);
+  assert.equal(meansOf(answer, { lower: [0.5, 0], upper: [1, 1] }), null);
+  assert.equal(meansOf({ parts: [] }, BINS[0]), null);
 });
 
 test("the bin that is chosen has its shares and its estimates, each with its interval", () => {

@@ -23,10 +23,14 @@ export function binMeans({ bins: rows, confidence: level }, { id }) {
   return more(`${id}-more`, title, () => table(id, title, MEANS, cells()));
 }
 
-/** The bin of an answer that holds a whole bin of a policy; undefined if none does. */
+/** The bin of an answer that holds a whole bin of a policy, with the confidence of its intervals; null if none does. */
 export function meansOf(answer, { lower, upper }) {
-  const rows = answer.parts.filter(({ kind }) => kind === "bin means").flatMap(({ bins: found, confidence: level }) => found.map((one) => ({ ...one, level })));
-  return rows.find((row) => row.lower.length === lower.length && row.lower.every((low, j) => low <= lower[j] && row.upper[j] >= upper[j]));
+  const holds = (one) => one.lower.length === lower.length && one.lower.every((low, j) => low <= lower[j] && one.upper[j] >= upper[j]);
+  for (const { bins: known, confidence: level } of answer.parts.filter(({ kind }) => kind === "bin means")) {
+    const found = known.find(holds);
+    if (found) return { ...found, level };
+  }
+  return null;
 }
 
 /** A map with the bin that somebody chose beside it, and all bins as a table below. */

@@ -5,7 +5,7 @@ import { el, svg } from "./dom.mjs";
 import { fills, picture } from "./picture.mjs";
 import { figure, many, percent, squeezed } from "./words.mjs";
 
-const NAMES = 0.34, LETTER = 8.2;
+const NAMES = 0.34, LETTER = 7.9;
 
 /** Where round figures lie between two values. */
 export function roundTicks(low, high, most = 5) {

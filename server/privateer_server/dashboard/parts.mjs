@@ -48,7 +48,7 @@ export function features({ people, candidates, kept, gains }, { id }) {
   const asked = `${many(people, "person", "people")} ${people === 1 ? "was" : "were"} asked about one feature at a time`;
   if (kept === null) return finding("Features", el("p", {}, `So far ${asked}, to find out which of ${many(candidates, "feature")} matter.`));
   const rows = Object.entries(gains ?? {}).sort((one, other) => other[1] - one[1]).map(([name, gain]) => [name, gain, kept.includes(name)]);
-  return finding("Features", el("p", {}, `Of ${many(candidates, "feature")}, ${kept.length} ${kept.length === 1 ? "is" : "are"} kept${kept.length ? `: ${kept.join(", ")}` : ""}. ${capital(asked)}.`),
+  return finding("Features", el("p", {}, `Of ${many(candidates, "feature")}, ${kept.length} ${kept.length === 1 ? "is" : "are"} kept: ${kept.join(", ") || "not one"}. ${capital(asked)}.`),
     rows.length ? more(`${id}-more`, "The gain of each feature", table(id, "The gain of each feature", ["feature", "gain", "kept"], rows)) : null);
 }
 
