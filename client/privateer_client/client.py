@@ -21,7 +21,7 @@ from privateer_client.tokens import Attest, Issuer, Tokens
 from privateer_client.transport import AsyncExchange, Exchange
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import AlreadyReported, Deleted, InputError, PrivateerError, TokenWarning, Unavailable
-from privateer_core.verification import Limits
+from privateer_core.privacy.verification import Limits
 from privateer_core.wire.identity import read_keys
 
 _Item = TypeVar("_Item")

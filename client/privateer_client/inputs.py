@@ -13,12 +13,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.context import encoded
 from privateer_core.errors import InputError, UnfitValueWarning
-from privateer_core.features import Feature
-from privateer_core.policy import Policy
-from privateer_core.reward import Reward
-from privateer_core.spec import Spec
+from privateer_core.policies.policy import Policy
+from privateer_core.spec.context import encoded
+from privateer_core.spec.features import Feature
+from privateer_core.spec.reward import Reward
+from privateer_core.spec.spec import Spec
 
 _AS_IF: Final = "there had been no outcome"
 

@@ -10,9 +10,9 @@ import numpy as np
 from privateer_client.inputs import context_vector
 from privateer_client.participation import Participation
 from privateer_core.answer import Answer
+from privateer_core.answer.export import Export, read_export
 from privateer_core.errors import InputError, Malformed, SpecError, TermsRefused
-from privateer_core.export import Export, read_export
-from privateer_core.verification import Limits
+from privateer_core.privacy.verification import Limits
 
 _BYTES_MAX: Final = 64 << 20
 _COINS: Final = 1 << 32
@@ -28,7 +28,7 @@ class OfflinePolicy:
     Parameters
     ----------
     export
-        As `privateer_core.export.read_export` returns it.
+        As `privateer_core.answer.export.read_export` returns it.
 
     Attributes
     ----------

@@ -10,17 +10,17 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from numpy.typing import NDArray
 
-from privateer_core.ages import message_size, with_ages
 from privateer_core.algorithms import algorithm, parse_spec
 from privateer_core.codec import decode
-from privateer_core.contributions import BoundedVectors, KeyedValues
-from privateer_core.decisions import Decisions
 from privateer_core.errors import InputError, Malformed, SpecError, TermsRefused
-from privateer_core.policy import Policy, Recalling
+from privateer_core.policies.decisions import Decisions
+from privateer_core.policies.policy import Policy, Recalling
+from privateer_core.policies.report_ages import message_size, with_ages
+from privateer_core.primitives.contributions import BoundedVectors, KeyedValues
+from privateer_core.privacy.terms import Terms
+from privateer_core.privacy.verification import Limits, verify
 from privateer_core.sampling.entropy import SecureNoise
-from privateer_core.spec import Spec
-from privateer_core.terms import Terms
-from privateer_core.verification import Limits, verify
+from privateer_core.spec.spec import Spec
 from privateer_core.wire.envelope import Header, binding, header_of, pieces
 from privateer_core.wire.publication import Round, decode_publication, digest
 

@@ -10,8 +10,8 @@ from privateer_client.log import Witness
 from privateer_client.participation import Participation
 from privateer_core.clock import Clock
 from privateer_core.errors import Deleted, InputError, NotFound, PrivateerError, TermsRefused, Unavailable
-from privateer_core.trust import Trust
-from privateer_core.verification import Limits
+from privateer_core.privacy.trust import Trust
+from privateer_core.privacy.verification import Limits
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.publication import ASKS_NOBODY
 from privateer_core.wire.transparency_log import Entry

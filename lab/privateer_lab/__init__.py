@@ -13,38 +13,37 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if TYPE_CHECKING:
     from privateer_lab.notebook import plot
-    from privateer_lab.notebook.evaluation import Evaluation, evaluate
-    from privateer_lab.notebook.experiments import Found, History, history, result
+    from privateer_lab.notebook.off_policy.evaluation import Evaluation, evaluate
+    from privateer_lab.notebook.off_policy.replayed import Replayed, replay
     from privateer_lab.notebook.planned import Planned, plan
     from privateer_lab.notebook.policies import Policy, policy
-    from privateer_lab.notebook.replayed import Replayed, replay
-    from privateer_lab.notebook.simulated import Simulated, simulate
+    from privateer_lab.notebook.results import Found, History, history, result
+    from privateer_lab.notebook.simulated import Simulated, simulate, sweep
     from privateer_lab.notebook.sizes import detectable, sample_size
     from privateer_lab.notebook.specs import spec, spec_from
-    from privateer_lab.notebook.swept import sweep
-    from privateer_lab.notebook.tables import Table
+    from privateer_lab.notebook.tabular import Table
 
 _PLACES: Final = {
-    "Evaluation": "evaluation",
-    "Found": "experiments",
-    "History": "experiments",
+    "Evaluation": "off_policy.evaluation",
+    "Found": "results",
+    "History": "results",
     "Planned": "planned",
     "Policy": "policies",
-    "Replayed": "replayed",
+    "Replayed": "off_policy.replayed",
     "Simulated": "simulated",
-    "Table": "tables",
+    "Table": "tabular",
     "detectable": "sizes",
-    "evaluate": "evaluation",
-    "history": "experiments",
+    "evaluate": "off_policy.evaluation",
+    "history": "results",
     "plan": "planned",
     "policy": "policies",
-    "replay": "replayed",
-    "result": "experiments",
+    "replay": "off_policy.replayed",
+    "result": "results",
     "sample_size": "sizes",
     "simulate": "simulated",
     "spec": "specs",
     "spec_from": "specs",
-    "sweep": "swept",
+    "sweep": "simulated",
 }
 """The file in ``privateer_lab.notebook`` that has each name."""
 

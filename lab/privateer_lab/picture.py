@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
-from privateer_core.text import printable
-from privateer_lab.notebook.tables import library
+from privateer_core.errors import printable
+from privateer_lab.notebook.tabular import library
 from privateer_lab.pages.style import STYLE
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from privateer_lab.baselines.run import play_once
 from privateer_lab.pages.plots import COLOURS
 from privateer_lab.simulation.interval import interval

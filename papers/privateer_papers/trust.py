@@ -15,10 +15,10 @@ from privateer_core.mechanisms import AnyMechanism
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.vector_bits import BitVectors
 from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
-from privateer_core.questions import DirectedSum, KeyedHits, KeyedMeans, VectorSum
-from privateer_core.spec import Privacy
-from privateer_core.trust import TRUST, Promise, Serving, Trust, trust_of
-from privateer_core.vectors import Ball
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.questions import DirectedSum, KeyedHits, KeyedMeans, VectorSum
+from privateer_core.privacy.trust import TRUST, Promise, Serving, Trust, trust_of
+from privateer_core.spec.spec import Privacy
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from privateer_papers.paper_5.bits import published_vectors
 

@@ -15,7 +15,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import ParameterInvalid, Unavailable
-from privateer_core.sections import said
 from privateer_core.serving.http import problems
 from privateer_core.serving.http.answer import Heads
 from privateer_core.serving.http.cors import Origins
@@ -36,6 +35,7 @@ from privateer_core.serving.process import (
     run,
 )
 from privateer_core.serving.token_gate import TokenGate
+from privateer_core.spec.sections import said
 from privateer_core.wire.keys import TrustedKeys
 from privateer_server.admin_tokens import AdminTokens
 from privateer_server.api.change_routes import PRIVATE_PAGES, changes_router, claims_router

@@ -331,3 +331,8 @@ class UnfitValueWarning(UserWarning):
 
     It is no error, since whether a device reports must not tell its person's value. In tests, turn it into one.
     """
+
+
+def printable(text: str) -> str:
+    """Return the text on one line, without characters that control a terminal."""
+    return "".join(one if one.isprintable() else "?" for one in text)

@@ -4,9 +4,9 @@ import pytest
 
 from privateer_core.accounting import amplification
 from privateer_core.algorithms import parse_spec
-from privateer_core.certificate import certify
-from privateer_core.risk import risks
-from privateer_core.terms import Terms, calibrate
+from privateer_core.privacy.certificate import certify
+from privateer_core.privacy.risk import risks
+from privateer_core.privacy.terms import Terms, calibrate
 
 SPEC = parse_spec(
     {

@@ -8,9 +8,9 @@ import pytest
 from privateer_client.participation import Participation
 from privateer_core.errors import Malformed, SpecError, TermsRefused
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
-from privateer_core.record_verification import read_certificates
-from privateer_core.vectors import Ball
-from privateer_core.verification import Limits
+from privateer_core.primitives.clipping import Ball
+from privateer_core.privacy.record_verification import read_certificates
+from privateer_core.privacy.verification import Limits
 from tests.support import publications
 from tests.support.records import SPECS, record_of
 

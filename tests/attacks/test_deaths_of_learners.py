@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core.algorithms import algorithm
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings

@@ -6,9 +6,9 @@ coordinates have some in one round of 15. One such report moved a sum by 2^33 ti
 
 import numpy as np
 
-from privateer_core.coins import mix, normals_of
 from privateer_core.mechanisms.vector_symbol import REPORT, VectorSymbol
-from privateer_core.vectors import Ball
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.public_coins import mix, normals_of
 
 SEED, COINS, INDEX = 15316763083964532669, 521360233, 116
 """Found in a second: the 113th coordinate of this direction has the largest of all words."""

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from privateer_client.inputs import context_vector
 from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy
-from privateer_core.context import COLUMNS_MAX, FEATURES_MAX
 from privateer_core.errors import InputError, Malformed, SpecError
+from privateer_core.spec.context import COLUMNS_MAX, FEATURES_MAX
 from privateer_server.rounds.loop import Schedule
 from tests.support.specs import make_spec
 

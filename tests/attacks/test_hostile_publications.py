@@ -23,7 +23,7 @@ from privateer_client.ledger.account import Payment
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import ShuffledBits
 from privateer_core.errors import InputError, Malformed, TermsRefused
-from privateer_core.trust import TRUST, honest_people
+from privateer_core.privacy.trust import TRUST, honest_people
 from tests.support import publications
 from tests.support.devices import EVERYTHING
 from tests.support.notary import notarized

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.sections import TOML_BYTES_MAX, toml_tables
+from privateer_core.spec.sections import TOML_BYTES_MAX, toml_tables
 
 HOSTILE = {
     "dotted key": ".".join("a" * 20_000) + " = 1",
@@ -25,7 +25,7 @@ HOSTILE = {
 HARMLESS = "a.b.c.d = 1\n" + "x = [" + "0.25, " * 40_000 + "]"
 _PARSE = """
 import resource, sys
-from privateer_core.sections import toml_tables
+from privateer_core.spec.sections import toml_tables
 text = sys.stdin.read()
 before = resource.getrusage(resource.RUSAGE_SELF)
 try:

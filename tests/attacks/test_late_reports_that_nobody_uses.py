@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms import algorithm
-from privateer_core.sections import parse_section
+from privateer_core.spec.sections import parse_section
 from privateer_lab.simulation.devices import SeededNoise
 from privateer_server.rounds.open_round import first_round, following_round
 from tests.support.publications import KEY

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from privateer_core.contributions import BoundedVectors
 from privateer_core.mechanisms.vector_symbol import REPORT, VectorSymbol
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.sampling.entropy import SecureNoise
-from privateer_core.vectors import Ball
 
 PEOPLE, REPEATS = 2000, 4
 ONE = VectorSymbol(Ball("l2", 1.0, 5), 2.0, 8, 2, 3, repeats=REPEATS)

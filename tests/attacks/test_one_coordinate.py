@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer_core.contributions import VectorSums
 from privateer_core.mechanisms.vector_bits import BIT, BitVectors
+from privateer_core.primitives.clipping import VectorTotal
+from privateer_core.primitives.contributions import VectorSums
 from privateer_core.sampling.entropy import NoiseSource
-from privateer_core.vectors import VectorTotal
 from privateer_core.wire.publication import Round, decode_publication
 from privateer_server.intake.accumulator import Accumulator
 from tests.support.pair import pair

@@ -9,7 +9,7 @@ import pytest
 from privateer_client import Outcome, UnfitValueWarning
 from privateer_client.inputs import read_outcome
 from privateer_core.algorithms.trial import TrialSpec
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from privateer_server.rounds.loop import Schedule
 from tests.support.experiments import CONTEXT, WEEK, Device, Server, waiting_spec
 from tests.support.publications import published

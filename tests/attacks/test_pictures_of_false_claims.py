@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 import privateer_lab as lab
-from privateer_core.certificate import certify
 from privateer_core.errors import SpecError
-from privateer_core.record import make_record
+from privateer_core.privacy.certificate import certify
+from privateer_core.privacy.record import make_record
 
 SPEC = "examples/peaks-shuffle.toml"
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 import privateer_lab as lab
-from privateer_core.record import make_record
+from privateer_core.privacy.record import make_record
 from privateer_lab.pages.report.findings import promise_of
 from privateer_lab.pages.review.document import make_review
 from privateer_lab.pages.review.facts import Facts

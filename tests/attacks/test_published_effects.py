@@ -31,7 +31,7 @@ def test_a_claim_that_the_product_makes_is_not_excused(
 ) -> None:
     """Were published terms to hold by the accountant, the same attack would fail the audit."""
     monkeypatch.setattr(experiments, "ALGORITHMS", ())
-    monkeypatch.setattr("privateer_core.terms.Terms.holds", property(lambda _: True))
+    monkeypatch.setattr("privateer_core.privacy.terms.Terms.holds", property(lambda _: True))
     code, out, _ = run(capsys, "audit", "--mechanism", "paper-4-dp-conse", "--samples", "4000", "--json")
     assert (code, json.loads(out)["broken"]) == (1, ["paper-4-dp-conse"])
 

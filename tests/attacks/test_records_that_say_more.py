@@ -10,8 +10,8 @@ import pytest
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
-from privateer_core.record import make_record
-from privateer_core.record_verification import read_certificates
+from privateer_core.privacy.record import make_record
+from privateer_core.privacy.record_verification import read_certificates
 from privateer_lab.cli.command_line import main
 from tests.support.records import SPECS, record_of, rounds_of
 from tests.support.specs import SHUFFLE, tables

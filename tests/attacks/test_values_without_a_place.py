@@ -9,8 +9,8 @@ import pytest
 
 from privateer_client import Outcome, UnfitValueWarning
 from privateer_client.participation import Participation
-from privateer_core.contributions import KeyedValues
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
+from privateer_core.primitives.contributions import KeyedValues
 from tests.support.experiments import CONTEXT, OPEN, Device, Server
 from tests.support.publications import published
 from tests.support.specs import make_spec

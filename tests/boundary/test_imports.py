@@ -12,7 +12,7 @@ ROLES = ("shared", "client", "shuffler", "issuer", "server", "lab", "papers")
 PLANTED = {
     "shuffler/privateer_shuffler/shuffle.py": "import privateer_core.codec",
     "server/privateer_server/intake/intake.py": "from privateer_core.algorithms.bandit import BanditPolicy",
-    "shared/privateer_core/algorithms/phased.py": "import privateer_core.algorithms.linear.design",
+    "shared/privateer_core/algorithms/phased.py": "import privateer_core.algorithms.linear.design_matrix",
     "server/privateer_server/algorithms/bandit/rules.py": "import privateer_server.algorithms.sparse.estimates",
 }
 """Imports that break a contract each."""

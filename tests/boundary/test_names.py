@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from privateer_core.algorithms import ALGORITHMS as INSTALLED
-from privateer_core.trust import TRUST
+from privateer_core.privacy.trust import TRUST
 
 ROOT = Path(__file__).parents[2]
 ROLES = ("shared", "client", "shuffler", "issuer", "server", "lab")
-TABLE = "shared/privateer_core/trust.py"
+TABLE = "shared/privateer_core/privacy/trust.py"
 DASHBOARD = ROOT / "server/privateer_server/dashboard"
 Files = dict[str, str]
 ALGORITHMS = [name for name in INSTALLED if not name.startswith("paper-")]

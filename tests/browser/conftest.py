@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from privateer_lab.load import run_load
 from privateer_lab.services.processes import Services, free_port, running
 from privateer_lab.services.rest import create

@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms import ALGORITHMS, algorithm
-from privateer_core.coins import UNIT as SHARES
-from privateer_core.contributions import BoundedVectors, CellSums, KeyedValues, ScreenedSums, VectorSums
 from privateer_core.mechanisms import MECHANISMS as OURS
 from privateer_core.mechanisms import (
     BitVectors,
@@ -28,7 +26,9 @@ from privateer_core.mechanisms.cell_pairs import UNIT as PAIR_UNIT
 from privateer_core.mechanisms.central_sums import UNIT as CENTRAL_UNIT
 from privateer_core.mechanisms.running_vectors import RunningVectors
 from privateer_core.mechanisms.screened_moments import GRID as MOMENT_GRID
-from privateer_core.spec import Spec
+from privateer_core.primitives.contributions import BoundedVectors, CellSums, KeyedValues, ScreenedSums, VectorSums
+from privateer_core.primitives.public_coins import UNIT as SHARES
+from privateer_core.spec.spec import Spec
 from privateer_lab.simulation.devices import SeededNoise
 from privateer_papers.paper_1.attack import cells_of
 from privateer_papers.paper_1.laplace_cells import UNIT as CELL_UNIT

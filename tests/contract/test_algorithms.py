@@ -8,17 +8,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from privateer_core.ages import message_size
 from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer_core.answer import Answer
 from privateer_core.answer.parts import BinMeans
 from privateer_core.answer.policy_view import PolicyView
 from privateer_core.answer.stored import decode_answer, encode_answer
-from privateer_core.arms_spec import ARMS_MIN, ArmsSpec
 from privateer_core.codec import decode, encode
 from privateer_core.errors import SpecError, TermsRefused
-from privateer_core.trust import TRUST
-from privateer_core.verification import Limits, verify
+from privateer_core.policies.report_ages import message_size
+from privateer_core.privacy.trust import TRUST
+from privateer_core.privacy.verification import Limits, verify
+from privateer_core.spec.arms import ARMS_MIN, ArmsSpec
 from privateer_core.wire.publication import Round
 from privateer_lab.simulation.devices import SeededNoise
 from privateer_server.algorithms import learner_for

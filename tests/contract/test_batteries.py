@@ -6,7 +6,7 @@ import pytest
 
 from privateer_core.algorithms import ALGORITHMS
 from privateer_core.mechanisms import MECHANISMS
-from privateer_core.trust import TRUST
+from privateer_core.privacy.trust import TRUST
 from tests.contract.subjects import specs, subjects
 from tests.support.batteries import move_to_the_night, sample, words
 

@@ -14,10 +14,10 @@ import pytest
 
 import privateer_core.mechanisms
 from privateer_core.codec import decode, encode
-from privateer_core.contributions import BoundedVectors, KeyedValues
 from privateer_core.errors import BatchRefused, InputError, OutOfRange
 from privateer_core.mechanisms import BitVectors, Mechanism, ScreenedMoments, VectorSymbol
-from privateer_core.trust import TRUST
+from privateer_core.primitives.contributions import BoundedVectors, KeyedValues
+from privateer_core.privacy.trust import TRUST
 from privateer_lab.simulation.devices import SeededNoise
 from privateer_papers.trust import ROWS
 from tests.contract.subjects import (

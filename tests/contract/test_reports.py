@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from privateer_client.inputs import read_outcome
-from privateer_core.decisions import Plays, Points
 from privateer_core.errors import InputError, UnfitValueWarning
+from privateer_core.policies.decisions import Plays, Points
 from privateer_lab.simulation.devices import SeededNoise
 from tests.contract.instances import SPECS, kind_of, people_of
 from tests.contract.subjects import MESSAGES_MAX

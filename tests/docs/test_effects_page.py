@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.spec import Privacy
+from privateer_core.spec.spec import Privacy
 from privateer_lab.cli.spec_files import load_spec
 from privateer_papers.paper_4.frontier import setting_of
 from privateer_papers.registry import REPRODUCTIONS

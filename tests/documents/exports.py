@@ -9,12 +9,12 @@ import numpy as np
 
 from privateer_client import OfflinePolicy
 from privateer_client.participation import Participation
-from privateer_core.canonical import canonical
+from privateer_core.answer.export import Export, make_export, read_export
+from privateer_core.canonical_json import canonical
 from privateer_core.codec import encode
 from privateer_core.errors import PrivateerError
-from privateer_core.export import Export, make_export, read_export
-from privateer_core.record import Row, make_record, planned_of
-from privateer_core.spec import Spec
+from privateer_core.privacy.record import Row, make_record, planned_of
+from privateer_core.spec.spec import Spec
 from privateer_server.rounds.loop import Schedule
 from tests.documents import vectors
 

@@ -22,14 +22,14 @@ from privateer_core.accounting.accountant import account
 from privateer_core.accounting.allotment import Allotment, allot
 from privateer_core.accounting.events import Repeated, ShuffledSubset
 from privateer_core.accounting.gaussian import gaussian_delta
-from privateer_core.coins import mix
-from privateer_core.contributions import BoundedVectors
 from privateer_core.errors import PrivateerError
-from privateer_core.features import Feature
 from privateer_core.mechanisms import VectorMechanism
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
-from privateer_core.spec import Spec
-from privateer_core.verification import Limits
+from privateer_core.primitives.contributions import BoundedVectors
+from privateer_core.primitives.public_coins import mix
+from privateer_core.privacy.verification import Limits
+from privateer_core.spec.features import Feature
+from privateer_core.spec.spec import Spec
 from tests.documents import vectors
 
 PEOPLE = 500

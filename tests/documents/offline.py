@@ -16,12 +16,12 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from privateer_client import OfflinePolicy
-from privateer_core.ages import message_size
 from privateer_core.algorithms import algorithm
-from privateer_core.canonical import canonical
+from privateer_core.canonical_json import canonical
 from privateer_core.codec import encode
-from privateer_core.policy import Policy
-from privateer_core.spec import Spec
+from privateer_core.policies.policy import Policy
+from privateer_core.policies.report_ages import message_size
+from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import Drain, Publication, Round, encode_publication
 from privateer_server.rounds.loop import Schedule
 from tests.documents import exports, families, vectors

@@ -11,16 +11,16 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from privateer_client.inputs import context_vector
 from privateer_client.participation import Participation
 from privateer_core.accounting.amplification import shuffled_delta
-from privateer_core.ages import message_size, with_ages
 from privateer_core.algorithms import parse_spec
 from privateer_core.codec import encode
-from privateer_core.coins import Layout, bucket, sign
 from privateer_core.errors import PrivateerError
-from privateer_core.questions import KeyedMeans
+from privateer_core.policies.report_ages import message_size, with_ages
+from privateer_core.primitives.public_coins import Layout, bucket, sign
+from privateer_core.primitives.questions import KeyedMeans
+from privateer_core.privacy.trust import honest_people
+from privateer_core.privacy.verification import Limits
 from privateer_core.sampling.response import RandomizedResponse
-from privateer_core.spec import Spec
-from privateer_core.trust import honest_people
-from privateer_core.verification import Limits
+from privateer_core.spec.spec import Spec
 from privateer_core.wire.envelope import Envelope, binding, encode_envelope
 from privateer_core.wire.publication import Publication, Round, encode_publication
 from privateer_server.rounds.loop import Schedule

@@ -15,12 +15,12 @@ from privateer_client.participation import Participation
 from privateer_core.algorithms import algorithm, parse_spec, read_spec
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.export import read_export
 from privateer_core.answer.facts import Table
 from privateer_core.answer.stored import StoredResult, StoredTable, decode_answer, encode_answer
 from privateer_core.codec import decode, encode
 from privateer_core.errors import NotFound
-from privateer_core.export import read_export
-from privateer_core.tables import read_tables
+from privateer_core.spec.toml_file import read_tables
 from privateer_core.wire.batch import BATCH, UPLOAD, check_claim, decode_batch, sign_claim
 from privateer_core.wire.envelope import decode_envelope, encode_envelope
 from privateer_core.wire.identity import Identity, check_signed, read_keys

@@ -10,7 +10,7 @@ import pytest
 from privateer_client import AsyncClient, Ledger, Outcome
 from privateer_client.session import Session
 from privateer_core.errors import AlreadyReported, Deleted
-from privateer_core.record_verification import read_certificates
+from privateer_core.privacy.record_verification import read_certificates
 from tests.support.changes import change, changed, lines
 from tests.support.clocks import Hands
 from tests.support.devices import EVERYTHING

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from privateer_core.answer import Answer
 from privateer_core.answer.stored import read_answer
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from privateer_lab.answer_tables import tables_of
 from privateer_lab.cli.command_line import app
 from privateer_lab.cli.spec_files import load_spec

@@ -9,8 +9,8 @@ import pytest
 from privateer_client import Client, Ledger, Limits
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import UnfitValueWarning
-from privateer_core.spec import Spec
-from privateer_core.trust import TRUST
+from privateer_core.privacy.trust import TRUST
+from privateer_core.spec.spec import Spec
 from privateer_lab.load import run_load
 from privateer_lab.services.processes import Services, free_port, running
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from privateer_client import Client, Ledger, Limits, Outcome
-from privateer_core.certificate import recompute
-from privateer_core.record_verification import read_certificates
-from privateer_core.spec import Spec
+from privateer_core.privacy.certificate import recompute
+from privateer_core.privacy.record_verification import read_certificates
+from privateer_core.spec.spec import Spec
 from privateer_lab.cli.spec_files import load_spec
 from privateer_lab.load import LoadResult, run_load
 from privateer_lab.load.command import main

@@ -16,9 +16,9 @@ import httpx
 import pytest
 
 from privateer_client import Client, Ledger, Outcome
-from privateer_core.certificate import recompute
-from privateer_core.record_verification import read_certificates
-from privateer_core.spec import Spec
+from privateer_core.privacy.certificate import recompute
+from privateer_core.privacy.record_verification import read_certificates
+from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import decode_publication
 from privateer_lab.load import LoadResult, run_load
 from privateer_lab.services.processes import Processes, Services, free_port, running

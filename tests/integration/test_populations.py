@@ -5,8 +5,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer_core.spec import Spec
-from privateer_core.tables import read_tables
+from privateer_core.spec.spec import Spec
+from privateer_core.spec.toml_file import read_tables
 from privateer_lab.cli.spec_files import load_spec
 from privateer_lab.load import run_load
 from privateer_lab.services.processes import free_port, running

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from privateer_client import AsyncClient, Ledger, Outcome
-from privateer_core.certificate import recompute
 from privateer_core.errors import AlreadyReported, SpecError
-from privateer_core.record_verification import read_certificates
+from privateer_core.privacy.certificate import recompute
+from privateer_core.privacy.record_verification import read_certificates
 from tests.integration.test_changes import CONTEXT, device
 from tests.support.clocks import Hands
 from tests.support.pair import pair

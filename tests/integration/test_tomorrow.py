@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from privateer_lab.load import run_load
 from privateer_lab.services.processes import Services, free_port, running
 from tests.support.specs import make_spec

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer_core.contributions import CellHits
 from privateer_core.errors import SpecError
+from privateer_core.primitives.contributions import CellHits
 from privateer_lab.simulation.simulate import simulate_once
 from privateer_papers.paper_4.dp_conse import DpConseSpec
 from privateer_papers.paper_4.dp_conse_learner import BOTH, DpConseLearner

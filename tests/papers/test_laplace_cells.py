@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from privateer_core.coins import Layout
-from privateer_core.contributions import KeyedValues
 from privateer_core.errors import OutOfRange, SpecError
+from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.public_coins import Layout
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_lab.simulation.devices import SeededNoise
 from privateer_papers.paper_1 import laplace_cells

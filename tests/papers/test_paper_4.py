@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privateer_core.spec import Privacy
+from privateer_core.spec.spec import Privacy
 from privateer_papers.paper_4.frontier import matched, published, setting_of
 from privateer_papers.paper_4.interval_peers import intervals
 from privateer_papers.paper_4.losses import UNIFORM, error_of, losses_of, means_of

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from privateer_core.coins import UNIT
-from privateer_core.contributions import KeyedValues
+from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.public_coins import UNIT
 from privateer_papers.paper_1.proved_learner import ProvedLearner, ProvedState
 from privateer_server.algorithms import NewRound, learner_for
 from tests.support.partitions import random_bins

@@ -13,16 +13,16 @@ from privateer_client.participation import Participation, Sealer
 from privateer_client.reports import Reports
 from privateer_client.session import Session
 from privateer_core.algorithms import algorithm
-from privateer_core.contributions import KeyedValues
 from privateer_core.errors import InputError, Malformed
 from privateer_core.mechanisms import vector_bits
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_core.sampling.normal import RoundedNormal
 from privateer_core.sampling.response import RandomizedResponse, SubsetResponse
 from privateer_core.serving.http import report_endpoint
-from privateer_core.vectors import Ball
 from privateer_core.wire.envelope import Envelope, encode_envelope
 from privateer_lab.audit.case import CHANNELS
 from privateer_lab.simulation.devices import SeededNoise

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from privateer_client.participation import Participation
-from privateer_core.continual import Factorization
 from privateer_core.mechanisms import screened_moments, vector_bits
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.central_sums import CentralSums
+from privateer_core.mechanisms.running_vectors import Factorization
 from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
 from privateer_core.sampling.laplace import DiscreteLaplace

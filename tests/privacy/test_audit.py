@@ -14,13 +14,13 @@ from privateer_client.session import Session
 from privateer_core.accounting.events import Gaussian
 from privateer_core.accounting.gaussian import gaussian_epsilon
 from privateer_core.algorithms import ALGORITHMS, algorithm
-from privateer_core.contributions import BoundedVectors
 from privateer_core.mechanisms import MECHANISMS
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.vector_noise import GaussianVectors
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.contributions import BoundedVectors
+from privateer_core.privacy.trust import TRUST
 from privateer_core.sampling.entropy import SecureNoise
-from privateer_core.trust import TRUST
-from privateer_core.vectors import Ball
 from privateer_lab.audit import suite as whole
 from privateer_lab.audit import whole_experiments as experiments
 from privateer_lab.audit.case import CHANNELS, Case

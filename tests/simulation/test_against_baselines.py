@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from privateer_lab.baselines.run import play_once
 from privateer_lab.simulation.simulate import simulate_once
 from tests.support.specs import make_spec

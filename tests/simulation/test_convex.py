@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer_core.decisions import Points
+from privateer_core.policies.decisions import Points
 from privateer_lab.cli.spec_files import load_spec
 from privateer_lab.environments import environment_for
 from privateer_lab.simulation.simulate import simulate

@@ -1,7 +1,7 @@
 """Which of the installed algorithms tests are about."""
 
 from privateer_core.algorithms import ALGORITHMS, algorithm
-from privateer_core.trust import TIGHT
+from privateer_core.privacy.trust import TIGHT
 
 
 def _runs(name: str) -> bool:

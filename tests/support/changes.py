@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 
 from privateer_client.participation import Participation
-from privateer_core.certificate import recompute
-from privateer_core.record_verification import read_certificates
+from privateer_core.privacy.certificate import recompute
+from privateer_core.privacy.record_verification import read_certificates
 from tests.support.devices import EVERYTHING
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import ADMIN, MSGPACK, Api

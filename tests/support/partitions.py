@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy
-from privateer_core.coins import UNIT, Layout
 from privateer_core.mechanisms import SignedSymbol
-from privateer_core.terms import Terms
+from privateer_core.primitives.public_coins import UNIT, Layout
+from privateer_core.privacy.terms import Terms
 
 
 def local_terms(layout: Layout, batch: int = 1000) -> Terms:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from privateer_core.algorithms import algorithm
 from privateer_core.codec import decode, encode
-from privateer_core.decisions import Plays, Points
-from privateer_core.spec import Spec
+from privateer_core.policies.decisions import Plays, Points
+from privateer_core.spec.spec import Spec
 from privateer_server.rounds.loop import Schedule, Step
 
 Means = Callable[[NDArray[np.float64]], NDArray[np.float64]]

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from privateer_core.ages import message_size
 from privateer_core.codec import encode
-from privateer_core.spec import Spec
+from privateer_core.policies.report_ages import message_size
+from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import Drain, Publication, Round, encode_publication
 from privateer_server.rounds.loop import Schedule
 from tests.support.specs import SHUFFLE, make_spec

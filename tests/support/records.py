@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.arms_spec import ArmsSpec, Turn
-from privateer_core.record import Row, make_record, planned_of
-from privateer_core.spec import Spec
-from privateer_core.terms import calibrate
+from privateer_core.privacy.record import Row, make_record, planned_of
+from privateer_core.privacy.terms import calibrate
+from privateer_core.spec.arms import ArmsSpec, Turn
+from privateer_core.spec.spec import Spec
 from tests.support.linears import NUMBER, linear_spec
 from tests.support.phased import phased_spec
 from tests.support.specs import SHUFFLE, make_spec

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from privateer_core.contributions import KeyedSums
+from privateer_core.primitives.contributions import KeyedSums
 
 
 def wild_release(policy, rng, scale):

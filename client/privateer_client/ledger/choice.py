@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from privateer_client.participation import Participation
 from privateer_core.codec import decode, encode
-from privateer_core.decisions import Arms, Decisions, Plays, Points
 from privateer_core.errors import InputError
-from privateer_core.spec import ExperimentTable, Spec
-from privateer_core.terms import Terms
+from privateer_core.policies.decisions import Arms, Decisions, Plays, Points
+from privateer_core.privacy.terms import Terms
+from privateer_core.spec.spec import ExperimentTable, Spec
 
 _BYTES_MAX: Final = 1 << 20
 _NAME_BYTES: Final = 256

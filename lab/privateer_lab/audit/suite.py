@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Final, Literal
 
-from privateer_core.trust import TRUST
+from privateer_core.privacy.trust import TRUST
 from privateer_lab.audit.attacks import attacks_of_algorithms
 from privateer_lab.audit.case import ANY, CHANNELS, Case
 from privateer_lab.audit.lower_bounds import attack

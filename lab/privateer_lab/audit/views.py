@@ -11,8 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from privateer_core.coins import bucket, sign
-from privateer_core.contributions import BoundedVectors, CellHits, KeyedValues, ScreenedSums
 from privateer_core.mechanisms import Mechanism
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.central_sums import CentralSums
@@ -23,8 +21,10 @@ from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.mechanisms.vector_bits import BitVectors
 from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.primitives.contributions import BoundedVectors, CellHits, KeyedValues, ScreenedSums
+from privateer_core.primitives.public_coins import bucket, sign
+from privateer_core.privacy.trust import TRUST, Trust
 from privateer_core.sampling.entropy import SecureNoise
-from privateer_core.trust import TRUST, Trust
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.lower_bounds import Scores
 

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from privateer_core.accounting.events import Event, Gaussian, Parallel
 from privateer_core.algorithms import ALGORITHMS, algorithm
-from privateer_core.decisions import Plays, Points
-from privateer_core.policy import Policy
-from privateer_core.spec import Spec
+from privateer_core.policies.decisions import Plays, Points
+from privateer_core.policies.policy import Policy
+from privateer_core.spec.spec import Spec
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.lower_bounds import Scores
 from privateer_lab.audit.views import Coins, Maker, Target, view

@@ -4,7 +4,7 @@ from typing import Final
 
 from privateer_core.errors import SpecError
 from privateer_core.plugins import Plugins
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from privateer_lab.baselines.base import Baseline, with_arms
 
 BASELINES: Final = Plugins[type[Baseline]]("privateer.baselines", "distribution that brings it", "--baseline")

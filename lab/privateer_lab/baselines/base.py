@@ -6,10 +6,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.arms_spec import ArmsSpec
-from privateer_core.context import COLUMNS_MAX
 from privateer_core.errors import SpecError
-from privateer_core.spec import Spec
+from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.context import COLUMNS_MAX
+from privateer_core.spec.spec import Spec
 
 
 @dataclass(frozen=True)

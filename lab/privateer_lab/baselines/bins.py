@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Bins:
+class ContextBins:
     """Bins that tile the unit cube; they are numbered from 0 in the order of their making.
 
     Parameters

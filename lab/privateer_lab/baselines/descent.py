@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from privateer_core.arms_spec import ArmsSpec
-from privateer_core.contributions import BoundedVectors
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
-from privateer_core.vectors import Ball
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.contributions import BoundedVectors
+from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.baselines.base import Baseline, Visitors
 
 Array = NDArray[np.float64]

@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.arms_spec import ArmsSpec
 from privateer_core.errors import SpecError
+from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.baselines.base import Baseline, Visitors
 from privateer_lab.baselines.descent import centred
 

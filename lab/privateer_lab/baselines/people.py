@@ -5,8 +5,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.arms_spec import ArmsSpec
-from privateer_core.decisions import Arms
+from privateer_core.policies.decisions import Arms
+from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.baselines.base import Visitors
 from privateer_lab.environments import environment_for
 from privateer_lab.simulation.devices import scaled

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from privateer_core.arms_spec import ArmsSpec
-from privateer_core.spec import Spec
+from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.spec import Spec
 from privateer_lab.baselines import BASELINES
 from privateer_lab.baselines.base import Baseline, with_arms
 from privateer_lab.baselines.people import GROUP, People

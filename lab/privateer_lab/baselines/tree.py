@@ -6,12 +6,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.arms_spec import ArmsSpec
+from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.baselines.base import Baseline, Visitors
-from privateer_lab.baselines.bins import Bins
+from privateer_lab.baselines.bins import ContextBins
 
 
-class Tree(Baseline):
+class CubeTree(Baseline):
     """ABSE with Hoeffding's radii: every cube eliminates arms, and bursts into 2^d cubes of half its side.
 
     With s pulls of every active arm and T = n |B|^d people expected in a cube of side |B|, arms 2 U(s, T) below the
@@ -38,7 +38,7 @@ class Tree(Baseline):
     def __init__(self, spec: ArmsSpec, seed: int) -> None:
         super().__init__(spec, seed)
         arms, n = spec.arm_count, spec.experiment.horizon
-        self.bins = Bins(spec.dimension)
+        self.bins = ContextBins(spec.dimension)
         self.active = np.ones((1, arms), bool)
         self.pulls, self.sums = np.zeros((1, arms)), np.zeros((1, arms))
         self.most_bursts = math.ceil(max(0.0, math.log2(n / (arms * math.log(arms)))) / (2 + spec.dimension))
@@ -87,7 +87,7 @@ class Tree(Baseline):
             which = np.flatnonzero(fresh)
 
 
-class Abse(Tree):
+class Abse(CubeTree):
     """ABSE with its authors' constants, under which its guarantee holds (Section 5 and Theorem 5.1, Lipschitz rewards).
 
     U(s, T) = 2 sqrt(2 log(T/s) / s) and c_0 = 2 L sqrt(d), with L the spec's ``algorithm.lipschitz``, else 1.

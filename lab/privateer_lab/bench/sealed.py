@@ -7,8 +7,8 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_client.participation import Participation
-from privateer_core.spec import Spec
-from privateer_core.trust import TRUST
+from privateer_core.privacy.trust import TRUST
+from privateer_core.spec.spec import Spec
 from privateer_core.wire.batch import UPLOAD
 from privateer_core.wire.envelope import MEDIA_TYPE, Envelope, encode_envelope
 from privateer_lab.load.driver import LIMITS

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 from typer._click.exceptions import ClickException as UsageError  # typer brings its own click, unnamed
 
-from privateer_core.errors import PrivateerError
-from privateer_core.text import printable
+from privateer_core.errors import PrivateerError, printable
 from privateer_lab.cli import change, operate, run
 from privateer_lab.cli.ask import effects_report, experiment, report
 from privateer_lab.cli.develop import peers

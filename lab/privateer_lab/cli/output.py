@@ -16,8 +16,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from privateer_core.errors import SpecError
-from privateer_core.text import printable
+from privateer_core.errors import SpecError, printable
 
 T = TypeVar("T")
 _WIDE = 10_000

@@ -5,8 +5,8 @@ from typing import Any
 
 from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer_core.errors import SpecError
-from privateer_core.spec import Spec
-from privateer_core.tables import read_tables
+from privateer_core.spec.spec import Spec
+from privateer_core.spec.toml_file import read_tables
 from privateer_lab.environments import check_population
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any, Final, TypeVar
 
-from privateer_core.text import printable
+from privateer_core.errors import printable
 
 T = TypeVar("T")
 _LOOKS: Final = 4

@@ -4,22 +4,29 @@ from contextlib import suppress
 from typing import Any, Final
 
 from privateer_core.errors import SpecError
-from privateer_core.sections import parse_section
-from privateer_core.spec import Spec
-from privateer_lab.environments.adult import AdultSection
-from privateer_lab.environments.bernoulli import BernoulliSection
-from privateer_lab.environments.classified import CsvSection
-from privateer_lab.environments.disjoint import DisjointSection
-from privateer_lab.environments.effects import EffectsSection
-from privateer_lab.environments.environment import Environment, EnvironmentSection, Played
-from privateer_lab.environments.functions import PeaksSection, QuadrantsSection, SmoothSection
-from privateer_lab.environments.linear import LinearSection
-from privateer_lab.environments.losses import LossesSection
-from privateer_lab.environments.mixed import MixedSection
-from privateer_lab.environments.needles import NeedlesSection
-from privateer_lab.environments.slopes import SlopesSection
+from privateer_core.spec.sections import parse_section
+from privateer_core.spec.spec import Spec
+from privateer_lab.environments.environment import Environment, EnvironmentSection, PlayedRewards
+from privateer_lab.environments.files.adult import AdultSection
+from privateer_lab.environments.files.classified import CsvSection
+from privateer_lab.environments.synthetic.bernoulli import BernoulliSection
+from privateer_lab.environments.synthetic.disjoint import DisjointSection
+from privateer_lab.environments.synthetic.effects import EffectsSection
+from privateer_lab.environments.synthetic.functions import PeaksSection, QuadrantsSection, SmoothSection
+from privateer_lab.environments.synthetic.linear import LinearSection
+from privateer_lab.environments.synthetic.losses import LossesSection
+from privateer_lab.environments.synthetic.mixed import MixedSection
+from privateer_lab.environments.synthetic.needles import NeedlesSection
+from privateer_lab.environments.synthetic.slopes import SlopesSection
 
-__all__ = ["Environment", "Played", "check_population", "default_environment", "environment_for", "population_of"]
+__all__ = [
+    "Environment",
+    "PlayedRewards",
+    "check_population",
+    "default_environment",
+    "environment_for",
+    "population_of",
+]
 
 _KINDS: Final[dict[str, type[EnvironmentSection]]] = {
     "needles": NeedlesSection,

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from scipy.special import ndtr
 
-from privateer_core.sections import Section
+from privateer_core.spec.sections import Section
 
 Array = NDArray[np.float64]
 

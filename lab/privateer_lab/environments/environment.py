@@ -8,16 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from privateer_core.arms_spec import ArmsSpec
-from privateer_core.policy import Policy
-from privateer_core.sections import Section
+from privateer_core.policies.policy import Policy
+from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.sections import Section
 from privateer_lab.environments.delays import Delay
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Played:
+class PlayedRewards:
     """What was played, in expected rewards, summed over the times that something was played.
 
     Attributes
@@ -55,11 +55,11 @@ class Environment(ABC):
         means: Array = self.means(contexts)[np.arange(len(contexts)), decisions.arms]
         return np.asarray(rng.random(len(means)) < means, np.float64)
 
-    def play(self, decisions: Any, contexts: Array) -> Played:
+    def play(self, decisions: Any, contexts: Array) -> PlayedRewards:
         """Return what the decisions of the people with these contexts may expect, and what else they could expect."""
         means = self.means(contexts)
         expected = means[np.arange(len(means)), decisions.arms].sum()
-        return Played(len(means), float(expected), float(np.amax(means, axis=1).sum()), means.sum(axis=0))
+        return PlayedRewards(len(means), float(expected), float(np.amax(means, axis=1).sum()), means.sum(axis=0))
 
     def facts(self, _policy: Policy) -> dict[str, float]:
         """Return figures about a policy that only the truth gives."""

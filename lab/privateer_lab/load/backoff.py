@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from privateer_client.transport import retry_seconds
-from privateer_core.text import printable
+from privateer_core.errors import printable
 from privateer_lab.services.rest import Busy
 
 TRIES: Final = 60

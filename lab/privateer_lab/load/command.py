@@ -9,10 +9,9 @@ from typing import Any, Final, NamedTuple, NoReturn
 from urllib.parse import quote
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.errors import NotFound, PrivateerError, SpecError
-from privateer_core.spec import Spec
-from privateer_core.tables import apply_setting, read_tables
-from privateer_core.text import printable
+from privateer_core.errors import NotFound, PrivateerError, SpecError, printable
+from privateer_core.spec.spec import Spec
+from privateer_core.spec.toml_file import apply_setting, read_tables
 from privateer_core.wire.envelope import REPORTS_PER_BODY_MAX
 from privateer_core.wire.keys import own_key, publish_key
 from privateer_lab.environments import default_environment

@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from privateer_client.ledger.ledger import default_path
-from privateer_core.canonical import canonical
+from privateer_core.canonical_json import canonical
 from privateer_core.errors import SpecError
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 
 _FOLDER: Final = "populations"
 _CHANGES: Final = ("experiment", "privacy", "algorithm", "sources", "population")

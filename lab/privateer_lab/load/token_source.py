@@ -9,8 +9,7 @@ from typing import Final
 
 import aiohttp
 
-from privateer_core.errors import Malformed, TermsRefused, Unavailable
-from privateer_core.text import printable
+from privateer_core.errors import Malformed, TermsRefused, Unavailable, printable
 from privateer_core.wire.problem import slug_of
 from privateer_core.wire.tokens.attestation import HEADER, attest
 from privateer_core.wire.tokens.token import REQUEST_TYPE, Challenge, PendingToken, server_name

@@ -11,8 +11,7 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
-from privateer_core.errors import NotFound, PrivateerError, Unavailable
-from privateer_core.text import printable
+from privateer_core.errors import NotFound, PrivateerError, Unavailable, printable
 from privateer_lab.load.backoff import TRIES, Backoff
 
 PATIENCE: Final = 5.0

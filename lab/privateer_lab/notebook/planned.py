@@ -7,12 +7,12 @@ from functools import cached_property
 from typing import Any
 
 from privateer_core.errors import SpecError
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from privateer_lab.answer_tables import rows_of
 from privateer_lab.notebook.simulated import count_of
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
-from privateer_lab.notebook.tables import Table, Tabular, table_of
+from privateer_lab.notebook.tabular import Table, Tabular, table_of
 from privateer_lab.planning.plans import (
     EPSILON_MAX,
     EPSILONS,

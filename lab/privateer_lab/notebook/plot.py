@@ -5,25 +5,27 @@ from os import PathLike
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from privateer_core.certificate import Certificate, certify, read_certificate, recompute
+from privateer_core.accounting.accountant import account
+from privateer_core.accounting.events import Event, Parallel
 from privateer_core.errors import SpecError
-from privateer_core.record_verification import read_certificates
-from privateer_core.spec import Spec
+from privateer_core.privacy.certificate import Certificate, Claim, certify, read_certificate, recompute
+from privateer_core.privacy.record_verification import read_certificates
+from privateer_core.spec.spec import Spec
 from privateer_lab.answer_words import rows_drawn
-from privateer_lab.notebook.attack import true_positives
-from privateer_lab.notebook.columns import Array
-from privateer_lab.notebook.evaluation import Evaluation
-from privateer_lab.notebook.experiments import Found
-from privateer_lab.notebook.experiments import result as result_of
-from privateer_lab.notebook.maps import draw_map
+from privateer_lab.notebook.data_frames import Array
+from privateer_lab.notebook.off_policy.evaluation import Evaluation
+from privateer_lab.notebook.off_policy.replayed import Replayed
 from privateer_lab.notebook.planned import Planned
 from privateer_lab.notebook.policies import Policy, address
 from privateer_lab.notebook.policies import policy as policy_of
-from privateer_lab.notebook.replayed import Replayed
+from privateer_lab.notebook.policy_map import draw_map
+from privateer_lab.notebook.results import Found
+from privateer_lab.notebook.results import result as result_of
 from privateer_lab.notebook.simulated import Simulated
 from privateer_lab.notebook.specs import spec as read
-from privateer_lab.notebook.tables import library
+from privateer_lab.notebook.tabular import library
 from privateer_lab.pages.style import COLOURS, in_thousands
 from privateer_lab.picture import Picture, drawing
 from privateer_lab.services.rest import ask
@@ -34,6 +36,9 @@ _DASHES: Final = ("-", "--", "-.", ":")
 _SHOWN: Final = 40
 """Most effects of a picture."""
 _GREY: Final = "#777777"
+_EPSILONS: Final = 120
+_BEYOND: Final = 1.2
+"""The curve is read up to so many times the promised epsilon."""
 
 
 def policy(
@@ -286,3 +291,36 @@ def _read(document: Any, spec: Spec) -> Certificate:
 
 def _percent(level: float) -> str:
     return f"{100 * level:g} %"
+
+
+def true_positives(claim: Claim, false: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the largest share of true positives, (n,), of an attack with these shares of false ones.
+
+    An attack says whether a person's record is this one or another one. At every epsilon with the curve's delta, true
+    positives are at most e^epsilon false + delta, and 1 - e^-epsilon (1 - delta - false) (Kairouz, Oh and Viswanath
+    2015; Dong, Roth and Su 2022). Where nothing is claimed they may be 1.
+    """
+    if claim.epsilon is None:
+        return np.ones_like(false)
+    found = np.ones_like(false)
+    for epsilon, delta in curve(claim):
+        lower, upper = np.exp(epsilon) * false + delta, 1 - np.exp(-epsilon) * (1 - delta - false)
+        found = np.minimum(found, np.minimum(lower, upper))
+    return np.clip(found, false, 1.0)
+
+
+def curve(claim: Claim) -> list[tuple[float, float]]:
+    """Return epsilons with the certified delta at each, the claim's own among them."""
+    assert claim.epsilon is not None
+    points = [(claim.epsilon, claim.delta)]
+    if claim.event is not None:
+        steps = np.linspace(0.0, _BEYOND * claim.epsilon, _EPSILONS).tolist()
+        points += [(one, _delta(claim.event, one) + claim.sampling) for one in steps]
+    return [(epsilon, min(1.0, delta)) for epsilon, delta in points]
+
+
+def _delta(event: Event, epsilon: float) -> float:
+    """Return the curve at an epsilon; of rounds with other people in each the worst counts."""
+    if isinstance(event, Parallel):
+        return max(_delta(one, epsilon) for one in event.events)
+    return account(event).delta(epsilon)

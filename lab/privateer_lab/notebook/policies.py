@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.answer.policy_view import BinShares, GroupShares
-from privateer_core.decisions import Plays, Points
 from privateer_core.errors import PrivateerError, SpecError
-from privateer_core.spec import Spec
+from privateer_core.policies.decisions import Plays, Points
+from privateer_core.spec.spec import Spec
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.publication import decode_publication
 from privateer_lab.answer_tables import rows_of
 from privateer_lab.answer_words import people_in
 from privateer_lab.cli.documents import read_document
-from privateer_lab.notebook.columns import Array, columns_of, contexts_of
-from privateer_lab.notebook.tables import Table, Tabular, table_of
+from privateer_lab.notebook.data_frames import Array, columns_of, contexts_of
+from privateer_lab.notebook.tabular import Table, Tabular, table_of
 from privateer_lab.services.rest import fetch
 from privateer_lab.simulation.devices import scaled
 from privateer_server.rounds.open_round import read_decider

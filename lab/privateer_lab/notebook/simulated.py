@@ -1,24 +1,30 @@
-"""Simulated experiments in a notebook: figures of every seed, regret over people, the policy and what was found."""
+"""Simulated experiments and sweeps in a notebook: figures of every seed, regret over people, what was found."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import numpy as np
 
 from privateer_core.answer import Answer
 from privateer_core.errors import SpecError
-from privateer_core.spec import Spec
-from privateer_lab.notebook.experiments import Found, found_in
+from privateer_core.spec.spec import Spec
 from privateer_lab.notebook.policies import Policy
+from privateer_lab.notebook.results import Found, found_in
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
-from privateer_lab.notebook.tables import Table, Tabular, table_of
+from privateer_lab.notebook.tabular import Table, Tabular, table_of
 from privateer_lab.planning.plans import curve
+from privateer_lab.planning.spec_draft import toml
+from privateer_lab.planning.sweep import SweepJournal, cells, product_of, read_journal
+from privateer_lab.planning.sweep import sweep as rows_of
 from privateer_lab.simulation.parallel import Backend, each
-from privateer_lab.simulation.simulate import simulation, to_the_end
+from privateer_lab.simulation.simulate import figures_of, simulation, to_the_end
 from privateer_lab.simulation.simulation import Run
 from privateer_lab.simulation.summary import summary
 
@@ -137,3 +143,54 @@ def _shorter(run: Run) -> Run:
     """Keep some rounds of the path: there may be very many."""
     kept = np.unique(np.geomspace(1, len(run.path), _POINTS).astype(np.int64)) - 1
     return replace(run, path=tuple(run.path[place] for place in kept))
+
+
+def sweep(
+    spec: SpecLike,
+    vary: Mapping[str, Sequence[Any]],
+    *,
+    users: int | None = None,
+    seeds: int = 4,
+    out: "str | PathLike[str] | None" = None,
+    jobs: int | None = 1,
+    backend: Backend = "processes",
+) -> Table:
+    """Run a spec over all combinations of settings, as ``privateer sweep`` does.
+
+    Parameters
+    ----------
+    spec
+        What `spec` takes; it has a ``population``.
+    vary
+        Values of keys by dotted name.
+    users, seeds, jobs, backend
+        As in `simulate`.
+    out
+        A CSV file to which rows are added as they come. The same call goes on where it was interrupted.
+
+    Raises
+    ------
+    SpecError
+        If a combination is no spec, or the file holds another table.
+
+    Examples
+    --------
+    >>> import privateer_lab as lab
+    >>> made = lab.sweep("examples/peaks-local.toml", {"privacy.epsilon": [1, 4]}, users=2000, seeds=1)
+    >>> [(row["privacy.epsilon"], row["people"]) for row in made.rows()]
+    [(1, 2000), (4, 2000)]
+    """
+    parsed = read(spec, users=users)
+    if not all(isinstance(values, Sequence) and not isinstance(values, str) and values for values in vary.values()):
+        detail = "must have a list of values for each key"
+        raise SpecError(detail, field="vary", remedy="write {'privacy.epsilon': [1, 4]}")
+    made = product_of(vary)
+    wanted = cells(((tuple(map(toml, one.values())), read(parsed, one)) for one in made), seeds)
+    with TemporaryDirectory() as folder:
+        path = Path(out) if out is not None else Path(folder) / "sweep.csv"
+        with SweepJournal(path, vary, figures_of(wanted[0].spec)) as journal:
+            for _ in rows_of(wanted, journal, jobs, backend):
+                pass
+        found = read_journal(path)
+    columns = {name: found[name].to_pylist() for name in found.column_names}
+    return Table(f"{parsed.name}: sweep", columns)

@@ -6,16 +6,16 @@ from functools import cache
 from typing import Any, Final
 
 from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
-from privateer_core.arms_spec import ARMS_MAX, ARMS_MIN, ArmsSpec
 from privateer_core.errors import SpecError
-from privateer_core.spec import Spec, example_promises
-from privateer_core.trust import TRUST
+from privateer_core.privacy.trust import TRUST
+from privateer_core.spec.arms import ARMS_MAX, ARMS_MIN, ArmsSpec
+from privateer_core.spec.spec import Spec, example_promises
 from privateer_lab.answer_tables import rows_of
-from privateer_lab.notebook.columns import wanted
+from privateer_lab.notebook.data_frames import wanted
 from privateer_lab.notebook.planned import chosen, epsilons
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
-from privateer_lab.notebook.tables import Table, table_of
+from privateer_lab.notebook.tabular import Table, table_of
 from privateer_lab.planning.plans import EPSILONS, Variant, foreseen, variants
 
 MODELS: Final = tuple(TRUST)

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
-from privateer_core.sections import toml_tables
-from privateer_core.spec import Spec
-from privateer_core.tables import apply_setting
+from privateer_core.spec.sections import toml_tables
+from privateer_core.spec.spec import Spec
+from privateer_core.spec.toml_file import apply_setting
 from privateer_lab.cli.spec_files import load_spec
 from privateer_lab.environments import check_population
 from privateer_lab.planning.spec_draft import Draft, draft, toml

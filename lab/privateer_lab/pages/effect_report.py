@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from privateer_core.answer import Answer
 from privateer_core.answer.parts import EffectsOverTime
-from privateer_core.text import printable
+from privateer_core.errors import printable
 from privateer_lab.answer_tables import estimates_of, tables_of
 from privateer_lab.answer_words import Drawn, left_out, most_drawn, rows_drawn, sentences
 from privateer_lab.cli.output import readable

@@ -10,7 +10,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from privateer_core.text import printable
+from privateer_core.errors import printable
 from privateer_lab.cli.output import percent, readable
 
 _FOLDER: Final = "pages"

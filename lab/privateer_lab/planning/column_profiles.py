@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.errors import SpecError
-from privateer_core.numbers import is_missing, is_number
-from privateer_lab.environments.columns import NO, YES, Column, Texts, number_of
-from privateer_lab.environments.table import Table
+from privateer_core.spec.columns import is_missing, is_number
+from privateer_lab.environments.files.file_columns import NO, YES, Column, Texts, number_of
+from privateer_lab.environments.files.people_file import PeopleFile
 
 Value: TypeAlias = str | bool | float
 _DISTINCT: Final = 10_000
@@ -151,9 +151,9 @@ def profiles_in(path: str) -> list[Profile]:
     Raises
     ------
     SpecError
-        As `Table`.
+        As `PeopleFile`.
     """
-    table = Table(path)
+    table = PeopleFile(path)
     columns = [_Profiled(name) for name in table.header]
     table.fill(columns, 0)
     return [column.profile for column in columns]

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from privateer_core.errors import SpecError
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from privateer_lab.planning.plans import Came, Variant, refusal
 from privateer_lab.simulation.parallel import Backend, each
 from privateer_lab.simulation.simulate import simulation

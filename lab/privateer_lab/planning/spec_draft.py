@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms import ALGORITHMS, algorithm, read_spec
-from privateer_core.arms_spec import ArmsSpec
-from privateer_core.context import COLUMNS_MAX, FEATURES_MAX, Context
 from privateer_core.errors import SpecError
-from privateer_core.levels import OTHER
-from privateer_core.questions import KeyedMeans
-from privateer_core.sections import parse_section
-from privateer_core.spec import Spec, example_promises
+from privateer_core.primitives.questions import KeyedMeans
+from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.categories import OTHER
+from privateer_core.spec.context import COLUMNS_MAX, FEATURES_MAX, Context
+from privateer_core.spec.sections import parse_section
+from privateer_core.spec.spec import Spec, example_promises
 from privateer_lab.planning.column_profiles import Profile, Value, profiles_in, profiles_of
 
 LEVELS: Final = 15

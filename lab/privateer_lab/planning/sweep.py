@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from privateer_core.errors import SpecError
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from privateer_lab.simulation.parallel import Backend, each
 from privateer_lab.simulation.simulate import Run, simulate_in_short
 

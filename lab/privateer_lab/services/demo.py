@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from privateer_core.algorithms import read_spec
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from privateer_lab.cli.ask.experiment import policy_in
 from privateer_lab.cli.ask.report import write
 from privateer_lab.cli.output import open_folder, print_table, screen

@@ -8,7 +8,7 @@ import httpx
 
 from privateer_client.transport import retry_seconds
 from privateer_core.errors import Deleted, NotFound, PrivateerError, SpecError, Unauthorized, Unavailable
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from privateer_core.wire.problem import slug_of
 
 _ELSEWHERE: Final = {

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from privateer_core.errors import PrivateerError
-from privateer_core.trust import trust_of
+from privateer_core.privacy.trust import trust_of
 from privateer_lab.services.rest import ask
 
 _FIELD: Final = "--shuffler-admin-url"

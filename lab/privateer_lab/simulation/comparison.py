@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.arms_spec import ArmsSpec
-from privateer_core.decisions import Arms
 from privateer_core.errors import SpecError
-from privateer_core.spec import Spec
+from privateer_core.policies.decisions import Arms
+from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.spec import Spec
 from privateer_lab.baselines.base import Baseline, Visitors
 from privateer_lab.baselines.peers import peers_of
 from privateer_lab.baselines.run import play_together

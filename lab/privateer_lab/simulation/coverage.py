@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.answer import Answer
-from privateer_core.policy import Comparing
-from privateer_core.spec import Spec
+from privateer_core.policies.policy import Comparing
+from privateer_core.spec.spec import Spec
 from privateer_lab.environments import Environment
 from privateer_lab.simulation.devices import scaled
 

@@ -7,12 +7,12 @@ from typing import Any, Final, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.arms_spec import ArmsSpec
-from privateer_core.contributions import merged
-from privateer_core.decisions import Arms, Points
-from privateer_core.policy import Policy
-from privateer_core.spec import Spec
-from privateer_core.trust import TRUST
+from privateer_core.policies.decisions import Arms, Points
+from privateer_core.policies.policy import Policy
+from privateer_core.primitives.contributions import merged
+from privateer_core.privacy.trust import TRUST
+from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.spec import Spec
 from privateer_lab.environments import population_of
 from privateer_lab.environments.delays import Delay
 from privateer_lab.simulation.devices import SeededNoise, scaled, scaled_rewards

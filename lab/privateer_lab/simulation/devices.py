@@ -5,8 +5,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.context import encoded
-from privateer_core.spec import Source, Spec
+from privateer_core.spec.context import encoded
+from privateer_core.spec.spec import Source, Spec
 
 Array: TypeAlias = NDArray[np.float64]
 

@@ -5,7 +5,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from privateer_lab.environments import Played
+from privateer_lab.environments import PlayedRewards
 
 Point: TypeAlias = tuple[int, float, float, float]
 """How often anything was chosen, and the regrets of the choices, of the best constant option, and of random ones."""
@@ -18,13 +18,13 @@ class Score:
     """Sums over all choices so far: rewards received, and what was played in expected rewards."""
 
     reward: float = 0.0
-    played: Played = field(default_factory=lambda: Played(0, 0.0, 0.0, np.zeros(1)))
+    played: PlayedRewards = field(default_factory=lambda: PlayedRewards(0, 0.0, 0.0, np.zeros(1)))
 
-    def add(self, played: Played, reward: float) -> None:
+    def add(self, played: PlayedRewards, reward: float) -> None:
         """Count choices, and the rewards received for them."""
         self.reward += reward
         so_far = self.played
-        self.played = Played(
+        self.played = PlayedRewards(
             so_far.times + played.times,
             so_far.expected + played.expected,
             so_far.best + played.best,

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.arms_spec import ArmsSpec
 from privateer_core.errors import SpecError
+from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.simulation.simulation import Simulation
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from privateer_core.arms_spec import ArmsSpec
-from privateer_core.spec import Spec
+from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.spec import Spec
 from privateer_lab.simulation.delayed_reports import LateSimulation, delay_of
 from privateer_lab.simulation.parallel import Backend, each
 from privateer_lab.simulation.returning_people import ReturningSimulation

@@ -8,15 +8,15 @@ from typing import Any, Final, TypeGuard, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.ages import message_size
-from privateer_core.context import COLUMNS_MAX
-from privateer_core.contributions import BoundedVectors, merged
-from privateer_core.decisions import Arms, Decisions, Plays
-from privateer_core.policy import Boxes
-from privateer_core.spec import Spec
-from privateer_core.terms import Terms
-from privateer_core.trust import TRUST
-from privateer_lab.environments import Environment, Played, environment_for
+from privateer_core.policies.decisions import Arms, Decisions, Plays
+from privateer_core.policies.policy import Boxes
+from privateer_core.policies.report_ages import message_size
+from privateer_core.primitives.contributions import BoundedVectors, merged
+from privateer_core.privacy.terms import Terms
+from privateer_core.privacy.trust import TRUST
+from privateer_core.spec.context import COLUMNS_MAX
+from privateer_core.spec.spec import Spec
+from privateer_lab.environments import Environment, PlayedRewards, environment_for
 from privateer_lab.simulation.aggregation import BoxPeople, EnvironmentBoxes, can_aggregate
 from privateer_lab.simulation.coverage import Judgement, compares
 from privateer_lab.simulation.devices import SeededNoise, arms_before, received, scaled, scaled_rewards
@@ -211,7 +211,7 @@ class Simulation:
         """Have so many people choose, of whom nobody reports."""
         self.play(policy, people, self.rng)
 
-    def _count(self, people: int, decisions: Decisions, played: Played, rewards: NDArray[np.float64]) -> None:
+    def _count(self, people: int, decisions: Decisions, played: PlayedRewards, rewards: NDArray[np.float64]) -> None:
         self.people += people
         self.score.add(played, played.expected if isinstance(decisions, Plays) else received(rewards, self.spec))
 
@@ -249,7 +249,7 @@ class Simulation:
         wins = self.rng.binomial(chosen, np.clip(here.means, 0.0, 1.0))
         expected, best = float((chosen * here.means).sum()), float(visitors @ here.best)
         self.people += people
-        self.score.add(Played(people, expected, best, visitors @ here.means), float(wins.sum()))
+        self.score.add(PlayedRewards(people, expected, best, visitors @ here.means), float(wins.sum()))
         return np.stack([chosen - wins, wins], axis=-1)
 
     def facts(self) -> dict[str, float]:

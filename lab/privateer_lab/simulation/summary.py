@@ -6,10 +6,10 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from privateer_core.arms_spec import ArmsSpec
-from privateer_core.certificate import certify
-from privateer_core.spec import Spec
-from privateer_core.terms import Terms
+from privateer_core.privacy.certificate import certify
+from privateer_core.privacy.terms import Terms
+from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.spec import Spec
 from privateer_lab.simulation.delayed_reports import assumed
 from privateer_lab.simulation.interval import interval
 from privateer_lab.simulation.simulate import Run

@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.contributions import KeyedValues
+from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.law import LaplaceLaw, Law

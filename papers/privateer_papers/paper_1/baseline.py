@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.arms_spec import ArmsSpec
-from privateer_core.contributions import merged
-from privateer_core.decisions import Arms
+from privateer_core.policies.decisions import Arms
+from privateer_core.primitives.contributions import merged
+from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.baselines.base import Baseline, Visitors
 from privateer_papers.paper_1.ldpmab import LdpmabPolicy, LdpmabSection, LdpmabSpec
 from privateer_papers.paper_1.ldpmab_learner import LdpmabLearner, LdpmabState

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.accounting.events import Event, Pure
-from privateer_core.coins import Layout
-from privateer_core.contributions import CellSums, KeyedValues
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.base import Mechanism, check_range, whole
-from privateer_core.questions import KeyedMeans
+from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
+from privateer_core.primitives.clipping import VectorTotal
+from privateer_core.primitives.contributions import CellSums, KeyedValues
+from privateer_core.primitives.public_coins import Layout
+from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.laplace import DiscreteLaplace
-from privateer_core.vectors import VectorTotal
 
 UNIT: Final = 256
 """Grid points per unit of value; noise and values are integers on this grid."""

@@ -9,11 +9,11 @@ from typing_extensions import override
 
 from privateer_core.algorithms import Algorithm
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSection, PartitionSpec
-from privateer_core.contributions import KeyedValues
-from privateer_core.decisions import Arms
 from privateer_core.mechanisms import AnyMechanism, KeyedMechanism
-from privateer_core.spec import Source
-from privateer_core.terms import Terms
+from privateer_core.policies.decisions import Arms
+from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.privacy.terms import Terms
+from privateer_core.spec.spec import Source
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from privateer_papers.trust import PublishedPrivacy
 

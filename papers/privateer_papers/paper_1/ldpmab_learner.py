@@ -10,9 +10,9 @@ from typing_extensions import override
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, corners
 from privateer_core.answer.parts import BinMeans
-from privateer_core.coins import UNIT, Layout
-from privateer_core.contributions import CellSums
 from privateer_core.errors import SpecError
+from privateer_core.primitives.contributions import CellSums
+from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_papers.paper_1.ldpmab import LdpmabPolicy, LdpmabSpec
 from privateer_server.algorithms import Learner, NewRound
 from privateer_server.algorithms.partition.cohorts import CohortLearner

@@ -5,9 +5,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.arms_spec import ArmsSpec
+from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.baselines.base import Baseline, Visitors
-from privateer_lab.baselines.bins import Bins
+from privateer_lab.baselines.bins import ContextBins
 from privateer_papers.paper_1.baseline import deepest, effective_people, favoured_shares, warm_start
 
 Array = NDArray[np.float64]
@@ -41,7 +41,7 @@ class Leaky(Baseline):
         super().__init__(spec, seed)
         self.epsilon, self.warm, self.deepest = spec.privacy.bound, warm_start(spec), deepest(spec)
         self.factor = 2 * np.log2(effective_people(spec))
-        self.bins, arms = Bins(spec.dimension), spec.arm_count
+        self.bins, arms = ContextBins(spec.dimension), spec.arm_count
         self.people = np.zeros(1)
         self.active = np.ones((1, arms), bool)
         self.counts, self.rewards, self.u, self.v, self.w, self.means = np.zeros((6, 1, arms))

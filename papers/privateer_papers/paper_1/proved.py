@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from privateer_core.algorithms import Algorithm
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSection, PartitionSpec
-from privateer_core.spec import example_promises
+from privateer_core.spec.spec import example_promises
 
 
 class ProvedSection(PartitionSection):

@@ -9,8 +9,8 @@ from typing_extensions import override
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, corners
 from privateer_core.answer.parts import BinMeans
-from privateer_core.contributions import KeyedSums
 from privateer_core.errors import SpecError
+from privateer_core.primitives.contributions import KeyedSums
 from privateer_papers.paper_1.confidence import upper_bound
 from privateer_papers.paper_1.proved import ProvedSpec
 from privateer_server.algorithms import Learner, NewRound

@@ -8,7 +8,7 @@ import numpy as np
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from privateer_papers.reproduction import Row
 
 OURS: Final = "partition"

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from privateer_core.errors import SpecError
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from privateer_lab.pages.plots import COLOURS, panels
 from privateer_papers.paper_1.setting import HONEST, in_hundreds
 from privateer_papers.reproduction import OURS, Case, Effort, Reproduction, Row, Rows, run

@@ -11,13 +11,13 @@ from typing_extensions import override
 
 from privateer_core.algorithms import Algorithm
 from privateer_core.algorithms.bandit import BanditPolicy, BanditSection, BanditSpec
-from privateer_core.coins import Layout
-from privateer_core.contributions import BoundedVectors
-from privateer_core.decisions import Arms
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import VectorMechanism
-from privateer_core.questions import Question, VectorSum
-from privateer_core.vectors import Ball
+from privateer_core.policies.decisions import Arms
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.contributions import BoundedVectors
+from privateer_core.primitives.public_coins import Layout
+from privateer_core.primitives.questions import Question, VectorSum
 from privateer_papers.trust import PublishedPrivacy, refuse_model
 
 HALF: Final = 0.5

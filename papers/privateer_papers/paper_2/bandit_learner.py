@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.bandit import BanditPolicy, BanditSpec, layout
-from privateer_core.contributions import VectorSums
 from privateer_core.errors import SpecError
+from privateer_core.primitives.contributions import VectorSums
 from privateer_papers.paper_2.bandit import HALF, PublishedBanditPolicy
 from privateer_server.algorithms import Learner, NewRound, RoundsLearner
 from privateer_server.algorithms.bandit import BanditLearner, BanditState

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from privateer_core.arms_spec import ArmsSpec
+from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.baselines.base import Baseline, Visitors
 from privateer_lab.baselines.descent import centred
 

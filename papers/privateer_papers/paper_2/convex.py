@@ -11,11 +11,11 @@ from typing_extensions import override
 from privateer_core.algorithms import Algorithm
 from privateer_core.algorithms.convex.policy import ConvexPolicy
 from privateer_core.algorithms.convex.spec import ConvexSection, ConvexSpec
-from privateer_core.contributions import BoundedVectors
-from privateer_core.decisions import Arms
 from privateer_core.errors import SpecError
-from privateer_core.questions import Question, VectorSum
-from privateer_core.vectors import Ball
+from privateer_core.policies.decisions import Arms
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.contributions import BoundedVectors
+from privateer_core.primitives.questions import Question, VectorSum
 from privateer_papers.trust import PublishedPrivacy, refuse_model
 
 _BALL: Final = Ball("max", 1.0, 1)

@@ -10,8 +10,8 @@ from typing_extensions import override
 
 from privateer_core.algorithms.convex.policy import ConvexPolicy
 from privateer_core.algorithms.convex.spec import ConvexSpec
-from privateer_core.contributions import VectorSums
-from privateer_core.terms import Terms
+from privateer_core.primitives.contributions import VectorSums
+from privateer_core.privacy.terms import Terms
 from privateer_papers.paper_2.convex import PublishedConvexPolicy
 from privateer_server.algorithms import Learner, NewRound
 from privateer_server.algorithms.convex import ConvexLearner, ConvexState, drawn_frame

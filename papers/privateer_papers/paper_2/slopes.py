@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from scipy.special import stdtrit
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.arms_spec import ArmsSpec
-from privateer_core.spec import Spec
+from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.spec import Spec
 from privateer_lab.baselines.base import Baseline
 from privateer_lab.baselines.run import play_together
 from privateer_lab.pages.plots import COLOURS, panels

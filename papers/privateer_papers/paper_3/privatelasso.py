@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
-from privateer_core.continual import Factorization
+from privateer_core.mechanisms.running_vectors import Factorization
 from privateer_papers.paper_3.lasso_bandits import PENALTY, Peer, Problem, lasso
 
 Array = NDArray[np.float64]

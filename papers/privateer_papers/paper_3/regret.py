@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from privateer_lab.pages.plots import COLOURS, panels
 from privateer_lab.simulation.parallel import each
 from privateer_lab.simulation.simulate import simulate_once

@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.decisions import Arms
-from privateer_core.spec import Spec
+from privateer_core.policies.decisions import Arms
+from privateer_core.spec.spec import Spec
 from privateer_lab.environments import environment_for
 from privateer_papers.paper_3.lasso_bandits import Fliphat, LassoBandit, Peer, Problem, ThresholdedLassoBandit
 from privateer_papers.paper_3.privatelasso import LEAF, GaussianTree, PrivateLasso

@@ -8,7 +8,7 @@ import numpy as np
 
 from privateer_core.accounting.events import Pure
 from privateer_core.algorithms.trial import TrialPolicy
-from privateer_core.contributions import KeyedValues
+from privateer_core.primitives.contributions import KeyedValues
 from privateer_lab.audit.attacks.trial import NAME, speaks
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.lower_bounds import Scores

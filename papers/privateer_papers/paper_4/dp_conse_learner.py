@@ -10,8 +10,8 @@ from privateer_core.algorithms.trial import TrialPolicy
 from privateer_core.answer import Answer
 from privateer_core.answer.facts import Fact, Kind, Table
 from privateer_core.answer.parts import Figures
-from privateer_core.contributions import CellHits
 from privateer_core.errors import SpecError
+from privateer_core.primitives.contributions import CellHits
 from privateer_papers.paper_4.dp_conse import DpConseSpec
 from privateer_papers.paper_4.numbers import ConSE
 from privateer_server.algorithms import Learner, NewRound, RoundsLearner

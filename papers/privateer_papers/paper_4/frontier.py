@@ -5,13 +5,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.coins import SlotLayout
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.named_symbol import NamedSymbol
-from privateer_core.questions import KeyedHits
-from privateer_core.spec import Privacy
-from privateer_core.terms import calibrate
-from privateer_core.trust import TRUST
+from privateer_core.primitives.public_coins import SlotLayout
+from privateer_core.primitives.questions import KeyedHits
+from privateer_core.privacy.terms import calibrate
+from privateer_core.privacy.trust import TRUST
+from privateer_core.spec.spec import Privacy
 from privateer_papers.paper_4.elimination import eliminate, estimate
 from privateer_papers.paper_4.losses import UNIFORM, error_of, losses_of, means_of
 from privateer_papers.paper_4.numbers import ConSE

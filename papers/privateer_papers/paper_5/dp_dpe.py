@@ -9,7 +9,7 @@ from typing_extensions import override
 from privateer_core.algorithms import Algorithm
 from privateer_core.algorithms.phased import PhasedPolicy, PhasedSection, PhasedSpec
 from privateer_core.errors import SpecError
-from privateer_core.vectors import Ball
+from privateer_core.primitives.clipping import Ball
 from privateer_papers.paper_5.bits import EPSILON_MAX
 from privateer_papers.trust import PublishedPrivacy
 

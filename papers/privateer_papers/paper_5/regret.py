@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from privateer_core.algorithms.phased import PhasedSpec
-from privateer_core.sections import parse_section
+from privateer_core.spec.sections import parse_section
 from privateer_lab.pages.plots import COLOURS, in_thousands, panels
 from privateer_lab.simulation.parallel import each
 from privateer_lab.simulation.simulate import Run, simulate_once

@@ -5,7 +5,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from privateer_core.answer.facts import Table
 from privateer_core.plugins import Plugins
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from privateer_server.algorithms.rounds_learner import Bulk, NewRound, RoundsLearner, Step, must_agree
 
 Learner: TypeAlias = RoundsLearner[Any, Any, Any]

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 from privateer_core.answer import Answer
-from privateer_core.arms_spec import ArmsSpec, Turn
 from privateer_core.errors import SpecError
-from privateer_core.policy import Policy
-from privateer_core.questions import Question
-from privateer_core.spec import Spec
-from privateer_core.terms import Terms, calibrate, nobody_asked
+from privateer_core.policies.policy import Policy
+from privateer_core.primitives.questions import Question
+from privateer_core.privacy.terms import Terms, calibrate, nobody_asked
+from privateer_core.spec.arms import ArmsSpec, Turn
+from privateer_core.spec.spec import Spec
 
 
 @dataclass(frozen=True)

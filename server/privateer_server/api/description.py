@@ -7,10 +7,10 @@ import msgspec
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
+from privateer_core.answer.export import Export
 from privateer_core.errors import BatchRefused
-from privateer_core.export import Export
-from privateer_core.record import Record
-from privateer_core.risk import Risks
+from privateer_core.privacy.record import Record
+from privateer_core.privacy.risk import Risks
 from privateer_core.serving.http.listeners import IS_PUBLIC
 from privateer_core.serving.http.openapi import (
     ENVELOPE,

@@ -10,9 +10,9 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 
 from privateer_core.answer import Answer
+from privateer_core.answer.export import Status
 from privateer_core.answer.policy_view import PolicyView
 from privateer_core.errors import BadRequest
-from privateer_core.export import Status
 from privateer_server.experiments.acceptance import Change
 
 M = TypeVar("M", bound=BaseModel)

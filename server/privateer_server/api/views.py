@@ -7,10 +7,10 @@ import msgspec
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.answer import Answer
+from privateer_core.answer.export import Status
 from privateer_core.answer.stored import decode_answer
 from privateer_core.codec import decode
 from privateer_core.errors import NotFound
-from privateer_core.export import Status
 from privateer_core.wire.publication import Round, decode_publication, digest
 from privateer_server.api import models
 from privateer_server.experiments.acceptance import accepted_changes

@@ -8,10 +8,10 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from weakref import WeakKeyDictionary
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.arms_spec import ARMS_MIN, ArmsSpec
+from privateer_core.answer.export import Status
 from privateer_core.errors import SpecError
-from privateer_core.export import Status
-from privateer_core.spec import Spec
+from privateer_core.spec.arms import ARMS_MIN, ArmsSpec
+from privateer_core.spec.spec import Spec
 from privateer_server.algorithms import learner_for
 from privateer_server.experiments.experiment import Experiment
 from privateer_server.rounds.open_round import read_schedule

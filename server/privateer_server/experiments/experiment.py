@@ -13,10 +13,10 @@ import msgspec
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.answer import Answer
+from privateer_core.answer.export import Status
 from privateer_core.clock import Clock
-from privateer_core.export import Status
 from privateer_core.serving.logs import trace
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from privateer_server.data import Data
 from privateer_server.rounds.loop import Schedule
 from privateer_server.rounds.open_round import OpenRound, restore, timed

@@ -8,11 +8,11 @@ from typing import Any, Final
 import numpy as np
 
 from privateer_core.algorithms import parse_spec
+from privateer_core.answer.export import Export, make_export, read_export
 from privateer_core.codec import decode, encode
 from privateer_core.errors import PrivateerError, SpecError
-from privateer_core.export import Export, make_export, read_export
-from privateer_core.record import Planned, Record, Row, make_record
-from privateer_core.spec import Spec
+from privateer_core.privacy.record import PlannedTerms, Record, Row, make_record
+from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import decode_publication
 from privateer_server.algorithms import learner_for
 from privateer_server.api.views import published_answer
@@ -35,7 +35,7 @@ def privacy(spec: Spec, rounds: list[RoundRecord], closers: Mapping[int, Shuffle
     return make_record(spec, by_cohort, [stored.version for stored in rounds if not stored.batch])
 
 
-def _row(stored: RoundRecord, terms: Planned, closer: ShufflerKey | None) -> Row:
+def _row(stored: RoundRecord, terms: PlannedTerms, closer: ShufflerKey | None) -> Row:
     # Nothing is released below the honest minimum.
     return Row(
         version=stored.version,

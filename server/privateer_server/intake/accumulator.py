@@ -7,11 +7,11 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
-from privateer_core.ages import by_age
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.codec import encode
 from privateer_core.errors import BatchRefused, DuplicateReport, OutOfRange, ReportRefused, RoundClosed, Unopenable
-from privateer_core.policy import Policy
+from privateer_core.policies.policy import Policy
+from privateer_core.policies.report_ages import by_age
 from privateer_core.wire.batch import check_alone
 from privateer_core.wire.envelope import Envelope, binding, check_header, pieces, split_sealed
 from privateer_server.intake.opening import REPORT_ID_SIZE, Opener

@@ -14,7 +14,7 @@ from privateer_core.errors import NotFound, PrivateerError, RoundClosed, Unavail
 from privateer_core.serving.logs import trace
 from privateer_core.serving.store.sqlite import is_damage
 from privateer_core.serving.token_gate import Admission
-from privateer_core.spec import is_name
+from privateer_core.spec.spec import is_name
 from privateer_core.wire.batch import check_alone
 from privateer_core.wire.envelope import Envelope, binding
 from privateer_server.data import Data

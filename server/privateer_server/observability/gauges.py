@@ -9,7 +9,7 @@ from typing import Final, get_args
 
 from prometheus_client import Gauge
 
-from privateer_core.export import Status
+from privateer_core.answer.export import Status
 from privateer_server.data import Data
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.intake.intake import Intake

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.codec import decode
-from privateer_core.policy import Policy
+from privateer_core.policies.policy import Policy
 from privateer_core.wire.publication import decode_publication
 from privateer_server.rounds.loop import Decided
 from privateer_server.rounds.open_round import OpenRound, RoundFacts, read_policy

@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 
 from privateer_core.answer import Answer
 from privateer_core.errors import SpecError
-from privateer_core.policy import Policy
-from privateer_core.spec import Spec
+from privateer_core.policies.policy import Policy
+from privateer_core.spec.spec import Spec
 from privateer_server.algorithms import Bulk, Learner, Step, learner_for
 
 Decided: TypeAlias = Sequence[tuple[Policy, float]]

@@ -9,16 +9,16 @@ from typing import Any, Final
 
 import msgspec
 
-from privateer_core.ages import message_size
 from privateer_core.algorithms import algorithm, parse_spec
 from privateer_core.answer.stored import encode_answer
 from privateer_core.clock import Clock
 from privateer_core.codec import decode, encode
 from privateer_core.mechanisms import Mechanism
-from privateer_core.policy import Policy
-from privateer_core.record import JUMP, Planned, planned_of
+from privateer_core.policies.policy import Policy
+from privateer_core.policies.report_ages import message_size
+from privateer_core.privacy.record import JUMP, PlannedTerms, planned_of
 from privateer_core.sampling.entropy import SecureNoise
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from privateer_core.wire.envelope import Header, header_of
 from privateer_core.wire.publication import Drain, Publication, Round, decode_publication, digest, encode_publication
 from privateer_server.intake.opening import SEALED_SIZE, Opener, nobodys_key
@@ -58,7 +58,7 @@ class RoundFacts(msgspec.Struct, frozen=True):
     """
 
     cohort: str
-    terms: Planned
+    terms: PlannedTerms
     figures: dict[str, float]
     opened: float = 0.0
     drains: bool = False

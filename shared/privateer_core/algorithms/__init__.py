@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from privateer_core.errors import SpecError
 from privateer_core.plugins import Plugins
-from privateer_core.sections import parse_section, toml_tables
-from privateer_core.spec import Spec
+from privateer_core.spec.sections import parse_section, toml_tables
+from privateer_core.spec.spec import Spec
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Algorithm:
     spec
         Its spec, with all refusals.
     policy
-        Its policy, a `privateer_core.policy.Policy` that travels by `privateer_core.codec`.
+        Its policy, a `privateer_core.policies.policy.Policy` that travels by `privateer_core.codec`.
     """
 
     spec: type[Spec]

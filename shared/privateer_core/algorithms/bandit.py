@@ -11,18 +11,18 @@ from typing_extensions import override
 
 from privateer_core.algorithms import Algorithm
 from privateer_core.answer.policy_view import EVERYBODY, ArmsOfGroup, GroupShares, PolicyView
-from privateer_core.arms_spec import ARMS_MIN, ArmsSpec, ArmsTable
-from privateer_core.coins import UNIT, Layout
-from privateer_core.contributions import KeyedValues
-from privateer_core.decisions import Arms
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import KeyedMechanism
 from privateer_core.mechanisms.named_symbol import NamedSymbol
-from privateer_core.policy import ArmsPolicy
-from privateer_core.questions import KeyedMeans, NamedMeans, Question
-from privateer_core.sections import Section, parse_section
-from privateer_core.spec import example_promises
-from privateer_core.terms import Terms
+from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import ArmsPolicy
+from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.public_coins import UNIT, Layout
+from privateer_core.primitives.questions import KeyedMeans, NamedMeans, Question
+from privateer_core.privacy.terms import Terms
+from privateer_core.spec.arms import ARMS_MIN, ArmsSpec, ArmsTable
+from privateer_core.spec.sections import Section, parse_section
+from privateer_core.spec.spec import example_promises
 
 ARMS_MAX: Final = 256
 Array = NDArray[np.float64]

@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from privateer_core.actions import Actions
 from privateer_core.algorithms import Algorithm
 from privateer_core.answer.policy_view import PlayCounts, PolicyView, PublicDraw
-from privateer_core.contributions import BoundedVectors
-from privateer_core.decisions import Plays
-from privateer_core.draw import Draw
 from privateer_core.errors import InputError, SpecError
 from privateer_core.mechanisms import VectorMechanism
-from privateer_core.policy import Policy
-from privateer_core.questions import Question, VectorSum
-from privateer_core.reward import Reward, numbers_of
-from privateer_core.sections import Section, parse_section
-from privateer_core.spec import ExperimentTable, Privacy, Spec, example_promises
-from privateer_core.terms import Terms
-from privateer_core.vectors import Ball
+from privateer_core.policies.decisions import Plays
+from privateer_core.policies.policy import Policy
+from privateer_core.policies.public_draw import Draw
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.contributions import BoundedVectors
+from privateer_core.primitives.questions import Question, VectorSum
+from privateer_core.privacy.terms import Terms
+from privateer_core.spec.actions import Actions
+from privateer_core.spec.reward import Reward, numbers_of
+from privateer_core.spec.sections import Section, parse_section
+from privateer_core.spec.spec import ExperimentTable, Privacy, Spec, example_promises
 
 _UNIT_MAX: Final = 1e50
 """Rewards may have any unit whose squares, and theirs, are numbers."""

@@ -2,9 +2,9 @@
 
 from typing import Final, TypeAlias
 
-from privateer_core.mechanisms.base import Mechanism
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.central_sums import CentralSums
+from privateer_core.mechanisms.mechanism import Mechanism
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.running_vectors import RunningVectors
 from privateer_core.mechanisms.screened_moments import ScreenedMoments

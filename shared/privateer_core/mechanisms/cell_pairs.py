@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.accounting.events import Event, Pure
-from privateer_core.coins import SlotLayout
-from privateer_core.contributions import CellHits, KeyedValues
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.base import Mechanism, check_range, whole
+from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
 from privateer_core.mechanisms.named_symbol import HitTotal
-from privateer_core.questions import KeyedHits
+from privateer_core.primitives.contributions import CellHits, KeyedValues
+from privateer_core.primitives.public_coins import SlotLayout
+from privateer_core.primitives.questions import KeyedHits
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.laplace import DiscreteLaplace
 

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from privateer_core.accounting.allotment import Allotment
 from privateer_core.accounting.events import Event, Gaussian, Pure
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
-from privateer_core.coins import Layout
-from privateer_core.contributions import KeyedSums, KeyedValues
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.base import KeyedTotal, Mechanism, check_range, whole
-from privateer_core.questions import KeyedMeans
+from privateer_core.mechanisms.mechanism import KeyedTotal, Mechanism, check_range, whole
+from privateer_core.primitives.contributions import KeyedSums, KeyedValues
+from privateer_core.primitives.public_coins import Layout
+from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_core.sampling.normal import RoundedNormal, sampling_cost

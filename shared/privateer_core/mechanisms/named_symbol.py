@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from privateer_core.accounting.amplification import amplified_local_epsilon
 from privateer_core.accounting.events import Event, Pure, ShuffledResponse
-from privateer_core.coins import SlotLayout, sign
-from privateer_core.contributions import CellHits, KeyedValues
-from privateer_core.mechanisms.base import Mechanism, check_range, whole
+from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
 from privateer_core.mechanisms.signed_symbol import bernoulli
-from privateer_core.questions import KeyedHits
+from privateer_core.primitives.contributions import CellHits, KeyedValues
+from privateer_core.primitives.public_coins import SlotLayout, sign
+from privateer_core.primitives.questions import KeyedHits
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.response import RandomizedResponse
 
@@ -30,7 +30,7 @@ _ONE: Final = 1.3
 
 @dataclass(frozen=True)
 class HitTotal:
-    """Integer counts over reports, additive in any order. Shapes as in `privateer_core.contributions.CellHits`."""
+    """Integer counts over reports, additive in any order. Shapes as in `contributions.CellHits`."""
 
     reports: int
     positive: NDArray[np.int64]

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import Choice, Event, Gaussian, Repeated, Sequential
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
-from privateer_core.contributions import BoundedVectors, ScreenedSums
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.base import Mechanism, check_range, whole
-from privateer_core.questions import ScreenedSum
-from privateer_core.sampling.choice import choose, simulate_choice
+from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.contributions import BoundedVectors, ScreenedSums
+from privateer_core.primitives.questions import ScreenedSum
 from privateer_core.sampling.entropy import NoiseSource
+from privateer_core.sampling.exponential_mechanism import choose, simulate_choice
 from privateer_core.sampling.normal import RoundedNormal, sampling_cost
-from privateer_core.vectors import Ball
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

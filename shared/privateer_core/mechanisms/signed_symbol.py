@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from privateer_core.accounting.allotment import Allotment, allotted_local_epsilon
 from privateer_core.accounting.amplification import amplified_local_epsilon
 from privateer_core.accounting.events import Event, Pure, ShuffledResponse
-from privateer_core.coins import Layout, bucket, sign
-from privateer_core.contributions import KeyedSums, KeyedValues
-from privateer_core.mechanisms.base import KeyedTotal, Mechanism, check_range, whole
-from privateer_core.questions import KeyedMeans
+from privateer_core.mechanisms.mechanism import KeyedTotal, Mechanism, check_range, whole
+from privateer_core.primitives.contributions import KeyedSums, KeyedValues
+from privateer_core.primitives.public_coins import Layout, bucket, sign
+from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.response import RandomizedResponse
 

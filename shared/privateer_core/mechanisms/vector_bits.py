@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from privateer_core.accounting.binomial import shuffled_bits_each
 from privateer_core.accounting.events import Event, ShuffledBits
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
-from privateer_core.contributions import BoundedVectors, VectorSums
 from privateer_core.errors import BatchRefused, SpecError
-from privateer_core.mechanisms.base import Mechanism, check_range, whole
+from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
+from privateer_core.primitives.clipping import Array, Ball, VectorTotal
+from privateer_core.primitives.contributions import BoundedVectors, VectorSums
 from privateer_core.sampling.binomial import binomial
 from privateer_core.sampling.entropy import NoiseSource
-from privateer_core.vectors import Array, Ball, VectorTotal
 
 _LEVELS_MAX: Final = 1024
 _COORDINATES_MAX: Final = 1 << 16

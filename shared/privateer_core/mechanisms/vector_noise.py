@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from privateer_core.accounting.events import Event, Gaussian
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
-from privateer_core.contributions import BoundedVectors, VectorSums
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.base import Mechanism, check_range, whole
+from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
+from privateer_core.primitives.clipping import GRID, Ball, VectorTotal
+from privateer_core.primitives.contributions import BoundedVectors, VectorSums
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.normal import EPSILON_MAX, REACH, RoundedNormal, sampling_cost
-from privateer_core.vectors import GRID, Ball, VectorTotal
 
 _REACH: Final = 1.01 * REACH
 """Noise is drawn up to so many standard deviations."""

@@ -11,10 +11,8 @@ from scipy.special import betainccinv
 
 from privateer_core.accounting.allotment import Allotment
 from privateer_core.accounting.events import Event, Pure, Repeated, ShuffledSubset
-from privateer_core.coins import classes_of, mix, normals_of
-from privateer_core.contributions import BoundedVectors, VectorSums
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.base import Mechanism, check_range, whole
+from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
 from privateer_core.mechanisms.vector_directions import (
     CROWD,
     amplified_directions,
@@ -24,9 +22,11 @@ from privateer_core.mechanisms.vector_directions import (
     several_directions,
     unit_variance,
 )
+from privateer_core.primitives.clipping import Ball, VectorTotal
+from privateer_core.primitives.contributions import BoundedVectors, VectorSums
+from privateer_core.primitives.public_coins import classes_of, mix, normals_of
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.response import SubsetResponse
-from privateer_core.vectors import Ball, VectorTotal
 
 Array = NDArray[np.float64]
 REPORT: Final = np.dtype([("slot", "<u4"), ("symbol", "<u2")])

@@ -39,7 +39,7 @@ class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     experiment, version
         Name of the experiment, and the policy version that lives for this round (from 1).
     model
-        Trust model: a short lower-case word, the name of a row of `privateer_core.trust.TRUST`.
+        Trust model: a short lower-case word, the name of a row of `privateer_core.privacy.trust.TRUST`.
     batch
         Number of people whose reports close the round. 0: the experiment is over and asks for no reports.
     sealed_size

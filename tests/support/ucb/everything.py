@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from privateer_core.trust import TRUST
+from privateer_core.privacy.trust import TRUST
 from privateer_lab.cli.command_line import main
 from privateer_lab.services.processes import Services, free_port, running
 

@@ -10,16 +10,16 @@ from typing_extensions import override
 
 from privateer_core.algorithms import Algorithm
 from privateer_core.answer.policy_view import PolicyView
-from privateer_core.arms_spec import ArmsSpec
-from privateer_core.coins import SlotLayout
-from privateer_core.context import bins_of
-from privateer_core.contributions import KeyedValues
-from privateer_core.decisions import Arms
 from privateer_core.errors import SpecError
-from privateer_core.policy import ArmsPolicy, Array, Coins
-from privateer_core.questions import KeyedHits, Question
-from privateer_core.sections import Section
-from privateer_core.terms import Terms
+from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import ArmsPolicy, Array, Coins
+from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.public_coins import SlotLayout
+from privateer_core.primitives.questions import KeyedHits, Question
+from privateer_core.privacy.terms import Terms
+from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.context import bins_of
+from privateer_core.spec.sections import Section
 
 
 class UcbSection(Section):

@@ -14,8 +14,8 @@ from privateer_core.accounting.clones import clones_delta, clones_local_epsilon
 from privateer_core.accounting.events import Pure, ShuffledResponse, ShuffledSubset, read_event
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.primitives.clipping import Ball
 from privateer_core.sampling.response import SubsetResponse
-from privateer_core.vectors import Ball
 from tests.support.shuffling import exact_delta, hockey_stick, shuffled_law, subset_delta
 
 LOSSES = [(0.1, 1.0), (0.5, 2.0), (1.0, 3.0), (2.0, 4.5)]

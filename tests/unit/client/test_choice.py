@@ -8,7 +8,7 @@ import pytest
 from privateer_client.ledger.choice import KeptChoice, decode_choice, encode_choice, meaning
 from privateer_client.participation import Participation
 from privateer_core.errors import InputError, Malformed
-from privateer_core.verification import Limits
+from privateer_core.privacy.verification import Limits
 from tests.support.experiments import OPEN, WEEK, waiting_spec
 from tests.support.publications import published
 from tests.support.specs import make_spec

@@ -9,8 +9,8 @@ import pytest
 
 from privateer_client import AsyncClient, Client, Ledger, Outcome
 from privateer_core.algorithms.phased import PhasedPolicy
-from privateer_core.decisions import Arms
 from privateer_core.errors import AlreadyReported, InputError, TermsRefused, UnfitValueWarning
+from privateer_core.policies.decisions import Arms
 from privateer_core.wire.envelope import decode_envelope
 from tests.support.devices import Drawn
 from tests.support.notary import notarized

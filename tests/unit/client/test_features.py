@@ -8,7 +8,7 @@ import pytest
 
 from privateer_client.inputs import clipped_features, context_vector
 from privateer_core.errors import InputError, UnfitValueWarning
-from privateer_core.features import Numeric
+from privateer_core.spec.features import Numeric
 from tests.support.specs import make_spec
 
 FEATURES = {"age": Numeric(low=20, high=60), "hours": Numeric(low=0, high=80)}

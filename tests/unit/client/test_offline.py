@@ -10,8 +10,8 @@ import pytest
 
 from privateer_client import OfflinePolicy, UnfitValueWarning
 from privateer_core.algorithms import ALGORITHMS, algorithm
+from privateer_core.answer.export import read_export
 from privateer_core.errors import InputError, SpecError
-from privateer_core.export import read_export
 from tests.documents import exports, vectors, wire
 from tests.support.publications import published
 

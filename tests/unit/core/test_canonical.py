@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from privateer_core.canonical import canonical
+from privateer_core.canonical_json import canonical
 
 _EXAMPLES = {
     "0000000000000000": "0",

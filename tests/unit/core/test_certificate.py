@@ -8,15 +8,15 @@ import msgspec
 import pytest
 
 from privateer_core.accounting.events import Gaussian, Pure
-from privateer_core.certificate import certify, read_certificate, recompute
-from privateer_core.coins import Layout
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import CentralVectors
-from privateer_core.questions import KeyedMeans, VectorSum
-from privateer_core.spec import Privacy
-from privateer_core.terms import Terms, calibrate
-from privateer_core.trust import TRUST
-from privateer_core.vectors import Ball
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.public_coins import Layout
+from privateer_core.primitives.questions import KeyedMeans, VectorSum
+from privateer_core.privacy.certificate import certify, read_certificate, recompute
+from privateer_core.privacy.terms import Terms, calibrate
+from privateer_core.privacy.trust import TRUST
+from privateer_core.spec.spec import Privacy
 from privateer_papers.trust import PublishedPrivacy
 
 PRIVACY = {

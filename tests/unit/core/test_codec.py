@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import PartitionPolicy
 from privateer_core.codec import decode, encode
-from privateer_core.coins import Layout
 from privateer_core.errors import Malformed, SpecError
-from privateer_core.mechanisms.base import KeyedTotal
-from privateer_core.vectors import VectorTotal
+from privateer_core.mechanisms.mechanism import KeyedTotal
+from privateer_core.primitives.clipping import VectorTotal
+from privateer_core.primitives.public_coins import Layout
 from privateer_papers.paper_1.ldpmab_learner import LdpmabState
 from privateer_server.algorithms.partition.state import PartitionState
 from tests.support.partitions import make_policy, same

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from privateer_core import coins
-from privateer_core.coins import UNIT, Layout, bucket, sign
-from privateer_core.contributions import KeyedValues
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
+from privateer_core.primitives import public_coins
+from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.public_coins import UNIT, Layout, bucket, sign
 from privateer_lab.simulation.devices import SeededNoise
 from tests.support.statistics import fits, independent
 
@@ -40,14 +40,14 @@ def unmix(word: int) -> int:
 def test_mix_has_an_inverse():
     words = np.random.default_rng(0).integers(0, 2**64, 2000, dtype=np.uint64)
     words = np.concatenate([words, np.array([0, 1, MASK, 1 << 63, (1 << 63) - 1], np.uint64)])
-    mixed = coins.mix(words)
+    mixed = public_coins.mix(words)
     assert [unmix(int(word)) for word in mixed] == [int(word) for word in words]
 
 
 def test_mix_flips_half_of_the_bits():
     words = np.random.default_rng(2).integers(0, 2**64, 4000, dtype=np.uint64)
     for bit in range(64):
-        change = np.bitwise_count(coins.mix(words) ^ coins.mix(words ^ np.uint64(1 << bit)))
+        change = np.bitwise_count(public_coins.mix(words) ^ public_coins.mix(words ^ np.uint64(1 << bit)))
         assert abs(change.mean() - 32) < 5 * 4 / np.sqrt(4000)
 
 

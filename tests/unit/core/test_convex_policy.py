@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privateer_core.algorithms.convex.domain import even
-from privateer_core.algorithms.convex.spec import ConvexSpec
-from privateer_core.decisions import Arms
+from privateer_core.algorithms.convex.spec import ConvexSpec, even
 from privateer_core.errors import InputError, Malformed
+from privateer_core.policies.decisions import Arms
 from privateer_server.rounds.loop import Schedule
 
 SPECS = ConvexSpec.instances()

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.algorithms.convex.domain import Domain
-from privateer_core.algorithms.convex.spec import ConvexSpec
+from privateer_core.algorithms.convex.spec import ConvexSpec, Domain
 from privateer_core.errors import SpecError
 
 ONE = {"feedback": "one-point", "strong_convexity": 0.0}

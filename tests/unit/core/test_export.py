@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privateer_core.answer.export import read_export
 from privateer_core.errors import SpecError
-from privateer_core.export import read_export
 from tests.documents import exports, vectors, wire
 
 _, SPEC, PUBLICATION = vectors.cases()[0]

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from privateer_core.algorithms.linear.design import Design, prior_moments
+from privateer_core.algorithms.linear.design_matrix import DesignMatrix, prior_moments
 from privateer_core.algorithms.linear.policy import LinearPolicy
 from privateer_core.algorithms.linear.reports import joint, matrix_of, moments
 from privateer_core.algorithms.linear.spec import LinearSpec
-from privateer_core.coins import classes_of
-from privateer_core.columns import FLAG, NUMBER, Block, bits, coded
-from privateer_core.decisions import Arms
 from privateer_core.errors import InputError, Malformed, SpecError
 from privateer_core.mechanisms.vector_noise import CentralVectors
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
-from privateer_core.sections import parse_section
-from privateer_core.terms import Terms
-from privateer_core.vectors import Ball
+from privateer_core.policies.decisions import Arms
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.public_coins import classes_of
+from privateer_core.privacy.terms import Terms
+from privateer_core.spec.columns import FLAG, NUMBER, Block, bits, coded
+from privateer_core.spec.sections import parse_section
 from privateer_server.rounds.loop import Schedule
 from tests.support.linears import linear_spec
 
@@ -31,7 +31,7 @@ def policy_of(d: int, arms: int, exploration: float = 0.5) -> LinearPolicy:
     terms = Terms("none", math.inf, 0.0, "tight", 0, 0, CentralVectors(Ball("l2", 1.0, d * arms), 0.0))
     factors = np.linalg.cholesky(np.stack([np.cov(rng.normal(size=(d, 4 * d))) for _ in range(arms)]))
     means, square = 0.1 * rng.normal(size=(arms, d)), np.eye(d)
-    playable, design = np.ones(arms, bool), Design((NUMBER,) * (d - 1))
+    playable, design = np.ones(arms, bool), DesignMatrix((NUMBER,) * (d - 1))
     return LinearPolicy(1, design, "identity", means, factors, square, square, exploration, playable, -1, 0.0, 3, terms)
 
 
@@ -126,7 +126,7 @@ def test_a_late_class_is_that_of_the_arm_that_coins_favoured_then():
 
 def test_rows_are_one_hot_and_no_longer_than_the_features_allow():
     levels = coded(5)
-    design = Design((NUMBER, FLAG, coded(2), levels))
+    design = DesignMatrix((NUMBER, FLAG, coded(2), levels))
     contexts = np.array([[0.75, 0.0, 1.0, *bits(np.array([3.0]), levels)[0]], [0.5, 1.0, 0.0, 9.0, -3.0, 0.0]])
     rows = design.rows(contexts)
     assert rows[0].tolist() == [1, 0.5, 0, 1, 0, 0, 0, 1, 0]
@@ -187,7 +187,7 @@ def test_moments_and_joint_reports_are_at_most_1_long():
         {"favours": 1},
         {"share": 0.5},
         {"link": "logistic"},
-        {"design": Design((Block(),) * 3)},
+        {"design": DesignMatrix((Block(),) * 3)},
         {"playable": np.array([True, False])},
     ],
 )

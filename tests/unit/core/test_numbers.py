@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from privateer_core.errors import InputError
-from privateer_core.numbers import is_number
-from privateer_core.reward import Reward
+from privateer_core.spec.columns import is_number
+from privateer_core.spec.reward import Reward
 
 
 def test_rewards_are_scaled_and_clipped() -> None:

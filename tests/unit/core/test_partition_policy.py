@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privateer_core.coins import UNIT, Layout
 from privateer_core.errors import Malformed
+from privateer_core.primitives.public_coins import UNIT, Layout
 from tests.support.partitions import local_terms, make_policy
 from tests.support.specs import SHUFFLE, make_spec
 from tests.support.statistics import fits

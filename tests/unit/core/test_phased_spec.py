@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from privateer_core.actions import sphere
 from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.phased import PhasedSpec
 from privateer_core.errors import SpecError
+from privateer_core.spec.actions import sphere
 from tests.support.phased import phased_spec, tables
 from tests.support.specs import make_spec
 from tests.support.specs import tables as partition_tables

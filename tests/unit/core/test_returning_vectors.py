@@ -12,9 +12,9 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError, TermsRefused
 from privateer_core.mechanisms import CentralVectors, VectorSymbol
 from privateer_core.mechanisms.running_vectors import RunningVectors
-from privateer_core.spec import Spec
-from privateer_core.terms import Terms, calibrate
-from privateer_core.verification import Limits, verify
+from privateer_core.privacy.terms import Terms, calibrate
+from privateer_core.privacy.verification import Limits, verify
+from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import Round
 from privateer_server.rounds.loop import Schedule
 from tests.support.linears import linear_spec

@@ -8,8 +8,8 @@ from scipy.stats import norm
 
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import Event, Gaussian, Parallel, Pure, ShuffledResponse
-from privateer_core.certificate import FORMAT, RECORD, Certificate, Claim
-from privateer_core.risk import Risk, reconstruction, risks
+from privateer_core.privacy.certificate import FORMAT, RECORD, Certificate, Claim
+from privateer_core.privacy.risk import Risk, reconstruction, risks
 
 
 def risk_of(epsilon: float | None, delta: float, event: Event | None, sampling: float = 0.0) -> Risk:

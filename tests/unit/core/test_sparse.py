@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from privateer_client.inputs import context_vector
-from privateer_core.certificate import JOINT, certify, recompute
-from privateer_core.decisions import Arms
 from privateer_core.errors import InputError, Malformed, SpecError
+from privateer_core.policies.decisions import Arms
+from privateer_core.privacy.certificate import JOINT, certify, recompute
 from privateer_lab.environments import default_environment, environment_for
 from privateer_server.algorithms.sparse.epochs import EpochLearner
 from privateer_server.rounds.loop import Schedule

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
 from privateer_core.codec import decode, encode
-from privateer_core.coins import Layout
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import CentralSums, Mechanism, SignedSymbol
 from privateer_core.mechanisms.signed_symbol import information
-from privateer_core.questions import KeyedMeans
+from privateer_core.primitives.public_coins import Layout
+from privateer_core.primitives.questions import KeyedMeans
+from privateer_core.privacy.terms import Terms, calibrate
+from privateer_core.privacy.trust import honest_people
 from privateer_core.sampling.response import RandomizedResponse
-from privateer_core.spec import Privacy
-from privateer_core.terms import Terms, calibrate
-from privateer_core.trust import honest_people
+from privateer_core.spec.spec import Privacy
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from privateer_papers.trust import PublishedPrivacy
 from tests.support.shuffling import sampled_blanket_delta

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
-from privateer_core.coins import SlotLayout
 from privateer_core.errors import InputError, Malformed
+from privateer_core.primitives.public_coins import SlotLayout
 from privateer_lab.simulation.simulate import Simulation
 from privateer_server.algorithms.trial.learner import TrialLearner
 from privateer_server.algorithms.trial.state import epoch_of

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms.trial import TrialSpec
-from privateer_core.algorithms.trial.questions import coin_layout, information_ratio, questions_of
+from privateer_core.algorithms.trial.coin_questions import coin_layout, information_ratio, questions_of
 from privateer_server.rounds.loop import Schedule
 from tests.support.statistics import fits
 

@@ -9,9 +9,9 @@ import pytest
 from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.algorithms.trial.sections import planned_looks
-from privateer_core.context import encoded
 from privateer_core.errors import SpecError
-from privateer_core.tables import read_tables
+from privateer_core.spec.context import encoded
+from privateer_core.spec.toml_file import read_tables
 from privateer_lab.cli.spec_files import load_spec
 from privateer_server.rounds.loop import Schedule
 

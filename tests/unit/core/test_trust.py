@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms import ALGORITHMS, algorithm
-from privateer_core.coins import Layout
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import MECHANISMS
-from privateer_core.questions import KeyedMeans, VectorSum
-from privateer_core.spec import Privacy, example_promises
-from privateer_core.terms import calibrate, nobody_asked
-from privateer_core.trust import TRUST, honest_people, trust_of
-from privateer_core.vectors import Ball
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.public_coins import Layout
+from privateer_core.primitives.questions import KeyedMeans, VectorSum
+from privateer_core.privacy.terms import calibrate, nobody_asked
+from privateer_core.privacy.trust import TRUST, honest_people, trust_of
+from privateer_core.spec.spec import Privacy, example_promises
 from privateer_core.wire.publication import Round
 
 QUESTIONS = (KeyedMeans(Layout(3, np.zeros((4, 2), np.uint32))), VectorSum(Ball("max", 1.0, 4), 3))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privateer_core.errors import InputError, SpecError
-from privateer_core.vectors import Ball
+from privateer_core.primitives.clipping import Ball
 from privateer_lab.simulation.devices import SeededNoise
 
 

@@ -11,7 +11,6 @@ from msgspec.structs import replace as with_parameters
 
 from privateer_core.accounting.amplification import shuffled_delta
 from privateer_core.codec import decode, encode
-from privateer_core.coins import Layout
 from privateer_core.errors import PrivateerError, TermsRefused
 from privateer_core.mechanisms import (
     BitVectors,
@@ -22,11 +21,12 @@ from privateer_core.mechanisms import (
     SignedSymbol,
     VectorSymbol,
 )
-from privateer_core.questions import KeyedMeans
-from privateer_core.spec import Spec
-from privateer_core.terms import Terms, calibrate
-from privateer_core.vectors import Ball
-from privateer_core.verification import Limits, verify
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.public_coins import Layout
+from privateer_core.primitives.questions import KeyedMeans
+from privateer_core.privacy.terms import Terms, calibrate
+from privateer_core.privacy.verification import Limits, verify
+from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import Round
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from tests.support.phased import phased_spec

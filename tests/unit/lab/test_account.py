@@ -16,11 +16,11 @@ import pytest
 
 from privateer_client.ledger.account import Payment
 from privateer_client.ledger.ledger import Ledger
-from privateer_core.certificate import certify
-from privateer_core.coins import Layout
-from privateer_core.questions import KeyedMeans
-from privateer_core.spec import Privacy
-from privateer_core.terms import calibrate
+from privateer_core.primitives.public_coins import Layout
+from privateer_core.primitives.questions import KeyedMeans
+from privateer_core.privacy.certificate import certify
+from privateer_core.privacy.terms import calibrate
+from privateer_core.spec.spec import Privacy
 from privateer_lab.cli.ask.experiment import claimed
 from privateer_lab.cli.output import print_table
 from privateer_lab.cli.prove.records import print_rounds

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.features import Numeric, Ranked
-from privateer_core.levels import Boolean, Categorical
+from privateer_core.spec.categories import Boolean, Categorical
+from privateer_core.spec.features import Numeric, Ranked
 from privateer_lab.cli.command_line import main
 from privateer_lab.environments import environment_for
 from privateer_lab.planning.spec_draft import draft

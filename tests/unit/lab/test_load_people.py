@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from privateer_lab.cli.ask import experiment as experiments
 from privateer_lab.cli.command_line import main as privateer
 from privateer_lab.cli.spec_files import load_spec

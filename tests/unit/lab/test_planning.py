@@ -12,7 +12,7 @@ import pytest
 
 from privateer_core.accounting.amplification import shuffled_delta
 from privateer_core.errors import SpecError
-from privateer_core.trust import honest_people
+from privateer_core.privacy.trust import honest_people
 from privateer_lab.cli import output
 from privateer_lab.cli.try_out import plan as planning
 from privateer_lab.planning import first_look

@@ -31,7 +31,7 @@ from privateer_core.answer.parts import (
 from privateer_core.answer.policy_view import ArmsOfBin, ArmsOfGroup, BinShares, GroupShares, PolicyView
 from privateer_core.codec import encode
 from privateer_core.errors import Unavailable
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from privateer_lab.answer_tables import rows_of
 from privateer_lab.audit.whole_experiments import contribution
 from privateer_lab.cli.ask.experiment import answer_in, policy_in

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 import yaml
 
-from privateer_core.certificate import recompute
 from privateer_core.mechanisms import MECHANISMS
-from privateer_core.record import make_record
-from privateer_core.record_verification import read_certificates
-from privateer_core.risk import risks
-from privateer_core.trust import TRUST
+from privateer_core.privacy.certificate import recompute
+from privateer_core.privacy.record import make_record
+from privateer_core.privacy.record_verification import read_certificates
+from privateer_core.privacy.risk import risks
+from privateer_core.privacy.trust import TRUST
 from privateer_lab.cli.command_line import main
 from privateer_lab.cli.output import percent
 from privateer_lab.pages.review.document import Review, make_review

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from privateer_lab.environments import Played
+from privateer_lab.environments import PlayedRewards
 from privateer_lab.simulation.regret import Score
 
 
 def test_an_option_that_is_always_best_loses_nothing() -> None:
     """Its sum and that of the best option are taken in different orders, and a gain is a share of what is between."""
     score = Score()
-    score.add(Played(30_000, 6_000.0, 7_500.0 + 4.5e-12, np.array([6_000.0, 7_500.0])), reward=0.0)
+    score.add(PlayedRewards(30_000, 6_000.0, 7_500.0 + 4.5e-12, np.array([6_000.0, 7_500.0])), reward=0.0)
     assert (score.best_constant_regret, score.regret > 1_000) == (0.0, True)
-    score.add(Played(1, 0.0, 1e-6, np.zeros(2)), reward=0.0)
+    score.add(PlayedRewards(1, 0.0, 1e-6, np.zeros(2)), reward=0.0)
     assert score.best_constant_regret > 0

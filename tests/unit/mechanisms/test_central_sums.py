@@ -10,12 +10,12 @@ from scipy import stats
 
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.gaussian import gaussian_delta
-from privateer_core.coins import Layout
-from privateer_core.contributions import KeyedValues
 from privateer_core.errors import OutOfRange, SpecError
-from privateer_core.mechanisms.base import KeyedTotal
 from privateer_core.mechanisms.central_sums import ABSOLUTE_SENSITIVITY, SENSITIVITY, CentralSums
-from privateer_core.questions import KeyedMeans
+from privateer_core.mechanisms.mechanism import KeyedTotal
+from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.public_coins import Layout
+from privateer_core.primitives.questions import KeyedMeans
 from privateer_lab.simulation.devices import SeededNoise
 
 LAYOUT = Layout(5, np.array([[30_000], [20_000], [65_536]], np.uint32))

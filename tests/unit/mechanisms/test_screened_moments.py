@@ -6,11 +6,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from privateer_core.contributions import BoundedVectors
 from privateer_core.errors import OutOfRange, SpecError
 from privateer_core.mechanisms.screened_moments import GRID, SENSITIVITY, ScreenedMoments
-from privateer_core.questions import ScreenedSum
-from privateer_core.vectors import Ball
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.contributions import BoundedVectors
+from privateer_core.primitives.questions import ScreenedSum
 from privateer_lab.simulation.devices import SeededNoise
 
 ARMS, FEATURES = 2, 3

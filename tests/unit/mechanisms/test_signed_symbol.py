@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from privateer_core.coins import Layout, bucket, sign
-from privateer_core.contributions import KeyedValues
 from privateer_core.errors import OutOfRange
 from privateer_core.mechanisms.signed_symbol import REPORT, SignedSymbol, bernoulli
+from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.public_coins import Layout, bucket, sign
 from privateer_lab.simulation.devices import SeededNoise
 from tests.support.statistics import fits
 

@@ -8,15 +8,15 @@ import pytest
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import Gaussian, ShuffledBits
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
-from privateer_core.contributions import BoundedVectors
 from privateer_core.errors import BatchRefused, SpecError
 from privateer_core.mechanisms.vector_bits import BIT, BitVectors
 from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors, vector_standard_deviation
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
-from privateer_core.questions import VectorSum
-from privateer_core.spec import Privacy
-from privateer_core.terms import calibrate
-from privateer_core.vectors import Ball, VectorTotal
+from privateer_core.primitives.clipping import Ball, VectorTotal
+from privateer_core.primitives.contributions import BoundedVectors
+from privateer_core.primitives.questions import VectorSum
+from privateer_core.privacy.terms import calibrate
+from privateer_core.spec.spec import Privacy
 from privateer_lab.simulation.devices import SeededNoise
 from privateer_papers.paper_5.bits import published_vectors
 from privateer_papers.trust import classic_noise

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from privateer_core.algorithms import algorithm
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from tests.support.algorithms import RUN
 from tests.support.changes import change, changed
 from tests.support.servers import ADMIN, SMALL, Api, assert_problem

@@ -11,8 +11,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from privateer_core.certificate import recompute
-from privateer_core.record_verification import read_certificates
+from privateer_core.privacy.certificate import recompute
+from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_core.wire.publication import Round, decode_publication
 from privateer_server.app import create_app

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from privateer_core.answer.stored import decode_answer
-from privateer_core.certificate import read_certificate, recompute
+from privateer_core.privacy.certificate import read_certificate, recompute
 from privateer_core.wire.publication import decode_publication
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.rounds import loop

@@ -9,8 +9,8 @@ import pytest
 from privateer_client import OfflinePolicy
 from privateer_client.participation import Participation
 from privateer_core.algorithms import algorithm
-from privateer_core.export import read_export
-from privateer_core.verification import Limits
+from privateer_core.answer.export import read_export
+from privateer_core.privacy.verification import Limits
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings

@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy
-from privateer_core.coins import UNIT, Layout
-from privateer_core.contributions import KeyedValues
-from privateer_core.decisions import Arms
 from privateer_core.mechanisms.central_sums import CentralSums
-from privateer_core.questions import KeyedMeans
+from privateer_core.policies.decisions import Arms
+from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.public_coins import UNIT, Layout
+from privateer_core.primitives.questions import KeyedMeans
+from privateer_core.privacy.terms import calibrate
 from privateer_core.sampling.entropy import SecureNoise
-from privateer_core.spec import Privacy
-from privateer_core.terms import calibrate
+from privateer_core.spec.spec import Privacy
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.lower_bounds import Scores
 from privateer_lab.audit.views import Coins, batches, draw_coins, log_likelihood, model_of, releases

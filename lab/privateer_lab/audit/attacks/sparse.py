@@ -6,9 +6,9 @@ import numpy as np
 
 from privateer_core.algorithms.sparse.policy import SparsePolicy
 from privateer_core.algorithms.sparse.spec import SparseSpec
-from privateer_core.contributions import BoundedVectors
-from privateer_core.decisions import Arms
 from privateer_core.mechanisms.screened_moments import Moments, ScreenedMoments
+from privateer_core.policies.decisions import Arms
+from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.lower_bounds import Scores

@@ -5,12 +5,12 @@ from typing import Final
 import numpy as np
 
 from privateer_core.accounting.events import Pure
-from privateer_core.coins import SlotLayout
-from privateer_core.contributions import KeyedValues
 from privateer_core.mechanisms.cell_pairs import CellPairs
-from privateer_core.questions import KeyedHits
+from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.public_coins import SlotLayout
+from privateer_core.primitives.questions import KeyedHits
+from privateer_core.privacy.trust import TIGHT
 from privateer_core.sampling.entropy import SecureNoise
-from privateer_core.trust import TIGHT
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.lower_bounds import Scores
 from privateer_lab.audit.views import model_of, releases

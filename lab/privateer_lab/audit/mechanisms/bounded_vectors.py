@@ -5,12 +5,12 @@ import math
 import numpy as np
 
 from privateer_core.accounting.amplification import amplified_local_epsilon
-from privateer_core.contributions import BoundedVectors
 from privateer_core.mechanisms import VectorMechanism
 from privateer_core.mechanisms.vector_bits import BitVectors
 from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
-from privateer_core.vectors import Ball
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.contributions import BoundedVectors
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.views import Coins, Maker, Target, batches, mechanism_case, releases, reports
 

@@ -3,11 +3,11 @@
 import numpy as np
 
 from privateer_core.accounting.amplification import amplified_local_epsilon
-from privateer_core.coins import SlotLayout
-from privateer_core.contributions import KeyedValues
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.named_symbol import NamedSymbol
-from privateer_core.questions import KeyedHits
+from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.public_coins import SlotLayout
+from privateer_core.primitives.questions import KeyedHits
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.mechanisms.keyed import PAIRS, Person
 from privateer_lab.audit.views import Coins, Maker, Target, batches, mechanism_case, releases, reports

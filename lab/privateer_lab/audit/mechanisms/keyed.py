@@ -3,11 +3,11 @@
 import numpy as np
 
 from privateer_core.accounting.amplification import amplified_local_epsilon
-from privateer_core.coins import Layout
-from privateer_core.contributions import KeyedValues
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
-from privateer_core.questions import KeyedMeans
+from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.public_coins import Layout
+from privateer_core.primitives.questions import KeyedMeans
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.views import Coins, Maker, Target, batches, mechanism_case, releases, reports
 

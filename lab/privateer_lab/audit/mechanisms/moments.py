@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from privateer_core.contributions import BoundedVectors
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
-from privateer_core.questions import ScreenedSum
-from privateer_core.vectors import Ball
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.contributions import BoundedVectors
+from privateer_core.primitives.questions import ScreenedSum
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.views import Coins, Maker, Target, mechanism_case, releases
 

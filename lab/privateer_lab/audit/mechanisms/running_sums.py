@@ -6,10 +6,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.contributions import BoundedVectors
 from privateer_core.mechanisms.running_vectors import RunningVectors
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.sampling.entropy import SecureNoise
-from privateer_core.vectors import Ball
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.lower_bounds import Scores
 from privateer_lab.audit.views import model_of, releases

@@ -18,10 +18,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from privateer_client.client import Client
 from privateer_client.ledger.ledger import Ledger
 from privateer_client.participation import Participation
-from privateer_core.decisions import Arms
 from privateer_core.errors import OutOfRange, PrivateerError, UnfitValueWarning
+from privateer_core.policies.decisions import Arms
+from privateer_core.privacy.trust import TRUST
 from privateer_core.sampling.entropy import SecureNoise
-from privateer_core.trust import TRUST
 from privateer_core.wire.identity import SIGNED_HEADER, Identity
 from privateer_core.wire.merkle import MerkleTree
 from privateer_core.wire.problem import problem_body

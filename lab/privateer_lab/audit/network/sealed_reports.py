@@ -10,14 +10,14 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from privateer_client.participation import Participation
-from privateer_core.ages import by_age
 from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
-from privateer_core.arms_spec import ArmsSpec
-from privateer_core.decisions import Arms
-from privateer_core.questions import KeyedMeans
-from privateer_core.spec import Spec
-from privateer_core.trust import TRUST
-from privateer_core.verification import Limits
+from privateer_core.policies.decisions import Arms
+from privateer_core.policies.report_ages import by_age
+from privateer_core.primitives.questions import KeyedMeans
+from privateer_core.privacy.trust import TRUST
+from privateer_core.privacy.verification import Limits
+from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.spec import Spec
 from privateer_core.wire.envelope import binding, decode_envelope, header_of, split_sealed
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.lower_bounds import Scores

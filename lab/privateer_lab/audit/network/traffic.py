@@ -12,8 +12,8 @@ import msgspec
 
 from privateer_client.delivery import Outcome
 from privateer_client.participation import Sealer
-from privateer_core.spec import Spec
-from privateer_core.trust import TRUST
+from privateer_core.privacy.trust import TRUST
+from privateer_core.spec.spec import Spec
 from privateer_core.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope, header_of
 from privateer_core.wire.publication import decode_publication, digest
 from privateer_lab.audit.network.sealed_reports import audit_spec

@@ -17,7 +17,7 @@ from privateer_client.ledger.account import Payment
 from privateer_client.ledger.choice import KeptChoice
 from privateer_client.ledger.known_servers import KnownServer
 from privateer_client.participation import SealedReport
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from privateer_core.wire.batch import SIGNATURE_HEADER
 from privateer_core.wire.identity import SIGNED_HEADER
 from privateer_lab.audit.network.sealed_reports import LIMITS

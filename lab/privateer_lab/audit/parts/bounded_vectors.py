@@ -6,12 +6,12 @@ import msgspec
 import numpy as np
 
 from privateer_core.accounting.events import Pure, ShuffledBits
-from privateer_core.contributions import BoundedVectors
 from privateer_core.mechanisms.vector_bits import BitVectors
 from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.primitives.clipping import GRID, Ball
+from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.sampling.entropy import SecureNoise
-from privateer_core.vectors import GRID, Ball
 from privateer_lab.audit.law import BinomialLaw, Law, NormalLaw, UniformLaw
 from privateer_lab.audit.parts.keyed import COIN
 from privateer_lab.audit.parts.part import Integers, MechanismPart, Noise, Outcomes, noise_part, outcome_part

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from privateer_core.coins import SlotLayout
-from privateer_core.contributions import KeyedValues
 from privateer_core.mechanisms.cell_pairs import UNIT, CellPairs
 from privateer_core.mechanisms.named_symbol import NamedSymbol
+from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_lab.audit.law import LaplaceLaw

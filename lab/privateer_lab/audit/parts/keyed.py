@@ -5,10 +5,10 @@ from typing import Any, Final
 import numpy as np
 
 from privateer_core.accounting.events import Pure
-from privateer_core.coins import Layout
-from privateer_core.contributions import KeyedValues
 from privateer_core.mechanisms.central_sums import UNIT, CentralSums
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
+from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.public_coins import Layout
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_lab.audit.law import LaplaceLaw, Law, NormalLaw

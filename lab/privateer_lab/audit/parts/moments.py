@@ -8,10 +8,10 @@ from typing import Any, Final
 import numpy as np
 
 from privateer_core.accounting.events import Choice
-from privateer_core.contributions import BoundedVectors
 from privateer_core.mechanisms.screened_moments import GRID, Moments, ScreenedMoments
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.sampling.entropy import SecureNoise
-from privateer_core.vectors import Ball
 from privateer_lab.audit.law import Law, NormalLaw
 from privateer_lab.audit.lower_bounds import Scores
 from privateer_lab.audit.parts.part import Integers, MechanismPart, Noise, Outcomes, noise_part, outcome_part

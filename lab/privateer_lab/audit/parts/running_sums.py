@@ -6,10 +6,10 @@ from typing import Final, Literal
 import msgspec
 import numpy as np
 
-from privateer_core.contributions import BoundedVectors
 from privateer_core.mechanisms.running_vectors import RunningVectors
+from privateer_core.primitives.clipping import GRID, Ball
+from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.sampling.entropy import SecureNoise
-from privateer_core.vectors import GRID, Ball
 from privateer_lab.audit.law import NormalLaw, noise_surprise
 from privateer_lab.audit.lower_bounds import Scores
 from privateer_lab.audit.parts.part import Integers, MechanismPart, Noise, noise_part

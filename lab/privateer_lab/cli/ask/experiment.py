@@ -8,11 +8,11 @@ import msgspec
 import typer
 
 from privateer_core.answer import Answer
+from privateer_core.answer.export import read_export
 from privateer_core.answer.policy_view import PolicyView
 from privateer_core.answer.stored import read_answer
 from privateer_core.errors import Unavailable
-from privateer_core.export import read_export
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 from privateer_lab.cli.documents import read_document
 from privateer_lab.cli.options import (
     ADMIN_URL,

@@ -4,7 +4,7 @@ from typing import cast
 
 import typer
 
-from privateer_core.arms_spec import ArmsSpec
+from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.cli.options import Json, PeopleSpec, Seeds, Set, Users
 from privateer_lab.cli.output import print_json, print_rows, progress, readable
 from privateer_lab.cli.spec_files import load_spec

@@ -13,9 +13,9 @@ from privateer_client.ledger.account import Payment
 from privateer_client.ledger.ledger import COSTS, Ledger, default_path
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import Approximate, Parallel, Repeated, Sequential
-from privateer_core.certificate import Certificate, Claim, Verdict, recompute
 from privateer_core.errors import SpecError
-from privateer_core.record_verification import read_certificates
+from privateer_core.privacy.certificate import Certificate, Claim, Verdict, recompute
+from privateer_core.privacy.record_verification import read_certificates
 from privateer_lab.cli.ask.experiment import Name, claimed
 from privateer_lab.cli.documents import read_document
 from privateer_lab.cli.options import URL, Json, Url

@@ -9,8 +9,7 @@ import msgspec
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer_core.errors import SignatureInvalid, SpecError
-from privateer_core.text import printable
+from privateer_core.errors import SignatureInvalid, SpecError, printable
 from privateer_core.wire.identity import fingerprint, read_keys
 from privateer_core.wire.keys import read_signing_key
 from privateer_core.wire.merkle import Peaks

@@ -13,9 +13,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from privateer_core.answer.facts import Table as TypedTable
-from privateer_core.errors import SpecError
-from privateer_core.spec import BATCH_MAX, Spec
-from privateer_core.text import printable
+from privateer_core.errors import SpecError, printable
+from privateer_core.spec.spec import BATCH_MAX, Spec
 from privateer_lab.answer_tables import rows_of
 from privateer_lab.cli.options import Jobs, Json, On, PeopleSpec, Seeds, Set, Users
 from privateer_lab.cli.output import open_folder, print_json, print_rows, progress, readable, screen

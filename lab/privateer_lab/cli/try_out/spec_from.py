@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from privateer_core.errors import SpecError
-from privateer_core.text import printable
+from privateer_core.errors import SpecError, printable
 from privateer_lab.cli.options import Json
 from privateer_lab.cli.output import print_json
 from privateer_lab.planning.spec_draft import Draft, draft

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from privateer_core.answer import Answer
 from privateer_core.answer.policy_view import PolicyView
-from privateer_core.certificate import Certificate
-from privateer_core.spec import Spec
+from privateer_core.privacy.certificate import Certificate
+from privateer_core.spec.spec import Spec
 from privateer_lab.cli.ask.experiment import answer_in, policy_in
 from privateer_lab.pages.review.promises import promised
 from privateer_lab.pages.review.subject import ExperimentStanding, running

@@ -20,8 +20,8 @@ from privateer_core.answer.policy_view import (
     Shares,
     leading,
 )
-from privateer_core.features import Feature, Numeric
-from privateer_core.spec import Spec
+from privateer_core.spec.features import Feature, Numeric
+from privateer_core.spec.spec import Spec
 from privateer_lab.answer_words import Drawn, left_out, most_drawn, rows_drawn
 from privateer_lab.cli.output import whole_percent
 from privateer_lab.pages.effect_report import draw_over_time, draw_rows

@@ -6,8 +6,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from privateer_core.record import Record
-from privateer_core.spec import Spec
+from privateer_core.privacy.record import Record
+from privateer_core.spec.spec import Spec
 from privateer_lab.pages.review.evidence import AuditEvidence
 from privateer_lab.pages.review.facts import Facts, Unknown, unknowns
 from privateer_lab.pages.review.guidance import Point, points

@@ -10,8 +10,8 @@ import msgspec
 
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import Mechanism
-from privateer_core.record import Record
-from privateer_core.spec import Spec
+from privateer_core.privacy.record import Record
+from privateer_core.spec.spec import Spec
 from privateer_lab.cli.documents import read_document
 from privateer_lab.cli.output import progress
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from privateer_core.errors import SpecError
-from privateer_core.tables import read_tables
+from privateer_core.spec.toml_file import read_tables
 
 MISSING: Final = "TO BE FILLED IN"
 SECTORS: Final = ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")

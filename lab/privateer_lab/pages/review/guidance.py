@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from privateer_core.record import Record
+from privateer_core.privacy.record import Record
 from privateer_lab.cli.output import percent
 from privateer_lab.pages.review.evidence import AuditEvidence
 from privateer_lab.pages.review.facts import Facts

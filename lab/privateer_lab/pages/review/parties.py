@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from privateer_core.spec import Spec
-from privateer_core.trust import Trust
+from privateer_core.privacy.trust import Trust
+from privateer_core.spec.spec import Spec
 
 _CURATES = "nothing keeps it from reading records: it sees them, and has to protect them"
 _IN_ITS_TURN = "open a report before it is permuted"

@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from privateer_core.certificate import Certificate, Verdict, recompute
-from privateer_core.certificate import Claim as Certified
-from privateer_core.risk import reconstruction, risks
+from privateer_core.privacy.certificate import Certificate, Verdict, recompute
+from privateer_core.privacy.certificate import Claim as Certified
+from privateer_core.privacy.risk import reconstruction, risks
 from privateer_lab.cli.output import percent
 from privateer_lab.pages.templates import exact
 

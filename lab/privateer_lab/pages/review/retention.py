@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from privateer_core.spec import Spec
+from privateer_core.spec.spec import Spec
 
 _TOLD = "the device erases it, as far as its disk lets go of freed blocks"
 

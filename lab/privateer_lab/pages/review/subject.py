@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.certificate import Certificate
+from privateer_core.answer.export import Status
 from privateer_core.errors import SpecError, Unavailable
-from privateer_core.export import Status
-from privateer_core.record import Record, make_record
-from privateer_core.record_verification import read_certificates
-from privateer_core.spec import NAME, Spec
+from privateer_core.privacy.certificate import Certificate
+from privateer_core.privacy.record import Record, make_record
+from privateer_core.privacy.record_verification import read_certificates
+from privateer_core.spec.spec import NAME, Spec
 from privateer_lab.cli.spec_files import load_spec
 from privateer_lab.services.rest import RemoteError, ask
 

@@ -12,8 +12,8 @@ from privateer_core.algorithms.bandit import BanditPolicy, BanditSpec, layout
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.parts import Ground
-from privateer_core.coins import UNIT
-from privateer_core.contributions import CellHits, KeyedSums
+from privateer_core.primitives.contributions import CellHits, KeyedSums
+from privateer_core.primitives.public_coins import UNIT
 from privateer_server.algorithms import Learner, NewRound, RoundsLearner
 from privateer_server.algorithms.bandit.rules import (
     PER_REWARD,

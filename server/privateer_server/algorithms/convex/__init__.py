@@ -13,16 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.algorithms.convex.domain import Domain
 from privateer_core.algorithms.convex.policy import ConvexPolicy
-from privateer_core.algorithms.convex.spec import ConvexSpec
+from privateer_core.algorithms.convex.spec import ConvexSpec, Domain
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.policy_view import Point
-from privateer_core.arms_spec import Turn
-from privateer_core.contributions import KeyedSums, KeyedValues
 from privateer_core.mechanisms import AnyMechanism, KeyedMechanism
-from privateer_core.terms import Terms
+from privateer_core.primitives.contributions import KeyedSums, KeyedValues
+from privateer_core.privacy.terms import Terms
+from privateer_core.spec.arms import Turn
 from privateer_server.algorithms import Learner, NewRound, RoundsLearner, must_agree
 from privateer_server.algorithms.convex.shortfall import CONFIDENCE, Course
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from privateer_core.algorithms.convex.domain import Domain
+from privateer_core.algorithms.convex.spec import Domain
 
 Array = NDArray[np.float64]
 CONFIDENCE: Final = 0.95

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.algorithms.linear.design import Design, prior_moments
+from privateer_core.algorithms.linear.design_matrix import DesignMatrix, prior_moments
 from privateer_core.algorithms.linear.reports import matrix_of
 from privateer_server.algorithms.linear.surrogate import root
 
@@ -56,7 +56,7 @@ class Contexts:
         What rows are made of.
     """
 
-    def __init__(self, design: Design) -> None:
+    def __init__(self, design: DesignMatrix) -> None:
         self.design, self.assumed = design, prior_moments(design)
         d, self._middle = design.dimension, self.assumed[0, 1:]
         covariances = self.assumed[1:, 1:] - np.outer(self._middle, self._middle)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.linear.policy import LinearPolicy
-from privateer_core.contributions import RunningSums, VectorSums
+from privateer_core.primitives.contributions import RunningSums, VectorSums
 from privateer_server.algorithms.linear.residual import LEAST, ResidualLearner
 from privateer_server.algorithms.linear.rounds import LinearState
 from privateer_server.algorithms.linear.running import Running

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from privateer_core.algorithms.linear.policy import LinearPolicy
 from privateer_core.algorithms.linear.reports import MATRIX, PRODUCT, matrix_of
-from privateer_core.contributions import VectorSums
+from privateer_core.primitives.contributions import VectorSums
 from privateer_server.algorithms.linear.rounds import LinearLearner, LinearState
 
 Array = NDArray[np.float64]

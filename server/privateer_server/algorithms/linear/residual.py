@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.linear.policy import LinearPolicy
-from privateer_core.contributions import VectorSums
+from privateer_core.primitives.contributions import VectorSums
 from privateer_server.algorithms.linear.again import Heard, Recent, Said
 from privateer_server.algorithms.linear.contexts import frame
 from privateer_server.algorithms.linear.posterior import Posterior, posterior

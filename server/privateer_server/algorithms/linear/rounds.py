@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.algorithms.linear.links import LINKS
+from privateer_core.algorithms.linear.design_matrix import LINKS
 from privateer_core.algorithms.linear.policy import LinearPolicy
 from privateer_core.algorithms.linear.spec import LinearSpec
 from privateer_core.answer import Answer

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from privateer_core.algorithms.linear.design import Design
+from privateer_core.algorithms.linear.design_matrix import DesignMatrix
 from privateer_core.algorithms.linear.policy import LinearPolicy
 from privateer_core.algorithms.linear.reports import directions, weights
 
@@ -44,7 +44,7 @@ def root(moments: Array, power: float) -> Array:
     return np.asarray((vectors * np.maximum(values, _LEAST) ** power) @ vectors.T)
 
 
-def people(design: Design, moments: Array, rng: np.random.Generator, count: int = PEOPLE) -> Array:
+def people(design: DesignMatrix, moments: Array, rng: np.random.Generator, count: int = PEOPLE) -> Array:
     """Draw rows (count, d): normal with these second moments, numbers within their bounds, and answers of 1 and -1.
 
     An answer is yes where a normal variable is below a cut, so that yes is as frequent as the moments say; what answers

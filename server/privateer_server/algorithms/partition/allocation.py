@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from privateer_core.algorithms.partition import PartitionSpec
-from privateer_core.coins import UNIT
+from privateer_core.primitives.public_coins import UNIT
 from privateer_server.algorithms.partition.gaussian_process import BinProcess
 from privateer_server.algorithms.partition.kernel import Kernel, usual_lengths
 

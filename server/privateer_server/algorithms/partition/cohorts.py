@@ -11,11 +11,11 @@ from typing_extensions import override
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, by_whole
 from privateer_core.answer import Answer
 from privateer_core.answer.parts import AnswerPart, BinMeans
-from privateer_core.arms_spec import Turn
-from privateer_core.coins import Layout
-from privateer_core.context import inhabited
 from privateer_core.errors import SpecError
-from privateer_core.questions import KeyedMeans
+from privateer_core.primitives.public_coins import Layout
+from privateer_core.primitives.questions import KeyedMeans
+from privateer_core.spec.arms import Turn
+from privateer_core.spec.context import inhabited
 from privateer_server.algorithms import NewRound, RoundsLearner
 from privateer_server.algorithms.partition.allocation import thresholds
 from privateer_server.algorithms.partition.round_estimates import expected_key_shares

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from privateer_core.algorithms.partition.spec import PartitionSpec
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.parts import BinMeans, MeansOfBin
-from privateer_core.context import columns_of, conditions_of, inhabited
+from privateer_core.spec.context import columns_of, conditions_of, inhabited
 
 Array = NDArray[np.float64]
 CONFIDENCE: Final = 0.95

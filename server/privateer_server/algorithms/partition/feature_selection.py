@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy, PartitionSpec, corners
 from privateer_core.answer.parts import FeatureSelection
-from privateer_core.columns import Block
-from privateer_core.contributions import KeyedSums
+from privateer_core.primitives.contributions import KeyedSums
+from privateer_core.spec.columns import Block
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, Observations, observed
 from privateer_server.algorithms.partition.kernel import Kernel, usual_lengths
 from privateer_server.algorithms.partition.population import Population

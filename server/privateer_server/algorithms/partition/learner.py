@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
 from privateer_core.answer.parts import AnswerPart, BinMeans, Contradiction
-from privateer_core.contributions import KeyedSums
+from privateer_core.primitives.contributions import KeyedSums
 from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.partition.allocation import (
     Allocation,

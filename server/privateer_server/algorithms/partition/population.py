@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.contributions import KeyedSums
+from privateer_core.primitives.contributions import KeyedSums
 from privateer_server.algorithms.partition.splitting import Split
 
 Array = NDArray[np.float64]

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
-from privateer_core.contributions import KeyedSums
+from privateer_core.primitives.contributions import KeyedSums
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence
 from privateer_server.algorithms.partition.population import Population
 from privateer_server.algorithms.partition.subdivision import Subdivision, selection_bias

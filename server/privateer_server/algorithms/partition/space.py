@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import DEPTH_MAX
-from privateer_core.columns import MISSING_PLACE, Block, codes_within
+from privateer_core.spec.columns import MISSING_PLACE, Block, codes_within
 
 Array = NDArray[np.float64]
 
@@ -33,7 +33,7 @@ class Space:
     Attributes
     ----------
     blocks
-        As `privateer_core.spec.Spec.blocks`.
+        As `privateer_core.spec.spec.Spec.blocks`.
     """
 
     blocks: tuple[Block, ...]

@@ -14,13 +14,13 @@ from privateer_core.answer import Answer, Ending
 from privateer_core.answer.estimates import Estimate as Found
 from privateer_core.answer.facts import Fact
 from privateer_core.answer.parts import Figures, Ground
-from privateer_core.arms_spec import Turn
-from privateer_core.contributions import VectorSums
-from privateer_core.draw import Draw
 from privateer_core.errors import SpecError
-from privateer_core.questions import VectorSum
-from privateer_core.terms import calibrate
-from privateer_core.vectors import Ball
+from privateer_core.policies.public_draw import Draw
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.contributions import VectorSums
+from privateer_core.primitives.questions import VectorSum
+from privateer_core.privacy.terms import calibrate
+from privateer_core.spec.arms import Turn
 from privateer_server.algorithms import Bulk, Learner, NewRound, RoundsLearner, Step, must_agree
 from privateer_server.algorithms.phased.design import near_optimal_design, span_of
 

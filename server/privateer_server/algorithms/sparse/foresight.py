@@ -9,7 +9,7 @@ from privateer_core.algorithms.sparse.spec import SparseSpec
 from privateer_core.answer.facts import Kind, Table
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import ScreenedMoments
-from privateer_core.terms import calibrate
+from privateer_core.privacy.terms import calibrate
 from privateer_server.algorithms.sparse.estimates import UNIFORM, threshold
 
 _BEYOND: Final = 1.0

@@ -12,7 +12,7 @@ from privateer_core.algorithms.sparse.policy import SparsePolicy
 from privateer_core.algorithms.sparse.spec import SparseSpec
 from privateer_core.answer.facts import Table
 from privateer_core.errors import SpecError
-from privateer_core.questions import ScreenedSum
+from privateer_core.primitives.questions import ScreenedSum
 from privateer_server.algorithms import NewRound, RoundsLearner
 from privateer_server.algorithms.sparse.foresight import check_first_round, foreseen
 

@@ -10,8 +10,8 @@ from typing_extensions import override
 from privateer_core.algorithms.sparse.policy import SparsePolicy
 from privateer_core.answer import Answer
 from privateer_core.answer.facts import Fact
-from privateer_core.contributions import VectorSums
-from privateer_core.questions import ScreenedSum
+from privateer_core.primitives.contributions import VectorSums
+from privateer_core.primitives.questions import ScreenedSum
 from privateer_server.algorithms.sparse.estimates import UNIFORM, Estimates, threshold
 from privateer_server.algorithms.sparse.findings import answered, coefficients
 from privateer_server.algorithms.sparse.rounds import SparseLearner, in_ball

@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
-from privateer_core.algorithms.trial.questions import coin_layout
+from privateer_core.algorithms.trial.coin_questions import coin_layout
 from privateer_core.answer import Answer
 from privateer_core.answer.facts import Table
-from privateer_core.contributions import CellHits
 from privateer_core.errors import SpecError
+from privateer_core.primitives.contributions import CellHits
 from privateer_server.algorithms import NewRound, RoundsLearner
 from privateer_server.algorithms.trial.allocation import CHOSEN_AFTER, Holdout, allocated
 from privateer_server.algorithms.trial.decisions import TrialFindings, stops

@@ -13,7 +13,7 @@ from privateer_core.answer.facts import Kind, Table
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.named_symbol import NamedSymbol
-from privateer_core.terms import calibrate
+from privateer_core.privacy.terms import calibrate
 from privateer_server.algorithms.trial.group_sequential import POWER, decision_time, drift_of, information, power
 from privateer_server.algorithms.trial.power_simulation import AdaptivePlan, least_effect, people_times, power_of
 from privateer_server.algorithms.trial.trial_evidence import PlannedEpoch, TrialDesign

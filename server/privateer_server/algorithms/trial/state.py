@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
-from privateer_core.contributions import CellHits
+from privateer_core.primitives.contributions import CellHits
 from privateer_server.algorithms.trial.allocation import Holdout
 from privateer_server.algorithms.trial.confidence_sequence import ConfidenceSequence
 from privateer_server.algorithms.trial.group_sequential import critical_values, information

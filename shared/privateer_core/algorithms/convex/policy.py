@@ -8,16 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.ages import age_of
-from privateer_core.algorithms.convex.domain import even
-from privateer_core.algorithms.convex.spec import ConvexSpec
+from privateer_core.algorithms.convex.spec import ConvexSpec, even
 from privateer_core.answer.policy_view import Point, PolicyView
-from privateer_core.coins import Layout
-from privateer_core.contributions import KeyedValues
-from privateer_core.decisions import Arms, Points
-from privateer_core.policy import Policy
-from privateer_core.reward import numbers_of
-from privateer_core.terms import Terms
+from privateer_core.policies.decisions import Arms, Points
+from privateer_core.policies.policy import Policy
+from privateer_core.policies.report_ages import age_of
+from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.public_coins import Layout
+from privateer_core.privacy.terms import Terms
+from privateer_core.spec.reward import numbers_of
 
 Array = NDArray[np.float64]
 _SHORTEST: Final = 1e-9

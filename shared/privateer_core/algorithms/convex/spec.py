@@ -1,19 +1,70 @@
-"""The spec of bandits on a convex set, with all refusals."""
+"""The spec of bandits on a convex set, with all refusals: the set of decisions, and coins that choose a direction."""
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from privateer_core.algorithms.convex.domain import UNIT_MAX, Domain, even
-from privateer_core.coins import Layout
 from privateer_core.errors import SpecError
-from privateer_core.questions import KeyedMeans, Question
-from privateer_core.reward import Reward
-from privateer_core.sections import Section, parse_section
-from privateer_core.spec import ExperimentTable, Spec, example_promises
+from privateer_core.primitives.public_coins import UNIT, Layout
+from privateer_core.primitives.questions import KeyedMeans, Question
+from privateer_core.spec.reward import Reward
+from privateer_core.spec.sections import Section, parse_section
+from privateer_core.spec.spec import ExperimentTable, Spec, example_promises
+
+Array = NDArray[np.float64]
+DIMENSION_MAX: Final = 64
+UNIT_MAX: Final = 1e6
+"""Lengths and rewards may have any unit whose squares, and theirs, are numbers."""
+_ROUNDING: Final = 1e-9
+
+
+class Domain(Section):
+    """The set of decisions: a ball, or a box, around 0.
+
+    Attributes
+    ----------
+    shape, dimension, radius
+        ``ball`` of that radius, or ``box`` of so much to each side; 1 to 64 dimensions.
+    """
+
+    shape: Literal["ball", "box"] = "ball"
+    dimension: int = Field(ge=1, le=DIMENSION_MAX)
+    radius: float = Field(default=1.0, ge=1 / UNIT_MAX, le=UNIT_MAX, allow_inf_nan=False)
+
+    @property
+    def reach(self) -> float:
+        """Largest distance from the middle."""
+        return self.radius * (math.sqrt(self.dimension) if self.shape == "box" else 1.0)
+
+    def sizes(self, points: Array) -> Array:
+        """Return the size of points (..., d) by which the set is those of at most ``radius``; shape (...)."""
+        return np.asarray(np.linalg.norm(points, axis=-1) if self.shape == "ball" else np.abs(points).max(axis=-1))
+
+    def holds(self, points: Array) -> bool:
+        """Whether all points (..., d) are of the set."""
+        return bool(np.isfinite(points).all() and (self.sizes(points) <= self.radius * (1 + _ROUNDING)).all())
+
+    def projected(self, point: Array, margin: float = 0.0) -> Array:
+        """Return the nearest point that is ``margin`` or more within the set; shape (d,)."""
+        most = self.radius - margin
+        if self.shape == "box":
+            return np.clip(point, -most, most)
+        return np.asarray(point * min(1.0, most / max(float(np.linalg.norm(point)), 1e-300)))
+
+    def farthest(self, direction: Array) -> Array:
+        """Return the point of the set that is farthest in a direction; shape (d,)."""
+        if self.shape == "box":
+            return self.radius * np.sign(direction)
+        return np.asarray(direction * (self.radius / max(float(np.linalg.norm(direction)), 1e-300)))
+
+
+def even(seed: int, groups: int) -> Layout:
+    """Return the layout whose coins choose one of so many groups, all alike."""
+    return Layout(seed, np.rint(UNIT * np.arange(1, groups) / groups).astype(np.uint32)[None, :])
 
 
 class ConvexTable(ExperimentTable):

@@ -8,18 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.algorithms.linear.design import Design
-from privateer_core.algorithms.linear.earlier import ByClasses
-from privateer_core.algorithms.linear.links import LINKS, Link
-from privateer_core.algorithms.linear.reports import beside, in_blocks, joint, moments, residuals
+from privateer_core.algorithms.linear.design_matrix import LINKS, DesignMatrix, Link
+from privateer_core.algorithms.linear.reports import ByClasses, beside, in_blocks, joint, moments, residuals
 from privateer_core.algorithms.linear.spec import LinearSpec
 from privateer_core.answer.policy_view import Coefficients, PolicyView
-from privateer_core.coins import classes_of, mix, normals_of
-from privateer_core.contributions import BoundedVectors
-from privateer_core.decisions import Arms
 from privateer_core.mechanisms import VectorMechanism
-from privateer_core.policy import ArmsPolicy
-from privateer_core.terms import Terms
+from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import ArmsPolicy
+from privateer_core.primitives.contributions import BoundedVectors
+from privateer_core.primitives.public_coins import classes_of, mix, normals_of
+from privateer_core.privacy.terms import Terms
 
 Array = NDArray[np.float64]
 Coins = NDArray[np.uint32]
@@ -65,7 +63,7 @@ class LinearPolicy(ArmsPolicy):
     """
 
     version: int
-    design: Design
+    design: DesignMatrix
     link: str
     means: Array
     factors: Array

@@ -1,10 +1,18 @@
-"""What a person tells about a context: vectors of length 1 at most."""
+"""What a person reports of a context: vectors of length 1 at most; and reports on decisions of earlier policies."""
 
 import math
-from typing import Final
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
+
+from privateer_core.policies.analyzers import Analyzer
+from privateer_core.primitives.clipping import VectorTotal
+from privateer_core.primitives.contributions import BoundedVectors, VectorSums
 
 Array = NDArray[np.float64]
 MATRIX: Final = math.sqrt(1 / 3)
@@ -12,6 +20,7 @@ PRODUCT: Final = math.sqrt(2 / 3)
 """Parts of a joint report: the matrix is scaled by 1 / sqrt 2 of the products, and both have length 1 together."""
 _SHORTEST: Final = 1e-100
 """Shorter vectors have no direction: squares of their coordinates would leave the range of floats."""
+Coins = NDArray[np.uint32]
 
 
 def pairs(dimension: int) -> int:
@@ -66,3 +75,38 @@ def in_blocks(vectors: Array, arms: NDArray[np.int64], count: int) -> Array:
     placed = np.zeros((len(vectors), count, vectors.shape[1]))
     placed[np.arange(len(vectors)), arms] = vectors
     return placed.reshape(len(vectors), count * vectors.shape[1])
+
+
+@dataclass(frozen=True)
+class ByClasses(Analyzer):
+    """Counts reports whose coins had other classes when they chose.
+
+    Attributes
+    ----------
+    classes
+        How many classes the round has.
+    of
+        Returns the class of each of the coins.
+    """
+
+    classes: int
+    of: Callable[[Coins], NDArray[np.int64]]
+
+    @override
+    def tally(self, mechanism: Any, rows: bytes) -> VectorTotal:
+        alone: Any = msgspec.structs.replace(mechanism, classes=1)
+        reports = alone.parse(rows)
+        own = self.of(reports["slot"])
+        parts = [alone.add(alone.empty(), reports[own == one]).sums for one in range(self.classes)]
+        return VectorTotal(len(reports), np.concatenate(parts))
+
+    @override
+    def simulate(self, mechanism: Any, contributions: BoundedVectors, rng: np.random.Generator) -> VectorSums:
+        alone: Any = msgspec.structs.replace(mechanism, classes=1)
+        own = self.of(contributions.coins)
+        parts = [
+            alone.simulate(BoundedVectors(contributions.coins[own == one], contributions.values[own == one]), rng)
+            for one in range(self.classes)
+        ]
+        noise = sum(part.noise for part in parts) / self.classes
+        return VectorSums(len(contributions), np.concatenate([part.sums for part in parts]), noise)

@@ -6,17 +6,16 @@ from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from privateer_core.algorithms.linear.design import Design
-from privateer_core.algorithms.linear.links import LINKS
+from privateer_core.algorithms.linear.design_matrix import LINKS, DesignMatrix
 from privateer_core.algorithms.linear.reports import pairs
-from privateer_core.arms_spec import ArmsSpec
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.running_vectors import RunningVectors
 from privateer_core.mechanisms.vector_symbol import REPEATS_MAX
-from privateer_core.questions import DirectedSum, Question
-from privateer_core.sections import Section, parse_section
-from privateer_core.spec import example_promises
-from privateer_core.vectors import Ball
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.questions import DirectedSum, Question
+from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.sections import Section, parse_section
+from privateer_core.spec.spec import example_promises
 
 COORDINATES_MAX: Final = 1 << 16
 _CURATED: Final = 0.3
@@ -117,9 +116,9 @@ class LinearSpec(ArmsSpec):
         return self.arm_count * d + (pairs(d) if self.share else 0)
 
     @property
-    def design(self) -> Design:
+    def design(self) -> DesignMatrix:
         """How encoded contexts become rows."""
-        return Design(self.blocks)
+        return DesignMatrix(self.blocks)
 
     @property
     def favours(self) -> bool:

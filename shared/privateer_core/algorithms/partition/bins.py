@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.coins import UNIT, EarlierChoices, Layout
 from privateer_core.mechanisms import KeyedMechanism
-from privateer_core.terms import Terms
+from privateer_core.primitives.public_coins import UNIT, EarlierChoices, Layout
+from privateer_core.privacy.terms import Terms
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -10,14 +10,14 @@ from typing_extensions import override
 
 from privateer_core.algorithms.partition.bins import DEPTH_MAX, AskedBins, choices_of, choices_of_all
 from privateer_core.algorithms.partition.spec import PartitionSpec
-from privateer_core.analyzers import ByChoices
 from privateer_core.answer.policy_view import PolicyView
-from privateer_core.coins import UNIT
-from privateer_core.context import bins_of
-from privateer_core.contributions import KeyedValues
-from privateer_core.decisions import Arms
 from privateer_core.errors import Malformed
-from privateer_core.policy import ArmsPolicy
+from privateer_core.policies.analyzers import ByChoices
+from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import ArmsPolicy
+from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.public_coins import UNIT
+from privateer_core.spec.context import bins_of
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class PartitionPolicy(AskedBins, ArmsPolicy):
         return [(low.tobytes(), high.tobytes()) for low, high in zip(*self.edges(), strict=True)]
 
     def count(self, played: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-        """Count what people contribute, as `privateer_core.policy.Boxes.count`."""
+        """Count what people contribute, as `privateer_core.policies.policy.Boxes.count`."""
         asked = played[self.bins]
         without = int(played.sum()) - int(asked.sum())
         if not self.fresh_coins:

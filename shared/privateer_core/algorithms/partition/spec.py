@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Final, Literal, Self
 import numpy as np
 from pydantic import field_validator, model_validator
 
-from privateer_core.arms_spec import ArmsSpec
-from privateer_core.coins import Layout
 from privateer_core.errors import PluginError, SpecError
-from privateer_core.questions import KeyedMeans
-from privateer_core.sections import Section, parse_section
-from privateer_core.spec import example_promises
+from privateer_core.primitives.public_coins import Layout
+from privateer_core.primitives.questions import KeyedMeans
+from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.sections import Section, parse_section
+from privateer_core.spec.spec import example_promises
 
 MEMORIES: Final = (math.inf, 30_000.0, 10_000.0, 3_000.0)
 """Half-lives in people, of which ``memory = "auto"`` uses the one that predicts best."""

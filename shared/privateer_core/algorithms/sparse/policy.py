@@ -10,13 +10,13 @@ from typing_extensions import override
 from privateer_core.algorithms.sparse.spec import SparseSpec
 from privateer_core.answer.facts import Fact
 from privateer_core.answer.policy_view import INTERCEPT, Coefficients, PolicyView
-from privateer_core.coins import classes_of
-from privateer_core.contributions import BoundedVectors
-from privateer_core.decisions import Arms
 from privateer_core.errors import InputError
 from privateer_core.mechanisms import ScreenedMoments, VectorMechanism
-from privateer_core.policy import ArmsPolicy
-from privateer_core.terms import Terms
+from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import ArmsPolicy
+from privateer_core.primitives.contributions import BoundedVectors
+from privateer_core.primitives.public_coins import classes_of
+from privateer_core.privacy.terms import Terms
 
 Array = NDArray[np.float64]
 Coins = NDArray[np.uint32]

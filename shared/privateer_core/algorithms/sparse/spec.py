@@ -7,14 +7,14 @@ from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from privateer_core.algorithms.sparse.features import ArmContext
-from privateer_core.arms_spec import ARMS_MAX, ArmsSpec
+from privateer_core.algorithms.sparse.arm_features import ArmContext
 from privateer_core.errors import SpecError
-from privateer_core.features import Feature
-from privateer_core.questions import Question, ScreenedSum
-from privateer_core.sections import Section, parse_section
-from privateer_core.spec import example_promises
-from privateer_core.vectors import Ball
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.questions import Question, ScreenedSum
+from privateer_core.spec.arms import ARMS_MAX, ArmsSpec
+from privateer_core.spec.features import Feature
+from privateer_core.spec.sections import Section, parse_section
+from privateer_core.spec.spec import example_promises
 
 HELD_MAX: Final = 256 << 20
 """Bytes that a server holds for an open round, at most."""

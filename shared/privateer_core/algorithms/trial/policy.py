@@ -8,19 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.algorithms.trial.questions import CoinQuestion, coin_layout
+from privateer_core.algorithms.trial.coin_questions import CoinQuestion, coin_layout
 from privateer_core.algorithms.trial.segments import Segmentation
 from privateer_core.algorithms.trial.spec import TrialSpec
-from privateer_core.analyzers import ByChoices
 from privateer_core.answer.policy_view import ArmsOfGroup, GroupShares, PolicyView
-from privateer_core.coins import UNIT, SlotLayout
-from privateer_core.contributions import KeyedValues
-from privateer_core.decisions import Arms
 from privateer_core.errors import InputError, Malformed
 from privateer_core.mechanisms import HitsMechanism
-from privateer_core.policy import ArmsPolicy
-from privateer_core.reward import YES
-from privateer_core.terms import Terms
+from privateer_core.policies.analyzers import ByChoices
+from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import ArmsPolicy
+from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.public_coins import UNIT, SlotLayout
+from privateer_core.privacy.terms import Terms
+from privateer_core.spec.reward import YES
 
 Array = NDArray[np.float64]
 _ROUNDED: Final = 2 / UNIT

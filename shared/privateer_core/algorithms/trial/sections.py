@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from privateer_core.errors import SpecError
-from privateer_core.reward import REWARD
-from privateer_core.sections import Finite, Section
+from privateer_core.spec.reward import REWARD
+from privateer_core.spec.sections import Finite, Section
 
 Share = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 GROWTH: Final = 1.5

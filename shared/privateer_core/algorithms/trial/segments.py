@@ -7,8 +7,8 @@ from itertools import pairwise, product
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.features import Feature, Scaled
-from privateer_core.levels import Boolean
+from privateer_core.spec.categories import Boolean
+from privateer_core.spec.features import Feature, Scaled
 
 Array = NDArray[np.float64]
 EVERYBODY = "everybody"

@@ -7,18 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from privateer_core.algorithms.trial.questions import CoinQuestion, coin_layout, questions_of
+from privateer_core.algorithms.trial.coin_questions import CoinQuestion, coin_layout, questions_of
 from privateer_core.algorithms.trial.sections import WORDS, SegmentsSection, TrialSection, planned_looks
 from privateer_core.algorithms.trial.segments import EVERYBODY, Segmentation, crossed, factor_of, names_of
-from privateer_core.arms_spec import ArmsSpec, ArmsTable
-from privateer_core.coins import SlotLayout
 from privateer_core.errors import SpecError
-from privateer_core.features import Scaled
-from privateer_core.questions import KeyedHits, Question
-from privateer_core.reward import GuardedReward, Reward
+from privateer_core.primitives.public_coins import SlotLayout
+from privateer_core.primitives.questions import KeyedHits, Question
 from privateer_core.sampling.response import SYMBOLS_MAX
-from privateer_core.sections import parse_section
-from privateer_core.spec import example_promises
+from privateer_core.spec.arms import ArmsSpec, ArmsTable
+from privateer_core.spec.features import Scaled
+from privateer_core.spec.reward import GuardedReward, Reward
+from privateer_core.spec.sections import parse_section
+from privateer_core.spec.spec import example_promises
 
 SEGMENTS_MAX: Final = 1024
 _FEW: Final = 20

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from privateer_lab.baselines.bins import Bins
+from privateer_lab.baselines.bins import ContextBins
 
 
-def grown(dimension: int, seed: int = 0, rounds: int = 6) -> Bins:
+def grown(dimension: int, seed: int = 0, rounds: int = 6) -> ContextBins:
     rng = np.random.default_rng(seed)
-    bins = Bins(dimension)
+    bins = ContextBins(dimension)
     for _ in range(rounds):
         which = np.flatnonzero(rng.random(len(bins)) < 0.6)
         if len(which):
@@ -35,7 +35,7 @@ def test_the_ends_of_the_cube_have_bins():
 
 
 def test_halves_are_told_which_bin_they_were():
-    bins = Bins(2)
+    bins = ContextBins(2)
     bins.halve(np.array([0]), np.array([0]))
     origin = bins.halve(np.array([1]), np.array([1]))
     assert origin.tolist() == [0, 1, 1]
@@ -44,7 +44,7 @@ def test_halves_are_told_which_bin_they_were():
 
 
 def test_the_longest_edge_is_halved_and_ties_are_broken_either_way():
-    bins, rng = Bins(2), np.random.default_rng(0)
+    bins, rng = ContextBins(2), np.random.default_rng(0)
     ties = np.concatenate([bins.longest(np.array([0]), rng) for _ in range(200)])
     assert 50 < ties.sum() < 150, "a fair coin is outside once in 1e12"
     bins.halve(np.array([0]), np.array([0]))

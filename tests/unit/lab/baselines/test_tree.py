@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from privateer_lab.baselines.tree import Abse, Tree
+from privateer_lab.baselines.tree import Abse, CubeTree
 from tests.support.baselines import one_round, regrets, visitors_at
 from tests.support.specs import make_spec
 
 
-def made(kind: type[Tree] = Tree, horizon: int = 80_000) -> Tree:
+def made(kind: type[CubeTree] = CubeTree, horizon: int = 80_000) -> CubeTree:
     return kind(make_spec({"experiment.horizon": horizon}), 0)
 
 
@@ -55,8 +55,10 @@ def test_it_learns_peaks():
 
 def test_a_tree_that_hears_nothing_is_caught(monkeypatch):
     """Planted: rewards that say nothing about arms."""
-    heard = Tree.learn
-    monkeypatch.setattr(Tree, "learn", lambda self, who, arms, values: heard(self, who, arms, np.full(len(arms), 0.5)))
+    heard = CubeTree.learn
+    monkeypatch.setattr(
+        CubeTree, "learn", lambda self, who, arms, values: heard(self, who, arms, np.full(len(arms), 0.5))
+    )
     assert regrets("tree", 10_000, 1.0, 2).mean() > 4139 / 2
 
 
@@ -64,7 +66,7 @@ def test_the_best_arm_is_seldom_dropped():
     """Arms at .6, .5 and .4 everywhere, 20 runs of 20,000: the union over looks fails far less than once in two."""
     lost = 0
     for seed in range(20):
-        tree, rng = Tree(make_spec({"experiment.horizon": 20_000}), seed), np.random.default_rng([seed, 1])
+        tree, rng = CubeTree(make_spec({"experiment.horizon": 20_000}), seed), np.random.default_rng([seed, 1])
         for _ in range(40):
             one_round(tree, rng.random((500, 2)), rng.random((500, 3)) < [0.6, 0.5, 0.4])
         lost += not tree.active[:, 0].all()

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from privateer_core.context import encoded
 from privateer_core.errors import SpecError
+from privateer_core.spec.context import encoded
 from privateer_lab.environments import environment_for
 from privateer_lab.simulation.aggregation import can_aggregate
 from tests.support.specs import make_spec

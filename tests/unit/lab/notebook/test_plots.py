@@ -9,10 +9,10 @@ import pytest
 
 import privateer_lab as lab
 from privateer_core.accounting.accountant import account
-from privateer_core.certificate import certify
 from privateer_core.errors import SpecError
-from privateer_core.risk import risks
-from privateer_lab.notebook.attack import true_positives
+from privateer_core.privacy.certificate import certify
+from privateer_core.privacy.risk import risks
+from privateer_lab.notebook.plot import true_positives
 from privateer_lab.pages.style import COLOURS
 
 FALSE = np.linspace(0, 1, 501)

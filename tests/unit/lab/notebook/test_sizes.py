@@ -8,7 +8,7 @@ from scipy import stats
 
 import privateer_lab as lab
 from privateer_core.errors import SpecError
-from privateer_core.trust import TRUST
+from privateer_core.privacy.trust import TRUST
 
 
 def test_every_trust_model_has_a_row() -> None:

@@ -16,9 +16,9 @@ from pyarrow import parquet
 
 import privateer_lab as lab
 from privateer_core.errors import InputError, PrivateerError, SpecError
-from privateer_lab.notebook import tables
+from privateer_lab.notebook import tabular
 
-PACKAGE = Path(tables.__file__).parent
+PACKAGE = Path(tabular.__file__).parent
 MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")
 FRAME: dict[str, Any] = {"x": [0.1, 0.9, 0.4, 0.6], "arm": ["a", "b", "a", "b"], "p": [0.5] * 4, "reward": [0, 1, 1, 1]}
 

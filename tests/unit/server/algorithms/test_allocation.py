@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from privateer_core.coins import UNIT, Layout
+from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_server.algorithms.partition.allocation import (
     Allocation,
     best_probabilities,

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privateer_core.contributions import RunningSums
 from privateer_core.mechanisms.running_vectors import RunningVectors
-from privateer_core.sections import parse_section
+from privateer_core.primitives.contributions import RunningSums
+from privateer_core.spec.sections import parse_section
 from privateer_server.algorithms.linear import learner
 from privateer_server.algorithms.linear.continual import ContinualLearner
 from privateer_server.algorithms.linear.residual import ResidualLearner

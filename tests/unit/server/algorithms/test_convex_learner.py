@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.algorithms.convex.domain import Domain
-from privateer_core.algorithms.convex.spec import ConvexSpec
+from privateer_core.algorithms.convex.spec import ConvexSpec, Domain
 from privateer_papers.paper_2.convex import PublishedConvexSpec
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.convex import ConvexLearner, ConvexState, _radial

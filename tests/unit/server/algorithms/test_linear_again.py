@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from privateer_core.codec import decode, encode
-from privateer_core.contributions import VectorSums
-from privateer_core.decisions import Arms
+from privateer_core.policies.decisions import Arms
+from privateer_core.primitives.contributions import VectorSums
 from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.linear.rounds import LinearState
 from privateer_server.rounds.loop import Schedule

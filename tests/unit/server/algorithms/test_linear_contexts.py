@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from privateer_core.algorithms.linear.design import Design, prior_moments
+from privateer_core.algorithms.linear.design_matrix import DesignMatrix, prior_moments
 from privateer_core.algorithms.linear.reports import moments
-from privateer_core.columns import FLAG, NUMBER, coded
+from privateer_core.spec.columns import FLAG, NUMBER, coded
 from privateer_server.algorithms.linear.contexts import Contexts, frame
 from privateer_server.algorithms.linear.posterior import _apart, _under, posterior
 from privateer_server.algorithms.linear.surrogate import people
 
-ANSWERS = Design((NUMBER, NUMBER, *[coded(2)] * 10))
+ANSWERS = DesignMatrix((NUMBER, NUMBER, *[coded(2)] * 10))
 SHARE = 0.1
 
 
@@ -53,7 +53,7 @@ def test_noise_is_not_taken_for_covariances() -> None:
 
 def test_believed_moments_are_those_of_some_people() -> None:
     """Means inside their bounds and answers' squares 1, however wild the noise."""
-    contexts, rng = Contexts(Design((NUMBER, FLAG, coded(2), coded(5)))), np.random.default_rng(3)
+    contexts, rng = Contexts(DesignMatrix((NUMBER, FLAG, coded(2), coded(5)))), np.random.default_rng(3)
     d = contexts.design.dimension
     for _ in range(20):
         told = 30 * rng.normal(size=(d, d))
@@ -66,14 +66,14 @@ def test_believed_moments_are_those_of_some_people() -> None:
 def test_people_drawn_answer_as_often_as_is_known() -> None:
     """32,768 people; 5 standard errors. Planted: answers drawn as numbers, which are neither 1 nor -1."""
     truth = np.array([0.05, 0.5, 0.9])
-    design, middle = Design((coded(2),) * 3), 2 * truth - 1
+    design, middle = DesignMatrix((coded(2),) * 3), 2 * truth - 1
     row = np.concatenate([np.ones(1), middle])
     found = np.outer(row, row)
     found[1:, 1:] += np.diag(1 - middle**2)
     drawn = people(design, found, np.random.default_rng(4))
     assert set(np.unique(drawn[:, 1:])) == {-1.0, 1.0}
     assert (np.abs((drawn[:, 1:] > 0).mean(axis=0) - truth) < 5 * np.sqrt(truth * (1 - truth) / len(drawn))).all()
-    numbers = people(Design((NUMBER,) * 3), found, np.random.default_rng(4))
+    numbers = people(DesignMatrix((NUMBER,) * 3), found, np.random.default_rng(4))
     assert len(np.unique(numbers[:, 1:])) > 2
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from privateer_core.coins import UNIT, Layout
-from privateer_core.contributions import KeyedValues
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
+from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_lab.simulation.devices import SeededNoise
 from privateer_server.algorithms.partition.population import Population, weighed
 from privateer_server.algorithms.partition.splitting import Split

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privateer_core.decisions import Arms
 from privateer_core.errors import Malformed
+from privateer_core.policies.decisions import Arms
 from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.partition.gaussian_process import observed
 from privateer_server.algorithms.partition.kernel import Kernel

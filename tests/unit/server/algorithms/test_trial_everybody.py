@@ -10,7 +10,7 @@ import pytest
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
 from privateer_core.answer.facts import Table
 from privateer_core.answer.parts import GuardrailEffects, Intervals
-from privateer_core.contributions import CellHits
+from privateer_core.primitives.contributions import CellHits
 from privateer_lab.simulation.simulate import Simulation
 from privateer_server.algorithms.trial.confidence_sequence import asked_limits
 from privateer_server.algorithms.trial.decisions import TrialFindings

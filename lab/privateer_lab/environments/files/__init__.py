@@ -1,0 +1,1 @@
+"""People read from CSV and Parquet files."""

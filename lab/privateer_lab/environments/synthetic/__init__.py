@@ -1,0 +1,1 @@
+"""People by a formula."""

@@ -1,0 +1,167 @@
+"""People on whom arms have stated effects, by the level of a feature or along a number."""
+
+from typing import Annotated, Any, Final, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from privateer_core.errors import SpecError
+from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.categories import Boolean, Categorical, Ordinal
+from privateer_core.spec.features import Numeric, Ranked
+from privateer_core.spec.sections import Section
+from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
+
+Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Effect = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
+_WAVE: Final = 2 * np.pi
+
+
+class EffectCurve(Section):
+    """Effects along a number: ``height`` * sin(2 pi x), with x its place in its range.
+
+    Attributes
+    ----------
+    along
+        The feature.
+    height
+        The largest effect.
+    """
+
+    along: str
+    height: Rate = 0.3
+
+
+class Guardrail(Section):
+    """A fact of yes or no beside the reward, independent of it.
+
+    Attributes
+    ----------
+    base
+        Share of people who say yes under the first arm.
+    effects
+        What each arm adds to it; 0 for arms that are not named.
+    """
+
+    base: Rate
+    effects: dict[str, Effect] = Field(default_factory=dict)
+
+
+class EffectsSection(EnvironmentSection):
+    """Mean rewards: a base rate, and what each arm but the first adds to it.
+
+    Attributes
+    ----------
+    base
+        Mean reward of the first arm; two numbers say where it begins and ends, moving evenly over the horizon.
+    shares
+        Shares of people by level, of features that have levels; equal for those that are not named.
+    by
+        The feature by whose levels effects differ.
+    effects
+        What each arm adds: one number, or one for each level of ``by`` in order. 0 for arms that are not named.
+    curve
+        Added to the effects of all arms but the first.
+    guardrails
+        What else people are asked; all that the spec names.
+    """
+
+    name: Literal["effects"] = "effects"
+    base: Rate | tuple[Rate, Rate] = 0.3
+    shares: dict[str, tuple[Rate, ...]] = Field(default_factory=dict)
+    by: str | None = None
+    effects: dict[str, Effect | tuple[Effect, ...]] = Field(default_factory=dict)
+    curve: EffectCurve | None = None
+    guardrails: dict[str, Guardrail] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _levels_have_a_feature(self) -> Self:
+        if self.by is None and any(isinstance(effect, tuple) for effect in self.effects.values()):
+            raise ValueError("by: must name the feature by whose levels effects differ")
+        return self
+
+    def environment(self, spec: ArmsSpec, _seed: int) -> "EffectsEnvironment":
+        """Make the environment, which is the same for every seed."""
+        for arm in self.effects:
+            if arm not in spec.options[1:]:
+                raise SpecError("must be arms but the first", field="population.effects", remedy="see experiment.arms")
+        if set(self.guardrails) != (asked := set(getattr(spec.algorithm, "guardrails", ()))):
+            wanted = ", ".join(sorted(asked)) or "no metrics"
+            raise SpecError(f"must be those of the spec: {wanted}", field="population.guardrails", remedy="name them")
+        return EffectsEnvironment(self, spec)
+
+
+class EffectsEnvironment(Environment):
+    """Independent features, and rewards 0 or 1."""
+
+    def __init__(self, section: EffectsSection, spec: ArmsSpec) -> None:
+        self._features, self._horizon = dict(spec.features), spec.experiment.horizon
+        self._base = np.broadcast_to(section.base, 2)
+        self._shares = {name: self._levels(name, section) for name in self._features}
+        self._by, self._along = self._place(section.by), self._place(section.curve.along if section.curve else None)
+        self._height = section.curve.height if section.curve else 0.0
+        named = [section.guardrails[name] for name in getattr(spec.algorithm, "guardrails", ())]
+        self._guardrails = [np.array([one.base + one.effects.get(arm, 0.0) for arm in spec.options]) for one in named]
+        self._effects = [self._of_arm(section.effects.get(arm, 0.0)) for arm in spec.options[1:]]
+
+    def _place(self, name: str | None) -> int | None:
+        if name is None:
+            return None
+        if name not in self._features:
+            raise SpecError(f"no feature is {name!r}", field="population", remedy="see context.features")
+        return list(self._features).index(name)
+
+    def _levels(self, name: str, section: EffectsSection) -> Array | None:
+        """Return the shares of a feature's levels; None for numbers."""
+        feature, given = self._features[name], section.shares.get(name)
+        if isinstance(feature, Numeric | Ranked):
+            return None
+        assert isinstance(feature, Categorical | Ordinal | Boolean)
+        count = 2 if isinstance(feature, Boolean) else len(feature.levels)
+        shares = np.full(count, 1 / count) if given is None else np.array(given)
+        if len(shares) != count or abs(shares.sum() - 1) > 1e-6:
+            detail = f"must be {count} numbers with a sum of 1"
+            raise SpecError(detail, field=f"population.shares.{name}", remedy="give one for each level")
+        return shares
+
+    def _of_arm(self, effect: float | tuple[float, ...]) -> Array:
+        """Return an arm's effects by level of ``by``, or one for all."""
+        levels = None if self._by is None else self._shares[list(self._features)[self._by]]
+        if isinstance(effect, float):
+            return np.full(1 if levels is None else len(levels), effect)
+        if levels is None or len(effect) != len(levels):
+            raise SpecError("must be one for each level", field="population.effects", remedy="give one number, or all")
+        return np.array(effect)
+
+    def rewards(self, contexts: Array, decisions: Any, rng: np.random.Generator) -> Array:
+        """Draw rewards, (n,); with guardrails (n, 1 + guardrails), their answers after the reward."""
+        rewards = super().rewards(contexts, decisions, rng)
+        if not self._guardrails:
+            return rewards
+        answers = [rng.random(len(rewards)) < likely[decisions.arms] for likely in self._guardrails]
+        return np.column_stack([rewards, *answers]).astype(np.float64)
+
+    def contexts(self, seen: int, people: int, rng: np.random.Generator) -> Array:
+        """Draw features, and last how far the horizon is; shape (n, d + 1)."""
+        columns: list[NDArray[np.floating]] = []
+        for name, feature in self._features.items():
+            shares, uniform = self._shares[name], rng.random(people)
+            if shares is not None:
+                columns.append(np.searchsorted(np.cumsum(shares)[:-1], uniform, side="right").astype(np.float64))
+            else:
+                assert isinstance(feature, Numeric | Ranked)
+                columns.append(np.interp(uniform, [0.0, 1.0], [feature.value_at(0.0), feature.value_at(1.0)]))
+        return np.column_stack([*columns, (seen + np.arange(people)) / self._horizon])
+
+    def means(self, contexts: Array) -> Array:
+        """Return the base rate and what arms add to it, within [0, 1]; shape (n, arms)."""
+        start, end = self._base
+        base = start + (end - start) * np.minimum(contexts[:, -1], 1.0)
+        level = np.zeros(len(contexts), np.int64) if self._by is None else contexts[:, self._by].astype(np.int64)
+        wave: Array = np.zeros(1)
+        if self._along is not None:
+            feature = list(self._features.values())[self._along]
+            wave = self._height * np.sin(_WAVE * feature.encode(contexts[:, self._along])[:, 0])
+        means = [base, *(base + effects[level] + wave for effects in self._effects)]
+        return np.asarray(np.clip(np.stack(means, axis=1), 0.0, 1.0))

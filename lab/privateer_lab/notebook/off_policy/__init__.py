@@ -1,0 +1,1 @@
+"""What a policy would have earned, from a log of what another one chose."""

@@ -1,0 +1,119 @@
+"""What an experiment on a server has found, and its rounds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from privateer_core.answer import Answer
+from privateer_core.answer.stored import read_answer
+from privateer_lab.answer_tables import estimates_of, tables_of
+from privateer_lab.answer_words import sentences
+from privateer_lab.notebook.policies import address
+from privateer_lab.notebook.tabular import Table, Tabular, table_of
+from privateer_lab.services.rest import ask
+
+
+@dataclass(frozen=True, repr=False)
+class Found(Tabular):
+    """What an experiment has found: a row for each estimate.
+
+    Attributes
+    ----------
+    experiment
+        The experiment's name.
+    confidence
+        The probability with which all intervals hold.
+    recommended
+        The option that the experiment recommends, if any.
+    stopped
+        Whether it asks nobody any more.
+    tables
+        Whatever else the experiment reports, by title.
+    said
+        What was found, with the decision on every effect and its reason.
+    """
+
+    experiment: str
+    confidence: float | None
+    recommended: str | None
+    stopped: bool
+    estimates: Sequence[Mapping[str, Any]]
+    tables: Mapping[str, Table]
+    said: Answer
+
+    @cached_property
+    def table(self) -> Table:
+        """A row for each effect of a group, or among everybody if there are no groups; else for each estimate."""
+        rows = next((one.rows() for one in self.tables.values()), []) if self.said.effects else self.estimates
+        return table_of(f"{self.experiment}: estimates", rows)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """How sure it is, and what it recommends."""
+        sure = [] if self.confidence is None else [f"Intervals hold with a probability of {self.confidence:g}."]
+        return *sure, *sentences(self.said)
+
+
+@dataclass(frozen=True, repr=False)
+class History(Tabular):
+    """The rounds of an experiment: a row each, with the mechanism's parameters and the learner's figures."""
+
+    experiment: str
+    rounds: Sequence[Mapping[str, Any]]
+
+    @cached_property
+    def table(self) -> Table:
+        """A row for each round."""
+        return table_of(f"{self.experiment}: rounds", map(_flat, self.rounds))
+
+
+def result(experiment: str) -> Found:
+    """Return what an experiment has found so far.
+
+    Parameters
+    ----------
+    experiment
+        Its name on the server of ``PRIVATEER_URL`` (by default this machine's), or its address, such as
+        ``http://127.0.0.1:8000/experiments/shop``.
+
+    Raises
+    ------
+    PrivateerError
+        If there is no answer, no such experiment, or it has no result.
+    """
+    answer = ask("GET", f"{address(experiment)}/result", field="url")
+    return found_in(answer["experiment"], read_answer(answer["result"]))
+
+
+def history(experiment: str) -> History:
+    """Return the rounds of an experiment.
+
+    Parameters
+    ----------
+    experiment
+        As in `result`.
+
+    Raises
+    ------
+    PrivateerError
+        If there is no answer, or no such experiment.
+    """
+    answer = ask("GET", f"{address(experiment)}/history", field="url")
+    return History(answer["experiment"], tuple(answer["rounds"]))
+
+
+def found_in(experiment: str, said: Answer) -> Found:
+    """Return what an answer says as tables."""
+    tables = {one.title: table_of(one.title, one.rows) for one in tables_of(said)}
+    estimates = estimates_of(said.estimates)
+    return Found(experiment, said.confidence, said.recommended, said.is_over, estimates, tables, said)
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a round as one row: the epsilon of a mechanism is that of one message by itself, and not the promise."""
+    mechanism = {
+        f"mechanism_{key}": value for key, value in row["mechanism"].items() if not isinstance(value, list | dict)
+    }
+    rest = {key: value for key, value in row.items() if key not in ("mechanism", "figures")}
+    return {**rest, **mechanism, **row["figures"]}

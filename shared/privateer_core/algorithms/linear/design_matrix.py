@@ -1,0 +1,164 @@
+"""The row of a design matrix that a person's context makes, and the links from x theta to the expected reward."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import block_diag
+from scipy.special import expit
+
+from privateer_core.errors import InputError
+from privateer_core.spec.columns import Block
+from privateer_core.spec.features import Feature
+
+Array = NDArray[np.float64]
+_NUMBER: Final = 0.16
+_RARE: Final = 0.1
+"""Assumed variance of a number, and share of missing ones."""
+_SURE: Final = 0.02
+"""No reward is predicted closer to 0 or 1 than this: residuals are divided by the larger of the distances."""
+
+
+@dataclass(frozen=True)
+class DesignMatrix:
+    """How columns in [0, 1] become the coordinates of a context: 1, and what each block of columns says.
+
+    A number is in [-1, 1], yes and no are 1 and -1, and one of several levels is one-hot, of length 1: nobody's row is
+    longer than sqrt(1 + features), and what is beyond the columns' bounds is clipped to them.
+
+    Attributes
+    ----------
+    blocks
+        What the columns are.
+    """
+
+    blocks: tuple[Block, ...]
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates."""
+        return 1 + sum(map(width, self.blocks))
+
+    def rows(self, contexts: Array) -> Array:
+        """Return the coordinates (n, dimension) of contexts (n, columns).
+
+        Raises
+        ------
+        InputError
+            If a value is not a finite number.
+        """
+        if not np.isfinite(contexts).all():
+            remedy = "give the device finite values, or None where the spec allows it"
+            raise InputError("must be finite numbers", field="context", remedy=remedy)
+        clipped = np.minimum(np.maximum(contexts, 0.0), 1.0)
+        rows, start = [np.ones((len(contexts), 1))], 0
+        for block in self.blocks:
+            rows.append(_coordinates(block, clipped[:, start : start + block.columns]))
+            start += block.columns
+        return np.concatenate(rows, axis=1)
+
+    @property
+    def length(self) -> float:
+        """The most that a row is long."""
+        return float(np.sqrt(1 + sum(not block.flags for block in self.blocks)))
+
+    @property
+    def bounded(self) -> NDArray[np.bool_]:
+        """Which coordinates (dimension - 1,) are in [-1, 1] and alone in their block: numbers, answers and flags."""
+        return np.concatenate([np.full(width(block), width(block) == 1) for block in self.blocks])
+
+    @property
+    def signs(self) -> NDArray[np.bool_]:
+        """Which coordinates (dimension - 1,) are answers of yes or no: 1 or -1."""
+        answers = [width(block) == 1 and bool(block.codes) and not block.flags for block in self.blocks]
+        return np.repeat(answers, [width(block) for block in self.blocks])
+
+    def names(self, features: Mapping[str, Feature]) -> list[str]:
+        """Name the coordinates, for people."""
+        found = ["1"]
+        for name, feature in features.items():
+            for block in feature.blocks:
+                one = f"{name} is missing" if block.flags else name
+                found += [one] if width(block) == 1 else [f"{name}, level {k}" for k in range(1, width(block) + 1)]
+        return found
+
+
+def width(block: Block) -> int:
+    """Return the number of coordinates of a block."""
+    return len(block.codes) if len(block.codes) > 2 else 1
+
+
+def _coordinates(block: Block, columns: Array) -> Array:
+    if block.flags:
+        return columns
+    if width(block) == 1:
+        return 2 * columns - 1
+    powers = 2.0 ** np.arange(block.columns - 1, -1, -1)
+    codes = np.rint(columns) @ powers
+    return np.asarray(codes[:, None] == np.array(block.codes), np.float64)
+
+
+def prior_moments(design: DesignMatrix) -> Array:
+    """Return what is assumed of the second moments (d, d) of rows before anybody reports.
+
+    Numbers are around the middle of their range, with a standard deviation of .4 of its half; levels are as likely.
+    """
+    middles, spreads = [np.ones(1)], [np.zeros((1, 1))]
+    for block in design.blocks:
+        size = width(block)
+        likely = np.full(size, 1 / size if size > 1 else _RARE if block.flags else 0.0)
+        middles.append(likely)
+        variance = np.where(likely > 0, likely, 1.0 if block.codes else _NUMBER)
+        spreads.append(np.diag(variance) - np.outer(likely, likely))
+    middle = np.concatenate(middles)
+    return np.asarray(block_diag(*spreads) + np.outer(middle, middle))
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link, for rewards in [0, 1].
+
+    Attributes
+    ----------
+    name
+        What specs call it.
+    centre
+        x theta of an expected reward of 1/2.
+    scale
+        How much x theta changes where the expected reward, near 1/2, changes by 1.
+    unit
+        What x theta is in, for people.
+    """
+
+    name: str
+    centre: float
+    scale: float
+    unit: str
+
+    def means(self, products: Array) -> Array:
+        """Return expected rewards, away from 0 and 1, at products x theta of any shape."""
+        if self.name == "identity":
+            return np.asarray(np.minimum(np.maximum(products, _SURE), 1 - _SURE))
+        return np.asarray(_SURE + (1 - 2 * _SURE) * expit(products))
+
+    def slopes(self, means: Array) -> Array:
+        """Return the derivative of the expected reward at ``means``; of the identity without its clipping."""
+        if self.name == "identity":
+            return np.ones_like(means)
+        share = (means - _SURE) / (1 - 2 * _SURE)
+        return np.asarray((1 - 2 * _SURE) * share * (1 - share))
+
+    def truths(self, products: Array) -> Array:
+        """Return the expected rewards that the model says: as `means`, without clipping of the identity."""
+        return products if self.name == "identity" else self.means(products)
+
+
+LINKS: Final = {
+    link.name: link
+    for link in (
+        Link("identity", 0.5, 1.0, "the mean reward, from 0 at its lower bound to 1 at its upper one"),
+        Link("logistic", 0.0, 4.0, "log odds of the mean reward, from 0 at its lower bound to 1 at its upper one"),
+    )
+}

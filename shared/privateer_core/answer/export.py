@@ -1,0 +1,163 @@
+"""What an experiment has found, as one document: others keep it, decide by it, or begin a new experiment with it."""
+
+import base64
+import binascii
+import hashlib
+import re
+from typing import Any, Final, Literal
+
+import msgspec
+
+from privateer_core.answer import Answer
+from privateer_core.answer.policy_view import PolicyView
+from privateer_core.answer.stored import read_answer
+from privateer_core.canonical_json import canonical
+from privateer_core.errors import SpecError
+from privateer_core.privacy.record import Record
+from privateer_core.wire.publication import digest as digest_of
+
+FORMAT: Final = "privateer/export/3"
+_UNTYPED: Final = "privateer/export/2"
+"""The format before policies and answers had types; it is read, too."""
+_FAMILY: Final = re.compile(r"privateer/export/(\d{1,9})")
+_DIGEST: Final = "digest"
+Status = Literal["open", "paused", "draining", "stopped", "finished", "failed"]
+"""Where an experiment stands."""
+
+
+class Export(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Policy, result, record and learner state of an experiment: functions of its releases, so they cost nothing more.
+
+    Attributes
+    ----------
+    format
+        `FORMAT`, or the one before.
+    experiment, version, status
+        Where the experiment stood.
+    spec, policy
+        As `GET /experiments/NAME` and ``/policy`` have them; the policy is None in a document of the format before,
+        whose publication has it.
+    result
+        As ``/result`` has it; None if publications have none.
+    record
+        As ``/privacy`` has it, with the certificates.
+    state, publication
+        The learner's state and the whole publication, in base64.
+    publication_digest
+        The SHA-256 of the publication, in hex: the name under which devices and shufflers know it.
+    digest
+        The SHA-256 of all other keys as canonical JSON (RFC 8785), in hex.
+    """
+
+    format: Literal["privateer/export/2", "privateer/export/3"]
+    experiment: str
+    version: int
+    status: Status
+    spec: dict[str, Any]
+    policy: PolicyView | None
+    result: Answer | None
+    record: Record
+    state: str
+    publication: str
+    publication_digest: str
+    digest: str
+
+    @property
+    def published(self) -> bytes:
+        """The publication's bytes."""
+        return base64.b64decode(self.publication)
+
+    @property
+    def learned(self) -> bytes:
+        """The learner's encoded state."""
+        return base64.b64decode(self.state)
+
+
+def make_export(
+    experiment: str,
+    version: int,
+    status: Status,
+    *,
+    spec: dict[str, Any],
+    policy: PolicyView,
+    result: Answer | None,
+    record: Record,
+    state: bytes,
+    publication: bytes,
+) -> Export:
+    """Return the document of an experiment, with its digests."""
+    made = Export(
+        format=FORMAT,
+        experiment=experiment,
+        version=version,
+        status=status,
+        spec=spec,
+        policy=policy,
+        result=result,
+        record=record,
+        state=base64.b64encode(state).decode(),
+        publication=base64.b64encode(publication).decode(),
+        publication_digest=digest_of(publication).hex(),
+        digest="",
+    )
+    return msgspec.structs.replace(made, digest=_digest(msgspec.json.decode(msgspec.json.encode(made))))
+
+
+def read_export(document: Any, field: str) -> Export:
+    """Return the export that a JSON value is.
+
+    Parameters
+    ----------
+    field
+        What the document is called where it was given.
+
+    Raises
+    ------
+    SpecError
+        If it is not an export, is of another version of the format, or is damaged.
+    """
+    remedy = "give a file that privateer export wrote"
+    if not isinstance(document, dict):
+        raise SpecError("is not an export", field=field, remedy=remedy)
+    _check_format(document.get("format"), field)
+    try:
+        if document.get(_DIGEST) != _digest(document):
+            remedy = "export it again, or take another copy"
+            raise SpecError("is damaged: its digest is another one", field=field, remedy=remedy)
+        found = msgspec.convert(_typed(document), Export)
+        base64.b64decode(found.state, validate=True)
+        published = base64.b64decode(found.publication, validate=True)
+    except (msgspec.ValidationError, RecursionError, OverflowError, binascii.Error, ValueError) as error:
+        raise SpecError(f"is not an export: {error}", field=field, remedy=remedy) from None
+    if digest_of(published).hex() != found.publication_digest:
+        raise SpecError("is damaged: its publication has another digest", field=field, remedy="export it again")
+    return found
+
+
+def _typed(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document with a typed answer, and without the policy if it is of the format that had no types."""
+    if document["format"] != _UNTYPED:
+        return document
+    result = document.get("result")
+    answer = None if result is None else msgspec.to_builtins(read_answer(result))
+    return document | {"policy": None, "result": answer}
+
+
+def _check_format(name: Any, field: str) -> None:
+    """Refuse a document of another format, and say which way it differs."""
+    family = _FAMILY.fullmatch(name) if isinstance(name, str) else None
+    if family is None:
+        raise SpecError("is not an export", field=field, remedy="give a file that privateer export wrote")
+    here = _FAMILY.fullmatch(FORMAT)
+    assert here
+    given, known = int(family[1]), int(here[1])
+    if name not in (FORMAT, _UNTYPED):
+        newer = given > known
+        detail = f"was written by {'a newer' if newer else 'an older'} Privateer, in the format {name}"
+        remedy = "update Privateer here" if newer else "export it again"
+        raise SpecError(f"{detail}; this one reads {FORMAT}", field=field, remedy=remedy)
+
+
+def _digest(document: dict[str, Any]) -> str:
+    rest = {key: value for key, value in document.items() if key != _DIGEST}
+    return hashlib.sha256(canonical(rest)).hexdigest()

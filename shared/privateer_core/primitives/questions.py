@@ -1,0 +1,120 @@
+"""What a round asks of people: one of the statistical primitives, with its sizes."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.public_coins import Layout, SlotLayout
+
+
+@dataclass(frozen=True)
+class KeyedMeans:
+    """A value for one key per person; the mean value per key is wanted.
+
+    Attributes
+    ----------
+    layout
+        Keys and groups of the round.
+    undecided
+        Share of people who are expected to have a key, in [0, 1].
+    key_share
+        Share of people who are expected to have a typical key.
+    """
+
+    layout: Layout
+    undecided: float = 1.0
+    key_share: float = 1.0
+
+
+class NamedMeans(KeyedMeans):
+    """Means of a few keys of one group, such as arms, of which many people have each.
+
+    Where batches are shuffled, a symbol may name the key: then reports on other keys say nothing of it.
+    """
+
+
+@dataclass(frozen=True)
+class VectorSum:
+    """A bounded vector per person; the sum of the vectors is wanted.
+
+    Attributes
+    ----------
+    ball
+        Where the vectors lie.
+    seed
+        Public seed of the round, 64 bits.
+    classes
+        Public classes of people, told by the coins of a report (`coins.classes_of`): the sum of each class is
+        wanted, where reports carry coins and are added up by themselves.
+    normal
+        Whether devices are to add normal noise, as a paper's do with which others are compared.
+    steps
+        Rounds of which a curator tells the sum since the first of them; 0: every round's for itself.
+    """
+
+    ball: Ball
+    seed: int = 0
+    classes: int = 1
+    normal: bool = False
+    steps: int = 0
+
+
+@dataclass(frozen=True)
+class DirectedSum(VectorSum):
+    """The sum of vectors in an L2 ball, few coordinates of which are large at a time: a direction says most of one.
+
+    Where batches are shuffled, everybody's symbols are amplified, as bits in every coordinate would hide a whole box.
+
+    Attributes
+    ----------
+    messages
+        The most symbols that a shuffled report may be, each in a message of its own.
+    """
+
+    messages: int = 1
+
+
+@dataclass(frozen=True)
+class ScreenedSum(VectorSum):
+    """Sums about few of many coordinates, which are found on the way.
+
+    Where a curator holds records, a record is ``arms`` coordinates that say which of them, features, and a value. Then
+    second moments of the kept and the screened features are wanted; elsewhere a sum of vectors is.
+
+    Attributes
+    ----------
+    arms
+        Coordinates of which one is 1 and the others 0.
+    kept
+        Features about which the round learns in any case.
+    screened
+        How many more it finds, whose products with the value, less what is predicted, are largest.
+    predicted
+        What is predicted by the coordinate of an arm, and by each kept feature; empty: nothing.
+    """
+
+    arms: int = 0
+    kept: tuple[int, ...] = ()
+    screened: int = 0
+    predicted: tuple[float, ...] = ()
+
+    @property
+    def wanted(self) -> int:
+        """Features whose second moments are wanted; 0: only a sum is."""
+        return len(self.kept) + self.screened
+
+
+@dataclass(frozen=True)
+class KeyedHits:
+    """A value for one of a few named keys per person; how many have each key, and their values, are wanted.
+
+    Attributes
+    ----------
+    layout
+        Keys and groups of the round.
+    """
+
+    layout: SlotLayout
+
+
+Question: TypeAlias = KeyedMeans | KeyedHits | VectorSum

@@ -1,0 +1,206 @@
+"""The privacy record of an experiment: every round's terms, beside the certificate that they make.
+
+A certificate shows that its claims follow from its events. A record shows more: that the events are those of the rounds
+it lists, since its certificate is made anew from these and must come out the same.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, cast
+
+import msgspec
+import numpy as np
+
+from privateer_core.errors import SpecError
+from privateer_core.mechanisms import AnyMechanism
+from privateer_core.primitives.public_coins import Layout
+from privateer_core.privacy.certificate import Certificate, certify
+from privateer_core.privacy.terms import Terms
+from privateer_core.spec.spec import REPORTS_MAX, Privacy, Spec
+
+FORMAT: Final = "privateer/record/2"
+JUMP: Final = 1_000_000
+"""Versions up to the next multiple of it may have been published, if a database was replaced by an earlier copy."""
+PROMISE: Final = frozenset({"model", "epsilon", "delta"})
+"""Keys of the spec's privacy section that stand beside it in a record."""
+OF_BATCHES: Final = frozenset({"local_epsilon_max"})
+"""Keys of the same section that limit what a batch hides: where there are none, a record has their defaults."""
+ORGANISATION_MAX: Final = 255
+"""Characters of an organisation's name, which is that of a file."""
+KeyId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")]
+Organisation = Annotated[str, msgspec.Meta(max_length=ORGANISATION_MAX)]
+Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}\Z")]
+_LEFT_OUT: Final = frozenset({"layout", "seed", "least"})
+"""Parameters of mechanisms that a row leaves out: the first two cost no privacy, the last repeats the honest people."""
+_NO_KEYS: Final = Layout(0, np.zeros((0, 0), np.uint32))
+
+
+class PlannedTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The terms of one round, without what its whole cohort is promised.
+
+    Attributes
+    ----------
+    batch, honest
+        The number of people asked, and of those whom the promise counts on.
+    mechanism
+        Its tag as ``type``, and its parameters without layout and seed, which cost no privacy.
+    """
+
+    batch: int
+    honest: int
+    mechanism: dict[str, Any]
+
+
+class Row(PlannedTerms, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A round that was opened.
+
+    Attributes
+    ----------
+    version
+        The policy's version.
+    received, released
+        The number of people whose reports opened, and whether anything was released about them.
+    shuffler, organisation
+        Where reports are shuffled: id of the key that signed the last batch of the round, and whose key that was.
+    """
+
+    version: Annotated[int, msgspec.Meta(gt=0)]
+    received: int
+    released: bool
+    shuffler: KeyId | None = None
+    organisation: Organisation | None = None
+
+
+class CohortPromise(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the people of one cohort are promised.
+
+    Attributes
+    ----------
+    epsilon, delta
+        The promise; an epsilon of None promises nothing.
+    rounds
+        The cohort's rounds, in the order of their versions.
+    planned
+        The terms of the first round as calibrated ahead of it, as long as there are no rounds.
+    certificate
+        What these rounds claim, or the one that is planned.
+    """
+
+    epsilon: float | None
+    delta: float
+    rounds: tuple[Row, ...]
+    planned: PlannedTerms | None
+    certificate: Certificate
+
+
+class SourcePromise(CohortPromise, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The promise to a source's people."""
+
+    name: Name
+
+
+class Record(CohortPromise, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A whole record; its own promise is that to the experiment's own people.
+
+    Attributes
+    ----------
+    privacy
+        The spec's section of that name, without model, epsilon and delta.
+    reports_per_person
+        Reports that a device makes in all, each in a round of its own: they share the promise.
+    least_share
+        The least share of a round's people with whom it may close.
+    silent
+        Versions that asked nobody, such as those of a pause: they have no rounds.
+    """
+
+    format: Literal["privateer/record/2"]
+    experiment: Name
+    algorithm: str
+    model: str
+    reports_per_person: Annotated[int, msgspec.Meta(ge=1, le=REPORTS_MAX)]
+    privacy: dict[str, Any]
+    least_share: Annotated[float, msgspec.Meta(gt=0, le=1)]
+    sources: tuple[SourcePromise, ...] = ()
+    silent: tuple[Annotated[int, msgspec.Meta(gt=0)], ...] = ()
+
+
+def planned_of(terms: Terms) -> PlannedTerms:
+    """Return the terms as a record has them."""
+    mechanism = terms.mechanism
+    names = [name for name in mechanism.__struct_fields__ if name not in _LEFT_OUT]
+    parameters = {name: msgspec.to_builtins(getattr(mechanism, name)) for name in names}
+    tag = mechanism.__struct_config__.tag
+    return PlannedTerms(batch=terms.batch, honest=terms.honest, mechanism={"type": tag, **parameters})
+
+
+def terms_of(row: PlannedTerms, spec: type[Spec], privacy: Privacy, reports: int) -> Terms:
+    """Return the terms that a row has under a promise; their mechanism works on no keys.
+
+    Raises
+    ------
+    SpecError
+        If the trust model has no such mechanism for the algorithm's reports; names the field within the row.
+    """
+    kinds = privacy.trust.serves[spec.question].mechanisms
+    kind = next((kind for kind in kinds if kind.__struct_config__.tag == row.mechanism.get("type")), None)
+    if kind is None:
+        raise SpecError("the trust model does not have this mechanism", field="mechanism.type")
+    types = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    if wrong := (set(types) - _LEFT_OUT | {"type"}) ^ set(row.mechanism):
+        raise SpecError("missing, or unknown", field=f"mechanism.{min(wrong)}")
+    stand_ins = {"layout": _NO_KEYS, "seed": 0, "least": row.honest}
+    try:
+        made = {name: msgspec.convert(row.mechanism[name], types[name]) for name in set(types) - _LEFT_OUT}
+        mechanism = kind(**made, **{name: stand_ins[name] for name in set(types) & _LEFT_OUT})
+    except (msgspec.ValidationError, OverflowError) as error:
+        raise SpecError(f"there is no such mechanism: {error}", field="mechanism") from None
+    except SpecError as error:
+        raise SpecError(error.detail, field=f"mechanism.{error.field}") from None
+    promise = (privacy.model, privacy.bound, privacy.delta, privacy.trust.calibration)
+    return Terms(*promise, row.batch, row.honest, cast(AnyMechanism, mechanism), reports)
+
+
+def make_record(spec: Spec, rounds: Mapping[str, Sequence[Row]], silent: Sequence[int] = ()) -> Record:
+    """Return the record of an experiment.
+
+    Parameters
+    ----------
+    spec
+        The last one: what changes while an experiment runs is nothing that a record or a promise depends on.
+    rounds
+        The rounds of each cohort in the order of their versions.
+    silent
+        Versions that asked nobody, in order.
+    """
+    sources = [cohort for cohort in spec.cohorts if cohort and spec.first_batch(cohort)]
+    defaults = {} if spec.privacy.trust.batched else {name: idle_default(name) for name in OF_BATCHES}
+    return Record(
+        format=FORMAT,
+        experiment=spec.name,
+        algorithm=spec.algorithm.name,
+        model=spec.privacy.model,
+        reports_per_person=spec.reports,
+        privacy=spec.privacy.model_dump(mode="json", exclude=set(PROMISE)) | defaults,
+        least_share=spec.least_share,
+        sources=tuple(SourcePromise(name=one, **_promise(spec, one, rounds.get(one, ()))) for one in sources),
+        silent=tuple(silent),
+        **_promise(spec, "", rounds.get("", ())),
+    )
+
+
+def idle_default(name: str) -> Any:
+    """Return what a key of ``[privacy]`` is in a record where it says nothing."""
+    return Privacy.model_fields[name].default
+
+
+def _promise(spec: Spec, cohort: str, rounds: Sequence[Row]) -> dict[str, Any]:
+    privacy = spec.privacy_of(cohort)
+    ahead = None if rounds else spec.planned(cohort)
+    terms = [ahead] if ahead else [terms_of(row, type(spec), privacy, spec.reports) for row in rounds]
+    return {
+        "epsilon": privacy.epsilon,
+        "delta": privacy.delta,
+        "rounds": tuple(rounds),
+        "planned": planned_of(ahead) if ahead else None,
+        "certificate": certify(spec.name, privacy, terms, planned=ahead is not None),
+    }

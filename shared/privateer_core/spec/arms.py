@@ -1,0 +1,170 @@
+"""The specification of an experiment that chooses one of several arms for each person, in rounds of public sizes."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self, get_args
+
+from pydantic import Field, model_validator
+from typing_extensions import override
+
+from privateer_core.errors import SpecError
+from privateer_core.primitives.questions import KeyedMeans, Question
+from privateer_core.spec.context import Context
+from privateer_core.spec.features import Feature
+from privateer_core.spec.sections import parse_section
+from privateer_core.spec.spec import ExperimentTable, Spec, example_promises
+
+ARMS_MIN, ARMS_MAX = 2, 16
+
+
+class ArmsTable(ExperimentTable):
+    """The ``[experiment]`` of algorithms that choose one of several arms for each person.
+
+    Attributes
+    ----------
+    arms
+        2 to 16 names of options.
+    round_size
+        Reports in the first round.
+    round_growth
+        A later round has at least this share of the people seen so far.
+    retired
+        Those of ``arms`` that nobody gets any more. Their names stay, so that no later arm can be taken for them.
+    """
+
+    arms: tuple[Annotated[str, Field(pattern=r"^[\w .+-]{1,64}$")], ...] = Field(
+        min_length=ARMS_MIN, max_length=ARMS_MAX
+    )
+    round_size: int = Field(default=1000, ge=1, le=1_000_000)
+    round_growth: float = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
+    retired: tuple[str, ...] = Field(default=(), max_length=ARMS_MAX)
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        if len(set(self.arms)) != len(self.arms):
+            raise ValueError("arms: names must be distinct")
+        if len(set(self.retired)) != len(self.retired) or not set(self.retired) <= set(self.arms):
+            raise ValueError("retired: must be distinct names of arms")
+        if len(self.arms) - len(self.retired) < ARMS_MIN:
+            raise ValueError(f"retired: at least {ARMS_MIN} arms must be left")
+        return self
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A round to come: who is asked, and how many.
+
+    Attributes
+    ----------
+    cohort
+        A source's name; empty for the experiment's own people.
+    seen
+        People of the cohort whose reports opened in earlier rounds.
+    batch
+        Reports of the round; 0 when the experiment is over.
+    """
+
+    cohort: str
+    seen: int
+    batch: int
+
+
+class ArmsSpec(Spec):
+    """An experiment that chooses one of several arms for each person, in rounds whose sizes the spec fixes."""
+
+    question: ClassVar[type[Question]] = KeyedMeans
+
+    experiment: ArmsTable
+    context: Context
+
+    @model_validator(mode="after")
+    def _rounds_hold_batches(self) -> Self:
+        if self.privacy.trust.batched and self.privacy.min_batch > self.experiment.round_size:
+            raise ValueError("privacy.min_batch: must be at most experiment.round_size")
+        if self.experiment.round_size > self.experiment.horizon:
+            raise ValueError("experiment.round_size: must be at most experiment.horizon")
+        return self
+
+    @model_validator(mode="after")
+    def _outcomes_may_come_late(self) -> Self:
+        alike = self.privacy.arm_in_key or not self.privacy.trust.batched
+        if self.experiment.conversion_window and not alike:
+            detail = "needs privacy.arms = 'seen': other reports of a batch would say when they were decided"
+            raise SpecError(detail, field="experiment.conversion_window", remedy="set it so, or remove the window")
+        return self
+
+    @property
+    def features(self) -> Mapping[str, Feature]:
+        """The features of a context, in order."""
+        return self.context.features
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Names of the arms."""
+        return self.experiment.arms
+
+    @property
+    def retired(self) -> tuple[str, ...]:
+        """Names of the arms that nobody gets any more."""
+        return self.experiment.retired
+
+    @property
+    def arm_count(self) -> int:
+        """Number of arms."""
+        return len(self.experiment.arms)
+
+    @property
+    def playable(self) -> tuple[bool, ...]:
+        """Whether people may get each arm: those that are retired stay in their places, and nobody does."""
+        return tuple(arm not in self.retired for arm in self.options)
+
+    def turn(self, cohort: str, seen: int) -> Turn:
+        """Return the round to come when ``seen`` reports of the cohort whose turn it was have opened.
+
+        Whether an honest report opens does not depend on the person, so the number is public; and what does not open
+        uses up nobody's place.
+        """
+        cohorts = self.cohorts
+        while not (batch := self._batch(cohort, seen)) and cohort:
+            cohort, seen = cohorts[cohorts.index(cohort) + 1], 0
+        return Turn(cohort, seen, batch)
+
+    def turns(self) -> Iterator[Turn]:
+        """Yield all rounds in order, as they are if every report opens."""
+        turn = self.turn(self.cohorts[0], 0)
+        while turn.batch:
+            yield turn
+            turn = self.turn(turn.cohort, turn.seen + turn.batch)
+
+    def first_batch(self, cohort: str) -> int:
+        """Return the people whose reports fill a cohort's first round; 0 if it is never asked."""
+        return self._batch(cohort, 0)
+
+    def _batch(self, cohort: str, seen: int) -> int:
+        source = self.source(cohort)
+        left = max(0, (self.experiment.horizon if source is None else source.people) - seen)
+        wanted = max(self.experiment.round_size, math.floor(self.experiment.round_growth * seen))
+        batch = min(wanted, left)
+        # A last round too small for the promise is left out.
+        return 0 if self.privacy.trust.batched and batch < self.privacy.min_batch else batch
+
+    def largest_batch(self) -> int:
+        """Return the most reports of any round: at most growth times the people before it, both at most the cohort."""
+        growth = self.experiment.round_growth
+        cohort = max([self.experiment.horizon, *(source.people for source in self.sources)])
+        return max(self.experiment.round_size, math.floor(growth / (1 + growth) * cohort))
+
+    @classmethod
+    @override
+    def instances(cls) -> dict[str, Self]:
+        """Return small instances by trust model, of an algorithm whose section needs nothing but its name."""
+        unit = {"low": 0.0, "high": 1.0}
+        section: Any = cls.model_fields["algorithm"].annotation
+        (name,) = get_args(section.model_fields["name"].annotation)
+        data = {
+            "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 6000},
+            "context": {"features": {"x1": unit, "x2": unit}},
+            "algorithm": {"name": name},
+        }
+        return {str(one["model"]): parse_section(cls, data | {"privacy": one}) for one in example_promises()}

@@ -1,0 +1,157 @@
+"""Kinds of rewards: what an application may report of a person, how it is scaled for learners, and how it is said.
+
+A kind has ``read``, which returns what a policy's `contribute` takes, and ``without_outcome``.
+"""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import model_validator
+
+from privateer_core.errors import InputError
+from privateer_core.spec.columns import is_number
+from privateer_core.spec.features import Range
+from privateer_core.spec.sections import Finite
+
+Array = NDArray[np.float64]
+REWARD: Final = "reward"
+"""What a reward is called among answers."""
+YES: Final = 0.5
+"""Answers from here on are yes."""
+
+
+class Reward(Range):
+    """The ``[reward]`` of every spec: a number between bounds, to which a device clips.
+
+    Learners see it scaled to [0, 1].
+
+    Attributes
+    ----------
+    default
+        The reward of a person who has had no outcome within the conversion window; by default 0, or the bound next to
+        it.
+    """
+
+    low: Finite = 0.0
+    high: Finite = 1.0
+    default: Finite | None = None
+
+    @model_validator(mode="after")
+    def _default_within_bounds(self) -> Self:
+        if self.default is not None and not self.low <= self.default <= self.high:
+            raise ValueError("default: must be from low to high")
+        return self
+
+    @property
+    def without_outcome(self) -> float:
+        """The reward of a person of whom no outcome is known when the conversion window closes."""
+        return min(self.high, max(self.low, 0.0)) if self.default is None else self.default
+
+    @property
+    def middle(self) -> float:
+        """The middle of the range."""
+        return (self.high + self.low) / 2
+
+    @property
+    def half_range(self) -> float:
+        """How far rewards are from the middle at most."""
+        return (self.high - self.low) / 2
+
+    @property
+    def span(self) -> float:
+        """From the lowest reward to the highest: what a difference of 1 between scaled rewards is in their unit."""
+        return self.high - self.low
+
+    def read(self, told: Any) -> tuple[Array, bool]:
+        """Read one person's reward, scaled, shape (1,); also tell whether it had to be clipped.
+
+        Raises
+        ------
+        InputError
+            If it is not a number, or NaN.
+        """
+        value, clipped = self.scaled(told)
+        return np.array([value]), clipped
+
+    def scaled(self, value: Any) -> tuple[float, bool]:
+        """Scale an application's reward to [0, 1]; also tell whether it had to be clipped to its bounds.
+
+        Raises
+        ------
+        InputError
+            If it is not a number, or NaN.
+        """
+        if not is_number(value):
+            raise InputError("must be a number, and not NaN", field="reward", remedy="report 0 or 1 for no or yes")
+        scaled = (float(value) - self.low) / (self.high - self.low)
+        return min(1.0, max(0.0, scaled)), not 0.0 <= scaled <= 1.0
+
+    def scaled_all(self, rewards: Array) -> Array:
+        """Clip rewards, of any shape, to the bounds, and scale them to [0, 1]."""
+        # In small rounds np.clip takes many times as long.
+        return np.asarray(np.minimum(np.maximum((rewards - self.low) / (self.high - self.low), 0.0), 1.0))
+
+    def unscaled(self, values: Array) -> Array:
+        """Return in their unit what is from 0 to 1; what is beyond them, as an interval's end may be, stays so."""
+        return np.asarray(self.low + self.span * values)
+
+
+@dataclass(frozen=True)
+class GuardedReward:
+    """A reward, and beside it an answer of yes or no to each of several guardrails.
+
+    Attributes
+    ----------
+    reward, guardrails
+        What the reward may be, and the names of the answers.
+    """
+
+    reward: Reward
+    guardrails: tuple[str, ...]
+
+    @property
+    def without_outcome(self) -> dict[str, Any]:
+        """The reward of a person of whom no outcome is known, and no to every guardrail."""
+        return {REWARD: self.reward.without_outcome, **dict.fromkeys(self.guardrails, False)}
+
+    def read(self, told: Any) -> tuple[Array, bool]:
+        """Read a mapping of "reward" and the names, shape (1, 1 + guardrails); of a number alone all answers are no.
+
+        Raises
+        ------
+        InputError
+            If a name is missing or not known, or a value is not a number or an answer.
+        """
+        known = told if isinstance(told, Mapping) else self.without_outcome | {REWARD: told}
+        names = self.guardrails
+        if set(known) != {REWARD, *names}:
+            detail = f"must have {', '.join([REWARD, *names])}"
+            raise InputError(detail, field="reward", remedy="report each of them")
+        value, clipped = self.reward.scaled(known[REWARD])
+        if not all(is_number(known[name]) or isinstance(known[name], bool | np.bool_) for name in names):
+            raise InputError("guardrails must be yes or no", field="reward", remedy="report True or False")
+        return np.array([[value, *(float(known[name] >= YES) for name in names)]]), clipped
+
+
+def numbers_of(told: Any, names: Collection[Any], field: str, remedy: str) -> Array:
+    """Read a finite number for each of several names from a mapping, shape (names,).
+
+    Parameters
+    ----------
+    field, remedy
+        What an error names and says.
+
+    Raises
+    ------
+    InputError
+        If it is no such mapping, or a number is not finite.
+    """
+    if not isinstance(told, Mapping) or set(told) != set(names):
+        raise InputError(f"must have {len(names)} values, each by its name", field=field, remedy=remedy)
+    if not all(is_number(told[name]) and math.isfinite(told[name]) for name in names):
+        raise InputError("must be finite numbers", field=field, remedy="report what was observed")
+    return np.array([told[name] for name in names], np.float64)

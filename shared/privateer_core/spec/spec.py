@@ -1,0 +1,366 @@
+"""The specification of an experiment: what a TOML file says, and what everybody may read.
+
+The sections here are common to all algorithms. Each algorithm owns a `Spec` of its own, with its further sections and
+all its refusals, in `privateer_core.algorithms`.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from privateer_core.errors import SpecError
+from privateer_core.primitives.questions import Question
+from privateer_core.privacy.terms import Terms, allotment_of, calibrate
+from privateer_core.privacy.trust import TIGHT, TRUST, Trust, check_promise, shares_out, trust_of
+from privateer_core.spec.columns import Block
+from privateer_core.spec.context import blocks_of
+from privateer_core.spec.features import Feature
+from privateer_core.spec.reward import GuardedReward, Reward
+from privateer_core.spec.sections import Section
+
+BATCH_MAX: Final = 1_000_000
+"""The most that ``min_batch`` may be."""
+NAME: Final = r"^[a-z0-9][a-z0-9-]{0,62}$"
+WINDOW_MAX: Final = 365 * 86_400
+"""The longest conversion window, in seconds: a year."""
+REPORTS_MAX: Final = 1000
+"""The most reports of a person."""
+PERIOD_MIN: Final = 3600
+"""The shortest period of reports, in seconds: a device keeps its number, which must not tell a finer time."""
+_PEOPLE_MAX: Final = 10_000_000_000
+_GRAINS: Final = 100
+"""Parts of a conversion window."""
+
+
+def is_name(text: str) -> bool:
+    """Whether an experiment may have this name."""
+    return re.fullmatch(NAME, text) is not None
+
+
+class Privacy(Section):
+    """The promise to one person under a trust model (`privateer_core.privacy.trust` has the models).
+
+    Attributes
+    ----------
+    model
+        The trust model: who sees what.
+    epsilon, delta
+        The promise. It is about what the trust model's adversary sees: a report by itself, a shuffled batch, or what
+        is published. Where nothing is promised neither is given.
+    arms
+        ``seen``: the promise holds against somebody who also sees which arm each person got, e.g. because the arm's
+        content is fetched over the network. ``hidden``: it counts on nobody seeing that.
+    min_batch
+        The fewest reports that a shuffler releases together.
+    honest_fraction
+        The share of a batch that is assumed to send what the client library sends.
+    local_epsilon_max
+        The most that a shuffled report may cost by itself, if shuffler and server collude.
+    """
+
+    model: str
+    epsilon: float | None = Field(default=None, gt=0, le=16, allow_inf_nan=False)
+    delta: float = Field(default=0.0, ge=0, lt=0.5, allow_inf_nan=False)
+    arms: Literal["seen", "hidden"] = "seen"
+    min_batch: int = Field(default=1000, ge=1, le=BATCH_MAX)
+    honest_fraction: float = Field(default=0.9, gt=0, le=1, allow_inf_nan=False)
+    local_epsilon_max: float = Field(default=4.0, gt=0, le=16, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_stored(cls, data: Any) -> Any:
+        """Leave out what specs of earlier versions say, where there is no choice any more."""
+        if isinstance(data, Mapping) and data.get("calibration") == TIGHT:
+            return {key: value for key, value in data.items() if key != "calibration"}
+        return data
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        promises, where = self.trust.promises, f"under the model '{self.model}'"
+        if promises and self.epsilon is None:
+            raise SpecError(f"must be given {where}", field="privacy.epsilon", remedy="add it")
+        for name in ("epsilon", "delta"):
+            if not promises and getattr(self, name):
+                detail = f"must not be given {where}, which promises nothing"
+                raise SpecError(detail, field=f"privacy.{name}", remedy="remove it")
+        return self
+
+    @property
+    def trust(self) -> Trust:
+        """The row of the trust model; promises that are kept in another way have rows of their own."""
+        return trust_of(self.model)
+
+    @property
+    def bound(self) -> float:
+        """Epsilon of the promise, infinite without a promise."""
+        return math.inf if self.epsilon is None else self.epsilon
+
+    @property
+    def arm_in_key(self) -> bool:
+        """Whether reports hide the arm as they hide the bin, so that the coins of a report say nothing about it."""
+        return self.arms == "seen" and self.trust.hides_arms
+
+
+class Source(Section):
+    """A cohort that reports on arms it has played before, ahead of the experiment's own people (auxiliary data).
+
+    Attributes
+    ----------
+    name
+        Lower-case letters, digits and dashes.
+    people
+        How many may report.
+    epsilon
+        What it is promised, in place of the experiment's epsilon; the rest of the promise is the same.
+    shares
+        Share of the cohort's people who played each arm, whatever their context, in the order of ``arms``: a public
+        behaviour policy. Their arms themselves are secret.
+    population
+        The cohort in simulation; the experiment's own if not given.
+    """
+
+    name: str = Field(pattern=NAME)
+    people: int = Field(ge=1, le=1_000_000_000)
+    epsilon: float | None = Field(default=None, gt=0, le=16, allow_inf_nan=False)
+    shares: tuple[Annotated[float, Field(ge=0, le=1)], ...] | Literal["unknown"]
+    population: dict[str, Any] | None = None
+
+
+class ExperimentTable(Section):
+    """The ``[experiment]`` of every spec.
+
+    Attributes
+    ----------
+    name
+        Lower-case letters, digits and dashes.
+    horizon
+        How long the experiment lasts: reports that may come, or times that something is played.
+    conversion_window
+        Seconds from a choice to the report on it: its outcome may come in between. 0: devices report when they are
+        told the outcome.
+    reports_per_person
+        How often a person may come back and report; the promise is for all of their reports together. Where every
+        report has to keep it alone, a device reports one time of so many, drawn in advance.
+    report_period
+        Seconds: in each such period of the calendar a person reports once at most; by default a day.
+    shuffler
+        The organisation whose shuffler alone may take the reports, by the name of its file of keys; empty: any that
+        the server trusts.
+    """
+
+    name: str = Field(pattern=NAME)
+    horizon: int = Field(ge=1, le=_PEOPLE_MAX)
+    conversion_window: float = Field(default=0.0, ge=0, le=WINDOW_MAX, allow_inf_nan=False)
+    reports_per_person: int = Field(default=1, ge=1, le=REPORTS_MAX)
+    report_period: float = Field(default=86_400.0, ge=PERIOD_MIN, le=WINDOW_MAX, allow_inf_nan=False)
+    shuffler: str = Field(default="", pattern=rf"^$|{NAME}")
+
+    @property
+    def window_grain(self) -> float:
+        """Seconds, of which devices end their windows at a multiple: it tells less of when somebody chose."""
+        return max(1.0, self.conversion_window / _GRAINS)
+
+
+class AlgorithmSection(Section):
+    """The ``[algorithm]`` of every spec; each algorithm adds its own keys."""
+
+    name: str
+
+
+class Spec(Section):
+    """A whole experiment; algorithms add their sections and refusals."""
+
+    question: ClassVar[type[Question]]
+    """Which primitive the algorithm's reports are."""
+    people_key: ClassVar[str] = "horizon"
+    """The key of ``[experiment]`` that says how many people there are."""
+    recalls: ClassVar[bool] = False
+    """Whether people of sources may report on arms that they played before."""
+    returns: ClassVar[bool] = False
+    """Whether people may come back and report again."""
+    shortens: ClassVar[bool] = False
+    """Whether a round may close with fewer people than it asks for (``least_share``)."""
+    idle_keys: ClassVar[frozenset[str]] = frozenset()
+    """Keys of ``[privacy]`` that do nothing under the algorithm."""
+    batched_keys: ClassVar[frozenset[str]] = frozenset()
+    """Keys of ``[algorithm]`` that only a trust model with batches has room for."""
+
+    experiment: ExperimentTable
+    reward: Reward = Reward()
+    privacy: Privacy
+    algorithm: AlgorithmSection
+    sources: tuple[Source, ...] = Field(default=(), max_length=16)
+    population: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _can_be_promised(self) -> Self:
+        check_promise(self.privacy, self.question)
+        if self.experiment.shuffler and not self.privacy.trust.shuffled:
+            detail = f"must be empty under the model '{self.privacy.model}': its reports need no shuffler"
+            raise SpecError(detail, field="experiment.shuffler", remedy="remove it")
+        return self
+
+    @model_validator(mode="after")
+    def _reports_share_the_promise(self) -> Self:
+        if self.experiment.reports_per_person == 1:
+            return self
+        for wrong, detail in (
+            (not self.returns, "must be 1: the algorithm asks every person once at most"),
+            (not shares_out(self.privacy, self.question), f"must be 1 under the model '{self.privacy.model}' here"),
+            (bool(self.sources), "must be 1 where there are sources: their people report once"),
+        ):
+            if wrong:
+                raise SpecError(detail, field="experiment.reports_per_person", remedy="remove it")
+        allotment_of(self.privacy.trust, self.privacy.bound, self.privacy.delta, self.reports)
+        return self
+
+    @model_validator(mode="after")
+    def _sources_agree(self) -> Self:
+        if self.sources and not self.recalls:
+            raise SpecError("the algorithm has no use for them", field="sources", remedy="remove them")
+        if len({source.name for source in self.sources}) != len(self.sources):
+            raise ValueError("sources: names must be distinct")
+        for source in self.sources:
+            where = f"sources.{source.name}"
+            if (source.epsilon is None) != (self.privacy.epsilon is None):
+                raise ValueError(f"{where}.epsilon: must be given just where privacy.epsilon is")
+            if self.privacy.trust.batched and self.privacy.local_epsilon_max < (source.epsilon or 0.0):
+                raise ValueError(f"{where}.epsilon: must be at most privacy.local_epsilon_max")
+            self._check_shares(source, where)
+        return self
+
+    def _check_shares(self, source: Source, where: str) -> None:
+        if source.shares == "unknown":
+            raise ValueError(f"{where}.shares: must be public: what is learned of an arm is in proportion to them")
+        if len(source.shares) != len(self.options) or abs(sum(source.shares) - 1) > 1e-6:
+            raise ValueError(f"{where}.shares: must be one for each arm, with a sum of 1")
+
+    @property
+    def name(self) -> str:
+        """The experiment's name."""
+        return self.experiment.name
+
+    @property
+    def reports(self) -> int:
+        """Reports that a device makes in all, which share the promise: one where one time of many is drawn."""
+        return 1 if self.privacy.trust.draws_one else self.experiment.reports_per_person
+
+    @property
+    def rewards(self) -> int:
+        """Rewards that a person reports; answers of yes or no may follow them."""
+        return 1
+
+    @property
+    def outcome(self) -> Reward | GuardedReward:
+        """What an application reports of a person."""
+        return self.reward
+
+    def without_outcome(self, shown: Any) -> Any:
+        """Return what an application would report of a person to whom something was shown, and nothing came of it."""
+        value = self.outcome.without_outcome
+        return dict.fromkeys(shown, value) if isinstance(shown, Mapping) else value
+
+    @property
+    def features(self) -> Mapping[str, Feature]:
+        """The features of a context, in order; empty if the algorithm uses none."""
+        return {}
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """What the columns of an encoded context are, in order."""
+        return blocks_of(self.features)
+
+    @property
+    def dimension(self) -> int:
+        """Number of columns of an encoded context: one a number, more for other features."""
+        return sum(block.columns for block in self.blocks)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Names of what can be chosen."""
+        raise NotImplementedError
+
+    @property
+    def retired(self) -> tuple[str, ...]:
+        """Those of the options that nobody gets any more."""
+        return ()
+
+    @property
+    def planned_reports(self) -> int:
+        """The most reports that may come: of the experiment's own people, and of its sources."""
+        return int(getattr(self.experiment, self.people_key)) + sum(source.people for source in self.sources)
+
+    @property
+    def cohorts(self) -> tuple[str, ...]:
+        """Names of the cohorts in the order of their turns: sources first, the experiment's own people ("") last.
+
+        The source with the most informative reports has the first turn.
+        """
+        sources = sorted(self.sources, key=lambda source: -(source.epsilon or 0.0))
+        return (*(source.name for source in sources), "")
+
+    def source(self, cohort: str) -> Source | None:
+        """Return the source of this name; None for the experiment's own people, or a name that is not there."""
+        return next((source for source in self.sources if source.name == cohort), None)
+
+    def privacy_of(self, cohort: str) -> Privacy:
+        """Return what a person of a cohort is promised."""
+        source = self.source(cohort)
+        return self.privacy if source is None else self.privacy.model_copy(update={"epsilon": source.epsilon})
+
+    def first_batch(self, cohort: str) -> int:
+        """Return the people whose reports fill a cohort's first round; 0 if it is never asked."""
+        raise NotImplementedError
+
+    def usual_question(self) -> Question:
+        """Return a question as the first round asks it, without its public coins."""
+        raise NotImplementedError
+
+    def planned(self, cohort: str) -> Terms | None:
+        """Return the terms of a cohort's first round as calibrated ahead of it; None if it is never asked."""
+        batch = self.first_batch(cohort)
+        if not batch:
+            return None
+        return calibrate(self.privacy_of(cohort), batch, self.usual_question(), self.fewest(batch), self.reports)
+
+    @property
+    def least_share(self) -> float:
+        """Share of a round's people with whom it may close at its deadline."""
+        return 1.0
+
+    def fewest(self, batch: int) -> int:
+        """Return the fewest people with whom a round of ``batch`` may close."""
+        return math.ceil(self.least_share * batch)
+
+    @property
+    def patience(self) -> float:
+        """Seconds after its opening when nobody waits for a round any longer; 0: never."""
+        return 0.0
+
+    @property
+    def round_seconds(self) -> int:
+        """Seconds from a round's opening to its deadline; 0: it has no deadline."""
+        return 0
+
+    def concerns(self) -> list[str]:
+        """Say what is allowed but is probably not meant, and what to change."""
+        return []
+
+    def without_people(self) -> Self:
+        """Return the spec for a service, which has no use for simulated people, nor for the names of their files."""
+        sources = tuple(source.model_copy(update={"population": None}) for source in self.sources)
+        return self.model_copy(update={"population": None, "sources": sources})
+
+    @classmethod
+    def instances(cls) -> dict[str, Self]:
+        """Return small instances by name, under every trust model and calibration, for tests and audits."""
+        raise NotImplementedError
+
+
+def example_promises() -> Iterator[dict[str, Any]]:
+    """Yield a small ``[privacy]`` for every trust model."""
+    for row in TRUST.values():
+        yield {"model": row.name, **row.example}
