@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from privateer_lab.notebook.off_policy.evaluation import Evaluation, evaluate
     from privateer_lab.notebook.off_policy.replayed import Replayed, replay
     from privateer_lab.notebook.planned import Planned, plan
-    from privateer_lab.notebook.policies import Policy, policy
+    from privateer_lab.notebook.policies import LoadedPolicy, policy
     from privateer_lab.notebook.results import Found, History, history, result
     from privateer_lab.notebook.simulated import Simulated, simulate, sweep
     from privateer_lab.notebook.sizes import detectable, sample_size
     from privateer_lab.notebook.specs import spec, spec_from
-    from privateer_lab.notebook.tabular import Table
+    from privateer_lab.notebook.tabular import ResultTable
 
 _PLACES: Final = {
     "Evaluation": "off_policy.evaluation",
     "Found": "results",
     "History": "results",
     "Planned": "planned",
-    "Policy": "policies",
+    "LoadedPolicy": "policies",
     "Replayed": "off_policy.replayed",
     "Simulated": "simulated",
-    "Table": "tabular",
+    "ResultTable": "tabular",
     "detectable": "sizes",
     "evaluate": "off_policy.evaluation",
     "history": "results",
@@ -51,11 +51,11 @@ __all__ = [
     "Evaluation",
     "Found",
     "History",
+    "LoadedPolicy",
     "Planned",
-    "Policy",
     "Replayed",
+    "ResultTable",
     "Simulated",
-    "Table",
     "detectable",
     "evaluate",
     "history",

@@ -103,7 +103,7 @@ class Reproduction:
 
 
 @dataclass(frozen=True)
-class Case:
+class ReproductionCase:
     """One setting.
 
     Attributes
@@ -134,10 +134,10 @@ class Case:
         ]
 
 
-def run(cases: Sequence[Case], effort: Effort) -> Iterator[Row]:
+def run(cases: Sequence[ReproductionCase], effort: Effort) -> Iterator[Row]:
     """Give a row for each case, policy and seed, as they come."""
     tasks = [(case, seed) for seed in range(effort.seeds) for case in cases]
-    for rows in each(Case.play, tasks, effort.jobs, effort.backend):
+    for rows in each(ReproductionCase.play, tasks, effort.jobs, effort.backend):
         yield from rows
 
 

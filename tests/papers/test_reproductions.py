@@ -13,7 +13,7 @@ import pytest
 from privateer_papers.paper_1 import figure_7
 from privateer_papers.paper_1.setting import PAPER
 from privateer_papers.registry import REPRODUCTIONS
-from privateer_papers.reproduction import OURS, Case, Effort, Row, Rows
+from privateer_papers.reproduction import OURS, Effort, ReproductionCase, Row, Rows
 from tests.unit.lab.test_cli import run
 
 LOGS = """experiment,reward,eps,eps_aux,gamma,kappa,n,n_aux,d,M,K,weighted,reps,regret_mean,regret_ci95,seconds_mean
@@ -114,7 +114,7 @@ def test_published_figures_are_drawn_and_counted(
     made, logs = figure_7.run, tmp_path / "logs.csv"
     kept: list[Row] = []
 
-    def once(cases: list[Case], effort: Effort) -> list[Row]:
+    def once(cases: list[ReproductionCase], effort: Effort) -> list[Row]:
         kept.extend([] if kept else made(cases, effort))
         return kept
 

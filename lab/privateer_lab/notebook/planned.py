@@ -12,7 +12,7 @@ from privateer_lab.answer_tables import rows_of
 from privateer_lab.notebook.simulated import count_of
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
-from privateer_lab.notebook.tabular import Table, Tabular, table_of
+from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
 from privateer_lab.planning.plans import (
     EPSILON_MAX,
     EPSILONS,
@@ -51,13 +51,13 @@ class Planned(Tabular):
 
     spec: Spec
     outcomes: tuple[Mapping[str, Any], ...]
-    batches: Table
-    foreseen: Table
+    batches: ResultTable
+    foreseen: ResultTable
     refused: tuple[str, ...]
     warnings: tuple[str, ...]
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> ResultTable:
         """A row for each promise."""
         return table_of(f"{self.spec.name}: plan", map(_row, self.outcomes))
 
@@ -71,7 +71,7 @@ class Planned(Tabular):
         ]
 
     @cached_property
-    def path(self) -> Table:
+    def path(self) -> ResultTable:
         """Regret a choice after so many choices, for each promise: the mean of all seeds, and the worst."""
         rows = (
             {"model": one["model"], "epsilon": one["epsilon"], **point}

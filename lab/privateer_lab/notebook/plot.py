@@ -18,7 +18,7 @@ from privateer_lab.notebook.data_frames import Array
 from privateer_lab.notebook.off_policy.evaluation import Evaluation
 from privateer_lab.notebook.off_policy.replayed import Replayed
 from privateer_lab.notebook.planned import Planned
-from privateer_lab.notebook.policies import Policy, address
+from privateer_lab.notebook.policies import LoadedPolicy, address
 from privateer_lab.notebook.policies import policy as policy_of
 from privateer_lab.notebook.policy_map import draw_map
 from privateer_lab.notebook.results import Found
@@ -42,7 +42,7 @@ _BEYOND: Final = 1.2
 
 
 def policy(
-    what: "Policy | Simulated | Replayed | str | PathLike[str]", x: str | None = None, y: str | None = None
+    what: "LoadedPolicy | Simulated | Replayed | str | PathLike[str]", x: str | None = None, y: str | None = None
 ) -> Picture:
     """Draw which arm a policy gives to whom: a map of two features, with the others in the middle.
 
@@ -65,7 +65,7 @@ def policy(
     <picture: peaks-local: the arm that people get>
     """
     found = what.policy if isinstance(what, Simulated | Replayed) else what
-    return draw_map(found if isinstance(found, Policy) else policy_of(found), x, y)
+    return draw_map(found if isinstance(found, LoadedPolicy) else policy_of(found), x, y)
 
 
 def regret(what: Simulated | Planned) -> Picture:

@@ -24,7 +24,7 @@ from privateer_lab.answer_tables import rows_of
 from privateer_lab.answer_words import people_in
 from privateer_lab.cli.documents import read_document
 from privateer_lab.notebook.data_frames import Array, columns_of, contexts_of
-from privateer_lab.notebook.tabular import Table, Tabular, table_of
+from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
 from privateer_lab.services.rest import fetch
 from privateer_lab.simulation.devices import scaled
 from privateer_server.rounds.open_round import read_decider
@@ -44,7 +44,7 @@ class _Located(Protocol):
 
 
 @dataclass(frozen=True, repr=False)
-class Policy(Tabular):
+class LoadedPolicy(Tabular):
     """A policy with its spec.
 
     Attributes
@@ -64,7 +64,7 @@ class Policy(Tabular):
         return self.spec.options
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> ResultTable:
         """A row for each bin or group of people with the shares of arms there; of other policies what they have."""
         shows, title = self.decoded.view(self.spec).shows, f"policy of {self.spec.name}"
         if isinstance(shows, BinShares):
@@ -114,7 +114,7 @@ class Policy(Tabular):
         return found
 
 
-def policy(source: "str | PathLike[str] | Mapping[str, Any]", version: int | None = None) -> Policy:
+def policy(source: "str | PathLike[str] | Mapping[str, Any]", version: int | None = None) -> LoadedPolicy:
     """Return a policy that a server published, or that ``privateer export`` wrote.
 
     Parameters
@@ -148,7 +148,7 @@ def address(experiment: str) -> str:
     return f"{environ.get('PRIVATEER_URL', _SERVER).rstrip('/')}/experiments/{experiment}"
 
 
-def _exported(document: Any) -> Policy:
+def _exported(document: Any) -> LoadedPolicy:
     try:
         publication = base64.b64decode(document["publication"], validate=True)
     except (KeyError, TypeError, ValueError, binascii.Error):
@@ -157,7 +157,7 @@ def _exported(document: Any) -> Policy:
     return _published(publication)
 
 
-def _published(publication: bytes) -> Policy:
+def _published(publication: bytes) -> LoadedPolicy:
     try:
         decoded = decode_publication(publication)
         spec = parse_spec(msgspec.json.decode(decoded.spec))
@@ -165,7 +165,7 @@ def _published(publication: bytes) -> Policy:
         read.check(spec)
     except (PrivateerError, msgspec.DecodeError):
         raise SpecError("is not a published policy", field="policy", remedy="fetch or export it again") from None
-    return Policy(spec, read)
+    return LoadedPolicy(spec, read)
 
 
 def _shares(arms: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:

@@ -11,7 +11,7 @@ from privateer_core.spec.categories import Boolean, Categorical, Ordinal
 from privateer_core.spec.context import encoded
 from privateer_core.spec.features import Feature, Numeric, Ranked
 from privateer_lab.notebook.data_frames import Array
-from privateer_lab.notebook.policies import Policy
+from privateer_lab.notebook.policies import LoadedPolicy
 from privateer_lab.pages.style import COLOURS
 from privateer_lab.picture import Picture, drawing
 
@@ -42,7 +42,7 @@ class Side:
     ticks: tuple[str, ...] | None = None
 
 
-def draw_map(policy: Policy, x: str | None, y: str | None) -> Picture:
+def draw_map(policy: LoadedPolicy, x: str | None, y: str | None) -> Picture:
     """Draw a policy.
 
     Raises
@@ -68,7 +68,7 @@ def draw_map(policy: Policy, x: str | None, y: str | None) -> Picture:
     return picture
 
 
-def _sides(policy: Policy, x: str | None, y: str | None) -> list[Side]:
+def _sides(policy: LoadedPolicy, x: str | None, y: str | None) -> list[Side]:
     features = policy.spec.features
     for name in (x, y):
         if name is not None and name not in features:
@@ -105,7 +105,7 @@ def _middle(feature: Feature) -> float:
     return float(feature.value_at(0.5))
 
 
-def _shares(policy: Policy, sides: list[Side]) -> Array:
+def _shares(policy: LoadedPolicy, sides: list[Side]) -> Array:
     """Return shares of the arms, (steps up, steps across, arms)."""
     grids = np.meshgrid(*(side.numbers for side in sides))
     raw = np.tile([_middle(one) for one in policy.spec.features.values()], (grids[0].size, 1))
@@ -133,12 +133,12 @@ def _ticks(which: Any, side: Side) -> None:
         which.set_ticks(((side.edges[1:] + side.edges[:-1]) / 2)[: len(side.ticks)], labels=side.ticks)
 
 
-def _labelled(policy: Policy, name: str, drawn: set[str]) -> str:
+def _labelled(policy: LoadedPolicy, name: str, drawn: set[str]) -> str:
     rest = [one for one in policy.spec.features if one not in drawn]
     return f"{name} (of people in the middle of {', '.join(rest)})" if rest else name
 
 
-def _legend(axis: Any, policy: Policy, best: NDArray[np.int64], tries: bool) -> None:
+def _legend(axis: Any, policy: LoadedPolicy, best: NDArray[np.int64], tries: bool) -> None:
     shown = np.unique(best).tolist()
     handles = [axis.plot([], [], "s", color=COLOURS[arm % len(COLOURS)], markersize=9)[0] for arm in shown]
     labels = [policy.arms[arm] for arm in shown]
@@ -148,7 +148,7 @@ def _legend(axis: Any, policy: Policy, best: NDArray[np.int64], tries: bool) -> 
     axis.legend(handles, labels, fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0))
 
 
-def _bars(policy: Policy, title: str) -> Picture:
+def _bars(policy: LoadedPolicy, title: str) -> Picture:
     """Draw the shares of arms where there is no context."""
     shares = policy.at(np.zeros((256, policy.spec.dimension))).mean(axis=0)
     with drawing(title, height=2.6) as (picture, (axis,)):

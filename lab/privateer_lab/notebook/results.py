@@ -10,7 +10,7 @@ from privateer_core.answer.stored import read_answer
 from privateer_lab.answer_tables import estimates_of, tables_of
 from privateer_lab.answer_words import sentences
 from privateer_lab.notebook.policies import address
-from privateer_lab.notebook.tabular import Table, Tabular, table_of
+from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
 from privateer_lab.services.rest import ask
 
 
@@ -39,11 +39,11 @@ class Found(Tabular):
     recommended: str | None
     stopped: bool
     estimates: Sequence[Mapping[str, Any]]
-    tables: Mapping[str, Table]
+    tables: Mapping[str, ResultTable]
     said: Answer
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> ResultTable:
         """A row for each effect of a group, or among everybody if there are no groups; else for each estimate."""
         rows = next((one.rows() for one in self.tables.values()), []) if self.said.effects else self.estimates
         return table_of(f"{self.experiment}: estimates", rows)
@@ -63,7 +63,7 @@ class History(Tabular):
     rounds: Sequence[Mapping[str, Any]]
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> ResultTable:
         """A row for each round."""
         return table_of(f"{self.experiment}: rounds", map(_flat, self.rounds))
 

@@ -14,11 +14,11 @@ import numpy as np
 from privateer_core.answer import Answer
 from privateer_core.errors import SpecError
 from privateer_core.spec.spec import Spec
-from privateer_lab.notebook.policies import Policy
+from privateer_lab.notebook.policies import LoadedPolicy
 from privateer_lab.notebook.results import Found, found_in
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
-from privateer_lab.notebook.tabular import Table, Tabular, table_of
+from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
 from privateer_lab.planning.plans import curve
 from privateer_lab.planning.spec_draft import toml
 from privateer_lab.planning.sweep import SweepJournal, cells, product_of, read_journal
@@ -52,12 +52,12 @@ class Simulated(Tabular):
 
     spec: Spec
     runs: tuple[Run, ...]
-    policy: Policy
+    policy: LoadedPolicy
     found: Found | None
     summary: dict[str, Any]
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> ResultTable:
         """A row for each seed."""
         return table_of(f"{self.spec.name}: simulated", ({"seed": run.seed, **run.figures()} for run in self.runs))
 
@@ -70,7 +70,7 @@ class Simulated(Tabular):
         return said, *self.summary["assumed"], *(f"Warning: {one}" for one in self.summary["warnings"])
 
     @cached_property
-    def path(self) -> Table:
+    def path(self) -> ResultTable:
         """Regret a choice after so many choices: the mean of all seeds, and the worst."""
         return table_of(f"{self.spec.name}: regret a choice", curve(list(self.runs)))
 
@@ -114,7 +114,7 @@ def simulate(
     return Simulated(
         parsed,
         tuple(run for run, _, _ in runs),
-        Policy(parsed, first[1]),
+        LoadedPolicy(parsed, first[1]),
         found_in(parsed.name, first[2]) if first[2].says_something else None,
         summary(parsed, [run for run, _, _ in runs], started),
     )
@@ -154,7 +154,7 @@ def sweep(
     out: "str | PathLike[str] | None" = None,
     jobs: int | None = 1,
     backend: Backend = "processes",
-) -> Table:
+) -> ResultTable:
     """Run a spec over all combinations of settings, as ``privateer sweep`` does.
 
     Parameters
@@ -193,4 +193,4 @@ def sweep(
                 pass
         found = read_journal(path)
     columns = {name: found[name].to_pylist() for name in found.column_names}
-    return Table(f"{parsed.name}: sweep", columns)
+    return ResultTable(f"{parsed.name}: sweep", columns)

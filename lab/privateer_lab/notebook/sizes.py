@@ -15,7 +15,7 @@ from privateer_lab.notebook.data_frames import wanted
 from privateer_lab.notebook.planned import chosen, epsilons
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
-from privateer_lab.notebook.tabular import Table, table_of
+from privateer_lab.notebook.tabular import ResultTable, table_of
 from privateer_lab.planning.plans import EPSILONS, Variant, foreseen, variants
 
 MODELS: Final = tuple(TRUST)
@@ -37,7 +37,7 @@ def detectable(
     trust: Iterable[str] = MODELS,
     epsilon: Iterable[float] | float = EPSILONS,
     **plan: Any,
-) -> Table:
+) -> ResultTable:
     """Return the smallest effects that an A/B test finds, under every trust model and epsilon.
 
     Parameters
@@ -81,7 +81,7 @@ def sample_size(
     trust: Iterable[str] = MODELS,
     epsilon: Iterable[float] | float = EPSILONS,
     **plan: Any,
-) -> Table:
+) -> ResultTable:
     """Return how many people it takes to find an effect, under every trust model and epsilon.
 
     Parameters
@@ -245,7 +245,7 @@ def _place(row: dict[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in ("segment", "arm")}
 
 
-def _compared(title: str, found: tuple[list[dict[str, Any]], list[str]], figure: str) -> Table:
+def _compared(title: str, found: tuple[list[dict[str, Any]], list[str]], figure: str) -> ResultTable:
     """Return a table that also compares with the model that promises nothing, if it is there."""
     rows, refused = found
     plain = {(row["segment"], row["arm"]): row[figure] for row in rows if row["epsilon"] is None}

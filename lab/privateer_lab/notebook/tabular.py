@@ -40,7 +40,7 @@ class Tabular(ABC):
 
     @property
     @abstractmethod
-    def table(self) -> "Table":
+    def table(self) -> "ResultTable":
         """The rows."""
 
     @property
@@ -53,7 +53,7 @@ class Tabular(ABC):
         names = list(self.table.columns)
         return [dict(zip(names, row, strict=True)) for row in zip(*self.table.columns.values(), strict=True)]
 
-    def to_arrow(self) -> "pyarrow.Table":
+    def to_arrow(self) -> "pyarrow.ResultTable":
         """Return the rows as a pyarrow table; a column of words and figures becomes one of words."""
         pa = library("pyarrow")
         return pa.table({name: _array(pa, values) for name, values in self.table.columns.items()})
@@ -116,7 +116,7 @@ class Tabular(ABC):
 
 
 @dataclass(frozen=True, repr=False)
-class Table(Tabular):
+class ResultTable(Tabular):
     """A table by itself.
 
     Attributes
@@ -130,8 +130,8 @@ class Table(Tabular):
 
     Examples
     --------
-    >>> from privateer_lab import Table
-    >>> table = Table("arms", {"arm": ["left", "right"], "reward": [0.25, None]})
+    >>> from privateer_lab import ResultTable
+    >>> table = ResultTable("arms", {"arm": ["left", "right"], "reward": [0.25, None]})
     >>> table
     arms
       arm  reward
@@ -146,7 +146,7 @@ class Table(Tabular):
     remarks: tuple[str, ...] = ()
 
     @property
-    def table(self) -> "Table":
+    def table(self) -> "ResultTable":
         """Itself."""
         return self
 
@@ -156,11 +156,11 @@ class Table(Tabular):
         return self.remarks
 
 
-def table_of(title: str, rows: Iterable[Mapping[str, Any]], remarks: Iterable[str] = ()) -> Table:
+def table_of(title: str, rows: Iterable[Mapping[str, Any]], remarks: Iterable[str] = ()) -> ResultTable:
     """Make a table of rows; a row that lacks a column of another has None there."""
     found = list(rows)
     names = dict.fromkeys(name for row in found for name in row)
-    return Table(title, {name: [row.get(name) for row in found] for name in names}, tuple(remarks))
+    return ResultTable(title, {name: [row.get(name) for row in found] for name in names}, tuple(remarks))
 
 
 def _array(pa: Any, values: Sequence[Any]) -> Any:

@@ -13,7 +13,7 @@ _REMEDY: Final = f"Its operator can tell: {_FIELD} or PRIVATEER_SHUFFLER_ADMIN_U
 
 
 @dataclass(frozen=True)
-class ShufflerStatus:
+class ShufflerProgress:
     """Sealed reports that a shuffler holds.
 
     Attributes
@@ -52,7 +52,7 @@ class ShufflerStatus:
         return f"at the shuffler: {counted} of {self.batch:,} sealed reports wait{least}"
 
 
-def held_for(facts: Mapping[str, Any], url: str) -> ShufflerStatus | None:
+def held_for(facts: Mapping[str, Any], url: str) -> ShufflerProgress | None:
     """Return what waits at the shuffler for an experiment; None if its reports need no shuffler, or nobody is asked.
 
     Parameters
@@ -66,15 +66,15 @@ def held_for(facts: Mapping[str, Any], url: str) -> ShufflerStatus | None:
     if not batch or not trust_of(facts["model"]).shuffled:
         return None
     if facts["shuffler"] is None:  # it claims an experiment before it holds anything
-        return ShufflerStatus(0, batch)
+        return ShufflerProgress(0, batch)
     try:
         told = ask("GET", f"{url}/held", field=_FIELD)
     except PrivateerError as error:
-        return ShufflerStatus(None, batch, unknown=f"{error.detail}. {_REMEDY}")
+        return ShufflerProgress(None, batch, unknown=f"{error.detail}. {_REMEDY}")
     if told.get("shuffler") != facts["shuffler"]:
-        return ShufflerStatus(
+        return ShufflerProgress(
             None, batch, unknown=f"the shuffler at {url} is not the one that has claimed it. {_REMEDY}"
         )
     own = [one for one in told["rounds"] if one["experiment"] == facts["name"]]
     held = sum(one["held"] for one in own)
-    return ShufflerStatus(held, batch, told["min_batch"], any(one["full"] for one in own))
+    return ShufflerProgress(held, batch, told["min_batch"], any(one["full"] for one in own))

@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class PendingReports:
+class DelayedReports:
     """People who have chosen and not yet reported, n of them.
 
     Attributes
@@ -145,7 +145,7 @@ class LateSimulation(Simulation):
         if np.isfinite(closes):
             self.now = max(self.now, float(closes))
 
-    def _chosen(self, policy: Any, due: Array) -> PendingReports:
+    def _chosen(self, policy: Any, due: Array) -> DelayedReports:
         """Have as many people choose now as there are times at which they report."""
         raw = self.environment.contexts(self.people, len(due), self.rng)
         coins = self.rng.integers(0, 2**32, len(due), dtype=np.uint32)
@@ -155,9 +155,9 @@ class LateSimulation(Simulation):
         self._count(len(due), decisions, self.environment.play(decisions, raw), rewards)
         decided = np.full(len(due), policy.version)
         points = decisions.points if isinstance(decisions, Points) else np.zeros((len(due), 0, 0))
-        return PendingReports(due, contexts, coins, decisions.arms, points, scaled_rewards(rewards, self.spec), decided)
+        return DelayedReports(due, contexts, coins, decisions.arms, points, scaled_rewards(rewards, self.spec), decided)
 
-    def _released(self, policy: Any, reporting: PendingReports) -> Any:
+    def _released(self, policy: Any, reporting: DelayedReports) -> Any:
         """Draw what is released of these people's reports."""
         mechanism = cast(Any, policy.terms.mechanism)
         parts = self._parts(policy, reporting)
@@ -169,7 +169,7 @@ class LateSimulation(Simulation):
             total = mechanism.merge(total, analyzer.tally(mechanism, mechanism.randomize(made, seeded).tobytes()))
         return self.settle(mechanism, total, seeded)
 
-    def _parts(self, policy: Any, reporting: PendingReports) -> list[tuple[Any, Any]]:
+    def _parts(self, policy: Any, reporting: DelayedReports) -> list[tuple[Any, Any]]:
         """Return what people contribute, by the policies whose decisions must be told apart."""
         coins = reporting.coins
         if policy.fresh_coins:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from privateer_lab.pages.plots import from_zero, panels
 from privateer_papers.paper_1.setting import HONEST, PAPER, UNPRIVATE, instance, published, source
-from privateer_papers.reproduction import OURS, Case, Effort, Reproduction, Row, Rows, lines, run
+from privateer_papers.reproduction import OURS, Effort, Reproduction, ReproductionCase, Row, Rows, lines, run
 
 _EPSILONS: Final = (1.0, 2.0, 4.0, 8.0, UNPRIVATE)
 _PEOPLE: Final = (10_000, 20_000, 40_000, 60_000, 80_000, 120_000, 160_000)
@@ -24,9 +24,9 @@ def _rows(effort: Effort) -> Iterator[Row]:
     cases = []
     for epsilon, n in product(epsilons, people):
         facts, private = {"epsilon": epsilon, "n": n}, epsilon < UNPRIVATE
-        cases.append(Case({**facts, "n_aux": 0}, instance(n, epsilon), (HONEST if private else "tree",)))
+        cases.append(ReproductionCase({**facts, "n_aux": 0}, instance(n, epsilon), (HONEST if private else "tree",)))
         if private:
-            cases.append(Case({**facts, "n_aux": _AUX}, instance(n, epsilon, [source("aux", _AUX, 8.0)])))
+            cases.append(ReproductionCase({**facts, "n_aux": _AUX}, instance(n, epsilon, [source("aux", _AUX, 8.0)])))
     yield from run(cases, effort)
     # The logs hold several runs without auxiliary data; these are the ones of all sizes, and the lower regrets.
     drawn = {"n": people, "epsilon": epsilons}

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from privateer_lab.pages.plots import from_zero, panels
 from privateer_papers.paper_1.setting import PAPER, instance, published, two_sources
-from privateer_papers.reproduction import OURS, Case, Effort, Reproduction, Row, Rows, lines, run
+from privateer_papers.reproduction import OURS, Effort, Reproduction, ReproductionCase, Row, Rows, lines, run
 
 _SIZES: Final = (0, 10_000, 20_000, 50_000, 100_000)
 _GAMMAS: Final = (0.0, 0.2, 2.0)
@@ -21,10 +21,10 @@ def _rows(effort: Effort) -> Iterator[Row]:
     gammas, targets = ((0.0, 2.0), (1.0,)) if effort.quick else (_GAMMAS, _TARGETS)
     cases = []
     for epsilon in targets:
-        cases.append(Case({"epsilon": epsilon, "n_aux": 0}, instance(n, epsilon)))
+        cases.append(ReproductionCase({"epsilon": epsilon, "n_aux": 0}, instance(n, epsilon)))
         for gamma, aux, size in product(gammas, _AUX, sizes[1:]):
             facts = {"epsilon": epsilon, "gamma": gamma, "eps_aux": f"{aux:g}", "n_aux": size}
-            cases.append(Case(facts, instance(n, epsilon, two_sources(size, aux, gamma))))
+            cases.append(ReproductionCase(facts, instance(n, epsilon, two_sources(size, aux, gamma))))
     yield from run(cases, effort)
     drawn = {"n": (n,), "n_aux": sizes, "gamma": gammas, "epsilon": targets}
     yield from published(effort.published, "sample_size_source", M=(2,), kappa=(1.0,), **drawn)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from privateer_lab.pages.plots import COLOURS, from_zero, panels
 from privateer_papers.paper_1 import setting
 from privateer_papers.paper_1.setting import PAPER, instance, published, source, two_sources
-from privateer_papers.reproduction import OURS, Case, Effort, Reproduction, Row, Rows, lines, run
+from privateer_papers.reproduction import OURS, Effort, Reproduction, ReproductionCase, Row, Rows, lines, run
 
 _KAPPAS: Final = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 _GAMMAS: Final = tuple(round(0.2 * step, 1) for step in range(11))
@@ -38,17 +38,17 @@ def _rows(effort: Effort) -> Iterator[Row]:
         yield from ({**row, "panel": panel} for row in published(effort.published, panel, **drawn))
 
 
-def _case(panel: str, n: int, size: int, aux: float, gamma: float, kappa: float) -> Case:
+def _case(panel: str, n: int, size: int, aux: float, gamma: float, kappa: float) -> ReproductionCase:
     facts = {"panel": panel, "n": n, "n_aux": size, "eps_aux": f"{aux:g}", "gamma": gamma, "kappa": kappa}
-    return Case({**facts, "epsilon": 2.0}, instance(n, 2.0, two_sources(size, aux, gamma, kappa)))
+    return ReproductionCase({**facts, "epsilon": 2.0}, instance(n, 2.0, two_sources(size, aux, gamma, kappa)))
 
 
-def _ordered(n: int, epsilon: float, order: str, policy: str) -> Case:
+def _ordered(n: int, epsilon: float, order: str, policy: str) -> ReproductionCase:
     # In the paper's algorithm sources come as listed; in ours names are all that changes.
     algorithm = setting.OURS if policy == OURS else setting.THEIRS
     sources = [source(f"s{place}", min(10_000, n), aux, 0.2) for place, aux in enumerate(_ORDERS[order])]
     facts = {"panel": "order", "policy": policy, "epsilon": epsilon, "n": n, "order": order}
-    return Case(facts, instance(n, epsilon, sources, algorithm))
+    return ReproductionCase(facts, instance(n, epsilon, sources, algorithm))
 
 
 def _draw(title: str, rows: Rows) -> Figure:

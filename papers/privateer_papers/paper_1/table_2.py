@@ -11,7 +11,7 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.spec import Spec
 from privateer_lab.pages.plots import COLOURS, panels
 from privateer_papers.paper_1.setting import HONEST, in_hundreds
-from privateer_papers.reproduction import OURS, Case, Effort, Reproduction, Row, Rows, run
+from privateer_papers.reproduction import OURS, Effort, Reproduction, ReproductionCase, Row, Rows, run
 
 _HELPED: Final = f"{OURS}, with sources"
 _TARGET: Final = 41_292
@@ -34,8 +34,8 @@ def _rows(effort: Effort) -> Iterator[Row]:
     cases = []
     for (part, share), (epsilon, aux) in product(_PARTS.items(), promises):
         facts, n = {"epsilon": epsilon, "eps_aux": aux, "part": part}, people // share
-        cases.append(Case(facts, _spec(effort.adult, n, epsilon), ("abse", "linear", "network", HONEST)))
-        cases.append(Case({**facts, "policy": _HELPED}, _spec(effort.adult, n, epsilon, aux)))
+        cases.append(ReproductionCase(facts, _spec(effort.adult, n, epsilon), ("abse", "linear", "network", HONEST)))
+        cases.append(ReproductionCase({**facts, "policy": _HELPED}, _spec(effort.adult, n, epsilon, aux)))
     yield from run(cases, effort)
     for epsilon, aux in promises:
         for part, ratios in zip(_PARTS, _PUBLISHED[epsilon, aux], strict=True):

@@ -10,7 +10,7 @@ from typing_extensions import override
 from privateer_core.algorithms.phased import PhasedPolicy, PhasedSpec
 from privateer_papers.paper_5.dp_dpe import DpDpePolicy
 from privateer_server.algorithms import Learner, NewRound
-from privateer_server.algorithms.phased import Estimate, PhasedLearner, PhasedState
+from privateer_server.algorithms.phased import PhasedLearner, PhasedState, PhaseEstimate
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -36,7 +36,7 @@ class DpDpeLearner(PhasedLearner):
 
     @override
     def _keep(
-        self, closed: int, policy: PhasedPolicy, people: int, _points: Array, values: Array, _estimate: Estimate
+        self, closed: int, policy: PhasedPolicy, people: int, _points: Array, values: Array, _estimate: PhaseEstimate
     ) -> NDArray[np.bool_]:
         """Line 18 with W of eq. (3), sigma_n = 2 sigma_noise sqrt(d) as its proofs have it (not by sqrt |V|)."""
         dimension = self.actions.shape[1]

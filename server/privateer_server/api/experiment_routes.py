@@ -157,7 +157,7 @@ def experiments_router(
         return _json(views.result(experiments.get(name)))
 
     @router.get("/{name}/history", responses=_READING)
-    def history(name: str) -> models.History:
+    def history(name: str) -> models.RoundHistory:
         """List all published rounds."""
         experiments.get(name)
         return views.history(name, store.rounds(name))

@@ -91,7 +91,7 @@ class HistoryRow(BaseModel):
     figures: dict[str, float]
 
 
-class History(BaseModel):
+class RoundHistory(BaseModel):
     """All published rounds in order."""
 
     experiment: str

@@ -139,9 +139,9 @@ def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def history(name: str, rounds: list[RoundRecord]) -> models.History:
+def history(name: str, rounds: list[RoundRecord]) -> models.RoundHistory:
     """List the published rounds in order."""
-    return models.History(experiment=name, rounds=[_row(row, decode(row.facts, RoundFacts)) for row in rounds])
+    return models.RoundHistory(experiment=name, rounds=[_row(row, decode(row.facts, RoundFacts)) for row in rounds])
 
 
 def _row(stored: RoundRecord, facts: RoundFacts) -> models.HistoryRow:

@@ -14,10 +14,10 @@ from privateer_core.errors import InputError, SpecError
 from privateer_core.spec.arms import ARMS_MAX
 from privateer_lab.notebook.data_frames import Array, Columns, columns_of, contexts_of, numbered, numbers, texts
 from privateer_lab.notebook.data_frames import column as column_of
-from privateer_lab.notebook.policies import Policy
+from privateer_lab.notebook.policies import LoadedPolicy
 from privateer_lab.simulation.devices import scaled
 
-Decider: TypeAlias = Policy | str | int | Callable[[Columns], Any]
+Decider: TypeAlias = LoadedPolicy | str | int | Callable[[Columns], Any]
 """A policy, the name of an arm, or a function from columns of contexts to names or probabilities of arms.
 
 A whole number is the name of an arm, too, where the column of arms has numbers; it is never a place among them.
@@ -125,7 +125,7 @@ def known_arms(policy: Decider, arms: Sequence[str] | None, frame: Any, action: 
     SpecError
         If the arm named is unknown.
     """
-    if arms is None and isinstance(policy, Policy):
+    if arms is None and isinstance(policy, LoadedPolicy):
         return policy.arms
     if arms is None:
         arms = sorted(set(texts(columns_of(frame), action)))
@@ -158,7 +158,7 @@ def shares_of(policy: Decider, log: ChoiceLog) -> Array:
     """
     if (name := arm_named(policy)) is not None:
         return np.tile(np.array(log.arms) == name, (len(log), 1)).astype(np.float64)
-    if isinstance(policy, Policy):
+    if isinstance(policy, LoadedPolicy):
         found = policy.at(scaled(contexts_of(log.columns, policy.spec), policy.spec))
         return _in_order(found, policy.arms, log.arms)
     if not callable(policy):

@@ -13,7 +13,7 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.columns import is_missing
 from privateer_lab.notebook.data_frames import Array, Columns, wanted
 from privateer_lab.notebook.off_policy.choice_log import ChoiceLog, Decider, known_arms, read_log, shares_of
-from privateer_lab.notebook.tabular import Table, Tabular, table_of
+from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
 
 FALSE_ALARM: Final = 1e-3
 """The probability that right propensities are called wrong."""
@@ -92,7 +92,7 @@ class Evaluation(Tabular):
         return self.logged, self.ips, self.snips, self.dr, self.gain
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> ResultTable:
         """A row for each estimate."""
         rows = ({"estimate": one.name, **{key: getattr(one, key) for key in _FIGURES}} for one in self.values)
         return table_of(f"mean reward, with {self.level:.0%} intervals", rows)

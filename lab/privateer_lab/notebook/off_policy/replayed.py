@@ -17,11 +17,11 @@ from privateer_lab.environments import Environment, PlayedRewards
 from privateer_lab.notebook.data_frames import Array, columns_of, contexts_of
 from privateer_lab.notebook.off_policy.choice_log import ChoiceLog, read_log
 from privateer_lab.notebook.off_policy.evaluation import Value, mean_of
-from privateer_lab.notebook.policies import Policy
+from privateer_lab.notebook.policies import LoadedPolicy
 from privateer_lab.notebook.results import Found, found_in
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
-from privateer_lab.notebook.tabular import Table, Tabular, table_of
+from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
 from privateer_lab.simulation.devices import scaled
 from privateer_lab.simulation.simulation import Simulation, drawn_coins
 
@@ -57,7 +57,7 @@ class Replayed(Tabular):
     """
 
     spec: Spec
-    policy: Policy
+    policy: LoadedPolicy
     found: Found | None
     reward: Value
     logged: Value
@@ -67,7 +67,7 @@ class Replayed(Tabular):
     warnings: tuple[str, ...] = ()
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> ResultTable:
         """A row for each round."""
         return table_of(f"{self.spec.name}: replayed", self.rounds)
 
@@ -232,7 +232,7 @@ def _told(spec: ArmsSpec, run: _Replay, log: ChoiceLog) -> Replayed:
     short = f"the log ended after {people:,} of {planned:,} people who count: set users={people}, or log more"
     return Replayed(
         spec,
-        Policy(spec, run.step.policy),
+        LoadedPolicy(spec, run.step.policy),
         found_in(spec.name, answer) if answer.says_something else None,
         mean_of("replayed", np.concatenate(run.rewards), 0.95),
         mean_of("the log", log.rewards, 0.95),

@@ -10,7 +10,7 @@ from privateer_core.privacy.record import Record
 from privateer_core.spec.spec import Spec
 from privateer_lab.pages.review.evidence import AuditEvidence
 from privateer_lab.pages.review.facts import Facts, Unknown, unknowns
-from privateer_lab.pages.review.guidance import Point, points
+from privateer_lab.pages.review.guidance import ReviewPoint, points
 from privateer_lab.pages.review.parties import Exposure, Party, exposures, parties
 from privateer_lab.pages.review.promises import StatedClaim, claims
 from privateer_lab.pages.review.registry import registry
@@ -94,7 +94,7 @@ class Review(msgspec.Struct, frozen=True):
     assumes: tuple[str, ...]
     evidence: AuditEvidence | None
     kept: tuple[Kept, ...]
-    points: tuple[Point, ...]
+    points: tuple[ReviewPoint, ...]
     registry: dict[str, Any] | None
     record: Record
 

@@ -19,7 +19,7 @@ from privateer_lab.pages.templates import exact, moment
 _TO_SAY = "Unknown."
 
 
-class Point(msgspec.Struct, frozen=True):
+class ReviewPoint(msgspec.Struct, frozen=True):
     """One point.
 
     Attributes
@@ -41,7 +41,7 @@ class Point(msgspec.Struct, frozen=True):
 
 def points(
     subject: Subject, claims: tuple[StatedClaim, ...], evidence: AuditEvidence | None, facts: Facts
-) -> tuple[Point, ...]:
+) -> tuple[ReviewPoint, ...]:
     """Return all points about an experiment."""
     return (
         *_guarantee(subject, claims),
@@ -50,7 +50,7 @@ def points(
     )
 
 
-def _guarantee(subject: Subject, claims: tuple[StatedClaim, ...]) -> Iterator[Point]:
+def _guarantee(subject: Subject, claims: tuple[StatedClaim, ...]) -> Iterator[ReviewPoint]:
     privacy, record = subject.spec.privacy, subject.record
     if privacy.epsilon is None:
         answer = "No epsilon is promised: this is no differential privacy."
@@ -59,34 +59,42 @@ def _guarantee(subject: Subject, claims: tuple[StatedClaim, ...]) -> Iterator[Po
         apart = f"The best attack tells two records apart {percent(worst.guesses[0].at_most)} of the time at most."
         promised = f"Epsilon {exact(privacy.epsilon)}, delta {exact(privacy.delta)}, against {privacy.trust.reader}"
         answer = f"{promised}. {apart}"
-    yield Point("privacy parameters", "How large are epsilon and delta, and what do they mean?", answer, "certificate")
+    yield ReviewPoint(
+        "privacy parameters", "How large are epsilon and delta, and what do they mean?", answer, "certificate"
+    )
     times = record.reports_per_person
     reports = "one report" if times == 1 else f"{times} reports, which share the promise"
     unit = f"One person's whole record: context, arm and reward. A device sends {reports} to the experiment at most."
-    yield Point("unit of privacy", "Whose data does the guarantee protect?", unit, "privacy record; docs/privacy.md")
+    yield ReviewPoint(
+        "unit of privacy", "Whose data does the guarantee protect?", unit, "privacy record; docs/privacy.md"
+    )
     neighbours = "Neighbours differ in one record that is replaced (bounded differential privacy)."
-    yield Point("definition", "Which variant, and which neighbours?", neighbours, "docs/privacy.md")
+    yield ReviewPoint("definition", "Which variant, and which neighbours?", neighbours, "docs/privacy.md")
     limit = "Each device's ledger limits what all experiments together take; the application sets the limits."
-    yield Point("budget over time", "How does the loss add up over releases and experiments?", limit, "docs/sdk.md")
+    yield ReviewPoint(
+        "budget over time", "How does the loss add up over releases and experiments?", limit, "docs/sdk.md"
+    )
 
 
 def _algorithms(
     subject: Subject, claims: tuple[StatedClaim, ...], evidence: AuditEvidence | None, facts: Facts
-) -> Iterator[Point]:
+) -> Iterator[ReviewPoint]:
     named = mechanisms_of(subject.record, promises=subject.spec.privacy.trust.promises)
     proofs = "; ".join(dict.fromkeys(one.proof for one in claims))
     answer, source = f"Mechanisms: {named}. Proofs: {proofs}.", "privacy record; certificate; docs/privacy.md"
-    yield Point("algorithms and correctness", "Which mechanisms, and why are they private?", answer, source)
+    yield ReviewPoint("algorithms and correctness", "Which mechanisms, and why are they private?", answer, source)
     verified = all(one.holds for one in claims)
     words = "Every claim was recomputed from its event and holds." if verified else "A CLAIM DOES NOT HOLD."
-    yield Point(
+    yield ReviewPoint(
         "verification", "Is the guarantee checked?", words, "this document's own computation; privateer account verify"
     )
-    yield Point("testing", "Was the implementation attacked?", *_of_the_audit(evidence))
+    yield ReviewPoint("testing", "Was the implementation attacked?", *_of_the_audit(evidence))
     utility = (
         "Intervals of estimates include the noise; privateer plan simulates what it costs before anybody is asked."
     )
-    yield Point("utility", "Are results accurate enough?", utility, "privateer plan SPEC.toml; privateer report NAME")
+    yield ReviewPoint(
+        "utility", "Are results accurate enough?", utility, "privateer plan SPEC.toml; privateer report NAME"
+    )
     yield _said(
         "bias",
         "Who may be treated worse, by the data, the noise or the policy?",
@@ -109,25 +117,25 @@ def _of_the_audit(evidence: AuditEvidence | None) -> tuple[str, str, bool]:
     return f"{found}{missing}", f"audit, {evidence.origin}", not evidence.unattacked
 
 
-def _deployment(subject: Subject, facts: Facts) -> Iterator[Point]:
+def _deployment(subject: Subject, facts: Facts) -> Iterator[ReviewPoint]:
     row = subject.spec.privacy.trust
     query = "No queries: a policy is published at the end of every round, by rules that the spec fixes."
-    yield Point("query model", "Who may ask what, and how often?", query, "docs/wire-format.md")
+    yield ReviewPoint("query model", "Who may ask what, and how often?", query, "docs/wire-format.md")
     assumed = f"The server sees {row.sees}. Assumed: " + "; ".join(subject.certificates[""].assumes) + "."
-    yield Point("trust model", "Who must be trusted with what?", assumed, "certificate; docs/threat-model.md")
+    yield ReviewPoint("trust model", "Who must be trusted with what?", assumed, "certificate; docs/threat-model.md")
     noise = "Noise has exact distributions, or its error counts in delta; random words come from the operating system."
     asked = "Do floating point and random numbers keep the proof?"
-    yield Point("mechanism implementation", asked, noise, "docs/privacy.md")
+    yield ReviewPoint("mechanism implementation", asked, noise, "docs/privacy.md")
     sides = (
         "privateer audit checks sizes, retries, errors and logs; the evidence above lists the checks that were run. "
         "Timing of processor and network is not measured."
     )
-    yield Point("side channels", "What else tells something?", sides, "docs/audit.md")
+    yield ReviewPoint("side channels", "What else tells something?", sides, "docs/audit.md")
     access = (
         "Changes need the admin token at the private listener. Keys, sums and batches are readable by the services' "
         "users alone. Who holds the token, and who may read the disks, is unknown."
     )
-    yield Point(
+    yield ReviewPoint(
         "data security and access control",
         "Who can reach raw data?",
         access,
@@ -136,7 +144,7 @@ def _deployment(subject: Subject, facts: Facts) -> Iterator[Point]:
     )
     raw = "go to the server, as records" if row.curated else "never leave the device: it randomizes its report"
     exposure = f"Raw values {raw}. Reports are sealed to a key that is erased when the round closes."
-    yield Point("data collection exposure", "Where do raw data exist?", exposure, "docs/threat-model.md")
+    yield ReviewPoint("data collection exposure", "Where do raw data exist?", exposure, "docs/threat-model.md")
     lawyer = "The data controller's lawyer has to say it"
     yield _said("data collection", "On what basis are people asked?", facts.legal_basis, lawyer)
     yield _said("information of people", "How are people told?", facts.information, lawyer)
@@ -144,11 +152,11 @@ def _deployment(subject: Subject, facts: Facts) -> Iterator[Point]:
     yield _said("retention", "When is everything deleted?", facts.deletion, operator)
 
 
-def _said(topic: str, question: str, answer: str, missing: str) -> Point:
+def _said(topic: str, question: str, answer: str, missing: str) -> ReviewPoint:
     """Return a point that people alone can answer."""
     if answer:
-        return Point(topic, question, answer, "the file of --facts")
-    return Point(topic, question, _TO_SAY, missing, answered=False)
+        return ReviewPoint(topic, question, answer, "the file of --facts")
+    return ReviewPoint(topic, question, _TO_SAY, missing, answered=False)
 
 
 _IN_WORDS: Final = {

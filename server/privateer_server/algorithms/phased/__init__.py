@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from privateer_core.algorithms.phased import PhasedPolicy, PhasedSpec
 from privateer_core.answer import Answer, Ending
-from privateer_core.answer.estimates import Estimate as Found
+from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.facts import Fact
 from privateer_core.answer.parts import Figures, Ground
 from privateer_core.errors import SpecError
@@ -74,7 +74,7 @@ class PhasedState:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class PhaseEstimate:
     """Least squares on one phase's released averages, in coordinates of the span of the active actions.
 
     Attributes
@@ -218,7 +218,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
 
     @override
     def learn(self, state: PhasedState, policy: PhasedPolicy, release: VectorSums) -> PhasedState:
-        """Estimate, and drop the actions that another one beats by more than the width.
+        """PhaseEstimate, and drop the actions that another one beats by more than the width.
 
         The release may be of fewer people than were asked: averages and widths are of those who reported.
         """
@@ -242,7 +242,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         )
         return self._with_people(after)
 
-    def _estimate(self, policy: PhasedPolicy, averages: Array, people: int, basis: Array) -> Estimate:
+    def _estimate(self, policy: PhasedPolicy, averages: Array, people: int, basis: Array) -> PhaseEstimate:
         """Theta = V^-1 X^T diag(T) y (line 17), and how far it may be off: rewards, people, and what protects them.
 
         A reward in a range of 2 B is B-sub-Gaussian (Hoeffding), so everybody's average of T(x) of them has variance
@@ -255,10 +255,10 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         rewards = self.spec.reward.half_range**2 / (policy.plays * people)
         sampled = np.eye(len(basis)) * self.spec.algorithm.client_deviation**2 / people
         covariance: Array = (weights * (rewards + variance)) @ weights.T + sampled
-        return Estimate(weights @ averages, np.asarray(weights, np.float64), covariance, scale)
+        return PhaseEstimate(weights @ averages, np.asarray(weights, np.float64), covariance, scale)
 
     def _keep(
-        self, _closed: int, _policy: PhasedPolicy, _people: int, points: Array, values: Array, estimate: Estimate
+        self, _closed: int, _policy: PhasedPolicy, _people: int, points: Array, values: Array, estimate: PhaseEstimate
     ) -> NDArray[np.bool_]:
         """Actions that no leader beats by more than the exact width of the difference.
 
@@ -290,7 +290,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
     def answer(self, state: PhasedState) -> Answer:
         """Return the estimates of the actions that are left, and how far the experiment is.
 
-        Each interval misses with probability 2 beta at most (`Estimate.width`), so together they hold with the
+        Each interval misses with probability 2 beta at most (`PhaseEstimate.width`), so together they hold with the
         confidence that is stated.
         """
         over = self.over(state)
@@ -309,11 +309,11 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
             parts=(self._progress(state),) if found else (),
         )
 
-    def _means(self, state: PhasedState) -> tuple[Found, ...]:
+    def _means(self, state: PhasedState) -> tuple[Estimate, ...]:
         bounds = (self.spec.reward.low, self.spec.reward.high)
         values = (state.estimates + self.spec.reward.middle).tolist()
         rows = zip(state.active.tolist(), values, state.radii.tolist(), strict=True)
-        return tuple(Found.within(str(row), value, radius, bounds) for row, value, radius in rows)
+        return tuple(Estimate.within(str(row), value, radius, bounds) for row, value, radius in rows)
 
     def _ground(self, best: int, state: PhasedState) -> Ground:
         """Return what it rests on that an action is the best; the only one left has no rival."""

@@ -57,14 +57,14 @@ class Played:
         return np.clip(self.sums / each, -1.0, 1.0), np.sqrt(self.noise + each) / each
 
 
-class Found(NamedTuple):
+class FoundFeature(NamedTuple):
     """A feature's coefficient with its interval, and the probability that the feature matters."""
 
     estimate: Estimate
     confidence: float
 
 
-def coefficients(spec: SparseSpec, places: NDArray[np.int64], found: Estimates) -> list[Found]:
+def coefficients(spec: SparseSpec, places: NDArray[np.int64], found: Estimates) -> list[FoundFeature]:
     """Return what is known of features, of all of which the intervals hold together, noise included.
 
     Parameters
@@ -77,12 +77,14 @@ def coefficients(spec: SparseSpec, places: NDArray[np.int64], found: Estimates) 
     values, radii = unit * found.values, unit * reach * found.deviations
     sure = 1 - np.minimum(1.0, 2 * spec.arm_features * ndtr(-found.ratios))
     return [
-        Found(Estimate(name, value, value - radius, value + radius), confidence)
+        FoundFeature(Estimate(name, value, value - radius, value + radius), confidence)
         for name, value, radius, confidence in zip(names, values.tolist(), radii.tolist(), sure.tolist(), strict=True)
     ]
 
 
-def answered(heard: int, *, over: bool, found: list[Found] | None = None, facts: tuple[Fact, ...] = ()) -> Answer:
+def answered(
+    heard: int, *, over: bool, found: list[FoundFeature] | None = None, facts: tuple[Fact, ...] = ()
+) -> Answer:
     """Return the answer of so many people; as long as ``found`` is None it says nothing of features."""
     return Answer(
         status="ended" if over else "learning",
@@ -95,7 +97,7 @@ def answered(heard: int, *, over: bool, found: list[Found] | None = None, facts:
     )
 
 
-def _features(found: list[Found]) -> Table:
+def _features(found: list[FoundFeature]) -> Table:
     """Return the features, those first that matter most surely."""
     ranked = sorted(found, key=lambda one: -one.confidence)
     rows = ((one.estimate.name, round(one.estimate.value, _DIGITS), round(one.confidence, _DIGITS)) for one in ranked)

@@ -59,8 +59,8 @@ def test_the_examples_of_the_docstrings_work(name: str) -> None:
     assert all(">>>" in getattr(lab, one).__doc__ for one in functions if one not in ("result", "history", "policy"))
 
 
-def table() -> lab.Table:
-    return lab.Table("a table", {"arm": ["a", "b"], "n": [1, 2], "share": [0.5, None], "cell": ["few", 3.0]})
+def table() -> lab.ResultTable:
+    return lab.ResultTable("a table", {"arm": ["a", "b"], "n": [1, 2], "share": [0.5, None], "cell": ["few", 3.0]})
 
 
 def test_tables_become_frames(tmp_path: Path) -> None:
@@ -77,12 +77,12 @@ def test_tables_become_frames(tmp_path: Path) -> None:
 
 
 def test_tables_are_shown() -> None:
-    html = lab.Table("<b>", {"arm": ["a<"] * 30}, ("remark & more",))._repr_html_()
+    html = lab.ResultTable("<b>", {"arm": ["a<"] * 30}, ("remark & more",))._repr_html_()
     assert "&lt;b&gt;" in html
     assert html.count("<td") == 20
     assert "10 more rows" in html
     assert "remark &amp; more" in html
-    assert repr(lab.Table("none", {})).splitlines() == ["none"]
+    assert repr(lab.ResultTable("none", {})).splitlines() == ["none"]
 
 
 @pytest.mark.parametrize("name", ["pandas", "polars", "pyarrow"])
