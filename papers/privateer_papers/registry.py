@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from privateer_papers.paper_1.figure_6 import FIGURE_6
-from privateer_papers.paper_1.figure_7 import FIGURE_7
-from privateer_papers.paper_1.figure_8 import FIGURE_8
-from privateer_papers.paper_1.figure_9 import FIGURE_9
-from privateer_papers.paper_1.table_2 import TABLE_2
+from privateer_papers.paper_1.figures.figure_6 import FIGURE_6
+from privateer_papers.paper_1.figures.figure_7 import FIGURE_7
+from privateer_papers.paper_1.figures.figure_8 import FIGURE_8
+from privateer_papers.paper_1.figures.figure_9 import FIGURE_9
+from privateer_papers.paper_1.figures.table_2 import TABLE_2
 from privateer_papers.paper_2.slopes import SLOPES
 from privateer_papers.paper_3.regret import LASSO
 from privateer_papers.paper_4.interval_peers import PEERS

@@ -1,0 +1,1 @@
+"""Paper 1's figures and its table on census data."""
