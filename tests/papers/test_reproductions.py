@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer_papers.paper_1 import figure_7
+from privateer_papers.paper_1.figures import figure_7
 from privateer_papers.paper_1.setting import PAPER
 from privateer_papers.registry import REPRODUCTIONS
 from privateer_papers.reproduction import OURS, Effort, ReproductionCase, Row, Rows
