@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from privateer_lab.cli.command_line import main
+from tests.support.doctor import free_ports
 
 ROOT = Path(__file__).parents[3]
 SPEC = str(ROOT / "examples" / "peaks-local.toml")
@@ -79,7 +80,7 @@ def test_the_same_seed_gives_the_same_run(capsys: pytest.CaptureFixture[str]) ->
         (["create", SPEC, "--token", ""], "PRIVATEER_ADMIN_TOKEN: is not set"),
         (["backup", "none", "--token", ""], "PRIVATEER_ADMIN_TOKEN: is not set"),
         (["policy", "x", "--version", "0"], "--version"),
-        (["up", "--data", "/proc/none"], "/proc/none: "),
+        (["up", "--data", "/proc/none", *free_ports()], "/proc/none: "),
         (["load"], "NAME"),
         (["load", "x", "--users", "many"], "--users"),
         (["load", "x", "--users", "0"], "--users: must be 1"),
