@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -87,9 +87,9 @@ def _begun(schedule: Schedule, before: Spec, encoded: bytes) -> Any:
         raise SpecError(detail, field="algorithm.name", remedy="make it the same, or begin without")
     try:
         state = decode(encoded, learner_for(before).state_type)
-        if any(_is_nan(getattr(state, one.name)) for one in fields(state)):
-            raise ValueError("not a number")
         begun = schedule.learner.begun(state, before)
+        if _has_nan(state):
+            raise ValueError("not a number")
         schedule.open(0, 1, begun).policy.check(schedule.spec)
     except SpecError:
         raise
@@ -98,5 +98,7 @@ def _begun(schedule: Schedule, before: Spec, encoded: bytes) -> Any:
     return begun
 
 
-def _is_nan(value: Any) -> bool:
+def _has_nan(value: Any) -> bool:
+    if is_dataclass(value):
+        return any(_has_nan(getattr(value, one.name)) for one in fields(value))
     return isinstance(value, np.ndarray | float) and bool(np.isnan(value).any())

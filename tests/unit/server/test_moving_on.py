@@ -4,20 +4,24 @@ import base64
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from privateer_client import OfflinePolicy
 from privateer_client.participation import Participation
 from privateer_core.algorithms import algorithm
 from privateer_core.answer.export import read_export
+from privateer_core.codec import decode, encode
 from privateer_core.privacy.verification import Limits
 from privateer_core.wire.publication import decode_publication
+from privateer_server.algorithms.partition.state import PartitionState
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
 from tests.documents.exports import redigested
 from tests.support.algorithms import RUN
 from tests.support.asgi import serving
 from tests.support.changes import change, lines, report
+from tests.support.partitions import with_parts
 from tests.support.phased import tables as phased_tables
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import ADMIN, PHASED, SMALL, Api, assert_problem
@@ -143,6 +147,22 @@ async def test_a_file_of_any_algorithm_starts_another(api: Api, name: str) -> No
     again = (await api.client.get("/experiments/next/export", headers=ADMIN)).json()
     assert again["record"]["certificate"]["claims"] == document["record"]["certificate"]["claims"]
     assert OfflinePolicy(read_export(again, "FILE")).options == OfflinePolicy(read_export(document, "FILE")).options
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [{"moment": np.full((1, 3), np.nan)}, {"mean": np.full((1, 3), np.nan)}, {"depths": np.array([3])}],
+    ids=["evidence", "posterior", "tree"],
+)
+async def test_an_export_of_a_damaged_state_is_refused(api: Api, damaged: dict[str, Any]) -> None:
+    """Numbers that are none, in whatever part of a state, and bins that are not the space."""
+    await api.create(SMALL)
+    document = (await api.client.get("/experiments/test/export", headers=ADMIN)).json()
+    state = with_parts(decode(base64.b64decode(document["state"]), PartitionState), **damaged)
+    forged = redigested({**document, "state": base64.b64encode(encode(state)).decode(), "digest": None})
+    body = {"spec": tables({**SMALL, "experiment.name": "next"}), "start": forged}
+    refused = assert_problem(await change(api, "warm-start", body, "next"), 422, "spec-invalid")
+    assert "does not fit its spec" in refused["detail"]
 
 
 async def test_a_forged_export_is_refused(api: Api) -> None:
