@@ -155,7 +155,7 @@ async function look() {
     $("count").textContent = facts.accepted.toLocaleString("en");
     $("counted").textContent = facts.accepted === 1 ? "report is counted" : "reports are counted";
     $("round").textContent = `policy ${facts.version}`;
-    const bins = policy.bins.map(({ lower, upper, arms }) => ({ from: lower[0], to: upper[0], shares: arms }));
+    const bins = policy.shows.bins.map(({ lower, upper, arms }) => ({ from: lower[0], to: upper[0], shares: arms }));
     $("policy").replaceChildren(...drawn(bins.sort((one, other) => one.from - other.from), facts.spec.experiment.arms));
     $("connection").textContent = "";
   } catch {
