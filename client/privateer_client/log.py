@@ -79,7 +79,7 @@ class Witness:
         return evidence is not None and contradiction(evidence) is HeadWentBack
 
     def acquit(self) -> None:
-        """Drop the evidence of a rollback."""
+        """Mark the evidence of a rollback as answered."""
         self._servers.acquit(self._server)
 
     def witnessed(self, entry: Entry, answer: EndpointAnswer, timeout: float) -> Steps[None]:
@@ -99,7 +99,10 @@ class Witness:
                 raise Unavailable("the server did not prove what it published", remedy="try again later")
             try:
                 proof = read_proof(got.body)
-                last = self._last(self._servers.get(self._server), key, proof)
+                known = self._servers.get(self._server)
+                last = self._last(known, key, proof)
+                if last is None and known is not None and self.saw_rollback:
+                    raise key_changed()  # another log does not answer for one that went back
                 if block is None:
                     check_start(proof, key)
                 if starts_too_late(proof, last) and tries < _TRIES:

@@ -200,7 +200,7 @@ class Publications:
         """Refuse as `check_server`, but after a rollback ask first whether the log continues the last known head.
 
         An old head may be one that somebody in between repeats. A proof that continues the last head shows that the
-        server still has what it had, and the evidence goes; a server that lost it cannot make one.
+        server still has what it had, so the evidence stops the device no more; a server that lost it cannot make one.
 
         Raises
         ------

@@ -68,5 +68,5 @@ def decode(body: bytes, kind: type[T]) -> T:
         if upgraded is None:
             return msgspec.msgpack.decode(body, type=kind, dec_hook=_decode)
         return msgspec.convert(upgraded(msgspec.msgpack.decode(body)), kind, dec_hook=_decode)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, TypeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, ValueError, TypeError) as error:
         raise Malformed(f"this is not a serialized {kind.__name__}", remedy="fetch it again") from error

@@ -181,8 +181,31 @@ def test_an_old_head_that_somebody_in_between_repeats_stops_a_device_until_the_l
     with pytest.raises(HeadWentBack, match="holds evidence"):
         session.report(1.0)  # who has not joined again has not asked
     assert world.device().join("test").asked
-    assert world.device().evidence is None
+    assert json.loads(world.device().evidence or "")["answered"]  # and it may still be published
     assert session.report(1.0) is Outcome.ACCEPTED
+
+
+def test_another_log_does_not_answer_for_one_that_went_back(world: World) -> None:
+    """Where the application names two keys, a new log signed by the second would else end a rollback."""
+    other = Notary(b"o" * 32, "privateer/log/" + 16 * "f")
+    keys = ",".join(one.key for one in (world.notary, other))
+
+    def device() -> Client:
+        ledger, way = Ledger(world.folder / "ledger.db", clock=world.clock), httpx.MockTransport(world.handle)
+        return Client("http://s", ledger=ledger, limits=OPEN, clock=world.clock, transport=way, server_key=keys)
+
+    device().join("joined")
+    good = world.notary
+    world.notary = Notary(SEED)
+    world.enter(1, mark=b"another")
+    with pytest.raises(HeadWentBack):
+        device().join("test")
+    world.notary = other
+    for _ in range(2):
+        with pytest.raises(HeadWentBack, match="holds evidence"):
+            device().join("test")
+    world.notary = good
+    assert device().join("test").asked
 
 
 def test_a_fork_outweighs_a_rollback(world: World) -> None:

@@ -35,7 +35,7 @@ class Servers(Protocol):
         ...
 
     def acquit(self, server: str) -> None:
-        """Drop the evidence that a server's log went back, if that is all there is."""
+        """Mark the evidence that a server's log went back as answered, if that is all there is."""
         ...
 
     def evidence(self, server: str) -> str | None:
@@ -85,15 +85,19 @@ class KnownServers:
         """Keep evidence against a server, unless there is as strong evidence already: a fork is the strongest."""
         with self._file.transaction() as database:
             row = database.execute("SELECT body FROM evidence WHERE server = ?", (server,)).fetchone()
-            if row is None or _strength(evidence) > _strength(row[0]) or contradiction(row[0]) is None:
+            if row is None or _outweighs(evidence, row[0]):
                 database.execute("INSERT OR REPLACE INTO evidence VALUES (?, ?)", (server, evidence))
 
     def acquit(self, server: str) -> None:
-        """Drop the evidence that a server's log went back, if that is all there is."""
+        """Mark the evidence that a server's log went back as answered, if that is all there is.
+
+        It stays to be published: an old head of another log than the one that went on shows that there are two.
+        """
         with self._file.transaction() as database:
             row = database.execute("SELECT body FROM evidence WHERE server = ?", (server,)).fetchone()
             if row is not None and contradiction(row[0]) is HeadWentBack:
-                database.execute("DELETE FROM evidence WHERE server = ?", (server,))
+                answered = json.dumps(json.loads(row[0]) | {"answered": True}, indent=1)
+                database.execute("UPDATE evidence SET body = ? WHERE server = ?", (answered, server))
 
     def evidence(self, server: str) -> str | None:
         """Return the evidence against a server; None if there is none."""
@@ -103,10 +107,17 @@ class KnownServers:
 
 
 def contradiction(evidence: str) -> type[LogForked] | type[HeadWentBack] | None:
-    """Return the error that evidence is of, if it shows that the server contradicted itself."""
-    return CONTRADICTIONS.get(json.loads(evidence)["problem"])
+    """Return the error that evidence is of, if it shows that the server contradicted itself and has not answered it."""
+    found = json.loads(evidence)
+    return None if found.get("answered") else CONTRADICTIONS.get(found["problem"])
+
+
+def _outweighs(evidence: str, before: str) -> bool:
+    """Whether evidence is kept in the place of what there is: the stronger one, and of like ones the first to stand."""
+    new, old = _strength(evidence), _strength(before)
+    return new > old or (new == old and contradiction(before) is None)
 
 
 def _strength(evidence: str) -> int:
     """Rank evidence: a fork is signed, a rollback may be repeated by somebody in between, anything else is unsigned."""
-    return (None, HeadWentBack, LogForked).index(contradiction(evidence))
+    return (None, HeadWentBack, LogForked).index(CONTRADICTIONS.get(json.loads(evidence)["problem"]))

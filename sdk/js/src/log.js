@@ -62,13 +62,17 @@ export async function checkSigned(header, body, known) {
 const CONTRADICTIONS = ["log-forked", "head-went-back"];
 
 /** Whether evidence is of a server that contradicted itself; null: nothing is known. @param {string | null} evidence */
-export const contradicts = (evidence) => evidence !== null && CONTRADICTIONS.includes(JSON.parse(evidence).problem);
+export const contradicts = (evidence) => evidence !== null && !JSON.parse(evidence).answered && CONTRADICTIONS.includes(JSON.parse(evidence).problem);
 
-/** Whether evidence is of a log that went back, and nothing worse. @param {string | null} evidence */
-export const isRollback = (evidence) => evidence !== null && JSON.parse(evidence).problem === "head-went-back";
+/** Whether evidence is of a log that went back, and nothing worse, and stands. @param {string | null} evidence */
+export const isRollback = (evidence) => contradicts(evidence) && JSON.parse(evidence ?? "").problem === "head-went-back";
 
-/** Whether evidence is kept in the place of what there is: a fork is signed, the rest somebody in between may make. @param {string} evidence @param {string | null} before */
-export const outweighs = (evidence, before) => !contradicts(before) || (isRollback(before) && contradicts(evidence) && !isRollback(evidence));
+/** Evidence by its strength: a fork is signed, a rollback somebody in between may repeat, all else is unsigned. @param {string} evidence */
+const strength = (evidence) => ["head-went-back", "log-forked"].indexOf(JSON.parse(evidence).problem);
+
+/** Whether evidence is kept in the place of what there is: the stronger, and of like ones the first to stand. @param {string} evidence @param {string | null} before */
+export const outweighs = (evidence, before) =>
+  before === null || strength(evidence) > strength(before) || (strength(evidence) === strength(before) && !contradicts(before));
 
 /** The refusal of a server that contradicted itself. @param {string} evidence @param {string} server */
 export const contradicted = (evidence, server) =>

@@ -114,7 +114,10 @@ export class Publications {
     let last = seen && (await openHead(seen.head, seen.key));
     let proof = await this.proof(round, null);
     // An application that names a new key may name a new log with it; the same log must go on.
-    if (seen && seen.key !== key && (await openHead(`${proof?.head}`, key)).origin !== last?.origin) last = null;
+    if (seen && seen.key !== key && (await openHead(`${proof?.head}`, key)).origin !== last?.origin) {
+      if (isRollback(await client.evidence())) throw keyChanged(); // another log does not answer for one that went back
+      last = null;
+    }
     try {
       await checkStart(proof, key, last);
       const block = blockOf(proof, last);

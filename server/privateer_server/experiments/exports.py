@@ -91,6 +91,7 @@ def _begun(schedule: Schedule, before: Spec, encoded: bytes) -> Any:
         if _has_nan(state):
             raise ValueError("not a number")
         schedule.open(0, 1, begun).policy.check(schedule.spec)
+        schedule.learner.answer(begun)
     except SpecError:
         raise
     except (PrivateerError, ValueError, TypeError, IndexError, ArithmeticError, AttributeError, AssertionError):
@@ -99,6 +100,9 @@ def _begun(schedule: Schedule, before: Spec, encoded: bytes) -> Any:
 
 
 def _has_nan(value: Any) -> bool:
+    """Whether a number of a state, or of any part of it, is none."""
     if is_dataclass(value):
         return any(_has_nan(getattr(value, one.name)) for one in fields(value))
+    if isinstance(value, tuple | list):
+        return any(map(_has_nan, value))
     return isinstance(value, np.ndarray | float) and bool(np.isnan(value).any())

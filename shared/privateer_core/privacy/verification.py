@@ -84,6 +84,8 @@ def _agree(terms: Terms, spec: Spec, privacy: Privacy, facts: Round) -> None:
         "honest": honest_people(privacy, facts.fewest),
         "reports": spec.reports,
     }
+    # Published calibrations are for simulation alone, whatever the server's terms call them.
+    _check(privacy.trust.calibration == TIGHT, "the algorithm is for simulation alone", "calibration")
     for name, value in expected.items():
         _check(getattr(terms, name) == value, "the terms differ from the experiment's spec", name)
 

@@ -167,11 +167,12 @@ export class Ledger {
     });
   }
 
-  /** Drop the evidence that a server's log went back, if that is all there is. @param {string} server */
+  /** Mark the evidence that a server's log went back as answered, if that is all there is; it stays to be published. @param {string} server */
   async acquit(server) {
     await this.store.change(`${server}#log`, (entry) => {
-      const { evidence, ...rest } = entry;
-      return [isRollback(evidence ?? null) ? rest : entry, null];
+      const evidence = entry.evidence ?? null;
+      if (evidence === null || !isRollback(evidence)) return [entry, null];
+      return [{ ...entry, evidence: JSON.stringify({ ...JSON.parse(evidence), answered: true }, null, 1) }, null];
     });
   }
 

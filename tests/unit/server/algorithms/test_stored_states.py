@@ -85,8 +85,13 @@ def test_the_experiment_goes_on_and_another_may_begin_with_it(stored):
 @pytest.mark.parametrize("field", ["axes", "precision", "mean", "screening"])
 def test_a_damaged_state_is_malformed(field):
     fields = msgspec.msgpack.decode(gzip.decompress(base64.b64decode(STORED[1]["state"])))
-    for damage in ({}, {"precision": 3}, [], 7, None, "x"):
+    for damage in ({}, {"precision": 3}, {"x": 1}, [], 7, None, "x"):
         body = msgspec.msgpack.encode(fields | {field: damage})
         if (field, damage) != ("screening", None):
             with pytest.raises(Malformed):
                 decode(body, PartitionState)
+
+
+def test_a_state_with_few_fields_of_the_old_form_is_malformed():
+    with pytest.raises(Malformed):
+        decode(msgspec.msgpack.encode({"axes": 1, "screening": {"x": 1}}), PartitionState)
