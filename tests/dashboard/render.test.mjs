@@ -119,7 +119,10 @@ test("warnings come first, and before the first report nothing is said of arms",
   assert.equal(warned.children[0].textContent, "Sample ratio: uneven.");
   const begun = { people: 0, rounds: 0, confidence: null };
   assert.match(findings(begun, { accepted: 0 }).textContent, /^No report has been counted\.There is no result so far\. Wait for the end of the round\.$/);
-  assert.match(findings(begun, { publishes_result: false, accepted: 50 }).textContent, /Only 50 reports have come.*publishes no result/);
+  const plain = { ...begun, parts: [] };
+  assert.match(findings(plain, { publishes_result: false, accepted: 50 }).textContent, /Only 50 reports have come.*It recommends nothing for all: what it finds is the policy below\./);
+  const known = { ...begun, parts: [{ kind: "figures", title: "estimates", facts: [] }] };
+  assert.match(findings(known, { publishes_result: false }).textContent, /the policy below, and the estimates here\./);
   assert.match(findings({ ...begun, status: "ended" }, { batch: 0 }).textContent, /It ended without a result/);
 });
 
