@@ -266,6 +266,14 @@ def test_a_fact_that_is_not_known_has_no_row() -> None:
     assert rows_of(part) == [("what it rests on", [{"fact": "people", "value": 20}])]
 
 
+def test_estimates_are_a_table_unless_they_are_effects() -> None:
+    rows = ("a", 0.512, 0.4, 0.6), ("b", 0.2, 0.1, 0.3)
+    page = check(html(found_of(make_spec(), answer=answer_of(*rows)), "http://127.0.0.1:8000"))
+    assert "estimates name value low high a 0.512 0.4 0.6 b 0.2 0.1 0.3" in " ".join(page.text.split())
+    both = msgspec.structs.replace(answer_of(*rows), effects=(BETTER,))
+    assert "0.512" not in check(html(found_of(make_spec(), answer=both), "http://127.0.0.1:8000")).text
+
+
 def test_nothing_learned_is_said() -> None:
     found = found_of(make_spec(), rounds=0, answer=NOTHING)
     assert "No round is complete yet, so nothing has been learned" in meaning(found)
