@@ -135,8 +135,8 @@ def _(part: Figures) -> list[Titled]:
 
 
 def facts_of(facts: Sequence[Fact]) -> list[Row]:
-    """Return a row for each fact."""
-    return [{"fact": one.name, "value": "" if one.value is None else one.value} for one in facts]
+    """Return a row for each fact that is known."""
+    return [{"fact": one.name, "value": one.value} for one in facts if one.value is not None]
 
 
 @rows_of.register

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, get_args
 
 from privateer_core.answer import Answer
 from privateer_core.answer.conditions import Between, Condition, Level
-from privateer_core.answer.estimates import Effect, Reason
+from privateer_core.answer.estimates import DECIDED, Effect, Reason
 from privateer_core.answer.parts import Contradiction, FeatureSelection
 from privateer_lab.cli.output import whole_percent
 
@@ -17,6 +17,17 @@ _ENDED: Final = {
     "its horizon": "Its horizon ended it: the planned people were asked, and nobody is asked any more.",
     "an operator": "An operator stopped it, and nobody is asked any more.",
 }
+_TOGETHER: Final[dict[Reason, str]] = {
+    "its interval holds 0": "their intervals hold 0",
+    "its interval excludes 0, but not after the correction for several effects": (
+        "their intervals exclude 0, but not after the correction for several effects"
+    ),
+    "its test decided at an earlier look, but its interval holds 0 again": (
+        "their tests decided at an earlier look, but their intervals hold 0 again"
+    ),
+    "its share of people is not told from 0": "their shares of people are not told from 0",
+}
+"""Reasons that several effects have in common, where they are worded otherwise."""
 
 
 def sentences(answer: Answer) -> Iterator[str]:
@@ -56,9 +67,25 @@ def headline(answer: Answer) -> str:
 def decided_in_words(effects: Sequence[Effect]) -> str:
     """Say how many effects are decided, and why the others are not."""
     found = Counter(one.reason for one in effects)
+    if len(effects) == 1:
+        return f"Of the effect: {effects[0].reason}."
+    if len(found) == 1:
+        reason = effects[0].reason
+        if reason in DECIDED:
+            return f"All {len(effects):,} effects are {reason}."
+        return f"None of {len(effects):,} effects is decided: {_TOGETHER.get(reason, reason)}."
     order = sorted(found, key=get_args(Reason).index)
-    named = "; ".join(f"{reason}: {found[reason]:,}" for reason in order)
-    return f"Of {len(effects):,} effects: {named}." if len(effects) > 1 else f"Of the effect: {effects[0].reason}."
+    named = [_with_reason(found[reason], reason) for reason in order]
+    none = [] if DECIDED & found.keys() else ["none is decided"]
+    return f"Of {len(effects):,} effects {'; '.join([*none, *named])}."
+
+
+def _with_reason(number: int, reason: Reason) -> str:
+    """Say how many effects have a reason."""
+    if reason in DECIDED:
+        return f"{number:,} {'is' if number == 1 else 'are'} {reason}"
+    kept = reason.removeprefix("its ")
+    return f"for {number:,} there are {reason}" if kept == reason else f"of {number:,} the {kept}"
 
 
 def ranked(effects: Sequence[Effect]) -> list[Effect]:

@@ -57,5 +57,5 @@ def test_before_the_first_report_nothing_is_ahead(at: Services, new_page: Open) 
     assert "none is ahead" in text_of(page, "policy")
     assert "ahead in" not in text_of(page, "policy")
     assert page.locator("#map text.tick").all_text_contents() == ["18", "99"]
-    assert "publishes no result" in text_of(page, "findings")
+    assert "It recommends nothing for all: what it finds is the policy below" in text_of(page, "findings")
     assert "Wait" not in text_of(page, "findings")

@@ -29,7 +29,7 @@ const SAMPLES = [
   [{ kind: "rules", rules: [{ group: "young", option: "b", ground: "decided against all other options" }] }, ["Recommendations", "young", "yes"]],
   [{ kind: "bin means", columns: ["x"], confidence: 0.95, bins: [{ lower: [0], upper: [1], where: [], means: [estimate("a", 0.5, 0.4, 0.6)] }] }, ["Mean rewards in 1 bin", "95 %", "everybody"]],
   [{ kind: "over time", people: [10, 20], effects: [{ option: "b", group: "young", values: [0.1, 0.2], lows: [0, 0.1], highs: [0.2, 0.3] }] }, ["Over time", "young · b"]],
-  [{ kind: "guardrail", name: "refund", effects: [effect("b", null, 0.2, "decided at an earlier look")] }, ["Guardrail: refund", "Squares are decided.", "decided at an earlier look: 1"]],
+  [{ kind: "guardrail", name: "refund", effects: [effect("b", null, 0.2, "decided at an earlier look")] }, ["Guardrail: refund", "Squares are decided.", "All: decided at an earlier look."]],
   [{ kind: "intervals", title: "shares of people", of: "share", estimates: [estimate("young", 0.25, 0.2, 0.3)] }, ["Shares of people", "25.0 %", "20.0 %"]],
   [{ kind: "figures", title: "what it rests on", facts: [{ name: "least share", value: 0.125, kind: "share" }, { name: "ended by", value: null, kind: "words" }] }, ["What it rests on", "Least share", "12.5 %"]],
   [{ kind: "table", title: "what coins ask", columns: [{ name: "question", kind: "words" }, { name: "share of people", kind: "share" }], rows: [["refund", 0.5]] }, ["What coins ask", "50.0 %"]],
@@ -114,12 +114,23 @@ test("estimates are drawn with their intervals, unless they are effects, which a
   assert.deepEqual(rowsOf(both, "effects"), [["young", "b", "0.2", "0.1", "0.3", "decided better", "100"]]);
 });
 
+test("reasons are counted where there are several", () => {
+  const hint = (...reasons) => findings({ effects: reasons.map((reason, n) => effect(`x${n}`, null, 0.2, reason)) }).find("hint").map(({ textContent }) => textContent);
+  const holds = "its interval holds 0", few = "too few people beside the noise";
+  assert.deepEqual(hint(holds, holds), ["Rings are not decided: their intervals hold 0."]);
+  assert.deepEqual(hint(few, few), [`Diamonds are not decided, for another reason. All: ${few}.`]);
+  assert.deepEqual(hint(holds, "decided better"), [`Squares are decided. Rings are not decided: their intervals hold 0. Of 2: decided better: 1; ${holds}: 1.`]);
+});
+
 test("warnings come first, and before the first report nothing is said of arms", () => {
   const warned = findings({ warnings: ["sample ratio: uneven"], estimates: [estimate("a", 0, 0, 0)] });
   assert.equal(warned.children[0].textContent, "Sample ratio: uneven.");
   const begun = { people: 0, rounds: 0, confidence: null };
   assert.match(findings(begun, { accepted: 0 }).textContent, /^No report has been counted\.There is no result so far\. Wait for the end of the round\.$/);
-  assert.match(findings(begun, { publishes_result: false, accepted: 50 }).textContent, /Only 50 reports have come.*publishes no result/);
+  const plain = { ...begun, parts: [] };
+  assert.match(findings(plain, { publishes_result: false, accepted: 50 }).textContent, /Only 50 reports have come.*It recommends nothing for all: what it finds is the policy below\./);
+  const known = { ...begun, parts: [{ kind: "figures", title: "estimates", facts: [] }] };
+  assert.match(findings(known, { publishes_result: false }).textContent, /the policy below, and the estimates here\./);
   assert.match(findings({ ...begun, status: "ended" }, { batch: 0 }).textContent, /It ended without a result/);
 });
 

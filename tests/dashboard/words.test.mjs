@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { cell, condition, confidence, figure, letter, many, moment, people, percent, shares, span, squeezed } from "../../server/privateer_server/dashboard/words.mjs";
+import { cell, condition, confidence, figure, figureName, letter, many, moment, people, percent, shares, span, squeezed } from "../../server/privateer_server/dashboard/words.mjs";
 
 test("figures have few digits, and none of a number that is not there", () => {
   assert.deepEqual([0.123456, 1234.5678, 0, 1e-9, 12345678, NaN, -0.5].map((one) => figure(one)),
@@ -50,3 +50,6 @@ test("a long name keeps its end", () => {
 });
 
 test("arms have letters", () => assert.deepEqual([0, 15, 26].map(letter), ["A", "P", "A1"]));
+
+test("figures of a history have names in words", () =>
+  assert.deepEqual(["samples", "stopped", "widest_interval", "constructor"].map(figureName), ["people", "best arm known", "widest interval", "constructor"]));

@@ -126,7 +126,7 @@ def export(
     token: Token = None,
     admin_url: AdminUrl = ADMIN_URL,
 ) -> None:
-    """Write policy, result, record and certificate of an experiment; `privateer create --warm-start` begins with it."""
+    """Write policy, result, record and certificate of an experiment; privateer create --warm-start begins with it."""
     document = ask("GET", f"{admin_url}/experiments/{name}/export", field="--admin-url", headers=bearer(token))
     files = {target.name: document} if target.suffix == ".json" else _parts(document)
     folder = target.parent if target.suffix == ".json" else target

@@ -100,8 +100,9 @@ def result(experiment: Experiment) -> models.PublishedResult:
     found = published_answer(experiment)
     if found is None:
         if not experiment.current.schedule.learner.publishes_result:
-            detail = f"the algorithm of {experiment.name} publishes no result: its policy is all that it finds"
-            raise NotFound(detail, remedy=f"read /experiments/{experiment.name}/policy")
+            detail = f"publications of {experiment.name} carry no result"
+            remedy = f"privateer show {experiment.name}, or read /experiments/{experiment.name}/state"
+            raise NotFound(detail, remedy=remedy)
         raise NotFound(f"{experiment.name} has no result yet", remedy="wait for the end of the round")
     return models.PublishedResult(experiment.name, experiment.current.round.version, experiment.status, found)
 

@@ -47,9 +47,10 @@ export function drawn(id, title, rows, differences, width) {
     others.length ? more(`${id}-others`, `${cell(others.length)} more of ${cell(rows.length)}, ${said}`, () => intervalChart(spoken(title, others), others, differences, width)) : null];
 }
 
-/** What the marks mean, and how many rows there are of each reason. */
+/** What the marks mean, and how many rows there are of each reason, where there are several. */
 function marks(rows) {
-  const used = new Set(rows.filter(({ value }) => value !== null).map(markOf)), all = counted(rows);
+  const used = new Set(rows.filter(({ value }) => value !== null).map(markOf)), [reason, ...others] = new Set(rows.map((one) => one.reason));
   const said = Object.entries(MARKS).filter(([name]) => used.has(name)).map(([, text]) => text).join(" ");
-  return said || all ? el("p", { class: "hint" }, [said, all ? `Of ${cell(rows.length)}: ${all}.` : ""].filter(Boolean).join(" ")) : null;
+  const why = others.length ? `Of ${cell(rows.length)}: ${counted(rows)}.` : reason && !used.has("ring") ? `All: ${reason}.` : "";
+  return said || why ? el("p", { class: "hint" }, [said, why].filter(Boolean).join(" ")) : null;
 }

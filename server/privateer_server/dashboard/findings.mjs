@@ -28,7 +28,7 @@ function few(accepted) {
 
 function conclusion(answer, facts) {
   const ended = endedInWords(answer), told = (...sentences) => el("p", { class: "muted" }, sentences.filter(Boolean).join(" "));
-  if (!concludes(answer, facts)) return [el("p", {}, withoutResult(facts)), told(restsOn(answer), ended)];
+  if (!concludes(answer, facts)) return [el("p", {}, withoutResult(answer, facts)), told(restsOn(answer), ended)];
   const [before, option, after] = headline(answer);
   return [el("p", { class: "recommended" }, before, option ? el("strong", {}, option) : null, after),
     told(decidedInWords(answer), answer.confidence === null ? "" : `Intervals hold with ${confidence(answer.confidence)} confidence, the noise of privacy included.`,
@@ -38,8 +38,8 @@ function conclusion(answer, facts) {
 /** How many reports have come, where the figures rest on fewer. */
 const soFar = ({ people }, { accepted }) => (people === accepted ? "" : `So far ${many(accepted, "report has", "reports have")} come.`);
 
-function withoutResult({ batch, publishes_result: publishes }) {
-  if (publishes === false) return "Its algorithm publishes no result: the policy below is all that it finds.";
+function withoutResult({ parts }, { batch, publishes_result: publishes }) {
+  if (publishes === false) return `It recommends nothing for all: what it finds is the policy below${parts.length ? ", and the estimates here" : ""}.`;
   return batch ? "There is no result so far. Wait for the end of the round." : "It ended without a result; the policy below is all that it found.";
 }
 

@@ -5,7 +5,7 @@ import { command, el, more } from "./dom.mjs";
 import { plainDocument } from "./documents.mjs";
 import { meaning } from "./reasons.mjs";
 import { table } from "./tables.mjs";
-import { capital, many, percent, spaced } from "./words.mjs";
+import { capital, figureName, many, percent, spaced } from "./words.mjs";
 
 /** Reports accepted, and refused by reason. */
 export function reportsPanel({ accepted, refused }) {
@@ -26,10 +26,10 @@ export function figuresOf(rounds) {
 /** Every round, and how the learner's figures went. */
 export function historyPanel(rounds) {
   const figures = figuresOf(rounds).filter(({ points }) => points.length > 1), names = figuresOf(rounds).map(({ name }) => name);
-  const columns = ["version", "cohort", "people asked", "reports", ...names.map(spaced)];
+  const columns = ["version", "cohort", "people asked", "reports", ...names.map(figureName)];
   const rows = [...rounds].reverse().map((row) => [row.version, row.cohort || null, row.batch, row.received, ...names.map((name) => row.figures[name] ?? null)]);
   return [figures.length ? el("div", { class: "smalls" }, figures.map(({ name, points }) =>
-    line(capital(spaced(name)), points.map(({ version, value }) => ({ at: version, value })), { unit: "versions" }))) : null,
+    line(capital(figureName(name)), points.map(({ version, value }) => ({ at: version, value })), { unit: "versions" }))) : null,
   more("history-more", `All ${many(rounds.length, "version")} as a table`, table("rounds-table", "Every version: whom its round asked, and what the learner counted before it", columns, rows))];
 }
 

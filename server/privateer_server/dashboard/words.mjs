@@ -64,6 +64,11 @@ export function squeezed(text, most) {
 /** A key of a document as words. */
 export const spaced = (key) => String(key).replaceAll("_", " ");
 
+const FIGURES = { samples: "people", stopped: "best arm known" };
+
+/** A figure that a history has, by its key, as words. */
+export const figureName = (key) => (Object.hasOwn(FIGURES, key) ? FIGURES[key] : spaced(key));
+
 /** The first letter as a sentence begins. */
 export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 

@@ -222,9 +222,10 @@ def answer_of(*rows: tuple[str, float, float, float]) -> Answer:
     return msgspec.structs.replace(NOTHING, estimates=tuple(Estimate(*row) for row in rows))
 
 
-BETTER, OPEN = (
+BETTER, OPEN, UNKNOWN = (
     Effect("b", None, 0.2, 0.1, 0.3, "decided better"),
     Effect("c", None, 0.2, -0.1, 0.3, "its interval holds 0"),
+    Effect("d", None, None, None, None, "too few people beside the noise"),
 )
 
 
@@ -245,13 +246,32 @@ def effects_of(*effects: Effect, **more: Any) -> Answer:
             "It decided nothing that recommends a single option.",
         ),
         (effects_of(BETTER), "These effects are decided: b 0.2 (0.1 to 0.3)."),
-        (effects_of(BETTER, OPEN), "Of 2 effects: decided better: 1; its interval holds 0: 1."),
+        (effects_of(BETTER, OPEN), "Of 2 effects 1 is decided better; of 1 the interval holds 0."),
+        (effects_of(OPEN, OPEN), "None of 2 effects is decided: their intervals hold 0."),
+        (effects_of(BETTER, BETTER), "All 2 effects are decided better."),
+        (
+            effects_of(OPEN, OPEN, UNKNOWN),
+            "Of 3 effects none is decided; of 2 the interval holds 0; for 1 there are too few people beside the noise.",
+        ),
         (effects_of(OPEN, status="ended", ended="its horizon"), "Its horizon ended it"),
         (effects_of(OPEN, status="ended", ended="an operator"), "An operator stopped it"),
     ],
 )
 def test_what_an_answer_means(answer: Answer, says: str) -> None:
     assert says in meaning(found_of(make_spec(), answer=answer))
+
+
+def test_a_fact_that_is_not_known_has_no_row() -> None:
+    part = Figures("what it rests on", (Fact("ended by", None), Fact("people", 20)))
+    assert rows_of(part) == [("what it rests on", [{"fact": "people", "value": 20}])]
+
+
+def test_estimates_are_a_table_unless_they_are_effects() -> None:
+    rows = ("a", 0.512, 0.4, 0.6), ("b", 0.2, 0.1, 0.3)
+    page = check(html(found_of(make_spec(), answer=answer_of(*rows)), "http://127.0.0.1:8000"))
+    assert "estimates name value low high a 0.512 0.4 0.6 b 0.2 0.1 0.3" in " ".join(page.text.split())
+    both = msgspec.structs.replace(answer_of(*rows), effects=(BETTER,))
+    assert "0.512" not in check(html(found_of(make_spec(), answer=both), "http://127.0.0.1:8000")).text
 
 
 def test_nothing_learned_is_said() -> None:

@@ -57,8 +57,8 @@ async def test_a_server_says_that_an_algorithm_never_publishes_a_result(api: Api
     await api.create(SMALL)
     assert (await api.facts())["publishes_result"] is False
     problem = assert_problem(await api.client.get("/experiments/test/result"), 404, "not-found")
-    assert "publishes no result" in problem["detail"]
-    assert "wait" not in problem["remedy"]
+    assert problem["detail"] == "publications of test carry no result"
+    assert problem["remedy"] == "privateer show test, or read /experiments/test/state"
 
 
 async def test_what_is_offered_follows_a_change_that_waits(api: Api) -> None:

@@ -58,10 +58,10 @@ def create(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Create an experiment from a spec; with ``--check`` find out whether a server would take it, and what is unwise.
+    """Create an experiment from a spec; with --check find out whether a server would take it, and what is unwise.
 
     The same spec again changes nothing. A server does not get the spec's population: it is kept here, and
-    ``privateer load`` plays it.
+    privateer load plays it.
     """
     parsed = load_spec(spec, settings)
     start = None if warm_start is None else read_document(warm_start)

@@ -9,7 +9,7 @@ import msgspec
 
 from privateer_core.answer.parts import BinMeans, EffectsOverTime
 from privateer_core.answer.policy_view import BinShares
-from privateer_lab.answer_tables import Row, Titled, rows_of, tables_of
+from privateer_lab.answer_tables import Row, Titled, estimates_of, rows_of, tables_of
 from privateer_lab.cli.output import readable
 from privateer_lab.pages.report.findings import Findings
 from privateer_lab.pages.report.pictures import of_answer, of_policy
@@ -61,7 +61,9 @@ def _confidence(found: Findings) -> str:
 
 
 def _tables(found: Findings) -> Iterator[Titled]:
-    answer = found.answer if found.rounds else msgspec.structs.replace(found.answer, parts=())
+    answer = found.answer if found.rounds else msgspec.structs.replace(found.answer, estimates=(), parts=())
+    if answer.estimates and not answer.effects:
+        yield Titled("estimates", estimates_of(answer.estimates))
     for means in answer.all_of(BinMeans):
         for one in rows_of(means):
             yield one._replace(title=one.title + _of_larger_bins(means, found))
