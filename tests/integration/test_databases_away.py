@@ -1,7 +1,7 @@
 """Every page of every replica while PostgreSQL is away: what needs it answers 503, and says when to come again."""
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -34,12 +34,21 @@ _BODIES: dict[str, Any] = {
 _ENDLESS = ("/events", "/experiments/{name}/events")
 
 
-def pages(service: str) -> Iterator[tuple[str, str]]:
-    """Every method and page that a service describes, but for streams."""
-    for page, methods in described()[service]["paths"].items():
-        for method in methods.keys() & {"get", "post", "delete"}:
-            if page not in _ENDLESS:
-                yield method, page
+Pages = dict[str, list[tuple[str, str]]]
+
+
+@pytest.fixture(scope="module")
+def pages() -> Pages:
+    """Every method and page that each service describes, but for streams; made where no event loop runs."""
+    return {
+        service: [
+            (method, page)
+            for page, methods in document["paths"].items()
+            if page not in _ENDLESS
+            for method in methods.keys() & {"get", "post", "delete"}
+        ]
+        for service, document in described().items()
+    }
 
 
 @asynccontextmanager
@@ -62,7 +71,7 @@ def assert_says_when(answer: httpx.Response, page: str) -> None:
         assert int(answer.headers["retry-after"]) > 0, page
 
 
-async def test_no_page_of_a_server_is_a_defect(postgres: Cluster, tmp_path: Path) -> None:
+async def test_no_page_of_a_server_is_a_defect(postgres: Cluster, tmp_path: Path, pages: Pages) -> None:
     shared, key = Shared.make(postgres, tmp_path), Ed25519PrivateKey.generate()
     (tmp_path / "shuffler.pub").write_text(key.public_key().public_bytes_raw().hex())
     async with shared.served(1, tmp_path / "shuffler.pub") as (server,):
@@ -72,7 +81,7 @@ async def test_no_page_of_a_server_is_a_defect(postgres: Cluster, tmp_path: Path
         claim = {SIGNATURE_HEADER: sign_claim(MIXED, key, time.time())}
         async with away(postgres, shared.database, shared.journal):
             statuses = {}
-            for method, page in pages("server"):
+            for method, page in pages["server"]:
                 for name in (KNOWN, MIXED, UNKNOWN) if "{name}" in page else ("",):
                     path = page.format(name=name, version=1)
                     headers = {**ADMIN, **(claim if page.endswith("/shuffler") else {})}
@@ -103,14 +112,14 @@ async def _upload(server: Api, name: str) -> tuple[str, bytes, dict[str, str]]:
     return "/reports", body_of(publication, sealed_reports(publication, 1)), {}
 
 
-async def test_no_page_of_a_shuffler_is_a_defect(postgres: Cluster, tmp_path: Path) -> None:
+async def test_no_page_of_a_shuffler_is_a_defect(postgres: Cluster, tmp_path: Path, pages: Pages) -> None:
     shared = SharedShufflers.make(postgres, tmp_path)
     header = shared.server.publish(batch=40)
     shared.server.publish(UNKNOWN, batch=40)
     async with shared.served(1) as (shuffler,):
         assert (await shuffler.post(header, any_reports(1))).status_code == 202
         async with away(postgres, shared.settings.database):
-            for method, page in pages("shuffler"):
+            for method, page in pages["shuffler"]:
                 for name in (KNOWN, "spring", UNKNOWN) if "{name}" in page else ("",):
                     answer = await shuffler.client.request(method, page.format(name=name))
                     assert_says_when(answer, f"{method} {page.format(name=name)}")
