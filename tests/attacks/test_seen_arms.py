@@ -20,7 +20,8 @@ from tests.support.specs import make_spec
 ALARM = FALSE_ALARM / 60
 """Chance that one attack on a true claim calls it broken."""
 CASES = {
-    (case.model, case.name): (case, broken) for case, broken in zip(cases(80_000), cases(80_000, "hidden"), strict=True)
+    (case.model, case.name): (case, broken)
+    for case, broken in zip(cases(200_000), cases(200_000, "hidden"), strict=True)
 }
 CHOICES = 40
 
