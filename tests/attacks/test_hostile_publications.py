@@ -276,6 +276,16 @@ def test_every_field_with_every_hostile_value(name, heaviest):
 
 
 @pytest.mark.parametrize("name", SPECS)
+def test_every_field_of_a_policy_left_out(name):
+    """A field without a default must not take the one that its base class has under the same name."""
+    device = Device(name)
+    facts, spec, policy = parts(name)
+    for path in places(policy):
+        device.meets(published(facts, spec, put(policy, path, GONE)))
+    assert device.ends["refused"] > 5
+
+
+@pytest.mark.parametrize("name", SPECS)
 @pytest.mark.battery
 def test_hostile_terms_that_round_and_spec_agree_with(name, heaviest):
     device, rng = Device(name), random.Random(7)

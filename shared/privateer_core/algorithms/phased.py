@@ -319,7 +319,8 @@ class PhasedPolicy(Policy):
     def fits(self, spec: PhasedSpec) -> bool:
         arrays = (self.active, self.support, self.plays)
         typed = all(array.dtype == np.int64 and array.ndim == 1 and len(array) for array in arrays)
-        typed = typed and isinstance(self.mechanism, VectorMechanism)
+        # Bytes without a draw are decoded to the default that policies without draws have.
+        typed = typed and isinstance(self.mechanism, VectorMechanism) and isinstance(self.draw, Draw)
         return typed and self._consistent(spec.actions.shape[0]) and self._agrees(spec)
 
     def _consistent(self, actions: int) -> bool:
