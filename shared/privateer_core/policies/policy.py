@@ -37,7 +37,7 @@ class Policy(ABC):
     terms
         How reports of the round are randomized.
     cohort
-        Whose turn it is to report: a source's name; empty for the experiment's own people.
+        The cohort that reports: a source's name; empty for the experiment's own people.
     draw
         The public draw of the people who are asked; None: whoever comes is asked.
     fresh_coins

@@ -48,13 +48,13 @@ class Course:
     def and_(self, people: int, centre: Array, gradient: Array, mu: float) -> "Course":
         """Return the sums with one more round."""
         along = float(gradient @ centre)
-        told = people * np.append(gradient, along)
+        scaled = people * np.append(gradient, along)
         return Course(
             self.rounds + 1,
             self.pull + people * (gradient + mu * centre),
             self.centres + people * centre,
             self.level + people * (along + mu * float(centre @ centre) / 2),
-            self.products + np.outer(told, told),
+            self.products + np.outer(scaled, scaled),
         )
 
     def shortfall(self, domain: Domain, mu: float, people: int) -> tuple[float, float]:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.answer.parts import Contradiction
+from privateer_server.algorithms.partition.bin_tree import BinTree
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, with_arms
-from privateer_server.algorithms.partition.splitting import BinTree
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -11,11 +11,10 @@ from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy, Part
 from privateer_core.answer.parts import FeatureSelection
 from privateer_core.primitives.contributions import KeyedSums
 from privateer_core.spec.columns import Block
+from privateer_server.algorithms.partition.bin_tree import Space
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, Observations, observed
 from privateer_server.algorithms.partition.kernel import Kernel, usual_lengths
-from privateer_server.algorithms.partition.population import Population
-from privateer_server.algorithms.partition.round_estimates import estimated
-from privateer_server.algorithms.partition.space import Space
+from privateer_server.algorithms.partition.round_estimates import Population, estimated
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

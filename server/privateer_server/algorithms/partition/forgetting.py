@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.answer.parts import HalfLives
+from privateer_server.algorithms.partition.bin_tree import Split
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence
-from privateer_server.algorithms.partition.splitting import Split
 
 Array = NDArray[np.float64]
 

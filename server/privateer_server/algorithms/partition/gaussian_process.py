@@ -1,4 +1,4 @@
-"""Gaussian process regression of every arm's values on observations of their averages over bins."""
+"""The posterior of every arm's values: Gaussian process regression on observations of their averages over bins."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -8,9 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_server.algorithms.partition.bin_tree import BinTree, Space, Split
 from privateer_server.algorithms.partition.kernel import LENGTHS, SPREADS, Kernel
-from privateer_server.algorithms.partition.space import Space
-from privateer_server.algorithms.partition.splitting import BinTree, Split
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -185,6 +184,23 @@ class Observations:
                 break
             best, value = step, reached
         return best, value
+
+
+@dataclass(frozen=True)
+class BinPosterior:
+    """The posterior of arms' values in bins.
+
+    Attributes
+    ----------
+    mean, variance
+        Shape (bins, arms).
+    computed
+        People who had reported when it was computed.
+    """
+
+    mean: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    computed: int
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_server.algorithms.partition.space import BlockColumns, Space, levels_in
+from privateer_server.algorithms.partition.bin_tree import BlockColumns, Space, levels_in
 
 Array = NDArray[np.float64]
 

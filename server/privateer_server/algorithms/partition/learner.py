@@ -11,7 +11,7 @@ from typing_extensions import override
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
 from privateer_core.answer.parts import AnswerPart, BinMeans, Contradiction
 from privateer_core.primitives.contributions import KeyedSums
-from privateer_server.algorithms import NewRound
+from privateer_server.algorithms import Learner, NewRound
 from privateer_server.algorithms.partition.allocation import (
     Allocation,
     BinKinds,
@@ -19,19 +19,16 @@ from privateer_server.algorithms.partition.allocation import (
     only_best,
     thompson_draw,
 )
+from privateer_server.algorithms.partition.bin_tree import BinTree, Space
 from privateer_server.algorithms.partition.change_detection import contradiction, windowed
-from privateer_server.algorithms.partition.cohorts import CohortLearner
-from privateer_server.algorithms.partition.description import CONFIDENCE, DEVIATIONS, bin_means
+from privateer_server.algorithms.partition.cohorts import CONFIDENCE, DEVIATIONS, CohortLearner, bin_means
 from privateer_server.algorithms.partition.feature_selection import FeatureSelector, Selection
 from privateer_server.algorithms.partition.forgetting import Forgetting
-from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinProcess
+from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinPosterior, BinProcess
 from privateer_server.algorithms.partition.kernel import SPREADS, Hyperparameters, Kernel, usual_lengths
-from privateer_server.algorithms.partition.population import Population
-from privateer_server.algorithms.partition.round_estimates import estimated
-from privateer_server.algorithms.partition.space import Space
-from privateer_server.algorithms.partition.splitting import BinTree, Splitting
-from privateer_server.algorithms.partition.state import BinPosterior, PartitionState
-from privateer_server.algorithms.partition.subdivision import asked_parts, subdivided, undivided, wholes_of
+from privateer_server.algorithms.partition.round_estimates import Population, estimated
+from privateer_server.algorithms.partition.splitting import Splitting, asked_parts, subdivided, undivided, wholes_of
+from privateer_server.algorithms.partition.state import PartitionState
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -76,8 +73,8 @@ class PartitionLearner(CohortLearner[PartitionState]):
             rounds=0,
             seen=0,
             own=0,
-            turn=self.spec.cohorts[0],
-            heard=0,
+            cohort=self.spec.cohorts[0],
+            reported=0,
             tree=BinTree.root(),
             active=self.playable[None, :],
             evidence=BinEvidence.nothing(1, arms),
@@ -349,3 +346,8 @@ def _is_news(state: PartitionState, before: int, times: float) -> bool:
 def _endless(state: PartitionState) -> BinEvidence:
     """Evidence that has not faded, of all rounds that posteriors know."""
     return state.discounted.endless if state.discounted else state.evidence
+
+
+def learner(spec: PartitionSpec) -> Learner:
+    """Return the learner of a spec."""
+    return PartitionLearner(spec)

@@ -192,7 +192,7 @@ def _sure(found: SegmentEffects, best: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 def decisions(state: TrialState, found: TrialFindings, spec: TrialSpec) -> tuple[Effect, ...]:
     """Return every effect by segment, then the averages, in units of rewards: each with its decision and the reason."""
-    return tuple(_remarked(one, state.heard) for one in (*_by_segment(found, spec), *_averages(found, spec)))
+    return tuple(_remarked(one, state.reported) for one in (*_by_segment(found, spec), *_averages(found, spec)))
 
 
 def _by_segment(found: TrialFindings, spec: TrialSpec) -> Iterator[Effect]:
@@ -224,9 +224,9 @@ def _averages(found: TrialFindings, spec: TrialSpec) -> Iterator[Effect]:
         yield msgspec.structs.replace(effect, p_value=p_value, detectable=detectable)
 
 
-def _remarked(effect: Effect, heard: int) -> Effect:
+def _remarked(effect: Effect, reported: int) -> Effect:
     """Return an effect with a remark if its figures are not those of the last look."""
-    if effect.people is None or effect.people == heard:
+    if effect.people is None or effect.people == reported:
         return effect
     since = f"when {effect.people:,} people had reported; too few since to say more"
     remark = "; ".join(filter(None, (effect.remark, since)))

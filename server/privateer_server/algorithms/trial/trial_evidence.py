@@ -293,14 +293,14 @@ def average(sums: Sums, design: TrialDesign) -> Average:
     (`by_people`). The average is ready when everybody's hits together are.
     """
     rate, q, _, people = rates(sums)
-    told, ratio_variance = rate / q * sums.difference, scaled_variance(sums, rate / q)
-    told_noise = np.square(sums.difference / q) * sums.hits_noise / np.square(sums.people)
+    ratios, ratio_variance = rate / q * sums.difference, scaled_variance(sums, rate / q)
+    ratio_noise = np.square(sums.difference / q) * sums.hits_noise / np.square(sums.people)
     few, few_variances = by_people(sums)
-    contributions = np.where(sums.ready, told, few[..., 0] - few[..., 1])
+    contributions = np.where(sums.ready, ratios, few[..., 0] - few[..., 1])
     estimate = contributions.sum(axis=0)
-    variance = np.where(sums.ready, ratio_variance + told_noise, few_variances.sum(axis=-1)).sum(axis=0)
+    variance = np.where(sums.ready, ratio_variance + ratio_noise, few_variances.sum(axis=-1)).sum(axis=0)
     if design.counted:
-        between = np.where(sums.ready, told / q * sums.difference, 0.0).sum(axis=0) - np.square(estimate)
+        between = np.where(sums.ready, ratios / q * sums.difference, 0.0).sum(axis=0) - np.square(estimate)
         variance = variance + np.maximum(between, 0.0) / people.mean(axis=0)
     return Average(estimate, np.asarray(variance), np.asarray(sums.together.ready[0]), contributions)
 

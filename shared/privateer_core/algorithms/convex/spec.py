@@ -178,11 +178,11 @@ class ConvexSpec(Spec):
         """Names of a point's coordinates."""
         return tuple(f"x{i}" for i in range(1, self.domain.dimension + 1))
 
-    def batch(self, heard: int) -> int:
-        """Return the people of the round after ``heard`` have reported; 0: there is none."""
+    def batch(self, reported: int) -> int:
+        """Return the people of the round after ``reported`` have reported; 0: there is none."""
         table = self.experiment
-        wanted = max(table.round_size, math.floor(table.round_growth * heard))
-        batch = max(0, min(wanted, table.horizon - heard))
+        wanted = max(table.round_size, math.floor(table.round_growth * reported))
+        batch = max(0, min(wanted, table.horizon - reported))
         # A last round too small for the promise is left out.
         return 0 if self.privacy.trust.batched and batch < self.privacy.min_batch else batch
 

@@ -114,7 +114,7 @@ class AskedBins(Bins):
     choice
         What the coins of a choice mean, where the arm is in the key of a report; None: they are those of the report.
     cohort
-        Whose turn it is to report: a source's name; empty for the experiment's own people.
+        The cohort that reports: a source's name; empty for the experiment's own people.
     wholes
         Shape (undecided,), int64, rising from 0, where the arm is in the key: bins of one number are parts of one
         whole, which reports are about. None: each bin is a whole.

@@ -9,7 +9,7 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.convex.spec import ConvexSpec, Domain
 from privateer_papers.paper_2.convex import PublishedConvexSpec
 from privateer_server.algorithms import learner_for
-from privateer_server.algorithms.convex import ConvexLearner, ConvexState, _radial
+from privateer_server.algorithms.convex.learner import ConvexLearner, ConvexState, _radial
 from privateer_server.algorithms.convex.shortfall import Course
 from privateer_server.rounds.loop import Schedule
 

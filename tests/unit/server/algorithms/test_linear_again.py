@@ -8,7 +8,7 @@ from privateer_core.codec import decode, encode
 from privateer_core.policies.decisions import Arms
 from privateer_core.primitives.contributions import VectorSums
 from privateer_server.algorithms import NewRound
-from privateer_server.algorithms.linear.rounds import LinearState
+from privateer_server.algorithms.linear.learner import LinearState
 from privateer_server.rounds.loop import Schedule
 from tests.support.linears import linear_spec
 
@@ -86,4 +86,4 @@ def test_more_arms_and_a_new_experiment_settle_what_was_said():
     wider = Schedule(more).learner.changed(state, spec)
     assert wider.recent is None
     assert np.array_equal(wider.information[:2], state.information)
-    assert learner.begun(state, learner.spec) == replace(state, heard=0, recent=None)
+    assert learner.begun(state, learner.spec) == replace(state, reported=0, recent=None)

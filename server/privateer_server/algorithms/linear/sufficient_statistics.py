@@ -1,12 +1,77 @@
-"""What rounds say together where the noise of their sum is known: one observation of every arm's parameter."""
+"""What rounds have said of the parameters: those that are read again, and sums since noise began anew."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.algorithms.linear.policy import LinearPolicy
+
 Array = NDArray[np.float64]
+_ROUNDS: Final = 10
+"""How many rounds are kept: where rounds grow by .3, those before them have a tenth of the people."""
+Said: TypeAlias = tuple[Array, Array]
+"""Information and scores, as a learner's state has them."""
+
+
+@dataclass(frozen=True)
+class RoundResiduals:
+    """What a round released of residuals.
+
+    Attributes
+    ----------
+    policy
+        That of the round.
+    sums
+        Shape (classes, arms * d).
+    reports
+        How many.
+    noise
+        Variance of noise in a coordinate of ``sums``.
+    """
+
+    policy: LinearPolicy
+    sums: Array
+    reports: int
+    noise: float
+
+
+@dataclass(frozen=True)
+class Recent:
+    """The latest rounds, and what the others said.
+
+    Attributes
+    ----------
+    information, scores
+        What rounds said that are not kept.
+    rounds
+        Those that are, oldest first.
+    """
+
+    information: Array
+    scores: Array
+    rounds: tuple[RoundResiduals, ...] = ()
+
+    def read(self, rounds: Sequence[RoundResiduals], said: Sequence[Said]) -> tuple["Recent", Said]:
+        """Return which of these ``rounds`` are kept, and what all rounds say, if these said so.
+
+        None is where nobody tells of contexts. A policy that follows others is not: they would have to be kept, too.
+        """
+        newest = len(rounds) - _ROUNDS
+        keeps = [place >= newest and _is_kept(one.policy) for place, one in enumerate(rounds)]
+        own = (self.information, self.scores)
+        gone = _sum(own, [one for one, kept in zip(said, keeps, strict=True) if not kept])
+        return Recent(*gone, tuple(one for one, kept in zip(rounds, keeps, strict=True) if kept)), _sum(own, said)
+
+
+def _is_kept(policy: LinearPolicy) -> bool:
+    return bool(policy.share) and not policy.deciders
+
+
+def _sum(first: Said, others: Sequence[Said]) -> Said:
+    return first[0] + sum(one for one, _ in others), first[1] + sum(one for _, one in others)
 
 
 class Known(Protocol):
@@ -49,8 +114,8 @@ class Running:
     spread, doubt
         Shape (arms,): variance of a coordinate of ``observed`` that comes of how people differ, and the standard
         deviation that comes of slopes, which may be off in all rounds alike.
-    told
-        Shape (d (d + 1) / 2,): the sum of the second moments that people told.
+    context_sums
+        Shape (d (d + 1) / 2,): the sum of the second moments of people's contexts.
     """
 
     before: Before
@@ -59,7 +124,7 @@ class Running:
     observed: Array
     spread: Array
     doubt: Array
-    told: Array
+    context_sums: Array
 
     @classmethod
     def begun(cls, known: Known) -> "Running":
