@@ -11,8 +11,8 @@ from typing_extensions import override
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, corners
 from privateer_core.answer.parts import BinMeans
 from privateer_core.errors import SpecError
-from privateer_core.primitives.contributions import CellSums
 from privateer_core.primitives.public_coins import UNIT, Layout
+from privateer_papers.paper_1.laplace_cells import CellSums
 from privateer_papers.paper_1.ldpmab import LdpmabPolicy, LdpmabSpec
 from privateer_server.algorithms import Learner, NewRound
 from privateer_server.algorithms.partition.bin_tree import Space, halved

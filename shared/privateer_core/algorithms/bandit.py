@@ -18,7 +18,7 @@ from privateer_core.policies.decisions import Arms
 from privateer_core.policies.policy import ArmsPolicy
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, Layout
-from privateer_core.primitives.questions import KeyedMeans, NamedMeans, Question
+from privateer_core.primitives.questions import KeyedMeans, Question, SmallDomainMeans
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.arms import ARMS_MIN, ArmsSpec, ArmsTable
 from privateer_core.spec.sections import Section, parse_section
@@ -69,7 +69,7 @@ class BanditSection(Section):
 class BanditSpec(ArmsSpec):
     """An experiment with a bandit that asks for no context."""
 
-    question: ClassVar[type[Question]] = NamedMeans
+    question: ClassVar[type[Question]] = SmallDomainMeans
 
     experiment: BanditTable
     context: None = None  # type: ignore[assignment] # the base asks for one
@@ -97,7 +97,7 @@ class BanditSpec(ArmsSpec):
         if not self.privacy.arm_in_key:
             return KeyedMeans(choice)
         played = int(np.count_nonzero(choice.shares[0]))
-        return NamedMeans(Layout(choice.seed, np.zeros((played, 0), np.uint32)), key_share=1 / played)
+        return SmallDomainMeans(Layout(choice.seed, np.zeros((played, 0), np.uint32)), key_share=1 / played)
 
     def usual_question(self) -> Question:
         """Return a question as the first round asks it, without its public coins."""

@@ -16,8 +16,8 @@ from privateer_core.accounting.gaussian import gaussian_standard_deviation
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
 from privateer_core.primitives.clipping import Ball
-from privateer_core.primitives.contributions import BoundedVectors, ScreenedSums
-from privateer_core.primitives.questions import ScreenedSum
+from privateer_core.primitives.contributions import BoundedVectors, SecondMomentSums
+from privateer_core.primitives.questions import SecondMoments
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.exponential_mechanism import choose, simulate_choice
 from privateer_core.sampling.normal import RoundedNormal, sampling_cost
@@ -113,13 +113,13 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
             raise SpecError("there is no such noise", field="standard_deviation", remedy="use what the spec promises")
 
     @classmethod
-    def exact(cls, question: ScreenedSum) -> Self:
+    def exact(cls, question: SecondMoments) -> Self:
         """Return the mechanism whose releases have no noise."""
         predicted = tuple(round(UNIT * one) for one in question.predicted)
         return cls(question.ball, question.arms, question.kept, question.screened, predicted)
 
     @classmethod
-    def calibrated(cls, question: ScreenedSum, epsilon: float, delta: float) -> Self:
+    def calibrated(cls, question: SecondMoments, epsilon: float, delta: float) -> Self:
         """Return the mechanism whose releases are (epsilon, delta)-private.
 
         Raises
@@ -226,7 +226,7 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
             sums += some.T @ some
         return Moments(len(records), sums[~np.tri(size, k=-1, dtype=bool)].astype(np.int64))
 
-    def release(self, total: Moments, noise: NoiseSource) -> ScreenedSums:
+    def release(self, total: Moments, noise: NoiseSource) -> SecondMomentSums:
         """Return what the learner may see; every call draws fresh noise, so a round is released once."""
         return self._released(
             total,
@@ -234,7 +234,7 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
             lambda deviation, count: _normal(deviation).draw(count, noise),
         )
 
-    def simulate(self, contributions: BoundedVectors, rng: np.random.Generator) -> ScreenedSums:
+    def simulate(self, contributions: BoundedVectors, rng: np.random.Generator) -> SecondMomentSums:
         """Draw a release with noise of a seeded generator."""
         return self._released(
             self._summed(self._on_grid(contributions.values)),
@@ -242,7 +242,7 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
             lambda deviation, count: np.rint(deviation * rng.normal(size=count)).astype(np.int64),
         )
 
-    def _released(self, total: Moments, choose_one: Any, draw: Any) -> ScreenedSums:
+    def _released(self, total: Moments, choose_one: Any, draw: Any) -> SecondMomentSums:
         scores, left, chosen = self.scores(total), self.candidates, []
         for _ in range(self.screened):
             place = choose_one(scores[left]) if self.choice else int(scores[left].argmax())
@@ -253,7 +253,7 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
             moments = moments + _symmetric(self._deviations, draw)
         # Nobody has two arms: whatever is drawn there says nothing.
         moments[: self.arms, : self.arms] *= np.eye(self.arms, dtype=np.int64)
-        return ScreenedSums(total.reports, np.array(chosen, np.int64), moments / GRID**2, self.variances)
+        return SecondMomentSums(total.reports, np.array(chosen, np.int64), moments / GRID**2, self.variances)
 
     @property
     def candidates(self) -> Integers:

@@ -15,8 +15,8 @@ from privateer_core.algorithms.sparse.spec import SparseSpec
 from privateer_core.answer import Answer
 from privateer_core.answer.facts import Fact, Table
 from privateer_core.errors import SpecError
-from privateer_core.primitives.contributions import ScreenedSums, VectorSums
-from privateer_core.primitives.questions import ScreenedSum
+from privateer_core.primitives.contributions import SecondMomentSums, VectorSums
+from privateer_core.primitives.questions import SecondMoments
 from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner
 from privateer_server.algorithms.sparse.coefficients import (
     UNIFORM,
@@ -53,7 +53,7 @@ class SparseLearner(RoundsLearner[SparseSpec, StateT, SparsePolicy]):
         """Return what a policy has of a state: ``places``, ``coefficients`` and ``intercepts``."""
 
     @abstractmethod
-    def asked(self, state: StateT, seed: int) -> tuple[NDArray[np.int64], ScreenedSum]:
+    def asked(self, state: StateT, seed: int) -> tuple[NDArray[np.int64], SecondMoments]:
         """Return the features that the next round asks about, and the question."""
 
     @override
@@ -169,7 +169,7 @@ class EpochLearner(SparseLearner[EpochState]):
         return np.sort(state.places[beyond])
 
     @override
-    def asked(self, state: EpochState, _seed: int) -> tuple[Places, ScreenedSum]:
+    def asked(self, state: EpochState, _seed: int) -> tuple[Places, SecondMoments]:
         """Return the features that records have, and the question; those kept alone, once there are enough."""
         spec, kept = self.spec, self.kept(state)
         screened = min(spec.arm_features - len(kept), max(spec.kept_most - len(kept), int(state.correlated)))
@@ -190,7 +190,7 @@ class EpochLearner(SparseLearner[EpochState]):
         return (*intercepts.tolist(), *values.tolist())
 
     @override
-    def learn(self, state: EpochState, policy: SparsePolicy, release: ScreenedSums) -> EpochState:
+    def learn(self, state: EpochState, policy: SparsePolicy, release: SecondMomentSums) -> EpochState:
         """Return the state after an epoch: blocks add up as long as they have the same features.
 
         A block says the same of coefficients whoever decided. What people had who got any arm, and those who got the
@@ -242,7 +242,7 @@ class EpochLearner(SparseLearner[EpochState]):
         coordinates = self._coordinates(np.searchsorted(places, some), len(places))
         return np.ix_(coordinates, coordinates)
 
-    def _block(self, policy: SparsePolicy, release: ScreenedSums) -> tuple[Places, list[int]]:
+    def _block(self, policy: SparsePolicy, release: SecondMomentSums) -> tuple[Places, list[int]]:
         """Return the features of a release in order, and where they and all other coordinates are in its block."""
         mechanism: Any = policy.mechanism
         places = policy.asked[np.concatenate([np.array(mechanism.kept, np.int64), release.chosen])]
@@ -341,7 +341,7 @@ class SumLearner(SparseLearner[SumState]):
         return {"places": places, "coefficients": values, "intercepts": intercepts}
 
     @override
-    def asked(self, state: SumState, seed: int) -> tuple[Places, ScreenedSum]:
+    def asked(self, state: SumState, seed: int) -> tuple[Places, SecondMoments]:
         """Return the features that may still be among the largest, and the question."""
         found, reach = self.estimates(state), threshold(self.spec.arm_features)
         sizes = np.abs(found.values)
