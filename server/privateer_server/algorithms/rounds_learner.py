@@ -1,4 +1,4 @@
-"""What learns: in rounds, as a pure function from a state and a release to a state."""
+"""The base of all learners: pure functions, round by round, from a state and a release to a state."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from privateer_core.spec.spec import Spec
 
 @dataclass(frozen=True)
 class Step:
-    """What a round is made of.
+    """A round as a learner opens it.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Step:
 
 
 class Bulk(NamedTuple):
-    """What a round carries: its people, the messages of each, and the bytes of one before it is sealed."""
+    """The size of a round: its people, the messages of each, and the bytes of one before it is sealed."""
 
     people: int
     messages: int
@@ -99,7 +99,7 @@ PolicyT = TypeVar("PolicyT", bound=Policy)
 
 
 class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
-    """Learns from round to round. States are frozen dataclasses that travel by `privateer_core.codec`.
+    """A learner in rounds. Its states are frozen dataclasses that travel by `privateer_core.codec`.
 
     A subclass has ``state_type``, `start`, `policy` and `learn`, and `answer` if it finds more than its policies. Its
     states have ``reported``, the people of this experiment whose reports opened, or it has a `planned_round` and an

@@ -1,4 +1,4 @@
-"""What an experiment has found: which option, for whom, how much better, and how sure that is."""
+"""The answer of an experiment: which option, for whom, how much better, and how sure that is."""
 
 from typing import Final, Literal, TypeAlias, TypeVar
 
@@ -17,7 +17,7 @@ P = TypeVar("P")
 
 
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a learner has found so far. It says nothing that is not known: before the first report it is empty.
+    """The findings of a learner so far. They say nothing that is not known: before the first report there are none.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Which people a box of contexts holds: a condition on each feature that it restricts."""
+"""Conditions on features, which say whom a box of contexts holds."""
 
 from typing import TypeAlias
 

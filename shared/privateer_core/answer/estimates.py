@@ -61,7 +61,7 @@ DECIDED: Final[frozenset[Reason]] = frozenset({"decided better", "decided worse"
 
 
 class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How much better an option is than the control, for whom, and whether that is decided.
+    """An option's effect against the control, for whom, and whether it is decided.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Facts and tables whose columns say what they hold; and which names and figures a screen may be given."""
+"""Facts, tables whose columns say what they hold, and checks of names and figures for screens."""
 
 import math
 from collections.abc import Iterable

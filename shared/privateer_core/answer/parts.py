@@ -20,7 +20,7 @@ Ground: TypeAlias = Literal[
 
 
 class Gain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What choosing by context earns over one option for all.
+    """The gain of choosing by context over one option for all.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Gain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What some people should get, and what that rests on."""
+    """A recommendation for a group of people, and what it rests on."""
 
     group: str
     option: str
@@ -63,7 +63,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="rules", tag_field="kind"):
-    """Who should get what, group by group."""
+    """Recommendations, group by group."""
 
     rules: tuple[Rule, ...]
 
@@ -138,7 +138,7 @@ class EffectPath(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EffectsOverTime(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="over time", tag_field="kind"):
-    """How effects came about.
+    """Effects at every look.
 
     Attributes
     ----------
@@ -177,7 +177,7 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="figu
 
 
 class Contradiction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="contradiction", tag_field="kind"):
-    """Whether recent rounds contradict earlier ones, which says that rewards have moved.
+    """A test of whether recent rounds contradict earlier ones, which would say that rewards have moved.
 
     Attributes
     ----------
@@ -198,7 +198,7 @@ class Contradiction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
 
 
 class FeatureSelection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="features", tag_field="kind"):
-    """Which features matter, found by people who were asked about one feature at a time.
+    """The features found to matter by people who were asked about one feature at a time.
 
     Attributes
     ----------
@@ -222,7 +222,7 @@ class FeatureSelection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 class HalfLives(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="half-lives", tag_field="kind"):
-    """How fast what was learned is forgotten: half-lives in people; None stands for never.
+    """Half-lives, in people, with which evidence is forgotten; None stands for never.
 
     Attributes
     ----------

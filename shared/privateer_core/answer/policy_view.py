@@ -1,4 +1,4 @@
-"""What a policy is, for people and other languages: whom it gives what."""
+"""Views of policies for people and other languages: whom each gives what."""
 
 from typing import Annotated, Final, TypeAlias
 
@@ -71,7 +71,7 @@ class GroupShares(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="
 
 
 class Coefficients(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="coefficients", tag_field="kind"):
-    """What each term adds to the mean reward of an option; people get the one of which most is expected.
+    """The terms of every option's mean reward; people get the option of which most is expected.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class Coefficients(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
 
 
 class PublicDraw(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who is asked: places ``start`` to ``start + places`` of the order that a public seed puts everybody in."""
+    """A draw of people: places ``start`` to ``start + places`` of the order that a public seed puts everybody in."""
 
     seed: int
     start: int
@@ -108,7 +108,7 @@ class PublicDraw(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PlayCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="plays", tag_field="kind"):
-    """How often everybody plays each of several actions.
+    """Counts of how often everybody plays each of several actions.
 
     Attributes
     ----------

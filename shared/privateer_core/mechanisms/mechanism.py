@@ -1,4 +1,4 @@
-"""What all mechanisms are: a randomizer for devices and an analyzer for the server, of the same constants."""
+"""The base of all mechanisms: a randomizer for devices and an analyzer for the server, of the same constants."""
 
 import math
 from dataclasses import dataclass

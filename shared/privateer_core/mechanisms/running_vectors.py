@@ -35,7 +35,7 @@ KEPT_MAX: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Factorization:
-    """How the noise of a step depends on that of earlier ones.
+    """A factorization by which the noise of a step depends on that of earlier ones.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class RunningTotal(VectorTotal):
     noise: NDArray[np.int64]
 
     def merged(self, other: VectorTotal) -> "RunningTotal":
-        """The total of two disjoint sets of reports: the noise of the one that has been through more releases."""
+        """Return the total of two disjoint sets of reports, with the noise of the one that has had more releases."""
         noise = max(self.noise, other.noise, key=len) if isinstance(other, RunningTotal) else self.noise
         return RunningTotal(self.reports + other.reports, self.sums + other.sums, noise)
 

@@ -38,7 +38,7 @@ def vector_standard_deviation(ball: Ball, epsilon: float, delta: float) -> float
 
 
 class _NoisyVectors(Mechanism, frozen=True):
-    """What both mechanisms share: sums on the grid, four bytes a coordinate.
+    """The common part of both mechanisms: sums on the grid, four bytes a coordinate.
 
     Parameters
     ----------

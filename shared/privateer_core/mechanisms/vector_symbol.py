@@ -203,7 +203,7 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         return self.ball.radius / (product * self.response.gain)
 
     def variance(self, length: float) -> float:
-        """Variance of one report for a vector of a length, in radii, all coordinates together; exact."""
+        """Return the variance of one report for a vector of a length, in radii, all coordinates together; exact."""
         one = unit_variance(self.ball.coordinates, self.epsilon, self.directions, self.chosen, length)
         return self.ball.radius**2 * one / self.repeats
 
@@ -275,11 +275,11 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         return reports
 
     def empty(self) -> VectorTotal:
-        """The total of no messages; ``reports`` counts messages."""
+        """Return the total of no messages; ``reports`` counts messages."""
         return VectorTotal(0, np.zeros(self.classes * self.ball.coordinates, np.int64))
 
     def add(self, total: VectorTotal, reports: NDArray[np.void]) -> VectorTotal:
-        """``total`` with messages, of any shape and order, counted in."""
+        """Return ``total`` with messages, of any shape and order, counted in."""
         reports = reports.ravel()
         sums = np.zeros((self.classes, self.ball.coordinates), np.int64)
         step = max(1, _BLOCK // (self.ball.coordinates + 1))
@@ -299,7 +299,7 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         return np.stack([fixed[own == one].sum(axis=0) for one in range(self.classes)])
 
     def release(self, total: VectorTotal, _: NoiseSource) -> VectorSums:
-        """What the learner may see: a function of randomized reports alone, without further cost or noise."""
+        """Return what the learner may see: a function of randomized reports alone, without further cost or noise."""
         return self._released(total)
 
     def _released(self, total: VectorTotal) -> VectorSums:
@@ -348,7 +348,7 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         return msgspec.structs.replace(self, epsilon=factor * self.epsilon)
 
     def _named(self, lifted: Array, rng: np.random.Generator) -> Array:
-        """Signed directions that people with these lifted vectors name."""
+        """Return signed directions that people with these lifted vectors name."""
         n, half = len(lifted), self.ball.coordinates / 2
         rank = rng.integers(1, self.chosen + 1, n)
         # The share of directions with a larger product is uniform; of those chosen it is one of the smallest.

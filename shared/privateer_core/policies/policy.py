@@ -1,4 +1,4 @@
-"""What a policy is: public and immutable, decided with and reported by on the device. Algorithms subclass it."""
+"""The base of all policies: public and immutable; a device decides and reports by one."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence

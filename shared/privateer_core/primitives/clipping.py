@@ -88,7 +88,7 @@ class Ball:
         return np.asarray(np.where(largest > self.bound / lengths, scaled * (self.bound / lengths), vectors))
 
     def on_grid(self, vectors: Array, noise: NoiseSource) -> NDArray[np.int64]:
-        """Clipped vectors as integers, shape (n, coordinates), rounded at random so that none is moved on average."""
+        """Return clipped vectors as integers, (n, coordinates), rounded at random so that none is moved on average."""
         scaled = self.clip(vectors) / self.step
         floor = np.floor(scaled)
         uniform = (noise.words(scaled.size) >> np.uint64(11)).astype(np.float64).reshape(scaled.shape) * 2.0**-53
@@ -103,5 +103,5 @@ class VectorTotal:
     sums: NDArray[np.int64]
 
     def merged(self, other: "VectorTotal") -> "VectorTotal":
-        """The total of two disjoint sets of reports."""
+        """Return the total of two disjoint sets of reports."""
         return VectorTotal(self.reports + other.reports, self.sums + other.sums)

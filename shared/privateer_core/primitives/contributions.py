@@ -1,4 +1,4 @@
-"""What people contribute before it is randomized, which never leaves a device; and what is released about many."""
+"""Contributions of people before they are randomized, which never leave a device; and releases about many people."""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeVar, cast

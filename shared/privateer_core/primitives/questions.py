@@ -1,4 +1,4 @@
-"""What a round asks of people: one of the statistical primitives, with its sizes."""
+"""Questions that a round asks of people: one of the statistical primitives each, with its sizes."""
 
 from dataclasses import dataclass
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""What learns in a bandit without context (paper 2), in rounds."""
+"""The learner of bandits without context (paper 2): rounds in which each arm has a share of the people."""
 
 import math
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ _DRAWS_HIDDEN: Final = 16
 
 @dataclass(frozen=True)
 class BanditState(LearnerState):
-    """What a bandit's learner knows.
+    """The state of a bandit's learner.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         return thompson(posterior, self.playable, draws, left, ahead.seed)
 
     def _tsallis(self, state: BanditState, batch: int) -> Array:
-        """The learning rate is for losses as faint as reports make them: 2 / (c sqrt(t))."""
+        """Return Tsallis-INF's shares, at the learning rate 2 / (c sqrt(t)) for losses as faint as their reports."""
         posterior, people = state.posterior, state.reported + batch
         faint = math.sqrt(PER_REWARD * posterior.people.sum() / posterior.precision.sum())
         hidden = self.spec.privacy.arm_in_key

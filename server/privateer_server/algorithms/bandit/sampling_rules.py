@@ -71,7 +71,7 @@ def kl_ucb(posterior: ArmPosterior, playable: NDArray[np.bool_], reported: int, 
 
 
 def _divergence(left: Array, right: Array) -> Array:
-    """Kullback-Leibler divergence of bits of these means."""
+    """Return the Kullback-Leibler divergence of bits of these means."""
     small = 1e-12
     p, q = np.clip(left, small, 1 - small), np.clip(right, small, 1 - small)
     return np.asarray(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q)))

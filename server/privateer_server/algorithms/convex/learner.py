@@ -1,4 +1,4 @@
-"""What learns on a convex set: steps along estimated gradients, and points around where they lead (paper 2).
+"""The learner on a convex set: it steps along estimated gradients, and asks about points around the centre (paper 2).
 
 Symbols of the papers: d is the dimension, T the horizon, rho the distance of points from the centre, eta the step for
 one person, mu the strong convexity, G the Lipschitz constant, R the set's reach, V the mean square of one person's
@@ -33,7 +33,7 @@ _HALVINGS: Final = 60
 
 @dataclass(frozen=True)
 class ConvexState(LearnerState):
-    """Where the learner is.
+    """The state of a convex learner: a centre, and sums of gradients.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         return (hits + release.sums.size * release.noise / people) / release.gain**2
 
     def _deviation(self, terms: Terms) -> float:
-        """L: of what one person's reward is released as, in rewards."""
+        """Return L, the standard deviation of what one person's reward is released as, in rewards."""
         return self.spec.reward.half_range * math.sqrt(self._power(terms.mechanism, terms.batch))
 
     def _rho(self, terms: Terms) -> float:

@@ -1,4 +1,4 @@
-"""What releases say of the reward that people lost: a bound by concavity, and how far chance may have moved it."""
+"""A bound on the reward that people lost against the best point: by concavity, with a confidence limit."""
 
 import math
 from dataclasses import dataclass

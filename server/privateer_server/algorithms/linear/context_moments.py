@@ -20,7 +20,7 @@ _LEAST: Final = 1e-3
 
 @dataclass(frozen=True)
 class Slopes:
-    """What a round's sums say of parameters, in expectation.
+    """The expected sums of a round, as linear functions of the parameters.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ _NEVER: Final = 1e-9
 
 @dataclass(frozen=True)
 class Features:
-    """What is known of whitened features.
+    """Estimated moments of whitened features.
 
     Attributes
     ----------

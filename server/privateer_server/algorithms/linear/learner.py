@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LinearState(LearnerState):
-    """What the server knows.
+    """The state of a linear learner.
 
     Attributes
     ----------
@@ -240,7 +240,7 @@ class ResidualLearner(LinearLearner):
 
 
 class ContinualLearner(ResidualLearner):
-    """Takes the rounds since noise began anew as one observation; by itself each would have too much noise."""
+    """A learner that takes the rounds since noise began anew as one observation; each alone has too much noise."""
 
     @override
     def learn(self, state: LinearState, policy: LinearPolicy, release: VectorSums) -> LinearState:

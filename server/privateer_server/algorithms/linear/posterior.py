@@ -24,7 +24,7 @@ _PRIOR_COUNT: Final = 2.0
 
 @dataclass(frozen=True)
 class Posterior:
-    """What is known of the arms' parameters.
+    """A normal posterior over the arms' parameters.
 
     Attributes
     ----------

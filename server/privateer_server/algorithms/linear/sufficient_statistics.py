@@ -1,4 +1,4 @@
-"""What rounds have said of the parameters: those that are read again, and sums since noise began anew."""
+"""Statistics of earlier rounds: the latest ones, which are read again, and sums since noise began anew."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Said: TypeAlias = tuple[Array, Array]
 
 @dataclass(frozen=True)
 class RoundResiduals:
-    """What a round released of residuals.
+    """The released residuals of a round.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ def _sum(first: Said, others: Sequence[Said]) -> Said:
 
 
 class Known(Protocol):
-    """What was known of parameters and contexts; the names are those of a learner's state."""
+    """Whatever has the statistics of parameters and contexts, as a learner's state does."""
 
     @property
     def information(self) -> Array: ...  # noqa: D102
@@ -89,7 +89,7 @@ class Known(Protocol):
 
 @dataclass(frozen=True)
 class Before:
-    """What was known of parameters and contexts when noise began anew, as a learner's state has it."""
+    """The statistics of parameters and contexts when noise began anew."""
 
     information: Array
     scores: Array

@@ -202,7 +202,7 @@ class BinTree:
         return np.concatenate([self.axes, np.arange(len(self.axes), DEPTH_MAX) % dimension])
 
     def expected(self, space: Space) -> Array:
-        """Share of people in each bin as the spec alone has it; not 0, since people may be where nobody should be."""
+        """Return the share of people in each bin by the spec; above 0, since people may be where nobody should."""
         return np.maximum(space.expected(*self.corners(len(space.halvings))), _NOBODY)
 
     def split(self, ready: Bools) -> tuple["BinTree", Split]:

@@ -1,4 +1,4 @@
-"""The partition bandit, tight: one signed symbol a person, and bins that learn from their neighbours."""
+"""The learner of the partition bandit: one signed symbol a person, and bins that learn from their neighbours."""
 
 import math
 from dataclasses import replace
@@ -67,7 +67,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
 
     @override
     def start(self, seed: int) -> PartitionState:
-        """One bin, or one for each level; all arms."""
+        """Return a state of one bin, or of one for each level, in which all arms are played."""
         arms = self.spec.arm_count
         state = PartitionState(
             rounds=0,
@@ -136,7 +136,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
 
     @override
     def anew(self, state: PartitionState) -> PartitionState:
-        """Evidence has faded as much as it has, and rounds are compared with each other alone."""
+        """Return the state; evidence has faded as much as it has, and rounds are compared with each other alone."""
         discounted, selection = state.discounted, state.selection
         return replace(
             super().anew(state),
@@ -202,7 +202,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
 
     @staticmethod
     def _tried(state: PartitionState) -> Bools:
-        """Which arms were played anywhere: one that was added since is nobody's best."""
+        """Return which arms were played anywhere: one that was added since is nobody's best."""
         return state.evidence.tried | state.selection.evidence.tried if state.selection else state.evidence.tried
 
     @override
@@ -328,7 +328,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         return tuple(one for one in found if one is not None)
 
     def _scaled(self, state: PartitionState) -> tuple[Array, Array]:
-        """Posterior means and standard errors in the unit of rewards, (bins, arms) each."""
+        """Return posterior means and standard errors in the unit of rewards, (bins, arms) each."""
         low, high = self.spec.reward.low, self.spec.reward.high
         means = low + (high - low) * (state.posterior.mean + 1) / 2
         return means, (high - low) * np.sqrt(state.posterior.variance) / 2
@@ -344,7 +344,7 @@ def _is_news(state: PartitionState, before: int, times: float) -> bool:
 
 
 def _endless(state: PartitionState) -> BinEvidence:
-    """Evidence that has not faded, of all rounds that posteriors know."""
+    """Return the evidence that has not faded, of all rounds that posteriors know."""
     return state.discounted.endless if state.discounted else state.evidence
 
 

@@ -123,7 +123,7 @@ class BinSums:
 
 
 def bin_sums(spec: PartitionSpec, policy: PartitionPolicy, release: KeyedSums, shares: Array | None = None) -> BinSums:
-    """The round's sums by bin and arm; ``shares`` are those of each bin's people in its parts, where it has any."""
+    """Return the round's sums by bin and arm; ``shares`` are those of each bin's people in its parts, if it has any."""
     telling = _telling_of(spec, policy, shares)
     if not policy.fresh_coins:
         return BinSums(release.counts.astype(np.float64), release.sums, telling, release.gain * telling)
@@ -132,7 +132,7 @@ def bin_sums(spec: PartitionSpec, policy: PartitionPolicy, release: KeyedSums, s
 
 
 def _by_cell(policy: PartitionPolicy, values: Array, missing: float) -> Array:
-    """A number for every key, (keys,), as one for every bin and arm."""
+    """Return a number for every key, (keys,), as one for every bin and arm."""
     if not policy.fresh_coins:
         return np.broadcast_to(values[:, None], policy.layout.shares.shape)
     spread = np.full((int(np.max(policy.whole_of, initial=-1)) + 1, policy.active.shape[1]), missing)
@@ -143,7 +143,7 @@ def _by_cell(policy: PartitionPolicy, values: Array, missing: float) -> Array:
 def _key_shares(
     spec: PartitionSpec, policy: PartitionPolicy, shares: Array | None = None
 ) -> tuple[Array, NDArray[np.int64]]:
-    """Share of the people in its bin who have each key, and the place of that bin; shape (keys,) each."""
+    """Return the share of the people in its bin who have each key, and the place of that bin; shape (keys,) each."""
     telling = _telling_of(spec, policy, shares)
     if policy.fresh_coins:
         return telling[policy.cells[:, 0], policy.cells[:, 1]], policy.cells[:, 0]
@@ -152,7 +152,7 @@ def _key_shares(
 
 
 def expected_key_shares(spec: PartitionSpec, shares: Array, cohort: str) -> Array:
-    """Share of the people in each bin who will have each of its keys, for these shares of arms; (bins, its keys)."""
+    """Return the share of people in each bin who will have each of its keys, for these shares of arms."""
     behaviour = _behaviour(spec, cohort)
     if spec.privacy.arm_in_key:
         return shares if behaviour is None else np.broadcast_to(behaviour, shares.shape)
@@ -160,7 +160,7 @@ def expected_key_shares(spec: PartitionSpec, shares: Array, cohort: str) -> Arra
 
 
 def _telling_of(spec: PartitionSpec, policy: PartitionPolicy, shares: Array | None = None) -> Array:
-    """Share of a bin's people who tell of each arm, (bins, arms); of a part's without ``shares`` of parts."""
+    """Return the share of a bin's people who report on each arm, (bins, arms); of a part's without ``shares``."""
     own = _telling_of_parts(spec, policy)
     return own if shares is None else policy.by_whole(shares[:, None] * own) / policy.by_whole(shares)[:, None]
 
@@ -173,7 +173,7 @@ def _telling_of_parts(spec: PartitionSpec, policy: PartitionPolicy) -> Array:
 
 
 def _behaviour(spec: PartitionSpec, cohort: str) -> Array | None:
-    """Share of a source's people who played each arm, (arms,); None for people who play what their coins say."""
+    """Return the share of a source's people who played each arm, (arms,); None where coins choose arms."""
     source = spec.source(cohort)
     return None if source is None else np.array(source.shares, dtype=np.float64)
 
@@ -204,7 +204,7 @@ def estimated(
 def _values(
     people: Array, spec: PartitionSpec, policy: PartitionPolicy, release: KeyedSums, parts: Subdivision | None
 ) -> tuple[Array, Array]:
-    """What a round says of the values of its bins: precision, and precision times mean, by inverse variance.
+    """Return what a round says of the values of its bins: precision, and precision times mean, by inverse variance.
 
     A source's sums are in proportion to the share of its people who played the arm, eq. (26) with weights by
     inverse variance. Of a bin with parts those tell who played the arm: what is known of how they differ is taken off.
@@ -221,7 +221,7 @@ def _values(
 
 
 def _variance(release: KeyedSums) -> Array:
-    """Variance of one report's score at each key, estimated from the hits."""
+    """Return the variance of one report's score at each key, estimated from the hits."""
     if not len(release.hits):
         return np.ones(0)
     reports = max(1, release.reports)

@@ -81,7 +81,7 @@ _LEVELS: Final = 2
 
 @dataclass(frozen=True)
 class Subdivision:
-    """What is expected of the parts of bins.
+    """Parts of bins, with the shares and values that are expected in them.
 
     Attributes
     ----------

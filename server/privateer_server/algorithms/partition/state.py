@@ -1,4 +1,4 @@
-"""What the tuned learner of the partition bandit knows, in parts."""
+"""The state of the partition learner, in parts."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -19,7 +19,7 @@ from privateer_server.algorithms.partition.round_estimates import Population
 
 @dataclass(frozen=True)
 class PartitionState(LearnerState):
-    """What the server knows of the bins. Values are 2 mean reward - 1, averaged over a bin.
+    """The state of the partition learner. Values are 2 mean reward - 1, averaged over a bin.
 
     Attributes
     ----------

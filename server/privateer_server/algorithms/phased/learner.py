@@ -38,7 +38,7 @@ _SHORTFALL: Final = np.exp(-(_PLACES**2) / 2) / math.sqrt(2 * math.pi) + _PLACES
 
 @dataclass(frozen=True)
 class PhasedState:
-    """What the server knows of the actions.
+    """The state of phased elimination.
 
     Attributes
     ----------
@@ -150,7 +150,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         return state
 
     def batch(self, state: PhasedState) -> int:
-        """People from whom the next phase learns; 0 if nothing is left to learn."""
+        """Return people from whom the next phase learns; 0 if nothing is left to learn."""
         done = state.failed or len(state.active) == 1 or state.phase >= self.spec.phases
         return 0 if done else self.spec.clients(state.phase + 1)
 
@@ -166,7 +166,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         return self._with_people(replace(state, asked=state.asked + policy.draw.places))
 
     def _with_people(self, state: PhasedState) -> PhasedState:
-        """``state``, failed if the population has too few people left, since repeated phases used them up."""
+        """Return the state, failed if repeated phases used up so many people that too few are left."""
         needed = self.spec.asked(self.batch(state))
         if state.asked + needed <= self.spec.experiment.people:
             return state
@@ -174,7 +174,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         return state if no_room else self._failed(state)
 
     def rounds(self, state: PhasedState) -> int:
-        """What the next phase plays in all, if the horizon has room: plays are whole, so more than its length."""
+        """Return what the next phase plays in all if the horizon has room: plays are whole, so more than its length."""
         return int(self._design(state)[1].sum())
 
     @override
@@ -218,7 +218,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
 
     @override
     def learn(self, state: PhasedState, policy: PhasedPolicy, release: VectorSums) -> PhasedState:
-        """PhaseEstimate, and drop the actions that another one beats by more than the width.
+        """Estimate rewards (PhaseEstimate), and drop the actions that another one beats by more than the width.
 
         The release may be of fewer people than were asked: averages and widths are of those who reported.
         """
@@ -243,7 +243,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         return self._with_people(after)
 
     def _estimate(self, policy: PhasedPolicy, averages: Array, people: int, basis: Array) -> PhaseEstimate:
-        """Theta = V^-1 X^T diag(T) y (line 17), and how far it may be off: rewards, people, and what protects them.
+        """Return theta = V^-1 X^T diag(T) y (line 17), and how far it may be off by rewards, people and noise.
 
         A reward in a range of 2 B is B-sub-Gaussian (Hoeffding), so everybody's average of T(x) of them has variance
         B^2 / T(x) at most; people's parameters have sigma^2 in every direction.
@@ -273,7 +273,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         return keep
 
     def _clipped(self, policy: PhasedPolicy, averages: Array, people: int) -> float:
-        """Share of people's averages that must have been clipped, a function of what was released alone.
+        """Return the share of people's averages that must have been clipped, a function of what was released alone.
 
         Normal people of standard deviation sigma |x|, clipped at B, are on average so much below B as a shortfall says;
         their own noise of rewards would clip more. Averages are taken to be farther from B than they seem, by their

@@ -1,4 +1,4 @@
-"""Coefficients as a noisy block of second moments says them, with intervals, and what a policy by them gains."""
+"""Coefficients from noisy second moments, with intervals, and what a policy by them gains."""
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -85,7 +85,7 @@ _DIGITS: Final = 4
 
 @dataclass(frozen=True)
 class Played:
-    """What people of some rounds had.
+    """The rewards that people of some rounds had.
 
     Attributes
     ----------

@@ -101,7 +101,7 @@ _ALARM: Final = 0.01
 
 @dataclass(frozen=True)
 class EpochState(LearnerState):
-    """What the server knows.
+    """The state of a learner with a curator.
 
     Attributes
     ----------
@@ -292,7 +292,7 @@ _PEOPLE: Final = 1 << 14
 
 @dataclass(frozen=True)
 class SumState(LearnerState):
-    """What the server knows.
+    """The state of a learner without a curator.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""How small a coefficient may be to be found, before anybody is asked."""
+"""Power analysis: the smallest coefficients that will be found, before anybody is asked."""
 
 import math
 from collections.abc import Iterator

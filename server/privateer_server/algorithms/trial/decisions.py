@@ -1,4 +1,4 @@
-"""What a trial's evidence says, what is decided and why, and what that ends; in rewards scaled to [0, 1]."""
+"""Decisions of a trial: from its evidence to effects, why each is decided, and the stop; rewards are in [0, 1]."""
 
 import math
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ _REMARKS: Final = {
 
 @dataclass(frozen=True)
 class StandingDecisions:
-    """Which effects are decided, with the last interval of each; arrays of any shape S.
+    """Decisions on effects, with the last interval of each; arrays of any shape S.
 
     Few people get an arm that is dropped, so that later looks have no interval for it. Its decision stands, and so does
     its last interval: intervals of all looks hold together.
@@ -135,7 +135,7 @@ class TrialFindings:
         return _intervals(self.effects)
 
     def average_intervals(self, treatments: int) -> Array:
-        """The same of average effects, (K, 3)."""
+        """Return the same of average effects, (K, 3)."""
         return np.full((treatments, 3), np.nan) if self.average is None else _intervals(self.average)
 
 

@@ -1,4 +1,4 @@
-"""What learns in a trial: epochs are rounds, and every round ends with a look."""
+"""The learner of a trial: epochs are rounds, and every round ends with a look."""
 
 from dataclasses import replace
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""What the server knows of a trial, and what a round's release adds to it."""
+"""The state of a trial, and what a round's release adds to it."""
 
 from dataclasses import dataclass, replace
 from typing import Final, Self
@@ -69,7 +69,7 @@ class SampleRatio:
 
 @dataclass(frozen=True)
 class TrialState(LearnerState):
-    """What a learner keeps: functions of releases, and of public coins.
+    """The state of a trial: functions of releases, and of public coins.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a trial answers: effects with intervals, recommendations, and what they rest on."""
+"""The answer of a trial: effects with intervals, recommendations, and what they rest on."""
 
 import math
 from collections.abc import Iterator

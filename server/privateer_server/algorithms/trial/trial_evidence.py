@@ -1,4 +1,4 @@
-"""What a trial's releases add up to: weighted hits of each arm and its control, and a score at every look."""
+"""The evidence of a trial: weighted hits of each arm and its control, and a score at every look."""
 
 from dataclasses import dataclass, replace
 from typing import Final, Self
@@ -18,7 +18,7 @@ _NOISES: Final = 10.0
 
 @dataclass(frozen=True)
 class TrialDesign:
-    """What intervals and weights are planned for. Nothing in it depends on data.
+    """The design for which intervals and weights are planned. Nothing in it depends on data.
 
     Attributes
     ----------
@@ -306,7 +306,7 @@ def average(sums: Sums, design: TrialDesign) -> Average:
 
 
 def by_people(sums: Sums) -> tuple[Array, Array]:
-    """Share of people times (mean reward - 1/2) of the two arms, and variances, (J, K, 2) each, however few people.
+    """Return shares of people times (mean reward - 1/2) of both arms, and variances, (J, K, 2), however few people.
 
     The sum of w (W - T/2) over an arm's hits expects u n q p (f - 1/2), and others' hits nothing. It varies by a
     quarter of w^2 a hit, and by half of a curator's w^2 L (Horvitz and Thompson 1952).
@@ -317,7 +317,7 @@ def by_people(sums: Sums) -> tuple[Array, Array]:
 
 
 def scaled_variance(sums: Sums, factor: Array) -> Array:
-    """Variance of differences times a factor, (J, K); infinite without hits, whatever the factor."""
+    """Return the variance of differences times a factor, (J, K); infinite without hits, whatever the factor."""
     known = np.isfinite(sums.variance)
     return np.where(known, np.square(factor) * np.where(known, sums.variance, 0.0), np.inf)
 

@@ -97,7 +97,7 @@ def test_hosts_prefer_what_is_better_and_try_what_is_unknown():
 def test_arms_are_given_up_when_nobody_is_left_to_gain_by_them():
     """The expected gain above the leader against people times gap, by drawing from the posterior."""
     one = posterior([0.5, 0.4, 0.1], [150, 120, 150])
-    drawn = np.random.default_rng(1).normal(one.means, one.told**-0.5, (400_000, 3))
+    drawn = np.random.default_rng(1).normal(one.means, one.information**-0.5, (400_000, 3))
     gain = np.maximum(drawn - drawn[:, [0]], 0).mean(axis=0)
     enough = 120 * 0.1 / gain[1]
     assert repays(one, ALL, math.ceil(1.02 * enough)).tolist() == [True, True, False]
