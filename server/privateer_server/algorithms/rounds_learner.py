@@ -154,14 +154,19 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
 
     def answer(self, state: StateT) -> Answer:
         """Return what has been found so far: here how many people reported, and that the policy is all else."""
-        over = self.over(state)
-        return Answer(
-            status="ended" if over else "learning",
-            people=cast(Any, state).reported,
-            rounds=None,
-            confidence=None,
-            ended="its horizon" if over else None,
-        )
+        return self.answered(state)
+
+    def answered(self, state: StateT, **found: Any) -> Answer:
+        """Return an answer that says where the learner is, with fields of `Answer` for what was ``found``."""
+        is_over = self.over(state)
+        where = {
+            "status": "ended" if is_over else "learning",
+            "people": cast(Any, state).reported,
+            "rounds": None,
+            "confidence": None,
+            "ended": ("its rule" if self.stopped(state) else "its horizon") if is_over else None,
+        }
+        return Answer(**(where | found))
 
     def planned_round(self, state: StateT) -> PlannedRound:
         """Return which cohort is asked next, and how many people: what did not open takes nobody's place."""

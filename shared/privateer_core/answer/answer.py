@@ -2,10 +2,8 @@
 
 from typing import Final, Literal, TypeAlias, TypeVar
 
-import msgspec
-
 from privateer_core.answer.estimates import Effect, Estimate
-from privateer_core.answer.facts import check_names
+from privateer_core.answer.facts import Shown
 from privateer_core.answer.parts import AnswerPart, Gain, Ground
 
 ESTIMATES_MAX: Final = 1 << 16
@@ -16,7 +14,7 @@ Ending: TypeAlias = Literal["its rule", "its horizon", "an operator"]
 P = TypeVar("P")
 
 
-class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Answer(Shown, frozen=True):
     """The findings of a learner so far. They say nothing that is not known: before the first report there are none.
 
     Attributes
@@ -57,11 +55,11 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parts: tuple[AnswerPart, ...] = ()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if len({estimate.name for estimate in self.estimates}) < len(self.estimates):
             raise ValueError("two estimates must not have the same name")
         if len(self.estimates) > ESTIMATES_MAX or not 0 <= (self.confidence or 0) <= 1:
             raise ValueError(f"an answer has at most {ESTIMATES_MAX} estimates and a confidence of 0 to 1")
-        check_names(*filter(None, (self.recommended,)), *self.warnings)
 
     @property
     def is_over(self) -> bool:

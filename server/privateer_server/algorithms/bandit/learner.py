@@ -147,14 +147,12 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         """
         over = self.over(state)
         best = self.leader(state) if state.reported and (state.stopped or (over and not self.finds_best)) else None
-        return Answer(
-            status="ended" if over else "learning",
-            people=state.reported,
+        return self.answered(
+            state,
             rounds=state.rounds,
             confidence=1 - self.spec.algorithm.failure,
             recommended=None if best is None else self.spec.options[best],
             ground=None if best is None else self._ground(best, state),
-            ended=("its rule" if state.stopped else "its horizon") if over else None,
             estimates=self._estimates(state) if state.posterior.people.any() else (),
         )
 

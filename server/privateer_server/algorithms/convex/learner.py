@@ -241,14 +241,12 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         The centre is recommended when the experiment is over, since everybody gets it then.
         """
         over, is_known = self.over(state), state.course.rounds > 1
-        return Answer(
-            status="ended" if over else "learning",
-            people=state.reported,
+        return self.answered(
+            state,
             rounds=state.course.rounds,
             confidence=CONFIDENCE,
             recommended="centre" if over and is_known else None,
             ground="everybody gets it from now on" if over and is_known else None,
-            ended="its horizon" if over else None,
             estimates=(self._shortfall(state),) if is_known else (),
             parts=(self._centres(state),) if is_known else (),
         )

@@ -125,16 +125,8 @@ class LinearLearner(RoundsLearner[LinearSpec, LinearState, LinearPolicy]):
     @override
     def answer(self, state: LinearState) -> Answer:
         """Return how well the parameters are known: the policy is all else that is found."""
-        over = self.over(state)
         off = Fact("typical error of a mean reward", round(self.figures(state)["uncertainty"], 4), "number")
-        return Answer(
-            status="ended" if over else "learning",
-            people=state.reported,
-            rounds=None,
-            confidence=None,
-            ended="its horizon" if over else None,
-            parts=(Figures("what is known", (off,)),) if state.reported else (),
-        )
+        return self.answered(state, parts=(Figures("what is known", (off,)),) if state.reported else ())
 
     def centre(self) -> Array:
         """Return the prior's mean of any arm's parameter, (d,)."""

@@ -86,16 +86,9 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
     @override
     def answer(self, state: Any) -> Answer:
         """Return what is known of mean rewards in the bins, and what else was found."""
-        over = self.over(state)
         means = (self.bin_means(state),) if self.has_evidence(state) else ()
-        return Answer(
-            status="ended" if over else "learning",
-            people=state.seen,
-            rounds=state.rounds,
-            confidence=None,
-            ended="its horizon" if over else None,
-            parts=(*means, *self.findings(state)),
-        )
+        parts = (*means, *self.findings(state))
+        return self.answered(state, people=state.seen, rounds=state.rounds, parts=parts)
 
     def has_evidence(self, state: Any) -> bool:
         """Whether anybody reported, in this experiment or in the one that it began with."""

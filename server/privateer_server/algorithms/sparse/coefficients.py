@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from privateer_core.algorithms.sparse.policy import SparsePolicy
 from privateer_core.algorithms.sparse.spec import SparseSpec
-from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Estimate
-from privateer_core.answer.facts import Fact, Kind, Table
-from privateer_core.answer.parts import Figures, Gain
+from privateer_core.answer.facts import Kind, Table
+from privateer_core.answer.parts import Gain
 
 Array = NDArray[np.float64]
 CONFIDENCE: Final = 0.95
@@ -22,6 +22,10 @@ _LEAST: Final = 1e-3
 """The least that people's rewards are taken to vary by, in squared half ranges."""
 _SHRUNK: Final = 2.0
 """An estimate of so many standard deviations and less counts as none."""
+_ALARM: Final = 0.01
+"""Probability that features which do not correlate are taken to, at most: it costs little."""
+_PEOPLE: Final = 1 << 14
+"""People drawn to learn what features those have who get the best arm."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +79,49 @@ def estimates(people: int, moments: Array, variances: Array) -> Estimates:
     return Estimates(values, np.sqrt(np.maximum(np.diag(covariance), 1e-12)))
 
 
+def correlate(arms: int, people: int, moments: Array, variances: Array) -> bool:
+    """Whether features correlate, or are off the middle of their bounds, beyond chance where people got any arm.
+
+    Parameters
+    ----------
+    arms
+        How many of the first coordinates are of arms.
+    people, moments, variances
+        As of `estimates`.
+    """
+    size = len(moments) - 1
+    of_all, noise = (one[:arms, arms:size].sum(axis=0) for one in (moments, variances))
+    off = np.abs(of_all) / np.sqrt(noise + people * UNIFORM)
+    pairs = arms + np.array(np.triu_indices(size - arms, 1))
+    together = np.abs(moments[*pairs]) / np.sqrt(variances[*pairs] + people * UNIFORM**2)
+    ratios = np.concatenate([off, together])
+    return bool((ratios > threshold(len(ratios), _ALARM)).any())
+
+
 def threshold(features: int, chance: float = 1 - CONFIDENCE) -> float:
     """Return the standard deviations beyond which one of so many numbers is by chance with this probability at most."""
     return -float(ndtri(chance / (2 * features)))
 
 
 _DIGITS: Final = 4
+
+
+def in_ball(values: Array, intercepts: Array) -> tuple[Array, Array]:
+    """Return coefficients and intercepts by which no prediction leaves the range of rewards: shrunk if they must be."""
+    most = float(np.abs(intercepts).max() + np.abs(values).sum())
+    return (values, intercepts) if most <= 1 else (values / most, intercepts / most)
+
+
+def moments_by_policy(policy: SparsePolicy, places: NDArray[np.int64]) -> Array:
+    """Return second moments of some features, a policy's own among them, among those who get what it decides."""
+    rng = np.random.default_rng([policy.seed, policy.version])
+    people = rng.uniform(-1.0, 1.0, (_PEOPLE, len(policy.playable), len(policy.places)))
+    scores = policy.intercepts + people @ policy.coefficients
+    played = people[np.arange(_PEOPLE), np.where(policy.playable, scores, -np.inf).argmax(axis=1)]
+    matrix = UNIFORM * np.eye(len(places))
+    mine = np.searchsorted(places, policy.places)
+    matrix[np.ix_(mine, mine)] = played.T @ played / _PEOPLE
+    return np.asarray(matrix)
 
 
 @dataclass(frozen=True)
@@ -147,22 +188,7 @@ def coefficients(spec: SparseSpec, places: NDArray[np.int64], found: Estimates) 
     ]
 
 
-def answered(
-    reported: int, *, over: bool, found: list[FoundFeature] | None = None, facts: tuple[Fact, ...] = ()
-) -> Answer:
-    """Return the answer of so many people; as long as ``found`` is None it says nothing of features."""
-    return Answer(
-        status="ended" if over else "learning",
-        people=reported,
-        rounds=None,
-        confidence=CONFIDENCE,
-        ended="its horizon" if over else None,
-        estimates=tuple(one.estimate for one in found or ()),
-        parts=() if found is None else (_features(found), Figures("what it rests on", facts)),
-    )
-
-
-def _features(found: list[FoundFeature]) -> Table:
+def features_table(found: list[FoundFeature]) -> Table:
     """Return the features, those first that matter most surely."""
     ranked = sorted(found, key=lambda one: -one.confidence)
     rows = ((one.estimate.name, round(one.estimate.value, _DIGITS), round(one.confidence, _DIGITS)) for one in ranked)

@@ -3,9 +3,8 @@
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
@@ -14,23 +13,30 @@ from privateer_core.algorithms.sparse.policy import SparsePolicy
 from privateer_core.algorithms.sparse.spec import SparseSpec
 from privateer_core.answer import Answer
 from privateer_core.answer.facts import Fact, Table
+from privateer_core.answer.parts import Figures, Gain
 from privateer_core.errors import SpecError
 from privateer_core.primitives.contributions import SecondMomentSums, VectorSums
 from privateer_core.primitives.questions import SecondMoments
 from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner
 from privateer_server.algorithms.sparse.coefficients import (
+    CONFIDENCE,
     UNIFORM,
     Estimates,
+    FoundFeature,
     Played,
-    answered,
     coefficients,
+    correlate,
     estimates,
+    features_table,
     gain,
+    in_ball,
+    moments_by_policy,
     threshold,
 )
 from privateer_server.algorithms.sparse.power_analysis import check_first_round, foreseen
 
 Array = NDArray[np.float64]
+Places = NDArray[np.int64]
 StateT = TypeVar("StateT")
 
 
@@ -53,7 +59,7 @@ class SparseLearner(RoundsLearner[SparseSpec, StateT, SparsePolicy]):
         """Return what a policy has of a state: ``places``, ``coefficients`` and ``intercepts``."""
 
     @abstractmethod
-    def asked(self, state: StateT, seed: int) -> tuple[NDArray[np.int64], SecondMoments]:
+    def asked(self, state: StateT, seed: int) -> tuple[Places, SecondMoments]:
         """Return the features that the next round asks about, and the question."""
 
     @override
@@ -82,21 +88,22 @@ class SparseLearner(RoundsLearner[SparseSpec, StateT, SparsePolicy]):
             raise SpecError(detail, field="experiment.arms", remedy=remedy)
         return state
 
+    def answer_about(
+        self, state: StateT, found: list[FoundFeature], facts: tuple[Fact, ...], gain: Gain | None = None
+    ) -> Answer:
+        """Return the answer about the features that were found, and what it rests on."""
+        return self.answered(
+            state,
+            confidence=CONFIDENCE,
+            estimates=tuple(one.estimate for one in found),
+            parts=(features_table(found), Figures("what it rests on", facts)),
+            gain=gain,
+        )
+
     def foreseen(self, waiting: float = 0.0) -> tuple[Table, ...]:
         """Return how small coefficients may be to be found, by the number of features."""
         del waiting
         return foreseen(self.spec)
-
-
-def in_ball(values: Array, intercepts: Array) -> tuple[Array, Array]:
-    """Return coefficients and intercepts by which no prediction leaves the range of rewards: shrunk if they must be."""
-    most = float(np.abs(intercepts).max() + np.abs(values).sum())
-    return (values, intercepts) if most <= 1 else (values / most, intercepts / most)
-
-
-Places = NDArray[np.int64]
-_ALARM: Final = 0.01
-"""Probability that features which do not correlate are taken to, at most: it costs little."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +209,7 @@ class EpochLearner(SparseLearner[EpochState]):
         shares = people * policy.playable / policy.playable.sum()
         had = Played(people, shares, moments[: self.spec.arm_count, -1], float(variances[0, -1]))
         explore = [one.explores for one, _ in policy.decided]
-        correlated = state.correlated or (all(explore) and self._correlates(people, moments, variances))
+        correlated = state.correlated or (all(explore) and correlate(self.spec.arm_count, people, moments, variances))
         new = EpochState(
             reported=state.reported + people,
             places=places,
@@ -254,40 +261,24 @@ class EpochLearner(SparseLearner[EpochState]):
         arms = self.spec.arm_count
         return [*range(arms), *(arms + order).tolist(), arms + features]
 
-    def _correlates(self, people: int, moments: Array, variances: Array) -> bool:
-        """Whether features correlate, or are off the middle of their bounds, beyond chance where people got any arm."""
-        arms, size = self.spec.arm_count, len(moments) - 1
-        of_all, noise = (one[:arms, arms:size].sum(axis=0) for one in (moments, variances))
-        off = np.abs(of_all) / np.sqrt(noise + people * UNIFORM)
-        pairs = arms + np.array(np.triu_indices(size - arms, 1))
-        together = np.abs(moments[*pairs]) / np.sqrt(variances[*pairs] + people * UNIFORM**2)
-        ratios = np.concatenate([off, together])
-        return bool((ratios > threshold(len(ratios), _ALARM)).any())
-
     @override
     def answer(self, state: EpochState) -> Answer:
         """Return which features were found, their coefficients, and what the policy gains."""
         known, arms = self.estimates(state), self.spec.arm_count
         if known is None:
-            return answered(state.reported, over=self.over(state))
+            return self.answered(state, confidence=CONFIDENCE)
         features = Estimates(known.values[arms:], known.deviations[arms:])
         facts = (
             Fact("features kept", len(self.kept(state)), "count"),
             Fact("features correlate", state.correlated, "yes or no"),
         )
-        told = answered(
-            state.reported, over=self.over(state), found=coefficients(self.spec, state.places, features), facts=facts
-        )
-        return msgspec.structs.replace(told, gain=gain(self.spec, state.explored, state.followed))
+        found = coefficients(self.spec, state.places, features)
+        return self.answer_about(state, found, facts, gain=gain(self.spec, state.explored, state.followed))
 
     @override
     def figures(self, state: EpochState) -> dict[str, float]:
         """Return how many features are kept."""
         return {"kept": float(len(self.kept(state)))}
-
-
-_PEOPLE: Final = 1 << 14
-"""People drawn to learn what features those have who get the best arm."""
 
 
 @dataclass(frozen=True)
@@ -378,7 +369,7 @@ class SumLearner(SparseLearner[SumState]):
         places = np.unique(np.concatenate([policy.places, *(one.places for one, _ in decided)]))
         matrix = explored * UNIFORM * np.eye(len(places))
         for one, share in decided:
-            matrix += share * _moments(one, places)
+            matrix += share * moments_by_policy(one, places)
         known = np.zeros(len(places))
         known[np.searchsorted(places, policy.places)] = policy.coefficients
         return places, matrix, known
@@ -387,30 +378,16 @@ class SumLearner(SparseLearner[SumState]):
     def answer(self, state: SumState) -> Answer:
         """Return which features were found, and their coefficients."""
         if not state.reported:
-            return answered(0, over=self.over(state))
+            return self.answered(state, confidence=CONFIDENCE)
         found, places = self.estimates(state), self.kept(state)
         of_places = Estimates(found.values[places], found.deviations[places])
         facts = (Fact("features kept", len(places), "count"),)
-        return answered(
-            state.reported, over=self.over(state), found=coefficients(self.spec, places, of_places), facts=facts
-        )
+        return self.answer_about(state, coefficients(self.spec, places, of_places), facts)
 
     @override
     def figures(self, state: SumState) -> dict[str, float]:
         """Return how many features decide."""
         return {"kept": float(len(self.kept(state)))}
-
-
-def _moments(policy: SparsePolicy, places: Places) -> Array:
-    """Return second moments of some features, a policy's own among them, among those who get what it decides."""
-    rng = np.random.default_rng([policy.seed, policy.version])
-    people = rng.uniform(-1.0, 1.0, (_PEOPLE, len(policy.playable), len(policy.places)))
-    scores = policy.intercepts + people @ policy.coefficients
-    played = people[np.arange(_PEOPLE), np.where(policy.playable, scores, -np.inf).argmax(axis=1)]
-    matrix = UNIFORM * np.eye(len(places))
-    mine = np.searchsorted(places, policy.places)
-    matrix[np.ix_(mine, mine)] = played.T @ played / _PEOPLE
-    return np.asarray(matrix)
 
 
 def learner(spec: SparseSpec) -> Learner:
