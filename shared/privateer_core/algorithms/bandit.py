@@ -84,8 +84,8 @@ class BanditSpec(ArmsSpec):
         return context
 
     @property
+    @override
     def features(self) -> dict[str, Any]:
-        """No features."""
         return {}
 
     def asked(self, choice: Layout) -> Question:
@@ -99,8 +99,8 @@ class BanditSpec(ArmsSpec):
         played = int(np.count_nonzero(choice.shares[0]))
         return SmallDomainMeans(Layout(choice.seed, np.zeros((played, 0), np.uint32)), key_share=1 / played)
 
+    @override
     def usual_question(self) -> Question:
-        """Return a question as the first round asks it, without its public coins."""
         return self.asked(layout(0, np.array(self.playable) / sum(self.playable)))
 
     def concerns(self) -> list[str]:
@@ -113,8 +113,8 @@ class BanditSpec(ArmsSpec):
         ]
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name, under every trust model."""
         promises = {str(promise["model"]): promise for promise in example_promises()}
         made = {name: cls._instance(promise) for name, promise in promises.items()}
         made["local-kl-ucb"] = cls._instance(promises["local"], host="kl-ucb")

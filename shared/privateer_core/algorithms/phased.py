@@ -244,8 +244,8 @@ class PhasedSpec(Spec):
         return self.algorithm.fixed_clients or growing
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name, under every trust model."""
         promises = {str(promise["model"]): promise for promise in example_promises()}
         wide = {
             name: promise | ({"epsilon": 4.0} if "epsilon" in promise else {}) for name, promise in promises.items()

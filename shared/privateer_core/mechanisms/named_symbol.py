@@ -8,6 +8,7 @@ from typing import ClassVar, Final, Self
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.accounting.amplification import amplified_local_epsilon
 from privateer_core.accounting.events import Event, Pure, ShuffledResponse
@@ -124,26 +125,26 @@ class NamedSymbol(Mechanism, frozen=True, tag="named-symbol"):
         return RandomizedResponse(self.epsilon, 2 * self.buckets)
 
     @property
+    @override
     def report_size(self) -> int:
-        """Bytes of a report."""
         return REPORT.itemsize
 
     @property
+    @override
     def alone(self) -> Event:
-        """What one report reveals by itself."""
         return Pure(self.epsilon)
 
+    @override
     def shuffled(self, honest: int) -> Event:
-        """Return what a permuted batch reveals."""
         return ShuffledResponse(self.epsilon, 2 * self.buckets, honest)
 
     @property
+    @override
     def local_epsilon(self) -> float:
-        """Pure epsilon of one report by itself."""
         return self.epsilon
 
+    @override
     def randomize(self, contributions: KeyedValues, noise: NoiseSource) -> NDArray[np.void]:
-        """Randomize the contributions of n people; return shape (n,), dtype `REPORT`."""
         bits = bernoulli(contributions.values, noise)
         return _reports(contributions, self.response.randomize(self.truth(contributions, bits), noise))
 
@@ -182,18 +183,18 @@ class NamedSymbol(Mechanism, frozen=True, tag="named-symbol"):
         sizes = np.bincount(np.arange(keys) % self.buckets)
         return float((sizes * (sizes - 1)).sum() / max(1, keys * (keys - 1)))
 
+    @override
     def parse(self, rows: bytes) -> NDArray[np.void]:
-        """Parse reports from their concatenated bytes; return shape (n,), dtype `REPORT`."""
         reports = whole(rows, REPORT)
         check_range(not np.any(reports["symbol"] >= 2 * self.buckets), "not a symbol of this round's alphabet")
         return reports
 
+    @override
     def empty(self) -> HitTotal:
-        """Return the total of no reports."""
         return HitTotal.empty(self.layout.keys, self.layout.groups)
 
+    @override
     def add(self, total: HitTotal, reports: NDArray[np.void]) -> HitTotal:
-        """Return ``total`` with ``reports`` (n,) counted in."""
         step = max(1, _BLOCK // max(1, self.layout.keys))
         for start in range(0, len(reports), step):
             part = reports[start : start + step]
@@ -224,8 +225,8 @@ class NamedSymbol(Mechanism, frozen=True, tag="named-symbol"):
         positives = np.bincount(cells[positive.astype(bool)], minlength=size).reshape(shape)
         return HitTotal(len(reports), positives, hits, self.layout.count(reports["slot"]))
 
+    @override
     def release(self, total: HitTotal, _: NoiseSource) -> CellHits:
-        """Return what the learner may see: a function of randomized reports, without further cost or noise."""
         return self._released(total)
 
     def _released(self, total: HitTotal) -> CellHits:
@@ -242,8 +243,8 @@ class NamedSymbol(Mechanism, frozen=True, tag="named-symbol"):
         return self._released(self.add(self.empty(), _reports(contributions, symbols)))
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name."""
         return {f"{epsilon:g}-{buckets}": cls(SlotLayout.small(), epsilon, buckets) for epsilon, buckets in _SMALL}
 
     def weaker(self, factor: float) -> Self:

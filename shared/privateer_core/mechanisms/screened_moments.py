@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import Choice, Event, Gaussian, Repeated, Sequential
@@ -147,13 +148,13 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
         return (self.width + 1) * (self.width + 2) // 2
 
     @property
+    @override
     def report_size(self) -> int:
-        """Bytes of a report."""
         return self.ball.coordinates
 
     @property
+    @override
     def released(self) -> Event | None:
-        """What a release reveals."""
         if not self.standard_deviation:
             return None
         block = Gaussian(self.standard_deviation, SENSITIVITY)
@@ -163,8 +164,8 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
         return Sequential((Repeated(chosen, self.screened) if self.screened > 1 else chosen, block))
 
     @property
+    @override
     def sampling(self) -> float:
-        """What the sampler of normal noise may add to delta."""
         return sampling_cost(self.released_numbers) if self.standard_deviation else 0.0
 
     @property
@@ -208,13 +209,13 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
         check_range(bool(one.all()) and not np.any(reports < -GRID), "a record out of the box")
         return reports
 
+    @override
     def empty(self) -> Moments:
-        """Return the total of no reports."""
         size = self.ball.coordinates
         return Moments(0, np.zeros(size * (size + 1) // 2, np.int64))
 
+    @override
     def add(self, total: Moments, reports: NDArray[np.int8]) -> Moments:
-        """Return ``total`` with ``reports`` (n, coordinates) counted in."""
         return total.merged(self._summed(reports))
 
     def _summed(self, records: NDArray[Any]) -> Moments:
@@ -226,16 +227,16 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
             sums += some.T @ some
         return Moments(len(records), sums[~np.tri(size, k=-1, dtype=bool)].astype(np.int64))
 
+    @override
     def release(self, total: Moments, noise: NoiseSource) -> SecondMomentSums:
-        """Return what the learner may see; every call draws fresh noise, so a round is released once."""
         return self._released(
             total,
             lambda scores: choose(scores, self.scale, noise),
             lambda deviation, count: _normal(deviation).draw(count, noise),
         )
 
+    @override
     def simulate(self, contributions: BoundedVectors, rng: np.random.Generator) -> SecondMomentSums:
-        """Draw a release with noise of a seeded generator."""
         return self._released(
             self._summed(self._on_grid(contributions.values)),
             lambda scores: simulate_choice(scores, self.scale, rng),
@@ -294,16 +295,16 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
         return np.asarray(self.standard_deviation * GRID**2 * np.outer(lengths, lengths) * doubled)
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name."""
         box = Ball("max", 1.0, 2 + 4 + 1)
         return {
             "kept": cls(box, 2, (0, 2), 0, (), 0.0, 3.0),
             "screened": cls(box, 2, (1,), 2, (100, -50, 300), 0.5, 3.0),
         }
 
+    @override
     def weaker(self, factor: float) -> Self:
-        """Return the mechanism with so much less noise, or with some where it has none."""
         less = self.standard_deviation / factor if self.standard_deviation else factor
         choice = min(16.0, (self.choice or 0.1) * factor) if self.screened else 0.0
         return msgspec.structs.replace(self, choice=choice, standard_deviation=less)

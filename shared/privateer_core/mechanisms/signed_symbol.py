@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Final, Self
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.accounting.allotment import Allotment, allotted_local_epsilon
 from privateer_core.accounting.amplification import amplified_local_epsilon
@@ -103,31 +104,31 @@ class SignedSymbol(Mechanism, frozen=True, tag="signed-symbol"):
         return 2 * self.buckets + self.elsewhere
 
     @property
+    @override
     def coins_choose(self) -> bool:
-        """Whether the coins of a report may be those that chose the person's arm."""
         return True
 
     @property
+    @override
     def report_size(self) -> int:
-        """Bytes of a report."""
         return REPORT.itemsize
 
     @property
+    @override
     def alone(self) -> Event:
-        """What one report reveals by itself."""
         return Pure(self.epsilon)
 
+    @override
     def shuffled(self, honest: int) -> Event:
-        """Return what a permuted batch reveals."""
         return ShuffledResponse(self.epsilon, self.symbols, honest)
 
     @property
+    @override
     def local_epsilon(self) -> float:
-        """Pure epsilon of one report by itself."""
         return self.epsilon
 
+    @override
     def randomize(self, contributions: KeyedValues, noise: NoiseSource) -> NDArray[np.void]:
-        """Randomize the contributions of n people; return shape (n,), dtype `REPORT`."""
         bits = bernoulli(contributions.values, noise)
         reports = np.empty(len(contributions), dtype=REPORT)
         reports["slot"] = contributions.coins
@@ -141,18 +142,18 @@ class SignedSymbol(Mechanism, frozen=True, tag="signed-symbol"):
         truth[asked] = 2 * bucket(hashes, self.buckets) + (bits[asked] * sign(hashes) > 0)
         return truth
 
+    @override
     def parse(self, rows: bytes) -> NDArray[np.void]:
-        """Parse reports from their concatenated bytes; return shape (n,), dtype `REPORT`."""
         reports = whole(rows, REPORT)
         check_range(not np.any(reports["symbol"] >= self.symbols), "not a symbol of this round's alphabet")
         return reports
 
+    @override
     def empty(self) -> KeyedTotal:
-        """Return the total of no reports."""
         return KeyedTotal.empty(self.layout.keys, self.layout.groups)
 
+    @override
     def add(self, total: KeyedTotal, reports: NDArray[np.void]) -> KeyedTotal:
-        """Return ``total`` with ``reports`` (n,) counted in."""
         step = max(1, _BLOCK // max(1, self.layout.keys))
         for start in range(0, len(reports), step):
             total = total.merged(self._count(reports[start : start + step]))
@@ -172,8 +173,8 @@ class SignedSymbol(Mechanism, frozen=True, tag="signed-symbol"):
         hits = hit.sum(axis=0, dtype=np.int64)
         return KeyedTotal(len(reports), sums.astype(np.int64).reshape(shape), counts.reshape(shape), hits)
 
+    @override
     def release(self, total: KeyedTotal, _: NoiseSource) -> KeyedSums:
-        """Return what the learner may see: a function of randomized reports, without further cost or noise."""
         return self._released(total)
 
     def _released(self, total: KeyedTotal) -> KeyedSums:
@@ -204,8 +205,8 @@ class SignedSymbol(Mechanism, frozen=True, tag="signed-symbol"):
         return self._released(_simulated(self, counts, without, rng))
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name."""
         sizes = ((1.0, 1, False), (1.0, 1, True), (2.0, 3, False), (4.0, 8, True))
         return {
             f"{epsilon:g}-{buckets}{'-elsewhere' * elsewhere}": cls(Layout.small(), epsilon, buckets, elsewhere)

@@ -13,6 +13,7 @@ from typing import Final, Self
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.accounting.binomial import shuffled_bits_each
 from privateer_core.accounting.events import Event, ShuffledBits
@@ -91,8 +92,8 @@ class BitVectors(Mechanism, frozen=True, tag="bit-vectors"):
         return 2 * self.ball.bound / self.levels
 
     @property
+    @override
     def messages(self) -> int:
-        """Messages of one person."""
         return self.ball.coordinates * (self.levels + self.bits)
 
     @property
@@ -105,17 +106,17 @@ class BitVectors(Mechanism, frozen=True, tag="bit-vectors"):
         return whole(rows, BIT)["coordinate"].astype(np.int64)
 
     @property
+    @override
     def message_bits(self) -> int:
-        """Bits that a message carries, as paper 5 counts."""
         return 1
 
     @property
+    @override
     def report_size(self) -> int:
-        """Bytes of one message."""
         return BIT.itemsize
 
+    @override
     def shuffled(self, honest: int) -> Event:
-        """Return what a permuted batch reveals."""
         return ShuffledBits(honest * self.bits, self.probability, self.levels, self.ball.coordinates)
 
     def randomize(self, contributions: BoundedVectors, noise: NoiseSource) -> NDArray[np.void]:
@@ -142,8 +143,8 @@ class BitVectors(Mechanism, frozen=True, tag="bit-vectors"):
         floor = np.floor(scaled)
         return np.asarray(np.minimum(floor + (uniform < scaled - floor), self.levels))
 
+    @override
     def parse(self, rows: bytes) -> NDArray[np.void]:
-        """Parse messages from their concatenated bytes, in any order."""
         messages = whole(rows, BIT)
         good = not np.any((messages["coordinate"] >= self.ball.coordinates) | (messages["bit"] > 1))
         check_range(good, "not a coordinate or not a bit")
@@ -206,8 +207,8 @@ class BitVectors(Mechanism, frozen=True, tag="bit-vectors"):
         return (self.bits * each + 0.25) * self.unit**2 / people, 0.0
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name."""
         box = Ball("max", 2.0, 3)
         return {"fair": cls(box, 7, 70, 0.5, 20), "unfair": cls(box, 5, 1, 0.2, 20)}
 

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainccinv
+from typing_extensions import override
 
 from privateer_core.accounting.allotment import Allotment
 from privateer_core.accounting.events import Event, Pure, Repeated, ShuffledSubset
@@ -158,8 +159,8 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         return next(one for one in made if one.error <= _FEWER * least)
 
     @property
+    @override
     def alone(self) -> Event:
-        """What one report reveals by itself."""
         return Pure(self.local_epsilon)
 
     def shuffled(self, honest: int) -> Event:
@@ -172,13 +173,13 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         return Repeated(one, self.repeats) if self.repeats > 1 else one
 
     @property
+    @override
     def local_epsilon(self) -> float:
-        """Pure epsilon of one report by itself."""
         return self.repeats * self.epsilon
 
     @property
+    @override
     def messages(self) -> int:
-        """Messages of one person."""
         return self.repeats
 
     @cached_property
@@ -192,8 +193,8 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         return self.classes > 1
 
     @property
+    @override
     def report_size(self) -> int:
-        """Bytes of a message."""
         return REPORT.itemsize
 
     @cached_property
@@ -268,8 +269,8 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         normal = normals_of(mix(words[..., None] + places * np.uint64(0xD1342543DE82EF95)))
         return np.asarray(normal / np.linalg.norm(normal, axis=-1, keepdims=True))
 
+    @override
     def parse(self, rows: bytes) -> NDArray[np.void]:
-        """Parse reports from their concatenated bytes; return shape (n,), dtype `REPORT`."""
         reports = whole(rows, REPORT)
         check_range(not np.any(reports["symbol"] >= self.response.symbols), "not a symbol of this round's alphabet")
         return reports
@@ -298,8 +299,8 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         own = classes_of(coins, self.seed, self.classes)
         return np.stack([fixed[own == one].sum(axis=0) for one in range(self.classes)])
 
+    @override
     def release(self, total: VectorTotal, _: NoiseSource) -> VectorSums:
-        """Return what the learner may see: a function of randomized reports alone, without further cost or noise."""
         return self._released(total)
 
     def _released(self, total: VectorTotal) -> VectorSums:
@@ -331,8 +332,8 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         return self.worst_projection / people, (self.scale + self.ball.radius) / (3 * people * self.repeats)
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name."""
         sphere, box = Ball("l2", 0.5, 4), Ball("max", 2.0, 3)
         return {
             "1": cls(sphere, 1.0, 1, 1, 5),

@@ -95,8 +95,8 @@ class ArmsSpec(Spec):
         return self
 
     @property
+    @override
     def features(self) -> Mapping[str, Feature]:
-        """The features of a context, in order."""
         return self.context.features
 
     @property
@@ -137,8 +137,8 @@ class ArmsSpec(Spec):
             yield planned
             planned = self.next_round(planned.cohort, planned.seen + planned.batch)
 
+    @override
     def first_batch(self, cohort: str) -> int:
-        """Return the people whose reports fill a cohort's first round; 0 if it is never asked."""
         return self._batch(cohort, 0)
 
     def _batch(self, cohort: str, seen: int) -> int:

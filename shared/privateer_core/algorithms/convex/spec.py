@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
+from typing_extensions import override
 
 from privateer_core.errors import SpecError
 from privateer_core.primitives.public_coins import UNIT, Layout
@@ -195,8 +196,8 @@ class ConvexSpec(Spec):
         """Return the people of the first round; there are no cohorts but the experiment's own people."""
         return 0 if cohort else self.batch(0)
 
+    @override
     def usual_question(self) -> Question:
-        """Return a question as the first round asks it, without its public coins."""
         return self.asked(0)
 
     def asked(self, seed: int) -> KeyedMeans:
@@ -218,8 +219,8 @@ class ConvexSpec(Spec):
         return ["experiment.round_size is above 1 % of the horizon: steps are few and long; lower it"]
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name, under every trust model."""
         promises = {str(promise["model"]): promise for promise in example_promises()}
         two = {"feedback": "two-point", "lipschitz": 2.0, "strong_convexity": 1.0}
         one = {"feedback": "one-point", "strong_convexity": 1.0}

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
+from typing_extensions import override
 
 from privateer_core.algorithms.linear.design_matrix import LINKS, DesignMatrix
 from privateer_core.algorithms.linear.reports import pairs
@@ -150,13 +151,13 @@ class LinearSpec(ArmsSpec):
         messages = self.algorithm.messages
         return L2VectorSum(self.ball, seed, classes, self.share == 1, self.steps, messages)
 
+    @override
     def usual_question(self) -> L2VectorSum:
-        """Return a question as the first round asks it, without its public coins."""
         return self.asked(0)
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name, under every trust model."""
         promises = {str(one["model"]): one for one in example_promises()}
         # Reports of small epsilons are made of few directions.
         least = {"local": {"epsilon": 1.0}, "shuffle": {"local_epsilon_max": 1.0}}

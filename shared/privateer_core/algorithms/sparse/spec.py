@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
+from typing_extensions import override
 
 from privateer_core.algorithms.sparse.arm_features import ArmContext
 from privateer_core.errors import SpecError
@@ -105,13 +106,13 @@ class SparseSpec(ArmsSpec):
         """Return what a round asks about so many features where there is no curator; else, where records lie."""
         return SecondMoments(self.ball(features), seed, features if self.is_alone else 1, arms=self.arm_count)
 
+    @override
     def usual_question(self) -> SecondMoments:
-        """Return a question as the first round asks it, without its public coins."""
         return replace(self.question_about(self.arm_features, 0), screened=self.kept_most)
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name, under every trust model."""
         return {str(one["model"]): cls._instance(one) for one in example_promises()}
 
     @classmethod
