@@ -50,6 +50,7 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
     round is released.
     """
 
+    message: ClassVar = REPORT
     pure: ClassVar[bool] = True
 
     layout: SlotLayout
@@ -63,11 +64,6 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
     def calibrated(cls, question: KeyedHits, epsilon: float) -> Self:
         """Return the mechanism whose releases are epsilon-private."""
         return cls(question.layout, math.ceil(SENSITIVITY * UNIT / Fraction(epsilon)) / UNIT)
-
-    @property
-    @override
-    def report_size(self) -> int:
-        return REPORT.itemsize
 
     @property
     @override

@@ -3,7 +3,7 @@
 import math
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 import msgspec
 import numpy as np
@@ -62,6 +62,8 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
     sensitivity 4 divided by the scale. Counts by coins are public. Noise is drawn once, when the round is released.
     """
 
+    message: ClassVar = REPORT
+
     layout: Layout
     standard_deviation: float = 0.0
     scale: float = 0.0
@@ -94,11 +96,6 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
         if allotment:
             return cls(question.layout, SENSITIVITY * allotment.standard_deviation)
         return cls(question.layout, central_standard_deviation(epsilon, delta))
-
-    @property
-    @override
-    def report_size(self) -> int:
-        return REPORT.itemsize
 
     @property
     @override

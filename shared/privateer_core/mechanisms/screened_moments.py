@@ -17,7 +17,7 @@ from privateer_core.accounting.gaussian import gaussian_standard_deviation
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
 from privateer_core.primitives.clipping import Ball
-from privateer_core.primitives.contributions import BoundedVectors, SecondMomentSums
+from privateer_core.primitives.contributions import BoundedVectors, SecondMomentSums, Total
 from privateer_core.primitives.questions import SecondMoments
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.exponential_mechanism import choose, simulate_choice
@@ -42,15 +42,10 @@ _BLOCK: Final = 1 << 21
 
 
 @dataclass(frozen=True)
-class Moments:
+class Moments(Total):
     """Exact sums of products of all pairs of coordinates, in grid units squared: the upper triangle, row by row."""
 
-    reports: int
     sums: Integers
-
-    def merged(self, other: "Moments") -> "Moments":
-        """Return the total of two disjoint sets of records."""
-        return Moments(self.reports + other.reports, self.sums + other.sums)
 
 
 class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):

@@ -8,7 +8,7 @@ dishonest person spend all messages on one coordinate.
 """
 
 import math
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 import msgspec
 import numpy as np
@@ -55,6 +55,8 @@ class BitVectors(Mechanism, frozen=True, tag="bit-vectors"):
     Privacy cost: that of the binomial noise of ``least`` people for the shuffled batch; nothing if the shuffler
     colludes, beyond the person's own Bin(bits, probability).
     """
+
+    message: ClassVar = BIT
 
     ball: Ball
     levels: int
@@ -109,11 +111,6 @@ class BitVectors(Mechanism, frozen=True, tag="bit-vectors"):
     @override
     def message_bits(self) -> int:
         return 1
-
-    @property
-    @override
-    def report_size(self) -> int:
-        return BIT.itemsize
 
     @override
     def shuffled(self, honest: int) -> Event:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.errors import InputError, SpecError
+from privateer_core.primitives.contributions import Total
 from privateer_core.sampling.entropy import NoiseSource
 
 Array = NDArray[np.float64]
@@ -96,12 +97,7 @@ class Ball:
 
 
 @dataclass(frozen=True)
-class VectorTotal:
-    """Integer sums over reports (or messages), of any shape; additive in any order."""
+class VectorTotal(Total):
+    """Integer sums over reports, or messages, of any shape."""
 
-    reports: int
     sums: NDArray[np.int64]
-
-    def merged(self, other: "VectorTotal") -> "VectorTotal":
-        """Return the total of two disjoint sets of reports."""
-        return VectorTotal(self.reports + other.reports, self.sums + other.sums)

@@ -1,7 +1,7 @@
 """Contributions of people before they are randomized, which never leave a device; and releases about many people."""
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, TypeVar, cast
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -193,6 +193,17 @@ class SecondMomentSums:
     chosen: NDArray[np.int64]
     moments: NDArray[np.float64]
     variances: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Total:
+    """Integer sums over reports, which add up in any order; a subclass has its sums as fields."""
+
+    reports: int
+
+    def merged(self, other: Self) -> Self:
+        """Return the total of two disjoint sets of reports."""
+        return type(self)(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
 
 
 class _Additive(Protocol):

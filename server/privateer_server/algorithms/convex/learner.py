@@ -23,7 +23,7 @@ from privateer_core.primitives.contributions import KeyedSums, KeyedValues
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.arms import PlannedRound
 from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner, must_agree
-from privateer_server.algorithms.convex.shortfall import CONFIDENCE, Course
+from privateer_server.algorithms.convex.regret_bound import CONFIDENCE, GradientSums
 
 Array = NDArray[np.float64]
 _CLEAR: Final = 2.0
@@ -50,7 +50,7 @@ class ConvexState(LearnerState):
     reported: int
     learned: int
     point: Array
-    course: Course
+    course: GradientSums
     frame: int = 0
 
 
@@ -74,7 +74,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
     @override
     def start(self, seed: int) -> ConvexState:
         """Return the state before any report: the middle of the set."""
-        return ConvexState(0, 0, np.zeros(self.domain.dimension), Course.none(self.domain.dimension), seed)
+        return ConvexState(0, 0, np.zeros(self.domain.dimension), GradientSums.none(self.domain.dimension), seed)
 
     @override
     def planned_round(self, state: ConvexState) -> PlannedRound:
@@ -105,7 +105,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
     @override
     def learn(self, state: ConvexState, policy: ConvexPolicy, release: KeyedSums) -> ConvexState:
         gradient, people, mu = self._gradient(policy, release), release.reports, self.rule.strong_convexity
-        course = state.course.and_(people, policy.asked_at, gradient, mu)
+        course = state.course.with_round(people, policy.asked_at, gradient, mu)
         after = replace(state, reported=state.reported + people, learned=state.learned + people, course=course)
         if self.rule.estimator == "ellipsoid":
             return replace(after, point=self._leader(course.pull, after.learned, policy))

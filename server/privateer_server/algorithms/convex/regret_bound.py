@@ -16,7 +16,7 @@ _TRIED: Final = 60
 
 
 @dataclass(frozen=True)
-class Course:
+class GradientSums:
     """Sums over rounds r of people n_r at a centre x_r, with an estimated gradient g_r and strong convexity mu.
 
     Attributes
@@ -40,16 +40,16 @@ class Course:
     products: Array
 
     @classmethod
-    def none(cls, dimension: int) -> "Course":
+    def none(cls, dimension: int) -> "GradientSums":
         """Return the sums over no rounds."""
         nothing = np.zeros(dimension)
         return cls(0, nothing, nothing, 0.0, np.zeros((dimension + 1, dimension + 1)))
 
-    def and_(self, people: int, centre: Array, gradient: Array, mu: float) -> "Course":
+    def with_round(self, people: int, centre: Array, gradient: Array, mu: float) -> "GradientSums":
         """Return the sums with one more round."""
         along = float(gradient @ centre)
         scaled = people * np.append(gradient, along)
-        return Course(
+        return GradientSums(
             self.rounds + 1,
             self.pull + people * (gradient + mu * centre),
             self.centres + people * centre,
