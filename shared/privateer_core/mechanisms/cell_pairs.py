@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from privateer_core.accounting.events import Event, Pure
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
+from privateer_core.mechanisms.mechanism import NO_KEY, Mechanism, keyed_records, parse_keyed
 from privateer_core.mechanisms.named_symbol import HitTotal
 from privateer_core.primitives.contributions import CellHits, KeyedValues
 from privateer_core.primitives.public_coins import SlotLayout
@@ -26,7 +26,6 @@ UNIT: Final = 65535
 SENSITIVITY: Final = 2
 """L1 change of all pairs when a person is replaced: value and its rest move from one cell to another, in all by 2, or
 from one to the other within a cell."""
-_NO_KEY: Final = (1 << 32) - 1
 
 
 class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
@@ -82,17 +81,11 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
 
     def randomize(self, contributions: KeyedValues, _: NoiseSource) -> NDArray[np.void]:
         """Return the records of n people as they are, values rounded to the grid; shape (n,), dtype `REPORT`."""
-        reports = np.empty(len(contributions), dtype=REPORT)
-        reports["key"] = np.where(contributions.keys >= 0, contributions.keys, _NO_KEY)
-        reports["value"] = np.where(contributions.keys >= 0, np.rint(contributions.values * UNIT), 0)
-        return reports
+        return keyed_records(contributions, REPORT, UNIT)
 
     @override
     def parse(self, rows: bytes) -> NDArray[np.void]:
-        reports = whole(rows, REPORT)
-        unknown = (reports["key"] >= self.layout.keys) & (reports["key"] != _NO_KEY)
-        check_range(not np.any(unknown), "not a key of this round")
-        return reports
+        return parse_keyed(rows, REPORT, self.layout.keys)
 
     def empty(self) -> HitTotal:
         """Return the total of no reports; hits are in grid units."""
@@ -100,7 +93,7 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
 
     @override
     def add(self, total: HitTotal, reports: NDArray[np.void]) -> HitTotal:
-        keyed = reports[reports["key"] != _NO_KEY]
+        keyed = reports[reports["key"] != NO_KEY]
         positive = np.zeros((self.layout.keys, 1), np.int64)
         np.add.at(positive[:, 0], keyed["key"], keyed["value"])
         hits = UNIT * np.bincount(keyed["key"], minlength=self.layout.keys)[:, None]

@@ -14,7 +14,7 @@ from privateer_core.accounting.allotment import Allotment
 from privateer_core.accounting.events import Event, Gaussian, Pure
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.mechanism import KeyedTotal, Mechanism, check_range, whole
+from privateer_core.mechanisms.mechanism import NO_KEY, KeyedTotal, Mechanism, keyed_records, parse_keyed
 from privateer_core.primitives.contributions import KeyedSums, KeyedValues
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
@@ -34,7 +34,6 @@ RELEASED_MAX: Final = 1 << 20
 """Numbers in a release, at most."""
 SAMPLING: Final = sampling_cost(RELEASED_MAX)
 """What drawing normal noise adds to delta, in all."""
-_NO_KEY: Final = (1 << 32) - 1
 
 
 class CentralSums(Mechanism, frozen=True, tag="central-sums"):
@@ -112,18 +111,13 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
 
     def randomize(self, contributions: KeyedValues, _: NoiseSource) -> NDArray[np.void]:
         """Return the records of n people as they are, values rounded to the grid; shape (n,), dtype `REPORT`."""
-        reports = np.empty(len(contributions), dtype=REPORT)
+        reports = keyed_records(contributions, REPORT, UNIT)
         reports["slot"] = contributions.coins
-        reports["key"] = np.where(contributions.keys >= 0, contributions.keys, _NO_KEY)
-        reports["value"] = np.where(contributions.keys >= 0, np.rint(contributions.values * UNIT), 0)
         return reports
 
     @override
     def parse(self, rows: bytes) -> NDArray[np.void]:
-        reports = whole(rows, REPORT)
-        unknown = (reports["key"] >= self.layout.keys) & (reports["key"] != _NO_KEY)
-        check_range(not np.any(unknown), "not a key of this round")
-        return reports
+        return parse_keyed(rows, REPORT, self.layout.keys)
 
     def empty(self) -> KeyedTotal:
         """Return the total of no reports; scores are in grid units."""
@@ -131,7 +125,7 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
 
     @override
     def add(self, total: KeyedTotal, reports: NDArray[np.void]) -> KeyedTotal:
-        keyed = reports[reports["key"] != _NO_KEY]
+        keyed = reports[reports["key"] != NO_KEY]
         keys = keyed["key"].astype(np.int64)
         groups = self.layout.group(self.layout.hashes(keyed["slot"], keys), keys)
         sums, hits = self._summed(keys, groups, keyed["value"].astype(np.int64))

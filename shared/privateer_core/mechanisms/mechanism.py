@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 import msgspec
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privateer_core.accounting.events import Event
 from privateer_core.errors import OutOfRange
-from privateer_core.primitives.contributions import Total
+from privateer_core.primitives.contributions import KeyedValues, Total
 from privateer_core.sampling.entropy import NoiseSource
 
 
@@ -156,6 +156,31 @@ class KeyedTotal(Total):
     def empty(cls, keys: int, groups: int) -> Self:
         """Return the total of no reports."""
         return cls(0, np.zeros((keys, groups), np.int64), np.zeros((keys, groups), np.int64), np.zeros(keys, np.int64))
+
+
+NO_KEY: Final = (1 << 32) - 1
+"""The key in the record of a person who has none."""
+
+
+def keyed_records(contributions: KeyedValues, kind: np.dtype[Any], unit: int) -> NDArray[np.void]:
+    """Return the keys and values of n people as they are, for a curator; values are rounded to ``unit`` grid points."""
+    has, records = contributions.keys >= 0, np.empty(len(contributions), dtype=kind)
+    records["key"] = np.where(has, contributions.keys, NO_KEY)
+    records["value"] = np.where(has, np.rint(contributions.values * unit), 0)
+    return records
+
+
+def parse_keyed(rows: bytes, kind: np.dtype[Any], keys: int) -> NDArray[np.void]:
+    """Parse the records of people with one of so many keys, or none.
+
+    Raises
+    ------
+    OutOfRange
+        If the bytes are not whole records, or one has another key.
+    """
+    records = whole(rows, kind)
+    check_range(not np.any((records["key"] >= keys) & (records["key"] != NO_KEY)), "not a key of this round")
+    return records
 
 
 def whole(rows: bytes, kind: np.dtype[Any]) -> NDArray[Any]:

@@ -16,6 +16,22 @@ Array = NDArray[np.float64]
 PEOPLE: Final = 1 << 15
 _LEAST: Final = 1e-3
 """The least second moment in any direction, and share of answers, that is believed."""
+_WIDE: Final = 2.0
+"""Squared length to which whitened features are cut, by their number."""
+_MIDDLE: Final = 0.5
+"""Share of a row's squared length that its coordinate 1 has: products with it tell means."""
+_MEANS: Final = (0.2, 0.3)
+"""Variance of whitened features' means: the least, and the one before anybody tells."""
+_PAIRS: Final = (0.003, 0.1)
+"""Variance of what they have to do with each other: the least, and the most, which is that before anybody tells."""
+_CHANCE: Final = 1.2
+"""Mean square of what is reported, by that of noise, which is taken for noise alone."""
+_INSIDE: Final = 0.98
+_APART: Final = 1e-3
+"""The largest mean of a number in [-1, 1], and the least variance of a coordinate."""
+_TOGETHER: Final = 0.95
+"""No two coordinates are taken to be correlated more than this."""
+_NEVER: Final = 1e-9
 
 
 @dataclass(frozen=True)
@@ -89,24 +105,6 @@ def slopes(policy: LinearPolicy, moments: Array, count: int = PEOPLE) -> Slopes:
             offsets[one, arm] = missed[those] @ weighted[those] / of_class
             spreads[one, arm] = weighted[those].T @ differ[those] / of_class
     return Slopes(matrices, offsets, spreads)
-
-
-_WIDE: Final = 2.0
-"""Squared length to which whitened features are cut, by their number."""
-_MIDDLE: Final = 0.5
-"""Share of a row's squared length that its coordinate 1 has: products with it tell means."""
-_MEANS: Final = (0.2, 0.3)
-"""Variance of whitened features' means: the least, and the one before anybody tells."""
-_PAIRS: Final = (0.003, 0.1)
-"""Variance of what they have to do with each other: the least, and the most, which is that before anybody tells."""
-_CHANCE: Final = 1.2
-"""Mean square of what is reported, by that of noise, which is taken for noise alone."""
-_INSIDE: Final = 0.98
-_APART: Final = 1e-3
-"""The largest mean of a number in [-1, 1], and the least variance of a coordinate."""
-_TOGETHER: Final = 0.95
-"""No two coordinates are taken to be correlated more than this."""
-_NEVER: Final = 1e-9
 
 
 @dataclass(frozen=True)

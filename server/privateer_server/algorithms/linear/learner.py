@@ -20,9 +20,16 @@ from privateer_core.primitives.contributions import RunningSums, VectorSums
 from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner
 from privateer_server.algorithms.linear.context_moments import PEOPLE, Contexts, frame, slopes
 from privateer_server.algorithms.linear.posterior import Posterior, posterior
-from privateer_server.algorithms.linear.sufficient_statistics import Known, Recent, RoundResiduals, Running, Said
+from privateer_server.algorithms.linear.sufficient_statistics import Known, Recent, RoundResiduals, Running, Statistics
 
 Array = NDArray[np.float64]
+_SURE: Final = 0.01
+"""The least doubt about slopes."""
+_AGAIN: Final = 1 << 13
+"""People drawn for a round that is read again."""
+_LEAST: Final = 1e-3
+"""Variance of what people say of an arm, if none would be seen to play it."""
+_RIDGE: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -137,14 +144,6 @@ def _wider(values: Array, added: int) -> Array:
     return np.concatenate([values, np.zeros((added, *values.shape[1:]))])
 
 
-_SURE: Final = 0.01
-"""The least doubt about slopes."""
-_AGAIN: Final = 1 << 13
-"""People drawn for a round that is read again."""
-LEAST: Final = 1e-3
-"""Variance of what people say of an arm, if none would be seen to play it."""
-
-
 class ResidualLearner(LinearLearner):
     """Regression on means of residuals, whose slopes follow from second moments of contexts (`surrogate.slopes`)."""
 
@@ -192,12 +191,13 @@ class ResidualLearner(LinearLearner):
         after = self._with_contexts(state, policy, parts, release)
         latest = RoundResiduals(policy, parts[:, : policy.means.size], release.reports, release.noise)
         recent = state.recent or Recent(state.information, state.scores)
-        said = [self._said(after, one, _AGAIN) for one in recent.rounds] + [self._said(after, latest, PEOPLE)]
-        recent, (information, scores) = recent.read([*recent.rounds, latest], said)
+        statistics = [self._statistics(after, one, _AGAIN) for one in recent.rounds]
+        statistics.append(self._statistics(after, latest, PEOPLE))
+        recent, (information, scores) = recent.read([*recent.rounds, latest], statistics)
         reported = state.reported + release.reports
         return replace(after, reported=reported, information=information, scores=scores, recent=recent)
 
-    def _said(self, state: LinearState, residuals: RoundResiduals, drawn: int) -> Said:
+    def _statistics(self, state: LinearState, residuals: RoundResiduals, drawn: int) -> Statistics:
         """Return what a round's residuals say of parameters, by what is known of contexts; so many people are drawn."""
         policy = residuals.policy
         found = slopes(policy, self.moments(state), drawn)
@@ -207,7 +207,7 @@ class ResidualLearner(LinearLearner):
         means = residuals.sums.reshape(classes, arms, d) / (people * math.sqrt(share))
         covariances = policy.factors @ policy.factors.transpose(0, 2, 1)
         expected = np.einsum("ckij,kjl,ckil->ck", found.matrices, covariances, found.matrices) / d
-        alike = residuals.noise / (share * people**2) + LEAST / (d * people) + self.doubt(state) * expected
+        alike = residuals.noise / (share * people**2) + _LEAST / (d * people) + self.doubt(state) * expected
         precision = np.linalg.inv(alike[..., None, None] * np.eye(d) + found.spreads / people)
         before = policy.means - self.centre()
         observed = means - found.offsets + np.einsum("ckij,kj->cki", found.matrices, before)
@@ -267,12 +267,9 @@ class ContinualLearner(ResidualLearner):
             begun,
             matrices=begun.matrices + people * matrices,
             observed=begun.observed + sums + people * (before - found.offsets[0]),
-            spread=begun.spread + people * (np.trace(found.spreads[0], axis1=1, axis2=2) + LEAST) / d,
+            spread=begun.spread + people * (np.trace(found.spreads[0], axis1=1, axis2=2) + _LEAST) / d,
             doubt=begun.doubt + people * np.sqrt(self.doubt(known) * expected),
         )
-
-
-_RIDGE: Final = 1.0
 
 
 class JointLearner(LinearLearner):

@@ -12,7 +12,7 @@ from privateer_core.algorithms.linear.policy import LinearPolicy
 Array = NDArray[np.float64]
 _ROUNDS: Final = 10
 """How many rounds are kept: where rounds grow by .3, those before them have a tenth of the people."""
-Said: TypeAlias = tuple[Array, Array]
+Statistics: TypeAlias = tuple[Array, Array]
 """Information and scores, as a learner's state has them."""
 
 
@@ -40,12 +40,12 @@ class RoundResiduals:
 
 @dataclass(frozen=True)
 class Recent:
-    """The latest rounds, and what the others said.
+    """The latest rounds, and the statistics of all others.
 
     Attributes
     ----------
     information, scores
-        What rounds said that are not kept.
+        Those of rounds that are not kept.
     rounds
         Those that are, oldest first.
     """
@@ -54,23 +54,23 @@ class Recent:
     scores: Array
     rounds: tuple[RoundResiduals, ...] = ()
 
-    def read(self, rounds: Sequence[RoundResiduals], said: Sequence[Said]) -> tuple["Recent", Said]:
-        """Return which of these ``rounds`` are kept, and what all rounds say, if these said so.
+    def read(self, rounds: Sequence[RoundResiduals], statistics: Sequence[Statistics]) -> tuple["Recent", Statistics]:
+        """Return which of these ``rounds`` are kept, and the statistics of all rounds, if these have such ones.
 
-        None is where nobody tells of contexts. A policy that follows others is not: they would have to be kept, too.
+        No round is kept whose people report no contexts, nor one that other policies decided: they would be kept, too.
         """
         newest = len(rounds) - _ROUNDS
         keeps = [place >= newest and _is_kept(one.policy) for place, one in enumerate(rounds)]
         own = (self.information, self.scores)
-        gone = _sum(own, [one for one, kept in zip(said, keeps, strict=True) if not kept])
-        return Recent(*gone, tuple(one for one, kept in zip(rounds, keeps, strict=True) if kept)), _sum(own, said)
+        gone = _sum(own, [one for one, kept in zip(statistics, keeps, strict=True) if not kept])
+        return Recent(*gone, tuple(one for one, kept in zip(rounds, keeps, strict=True) if kept)), _sum(own, statistics)
 
 
 def _is_kept(policy: LinearPolicy) -> bool:
     return bool(policy.share) and not policy.deciders
 
 
-def _sum(first: Said, others: Sequence[Said]) -> Said:
+def _sum(first: Statistics, others: Sequence[Statistics]) -> Statistics:
     return first[0] + sum(one for one, _ in others), first[1] + sum(one for _, one in others)
 
 

@@ -12,6 +12,9 @@ from privateer_core.algorithms.partition import DEPTH_MAX, corners
 from privateer_core.spec.columns import MISSING_PLACE, Block, codes_within
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+_NOBODY: Final = 1e-18
 
 
 @dataclass(frozen=True)
@@ -136,15 +139,6 @@ class Space:
 def levels_in(part: BlockColumns, lower: Array, upper: Array) -> NDArray[np.bool_]:
     """Tell which of a block's levels are in each bin, shape (bins, levels)."""
     return codes_within(part.block, lower[:, part.columns], upper[:, part.columns])
-
-
-Ints = NDArray[np.int64]
-
-
-Bools = NDArray[np.bool_]
-
-
-_NOBODY: Final = 1e-18
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,11 @@ from privateer_server.algorithms.partition.round_estimates import expected_key_s
 
 Array = NDArray[np.float64]
 S = TypeVar("S")
+CONFIDENCE: Final = 0.95
+"""The probability with which the interval of one mean holds, about: estimates are nearly normal."""
+DEVIATIONS: Final = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+"""Standard errors to either side of a mean that make its interval."""
+_DIGITS: Final = 4
 
 
 class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
@@ -152,13 +157,6 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
         masses = by_whole(keyed, bins.get("wholes"))
         typical = (min(1.0, float(masses.sum())), float(np.max(masses, initial=0.0)))
         return self.policy_of_coins(ahead, layout, typical, **bins)
-
-
-CONFIDENCE: Final = 0.95
-"""The probability with which the interval of one mean holds, about: estimates are nearly normal."""
-DEVIATIONS: Final = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-"""Standard errors to either side of a mean that make its interval."""
-_DIGITS: Final = 4
 
 
 def bin_means(

@@ -21,6 +21,8 @@ _LEAST: Final = 0.02
 _BLIND: Final = 1e-9
 _HALF_KNOWN: Final = 0.4
 """Standard deviation of a half's share of people from one half, relative to it, before people are counted."""
+_POOL: Final = 100.0
+"""Reports with which the average over keys counts in a key's own share of scored reports."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +97,6 @@ def weighed(mass: Array, precision: Array, telling: Array, places: Ints, release
     with np.errstate(invalid="ignore"):
         updated = np.where(np.isinf(precision), mass, mass + moved / (precision + gained))
     return np.clip(updated, _LEAST * mass, 1.0), precision + gained
-
-
-_POOL: Final = 100.0
-"""Reports with which the average over keys counts in a key's own share of scored reports."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ _VARIANCE_IN_KEY: Final = 0.7
 
 """A bin is split when the variance of an arm's value is below this share of the variance between its halves: that of
 the best arm, or, where the arm is in the key, of any active one: the best may not have been played yet."""
+_LEVELS: Final = 2
+"""How often undecided bins are halved to tell their people apart, where reports are about the bins."""
 
 
 class Splitting:
@@ -73,10 +75,6 @@ class Splitting:
 def undecided(tree: BinTree, active: Bools, deepest: int) -> Bools:
     """Tell which bins play several arms and may be split, (bins,)."""
     return np.asarray((active.sum(axis=1) > 1) & (tree.depths < deepest))
-
-
-_LEVELS: Final = 2
-"""How often undecided bins are halved to tell their people apart, where reports are about the bins."""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ _ALARM: Final = 0.01
 """Probability that features which do not correlate are taken to, at most: it costs little."""
 _PEOPLE: Final = 1 << 14
 """People drawn to learn what features those have who get the best arm."""
+_DIGITS: Final = 4
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,6 @@ def correlate(arms: int, people: int, moments: Array, variances: Array) -> bool:
 def threshold(features: int, chance: float = 1 - CONFIDENCE) -> float:
     """Return the standard deviations beyond which one of so many numbers is by chance with this probability at most."""
     return -float(ndtri(chance / (2 * features)))
-
-
-_DIGITS: Final = 4
 
 
 def in_ball(values: Array, intercepts: Array) -> tuple[Array, Array]:
