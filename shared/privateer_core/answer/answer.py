@@ -3,7 +3,7 @@
 from typing import Final, Literal, TypeAlias, TypeVar
 
 from privateer_core.answer.estimates import Effect, Estimate
-from privateer_core.answer.facts import Shown
+from privateer_core.answer.facts import Displayed
 from privateer_core.answer.parts import AnswerPart, Gain, Ground
 
 ESTIMATES_MAX: Final = 1 << 16
@@ -14,7 +14,7 @@ Ending: TypeAlias = Literal["its rule", "its horizon", "an operator"]
 P = TypeVar("P")
 
 
-class Answer(Shown, frozen=True):
+class Answer(Displayed, frozen=True):
     """The findings of a learner so far. They say nothing that is not known: before the first report there are none.
 
     Attributes

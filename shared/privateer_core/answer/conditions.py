@@ -2,13 +2,13 @@
 
 from typing import TypeAlias
 
-from privateer_core.answer.facts import Shown
+from privateer_core.answer.facts import Displayed
 
 Level: TypeAlias = str | bool | int | float
 """A value of a feature."""
 
 
-class Between(Shown, frozen=True, tag="between", tag_field="kind"):
+class Between(Displayed, frozen=True, tag="between", tag_field="kind"):
     """People whose number is in an interval.
 
     Attributes
@@ -27,7 +27,7 @@ class Between(Shown, frozen=True, tag="between", tag_field="kind"):
     missing: bool = False
 
 
-class Among(Shown, frozen=True, tag="among", tag_field="kind"):
+class Among(Displayed, frozen=True, tag="among", tag_field="kind"):
     """People who have one of several values.
 
     Attributes
@@ -48,7 +48,7 @@ class Among(Shown, frozen=True, tag="among", tag_field="kind"):
 Condition: TypeAlias = Between | Among
 
 
-class Bin(Shown, frozen=True):
+class Bin(Displayed, frozen=True):
     """A box of contexts.
 
     Attributes

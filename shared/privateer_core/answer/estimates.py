@@ -3,10 +3,10 @@
 import math
 from typing import ClassVar, Final, Literal, TypeAlias
 
-from privateer_core.answer.facts import Shown
+from privateer_core.answer.facts import Displayed
 
 
-class Estimate(Shown, frozen=True):
+class Estimate(Displayed, frozen=True):
     """An estimated quantity and its interval.
 
     Attributes
@@ -57,7 +57,7 @@ Reason: TypeAlias = Literal[
 DECIDED: Final[frozenset[Reason]] = frozenset({"decided better", "decided worse", "decided at an earlier look"})
 
 
-class Effect(Shown, frozen=True):
+class Effect(Displayed, frozen=True):
     """An option's effect against the control, for whom, and whether it is decided.
 
     Attributes

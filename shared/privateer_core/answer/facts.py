@@ -14,7 +14,7 @@ Kind: TypeAlias = Literal[
 """What a figure is: `low` and `high` are the ends of the interval of the column before them."""
 
 
-class Shown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Displayed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What screens show: its words are short and printable, its figures finite.
 
     Attributes
@@ -53,7 +53,7 @@ def _check(value: object) -> None:
             _check(one)
 
 
-class Fact(Shown, frozen=True):
+class Fact(Displayed, frozen=True):
     """A figure or a word with its name.
 
     Attributes
@@ -71,14 +71,14 @@ class Fact(Shown, frozen=True):
     kind: Kind = "words"
 
 
-class TableColumn(Shown, frozen=True):
+class TableColumn(Displayed, frozen=True):
     """A column of a table: its name, and what it holds."""
 
     name: str
     kind: Kind
 
 
-class Table(Shown, frozen=True, tag="table", tag_field="kind"):
+class Table(Displayed, frozen=True, tag="table", tag_field="kind"):
     """More that was found, for people: rows of words and figures.
 
     Attributes

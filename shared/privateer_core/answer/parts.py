@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias
 
 from privateer_core.answer.conditions import Bin
 from privateer_core.answer.estimates import Effect, Estimate
-from privateer_core.answer.facts import Fact, Kind, Shown, Table
+from privateer_core.answer.facts import Displayed, Fact, Kind, Table
 from privateer_core.answer.policy_view import Point
 
 Ground: TypeAlias = Literal[
@@ -17,7 +17,7 @@ Ground: TypeAlias = Literal[
 """What a recommendation rests on."""
 
 
-class Gain(Shown, frozen=True):
+class Gain(Displayed, frozen=True):
     """The gain of choosing by context over one option for all.
 
     Attributes
@@ -40,7 +40,7 @@ class Gain(Shown, frozen=True):
     means: tuple[Estimate, ...] = ()
 
 
-class Rule(Shown, frozen=True):
+class Rule(Displayed, frozen=True):
     """A recommendation for a group of people, and what it rests on."""
 
     group: str
@@ -53,7 +53,7 @@ class Rule(Shown, frozen=True):
         return self.ground == "decided against all other options"
 
 
-class Rules(Shown, frozen=True, tag="rules", tag_field="kind"):
+class Rules(Displayed, frozen=True, tag="rules", tag_field="kind"):
     """Recommendations, group by group."""
 
     rules: tuple[Rule, ...]
@@ -65,7 +65,7 @@ class MeansOfBin(Bin, frozen=True):
     means: tuple[Estimate, ...]
 
 
-class BinMeans(Shown, frozen=True, tag="bin means", tag_field="kind"):
+class BinMeans(Displayed, frozen=True, tag="bin means", tag_field="kind"):
     """Mean rewards by box of contexts.
 
     Attributes
@@ -88,7 +88,7 @@ class BinMeans(Shown, frozen=True, tag="bin means", tag_field="kind"):
             raise ValueError("a bin must have a side for each column")
 
 
-class Intervals(Shown, frozen=True, tag="intervals", tag_field="kind"):
+class Intervals(Displayed, frozen=True, tag="intervals", tag_field="kind"):
     """More estimates with intervals, under a title.
 
     Attributes
@@ -106,7 +106,7 @@ class Intervals(Shown, frozen=True, tag="intervals", tag_field="kind"):
     estimates: tuple[Estimate, ...]
 
 
-class EffectPath(Shown, frozen=True):
+class EffectPath(Displayed, frozen=True):
     """An effect at every look; None where nothing was known of it then."""
 
     option: str
@@ -121,7 +121,7 @@ class EffectPath(Shown, frozen=True):
         return self.option if self.group is None else f"{self.option}: {self.group}"
 
 
-class EffectsOverTime(Shown, frozen=True, tag="over time", tag_field="kind"):
+class EffectsOverTime(Displayed, frozen=True, tag="over time", tag_field="kind"):
     """Effects at every look.
 
     Attributes
@@ -141,21 +141,21 @@ class EffectsOverTime(Shown, frozen=True, tag="over time", tag_field="kind"):
             raise ValueError("an effect over time must have a figure for every look")
 
 
-class GuardrailEffects(Shown, frozen=True, tag="guardrail", tag_field="kind"):
+class GuardrailEffects(Displayed, frozen=True, tag="guardrail", tag_field="kind"):
     """Effects on a guardrail, in shares of people who say yes."""
 
     name: str
     effects: tuple[Effect, ...]
 
 
-class Figures(Shown, frozen=True, tag="figures", tag_field="kind"):
+class Figures(Displayed, frozen=True, tag="figures", tag_field="kind"):
     """Facts under a title."""
 
     title: str
     facts: tuple[Fact, ...]
 
 
-class Contradiction(Shown, frozen=True, tag="contradiction", tag_field="kind"):
+class Contradiction(Displayed, frozen=True, tag="contradiction", tag_field="kind"):
     """A test of whether recent rounds contradict earlier ones, which would say that rewards have moved.
 
     Attributes
@@ -176,7 +176,7 @@ class Contradiction(Shown, frozen=True, tag="contradiction", tag_field="kind"):
     since: int | None = None
 
 
-class FeatureSelection(Shown, frozen=True, tag="features", tag_field="kind"):
+class FeatureSelection(Displayed, frozen=True, tag="features", tag_field="kind"):
     """The features found to matter by people who were asked about one feature at a time.
 
     Attributes
@@ -197,7 +197,7 @@ class FeatureSelection(Shown, frozen=True, tag="features", tag_field="kind"):
     gains: dict[str, float] | None = None
 
 
-class HalfLives(Shown, frozen=True, tag="half-lives", tag_field="kind"):
+class HalfLives(Displayed, frozen=True, tag="half-lives", tag_field="kind"):
     """Half-lives, in people, with which evidence is forgotten; None stands for never.
 
     Attributes

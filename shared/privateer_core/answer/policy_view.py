@@ -5,7 +5,7 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 
 from privateer_core.answer.conditions import Bin
-from privateer_core.answer.facts import Fact, Shown
+from privateer_core.answer.facts import Displayed, Fact
 
 Shares: TypeAlias = dict[str, Annotated[float, msgspec.Meta(ge=0, le=1)]]
 """The share of people who get each option, by its name; those that nobody gets may be left out."""
@@ -30,7 +30,7 @@ class ArmsOfBin(Bin, frozen=True):
     arms: Shares
 
 
-class BinShares(Shown, frozen=True, tag="bins", tag_field="kind"):
+class BinShares(Displayed, frozen=True, tag="bins", tag_field="kind"):
     """Boxes of contexts, with the share of each option there.
 
     Attributes
@@ -50,20 +50,20 @@ class BinShares(Shown, frozen=True, tag="bins", tag_field="kind"):
             raise ValueError("a bin must have a side for each column")
 
 
-class ArmsOfGroup(Shown, frozen=True):
+class ArmsOfGroup(Displayed, frozen=True):
     """People with a name, and the share of each option among them."""
 
     name: str
     arms: Shares
 
 
-class GroupShares(Shown, frozen=True, tag="groups", tag_field="kind"):
+class GroupShares(Displayed, frozen=True, tag="groups", tag_field="kind"):
     """Groups of people, with the share of each option there; where everybody gets the same, there is one."""
 
     groups: tuple[ArmsOfGroup, ...]
 
 
-class Coefficients(Shown, frozen=True, tag="coefficients", tag_field="kind"):
+class Coefficients(Displayed, frozen=True, tag="coefficients", tag_field="kind"):
     """The terms of every option's mean reward; people get the option of which most is expected.
 
     Attributes
@@ -84,7 +84,7 @@ class Coefficients(Shown, frozen=True, tag="coefficients", tag_field="kind"):
     arms: dict[str, dict[str, float]]
 
 
-class PublicDraw(Shown, frozen=True):
+class PublicDraw(Displayed, frozen=True):
     """A draw of people: places ``start`` to ``start + places`` of the order that a public seed puts everybody in."""
 
     seed: int
@@ -92,7 +92,7 @@ class PublicDraw(Shown, frozen=True):
     places: int
 
 
-class PlayCounts(Shown, frozen=True, tag="plays", tag_field="kind"):
+class PlayCounts(Displayed, frozen=True, tag="plays", tag_field="kind"):
     """Counts of how often everybody plays each of several actions.
 
     Attributes
@@ -113,7 +113,7 @@ class PlayCounts(Shown, frozen=True, tag="plays", tag_field="kind"):
     draw: PublicDraw
 
 
-class Point(Shown, frozen=True, tag="point", tag_field="kind"):
+class Point(Displayed, frozen=True, tag="point", tag_field="kind"):
     """A point of a set, around which people's points are, or at which everybody's is.
 
     Attributes
@@ -132,7 +132,7 @@ class Point(Shown, frozen=True, tag="point", tag_field="kind"):
     farthest: float | None = None
 
 
-class PolicyView(Shown, frozen=True):
+class PolicyView(Displayed, frozen=True):
     """A policy, as every face draws it.
 
     Attributes
