@@ -191,13 +191,13 @@ class ResidualLearner(LinearLearner):
         after = self._with_contexts(state, policy, parts, release)
         latest = RoundResiduals(policy, parts[:, : policy.means.size], release.reports, release.noise)
         recent = state.recent or Recent(state.information, state.scores)
-        statistics = [self._statistics(after, one, _AGAIN) for one in recent.rounds]
-        statistics.append(self._statistics(after, latest, PEOPLE))
+        statistics = [self.statistics(after, one, _AGAIN) for one in recent.rounds]
+        statistics.append(self.statistics(after, latest, PEOPLE))
         recent, (information, scores) = recent.read([*recent.rounds, latest], statistics)
         reported = state.reported + release.reports
         return replace(after, reported=reported, information=information, scores=scores, recent=recent)
 
-    def _statistics(self, state: LinearState, residuals: RoundResiduals, drawn: int) -> Statistics:
+    def statistics(self, state: LinearState, residuals: RoundResiduals, drawn: int) -> Statistics:
         """Return what a round's residuals say of parameters, by what is known of contexts; so many people are drawn."""
         policy = residuals.policy
         found = slopes(policy, self.moments(state), drawn)
