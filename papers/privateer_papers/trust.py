@@ -16,7 +16,7 @@ from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.vector_bits import BitVectors
 from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.primitives.clipping import Ball
-from privateer_core.primitives.questions import DirectedSum, KeyedHits, KeyedMeans, VectorSum
+from privateer_core.primitives.questions import KeyedHits, KeyedMeans, L2VectorSum, VectorSum
 from privateer_core.privacy.trust import TRUST, Promise, Serving, Trust, trust_of
 from privateer_core.spec.spec import Privacy
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
@@ -56,7 +56,7 @@ def _hits(_: Promise, _honest: int, question: KeyedHits, _share: Allotment | Non
 
 _NORMAL: Final = Serving((GaussianVectors,), _normal)
 _SERVES: Final[dict[str, dict[Any, Serving]]] = {
-    "local": {KeyedMeans: Serving((LaplaceCells,), _cells), VectorSum: _NORMAL, DirectedSum: _NORMAL},
+    "local": {KeyedMeans: Serving((LaplaceCells,), _cells), VectorSum: _NORMAL, L2VectorSum: _NORMAL},
     "shuffle": {VectorSum: Serving((BitVectors,), _bits)},
     "central": {KeyedHits: Serving((CellPairs,), _hits), VectorSum: Serving((CentralVectors,), _curated)},
     "none": {KeyedHits: Serving((CellPairs,), _hits)},

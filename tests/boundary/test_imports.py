@@ -13,7 +13,7 @@ PLANTED = {
     "shuffler/privateer_shuffler/shuffle.py": "import privateer_core.codec",
     "server/privateer_server/intake/intake.py": "from privateer_core.algorithms.bandit import BanditPolicy",
     "shared/privateer_core/algorithms/phased.py": "import privateer_core.algorithms.linear.design_matrix",
-    "server/privateer_server/algorithms/bandit/rules.py": "import privateer_server.algorithms.sparse.estimates",
+    "server/privateer_server/algorithms/bandit/posterior.py": "import privateer_server.algorithms.sparse.coefficients",
 }
 """Imports that break a contract each."""
 LINT = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]

@@ -26,13 +26,13 @@ from privateer_core.mechanisms.cell_pairs import UNIT as PAIR_UNIT
 from privateer_core.mechanisms.central_sums import UNIT as CENTRAL_UNIT
 from privateer_core.mechanisms.running_vectors import RunningVectors
 from privateer_core.mechanisms.screened_moments import GRID as MOMENT_GRID
-from privateer_core.primitives.contributions import BoundedVectors, CellSums, KeyedValues, ScreenedSums, VectorSums
+from privateer_core.primitives.contributions import BoundedVectors, KeyedValues, SecondMomentSums, VectorSums
 from privateer_core.primitives.public_coins import UNIT as SHARES
 from privateer_core.spec.spec import Spec
 from privateer_lab.simulation.devices import SeededNoise
 from privateer_papers.paper_1.attack import cells_of
 from privateer_papers.paper_1.laplace_cells import UNIT as CELL_UNIT
-from privateer_papers.paper_1.laplace_cells import LaplaceCells
+from privateer_papers.paper_1.laplace_cells import CellSums, LaplaceCells
 from tests.support.people import Round, rounds
 
 Array = NDArray[np.float64]
@@ -142,7 +142,7 @@ def estimates(release: Any) -> Array:
     """Return unbiased estimates that a release gives."""
     if isinstance(release, CellSums):
         return np.concatenate([release.rewards.ravel(), release.counts.ravel()])
-    if isinstance(release, ScreenedSums):
+    if isinstance(release, SecondMomentSums):
         known = [*range(len(release.moments) - 1 - len(release.chosen)), -1]
         return release.moments[np.ix_(known, known)][np.triu_indices(len(known))]
     return release.sums if isinstance(release, VectorSums) else (release.sums / release.gain).ravel()

@@ -26,11 +26,11 @@ ROW = """        Trust(
             event=lambda mechanism, _: mechanism.alone,
             serves={
                 KeyedMeans: Serving((SignedSymbol,), _stricter_means),
-                NamedMeans: Serving((SignedSymbol,), _stricter_means),
+                SmallDomainMeans: Serving((SignedSymbol,), _stricter_means),
                 KeyedHits: Serving((NamedSymbol,), _stricter_hits),
                 VectorSum: Serving((VectorSymbol,), _stricter_vectors),
-                DirectedSum: Serving((VectorSymbol,), _stricter_vectors),
-                ScreenedSum: Serving((VectorSymbol,), _stricter_symbols),
+                L2VectorSum: Serving((VectorSymbol,), _stricter_vectors),
+                SecondMoments: Serving((VectorSymbol,), _stricter_symbols),
             },
         ),
 """
@@ -48,7 +48,9 @@ def _stricter_vectors(privacy: Promise, _honest: int, question: VectorSum, _shar
     return VectorSymbol.calibrated(question.ball, privacy.bound / 2, question.seed)
 
 
-def _stricter_symbols(privacy: Promise, _honest: int, question: ScreenedSum, _share: Allotment | None) -> AnyMechanism:
+def _stricter_symbols(
+    privacy: Promise, _honest: int, question: SecondMoments, _share: Allotment | None
+) -> AnyMechanism:
     return VectorSymbol.calibrated(question.ball, privacy.bound / 2, question.seed, question.classes)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from privateer_core.mechanisms.running_vectors import RunningTotal, RunningVectors
-from privateer_server.algorithms.linear.continual import ContinualLearner
+from privateer_server.algorithms.linear.learner import ContinualLearner
 from privateer_server.app import create_app
 from privateer_server.rounds.open_round import restore_lost, with_sums
 from privateer_server.rounds.round_keys import RoundKeys

@@ -58,8 +58,8 @@ def test_epochs_end_with_their_people_and_eliminate_the_worse_arm() -> None:
 def test_in_the_second_half_wide_bins_flip_their_coins_and_then_follow_what_is_left() -> None:
     learner = DpConseLearner(spec_of(bins=64))
     assert learner.wide == 16
-    state = replace(learner.start(3), heard=10_000, arms=np.ones(64, np.int64))
-    state = replace(learner._widened(state, np.random.default_rng(0)), heard=10_000)
+    state = replace(learner.start(3), reported=10_000, arms=np.ones(64, np.int64))
+    state = replace(learner._widened(state, np.random.default_rng(0)), reported=10_000)
     assert abs(state.lengths - learner.numbers.coins).max() < 20
     open_ = learner.next(state, 1, 3)
     assert (open_.policy.choice.shares == 0.5).all()
@@ -81,7 +81,7 @@ def test_nothing_is_published_before_the_end() -> None:
 def test_the_curator_adds_noise_of_the_stated_scale() -> None:
     """The same people, many seeds: 2/(epsilon T_j) around the difference of means, which is 1 here."""
     learner = DpConseLearner(spec_of(bins=64))
-    state = replace(learner.start(0), heard=19_000, lengths=np.full(16, 81), won=np.tile([0.0, 40.0], (16, 1)))
+    state = replace(learner.start(0), reported=19_000, lengths=np.full(16, 81), won=np.tile([0.0, 40.0], (16, 1)))
     state = replace(state, played=np.full((16, 2), 40.0))
     drawn = np.concatenate([learner._effects(state, np.random.default_rng(seed)) for seed in range(250)])
     assert drawn.mean() == pytest.approx(1.0, abs=0.003)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privateer_core.primitives.contributions import CellSums
+from privateer_papers.paper_1.laplace_cells import CellSums
 from privateer_server.algorithms import NewRound, learner_for
 from tests.support.specs import make_spec
 

@@ -188,7 +188,7 @@ def test_estimates_begin_anew_with_each_cohort():
     source = {"name": "clinic", "people": 2000, "epsilon": 0.1, "shares": [0.5, 0.5]}
     spec = make_spec({"algorithm.name": "paper-1-proved", "privacy.epsilon": 0.1, "sources": [source]}, arms=2)
     learner = learner_for(spec)
-    known = replace(learner.start(0), precision=np.full((1, 2), 5.0), moment=np.ones((1, 2)), cohort="clinic")
+    known = replace(learner.start(0), precision=np.full((1, 2), 5.0), moment=np.ones((1, 2)), evidence_cohort="clinic")
     for cohort, kept in (("clinic", True), ("", False)):
         policy = learner.policy(known, NewRound(1, 5, 1000, cohort))
         nobody = np.full(1000, -1)
@@ -196,4 +196,4 @@ def test_estimates_begin_anew_with_each_cohort():
         mechanism = policy.mechanism
         after = learner.learn(known, policy, mechanism.simulate(told, np.random.default_rng(1)))
         assert bool(after.precision.max() >= 5) is kept
-        assert after.cohort == cohort
+        assert after.evidence_cohort == cohort

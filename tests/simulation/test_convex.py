@@ -9,7 +9,7 @@ from privateer_core.policies.decisions import Points
 from privateer_lab.cli.spec_files import load_spec
 from privateer_lab.environments import environment_for
 from privateer_lab.simulation.simulate import simulate
-from privateer_server.algorithms.convex import ConvexLearner
+from privateer_server.algorithms.convex.learner import ConvexLearner
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

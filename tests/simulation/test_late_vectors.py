@@ -17,9 +17,9 @@ from privateer_lab.cli.spec_files import load_spec
 from privateer_lab.simulation.delayed_reports import LateSimulation
 from privateer_lab.simulation.devices import SeededNoise
 from privateer_lab.simulation.simulate import simulate_once
-from privateer_server.algorithms.convex import ConvexLearner
-from privateer_server.algorithms.linear.surrogate import people, slopes
-from privateer_server.algorithms.sparse.sums import SumLearner
+from privateer_server.algorithms.convex.learner import ConvexLearner
+from privateer_server.algorithms.linear.context_moments import people, slopes
+from privateer_server.algorithms.sparse.learner import SumLearner
 from privateer_server.rounds.loop import Schedule
 from tests.support.linears import linear_spec
 from tests.support.sparse import sparse_spec

@@ -8,7 +8,7 @@ import pytest
 
 from privateer_lab.cli.spec_files import load_spec
 from privateer_lab.simulation.simulate import simulate_in_short, simulation
-from privateer_server.algorithms.linear.residual import ResidualLearner
+from privateer_server.algorithms.linear.learner import ResidualLearner
 from tests.support.linears import linear_spec
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -8,10 +8,9 @@ import pytest
 from privateer_lab.simulation.devices import SeededNoise
 from privateer_lab.simulation.simulate import simulate_once
 from privateer_server.algorithms import learner_for
-from privateer_server.algorithms.partition.gaussian_process import BinEvidence
-from privateer_server.algorithms.partition.population import Population
-from privateer_server.algorithms.partition.splitting import BinTree
-from privateer_server.algorithms.partition.state import BinPosterior
+from privateer_server.algorithms.partition.bin_tree import BinTree
+from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinPosterior
+from privateer_server.algorithms.partition.round_estimates import Population
 from tests.support.specs import make_spec
 from tests.support.statistics import centred, realised_epsilon
 

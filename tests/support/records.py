@@ -10,7 +10,7 @@ import msgspec
 from privateer_core.algorithms import parse_spec
 from privateer_core.privacy.record import Row, make_record, planned_of
 from privateer_core.privacy.terms import calibrate
-from privateer_core.spec.arms import ArmsSpec, Turn
+from privateer_core.spec.arms import ArmsSpec, PlannedRound
 from privateer_core.spec.spec import Spec
 from tests.support.linears import NUMBER, linear_spec
 from tests.support.phased import phased_spec
@@ -58,9 +58,10 @@ SPECS: dict[str, Spec] = {
 
 def rounds_of(spec: Spec, count: int) -> dict[str, list[Row]]:
     """The first rounds of an experiment by cohort: all released but the last, of which nothing was received yet."""
-    turns = islice(spec.turns(), count) if isinstance(spec, ArmsSpec) else [Turn("", 0, spec.first_batch(""))]
+    is_planned = isinstance(spec, ArmsSpec)
+    planned = islice(spec.planned_rounds(), count) if is_planned else [PlannedRound("", 0, spec.first_batch(""))]
     rounds: dict[str, list[Row]] = {}
-    for version, turn in enumerate(turns, 1):
+    for version, turn in enumerate(planned, 1):
         privacy = spec.privacy_of(turn.cohort)
         terms = calibrate(privacy, turn.batch, spec.usual_question(), spec.fewest(turn.batch), spec.reports)
         over = version < count

@@ -21,7 +21,7 @@ from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.mechanisms.vector_bits import BitVectors
 from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
-from privateer_core.primitives.contributions import BoundedVectors, CellHits, KeyedValues, ScreenedSums
+from privateer_core.primitives.contributions import BoundedVectors, CellHits, KeyedValues, SecondMomentSums
 from privateer_core.primitives.public_coins import bucket, sign
 from privateer_core.privacy.trust import TRUST, Trust
 from privateer_core.sampling.entropy import SecureNoise
@@ -210,7 +210,7 @@ def screened(target: Target) -> Sampler:
     scores = [mechanism.scores(one) / mechanism.scale if mechanism.screened else np.zeros(0) for one in totals]
     blocks: dict[tuple[int, ...], list[NDArray[np.float64]]] = {}
 
-    def likelihood(who: int, release: ScreenedSums) -> float:
+    def likelihood(who: int, release: SecondMomentSums) -> float:
         chosen, left = release.chosen.tolist(), mechanism.candidates
         if tuple(chosen) not in blocks:
             blocks[tuple(chosen)] = [mechanism.block(one, chosen) / MOMENT_GRID**2 for one in totals]

@@ -75,7 +75,7 @@ def play_together(spec: ArmsSpec, playing: dict[str, Baseline], seed: int) -> li
 
 def _rounds(spec: ArmsSpec) -> Iterator[tuple[int, int]]:
     """Yield how many people report in each round and how many play; those who are left in the end report nothing."""
-    batches = [turn.batch for turn in spec.turns() if not turn.cohort]
+    batches = [turn.batch for turn in spec.planned_rounds() if not turn.cohort]
     yield from ((batch, batch) for batch in batches)
     if left := spec.experiment.horizon - sum(batches):
         yield 0, left

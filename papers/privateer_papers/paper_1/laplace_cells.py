@@ -1,6 +1,7 @@
 """Discrete Laplace noise on every cell, twice: paper 1, eq. (11) and (12), done honestly."""
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Self
 
@@ -12,7 +13,7 @@ from privateer_core.accounting.events import Event, Pure
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
 from privateer_core.primitives.clipping import VectorTotal
-from privateer_core.primitives.contributions import CellSums, KeyedValues
+from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.sampling.entropy import NoiseSource
@@ -26,6 +27,25 @@ _EPSILON_MIN: Final = 1e-3
 """Below it the noise would not fit the clamp."""
 _CLAMP: Final = (1 << 30) - 2 * UNIT
 """Reports are clamped, far beyond any noise that will ever be drawn."""
+
+
+@dataclass(frozen=True)
+class CellSums:
+    """Private sums over one round, cell by cell.
+
+    Attributes
+    ----------
+    reports
+        Number of reports.
+    rewards, counts
+        Shape (keys, groups): noisy sum of rewards, and noisy number of people, in each cell.
+    """
+
+    additive: ClassVar[tuple[str, ...]] = ("reports", "rewards", "counts")
+
+    reports: int
+    rewards: NDArray[np.float64]
+    counts: NDArray[np.float64]
 
 
 class LaplaceCells(Mechanism, frozen=True, tag="laplace-cells"):

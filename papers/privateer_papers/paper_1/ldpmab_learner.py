@@ -11,14 +11,12 @@ from typing_extensions import override
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, corners
 from privateer_core.answer.parts import BinMeans
 from privateer_core.errors import SpecError
-from privateer_core.primitives.contributions import CellSums
 from privateer_core.primitives.public_coins import UNIT, Layout
+from privateer_papers.paper_1.laplace_cells import CellSums
 from privateer_papers.paper_1.ldpmab import LdpmabPolicy, LdpmabSpec
 from privateer_server.algorithms import Learner, NewRound
-from privateer_server.algorithms.partition.cohorts import CohortLearner
-from privateer_server.algorithms.partition.description import bin_means
-from privateer_server.algorithms.partition.space import Space
-from privateer_server.algorithms.partition.splitting import halved
+from privateer_server.algorithms.partition.bin_tree import Space, halved
+from privateer_server.algorithms.partition.cohorts import CohortLearner, bin_means
 
 _CONFIDENCE: Final = 2.0
 """C_n of eq. (14) is 2 log2(n), as in the authors' code."""
@@ -29,8 +27,8 @@ class LdpmabState:
     """Bins as in `PartitionPolicy`, with noisy sums by cohort: the experiment's own people, then sources as listed.
 
     ``people``, (cohorts, bins), counts those who reported while the bin was active: eq. (9). ``rewards`` and
-    ``counts`` are (cohorts, bins, arms). ``turn`` and ``heard`` are the cohort of the last round, and its people who
-    have reported.
+    ``counts`` are (cohorts, bins, arms). ``cohort`` and ``reported`` are the cohort of the last round, and its people
+    who have reported.
     """
 
     rounds: int
@@ -41,8 +39,8 @@ class LdpmabState:
     people: NDArray[np.int64]
     rewards: NDArray[np.float64]
     counts: NDArray[np.float64]
-    turn: str = ""
-    heard: int = 0
+    cohort: str = ""
+    reported: int = 0
 
 
 class LdpmabLearner(CohortLearner[LdpmabState]):

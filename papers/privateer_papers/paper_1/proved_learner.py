@@ -15,11 +15,9 @@ from privateer_papers.paper_1.confidence import upper_bound
 from privateer_papers.paper_1.proved import ProvedSpec
 from privateer_server.algorithms import Learner, NewRound
 from privateer_server.algorithms.partition.allocation import only_best
-from privateer_server.algorithms.partition.cohorts import CohortLearner
-from privateer_server.algorithms.partition.description import CONFIDENCE, DEVIATIONS, bin_means
+from privateer_server.algorithms.partition.bin_tree import Space, halved
+from privateer_server.algorithms.partition.cohorts import CONFIDENCE, DEVIATIONS, CohortLearner, bin_means
 from privateer_server.algorithms.partition.round_estimates import bin_sums
-from privateer_server.algorithms.partition.space import Space
-from privateer_server.algorithms.partition.splitting import halved
 
 Array = NDArray[np.float64]
 
@@ -43,9 +41,9 @@ class ProvedState:
         Shape (bins, arms): precision of the bin's values, and precision times estimate.
     heaviest
         Shape (bins,): largest weight that a single report has had in ``moment``, over arms; 0 while scores are signs.
-    turn, heard
+    cohort, reported
         The cohort of the last round, and its people who have reported.
-    cohort
+    evidence_cohort
         Whose reports these are: people elsewhere have other masses, so that sums of two cohorts prove nothing.
     expected
         The variance at which bounds are tightest: as the first horizon said, whatever became of it.
@@ -59,9 +57,9 @@ class ProvedState:
     precision: NDArray[np.float64]
     moment: NDArray[np.float64]
     heaviest: NDArray[np.float64]
-    turn: str = ""
-    heard: int = 0
     cohort: str = ""
+    reported: int = 0
+    evidence_cohort: str = ""
     expected: float = 0.0
 
 
@@ -118,10 +116,10 @@ class ProvedLearner(CohortLearner[ProvedState]):
     @override
     def learn(self, state: ProvedState, policy: PartitionPolicy, release: KeyedSums) -> ProvedState:
         """Add the round by inverse variance, drop arms, halve bins; with each cohort estimates begin anew."""
-        if state.cohort != policy.cohort:
+        if state.evidence_cohort != policy.cohort:
             none = np.zeros_like(state.precision)
             nothing = np.zeros_like(state.heaviest)
-            state = replace(state, cohort=policy.cohort, precision=none, moment=none, heaviest=nothing)
+            state = replace(state, evidence_cohort=policy.cohort, precision=none, moment=none, heaviest=nothing)
         bins = policy.bins
         precision, moment, heaviest = state.precision.copy(), state.moment.copy(), state.heaviest.copy()
         mass = self._mass(state.depths[bins])[:, None]

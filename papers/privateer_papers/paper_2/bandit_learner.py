@@ -12,8 +12,9 @@ from privateer_core.errors import SpecError
 from privateer_core.primitives.contributions import VectorSums
 from privateer_papers.paper_2.bandit import HALF, PublishedBanditPolicy
 from privateer_server.algorithms import Learner, NewRound, RoundsLearner
-from privateer_server.algorithms.bandit import BanditLearner, BanditState
-from privateer_server.algorithms.bandit.rules import PER_REWARD, Evidence, tsallis
+from privateer_server.algorithms.bandit.learner import BanditLearner, BanditState
+from privateer_server.algorithms.bandit.posterior import PER_REWARD, ArmPosterior
+from privateer_server.algorithms.bandit.sampling_rules import tsallis
 
 Array = NDArray[np.float64]
 _LIL_EPSILON: Final = 0.01
@@ -52,15 +53,15 @@ class PublishedBanditLearner(BanditLearner):
         if not self.finds_best:
             shares = self._shares(state, batch)
             return int(np.random.default_rng(seed).choice(len(shares), p=shares))
-        unknown = np.flatnonzero(self.playable & (state.evidence.people == 0))
-        return int(unknown[0]) if len(unknown) else self._lil(state.evidence)[0]
+        unknown = np.flatnonzero(self.playable & (state.posterior.people == 0))
+        return int(unknown[0]) if len(unknown) else self._lil(state.posterior)[0]
 
     def _shares(self, state: BanditState, batch: int) -> Array:
-        return tsallis(state.evidence.losses, self.playable, 2 / math.sqrt(state.heard + batch), 0.0)
+        return tsallis(state.posterior.losses, self.playable, 2 / math.sqrt(state.reported + batch), 0.0)
 
-    def _lil(self, evidence: Evidence) -> tuple[int, bool]:
-        one = float(evidence.people.sum() / evidence.precision.sum())
-        return lil_ucb(evidence, one, self.spec.algorithm.failure)
+    def _lil(self, posterior: ArmPosterior) -> tuple[int, bool]:
+        one = float(posterior.people.sum() / posterior.precision.sum())
+        return lil_ucb(posterior, one, self.spec.algorithm.failure)
 
     def learn(self, state: BanditState, policy: BanditPolicy, release: VectorSums) -> BanditState:  # type: ignore[override]
         """Return the state with the round's losses counted in, each divided by the share of its arm."""
@@ -71,12 +72,12 @@ class PublishedBanditLearner(BanditLearner):
         share = 1.0 if self.finds_best else self._shares(state, policy.terms.batch)[arm]
         losses = -people * average * played / share
         told = played / proxy_of_mean
-        evidence = state.evidence.and_(people * played, told, told, HALF + average * played, losses)
-        return self._after(state, evidence, people)
+        posterior = state.posterior.updated(people * played, told, told, HALF + average * played, losses)
+        return self._after(state, posterior, people)
 
-    def sure(self, evidence: Evidence) -> bool:
+    def sure(self, posterior: ArmPosterior) -> bool:
         """Whether lil'UCB stops."""
-        return bool(evidence.people[self.playable].all()) and self._lil(evidence)[1]
+        return bool(posterior.people[self.playable].all()) and self._lil(posterior)[1]
 
     @override
     def rearmed(self, state: BanditState, before: BanditSpec) -> BanditState:
@@ -84,16 +85,16 @@ class PublishedBanditLearner(BanditLearner):
         return RoundsLearner.rearmed(self, state, before)
 
 
-def lil_ucb(evidence: Evidence, proxy_of_one: float, failure: float) -> tuple[int, bool]:
+def lil_ucb(posterior: ArmPosterior, proxy_of_one: float, failure: float) -> tuple[int, bool]:
     """Return the arm that lil'UCB plays next, and whether it stops there (Jamieson et al. 2014, constants of theory).
 
     Each arm must have been played once.
     """
-    arms, plays = len(evidence.people), evidence.people
+    arms, plays = len(posterior.people), posterior.people
     small = (failure * _LIL_EPSILON / (5 * (2 + _LIL_EPSILON))) ** (1 / (1 + _LIL_EPSILON))
     inner = np.log(np.log((1 + _LIL_EPSILON) * plays + 2) / small)
     scale = (1 + _LIL_BETA) * (1 + math.sqrt(_LIL_EPSILON))
-    index = evidence.means + scale * np.sqrt(2 * proxy_of_one * (1 + _LIL_EPSILON) * inner / plays)
+    index = posterior.means + scale * np.sqrt(2 * proxy_of_one * (1 + _LIL_EPSILON) * inner / plays)
     most = int(np.argmax(plays))
     stops = arms > 1 and plays[most] >= 1 + ((2 + _LIL_BETA) / _LIL_BETA) ** 2 * (plays.sum() - plays[most])
     return (most, True) if stops else (int(np.argmax(index)), False)

@@ -14,7 +14,7 @@ from privateer_core.primitives.contributions import VectorSums
 from privateer_core.privacy.terms import Terms
 from privateer_papers.paper_2.convex import PublishedConvexPolicy
 from privateer_server.algorithms import Learner, NewRound
-from privateer_server.algorithms.convex import ConvexLearner, ConvexState, drawn_frame
+from privateer_server.algorithms.convex.learner import ConvexLearner, ConvexState, drawn_frame
 
 Array = NDArray[np.float64]
 

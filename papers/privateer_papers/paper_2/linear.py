@@ -9,7 +9,7 @@ from privateer_core.algorithms.linear.policy import LinearPolicy
 from privateer_core.algorithms.linear.spec import LinearSpec, LinearTable
 from privateer_papers.trust import PublishedPrivacy
 from privateer_server.algorithms import Learner
-from privateer_server.algorithms.linear.joint import JointLearner
+from privateer_server.algorithms.linear.learner import JointLearner
 
 
 class PublishedLinearTable(LinearTable):

@@ -30,7 +30,7 @@ class DpConseState:
     ----------
     seed
         Of what the curator draws.
-    rounds, heard
+    rounds, reported
         Rounds and people so far.
     arms
         Shape (bins,): the arm that is left, `BOTH` while there are two.
@@ -45,7 +45,7 @@ class DpConseState:
 
     seed: int
     rounds: int
-    heard: int
+    reported: int
     arms: Integers
     epochs: Integers
     lengths: Integers
@@ -124,20 +124,26 @@ class DpConseLearner(RoundsLearner[DpConseSpec, DpConseState, TrialPolicy]):
         """Add a round; end epochs and halves that are full, and publish effects with the last person."""
         rng = np.random.default_rng([state.seed, state.rounds])
         won, played = (one.reshape(-1, 2) for one in (release.positive, release.hits))
-        first, heard, tossed = state.heard < self.half, state.heard + release.reports, self._tossing(state)[:, None]
+        first, reported, tossed = (
+            state.reported < self.half,
+            state.reported + release.reports,
+            self._tossing(state)[:, None],
+        )
         if not first:
             won, played = (one.reshape(self.wide, -1, 2).sum(axis=1) for one in (won, played))
         state = replace(
             state,
             rounds=state.rounds + 1,
-            heard=heard,
+            reported=reported,
             won=state.won + np.where(tossed, won, 0.0),
             played=state.played + np.where(tossed, played, 0.0),
         )
         if first:
             state = self._eliminated(state, rng)
-            return self._widened(state, rng) if heard >= self.half else state
-        return replace(state, effects=self._effects(state, rng)) if not self.spec.turn("", heard).batch else state
+            return self._widened(state, rng) if reported >= self.half else state
+        return (
+            replace(state, effects=self._effects(state, rng)) if not self.spec.next_round("", reported).batch else state
+        )
 
     def _eliminated(self, state: DpConseState, rng: np.random.Generator) -> DpConseState:
         """End epochs that have their people: compare means, lines 10 to 17."""
@@ -162,7 +168,9 @@ class DpConseLearner(RoundsLearner[DpConseSpec, DpConseState, TrialPolicy]):
 
     def _tossing(self, state: DpConseState) -> NDArray[np.bool_]:
         """Whether people of each bin, or in the second half of each wide bin, flip coins."""
-        return np.asarray(state.arms == BOTH if state.heard < self.half else state.played.sum(axis=1) < state.lengths)
+        return np.asarray(
+            state.arms == BOTH if state.reported < self.half else state.played.sum(axis=1) < state.lengths
+        )
 
     def _shares(self, state: DpConseState) -> Array:
         """Shares of the arms in each bin, shape (bins, 2)."""
@@ -180,7 +188,7 @@ class DpConseLearner(RoundsLearner[DpConseSpec, DpConseState, TrialPolicy]):
         over = bool(len(state.effects))
         return Answer(
             status="ended" if over else "learning",
-            people=state.heard,
+            people=state.reported,
             rounds=None,
             confidence=None,
             ended="its horizon" if over else None,

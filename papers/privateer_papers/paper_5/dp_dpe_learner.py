@@ -10,7 +10,7 @@ from typing_extensions import override
 from privateer_core.algorithms.phased import PhasedPolicy, PhasedSpec
 from privateer_papers.paper_5.dp_dpe import DpDpePolicy
 from privateer_server.algorithms import Learner, NewRound
-from privateer_server.algorithms.phased import PhasedLearner, PhasedState, PhaseEstimate
+from privateer_server.algorithms.phased.learner import PhasedLearner, PhasedState, PhaseEstimate
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]

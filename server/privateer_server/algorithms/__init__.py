@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from privateer_core.answer.facts import Table
 from privateer_core.plugins import Plugins
 from privateer_core.spec.spec import Spec
-from privateer_server.algorithms.rounds_learner import Bulk, NewRound, RoundsLearner, Step, must_agree
+from privateer_server.algorithms.rounds_learner import Bulk, LearnerState, NewRound, RoundsLearner, Step, must_agree
 
 Learner: TypeAlias = RoundsLearner[Any, Any, Any]
 """A learner of any algorithm."""
@@ -36,6 +36,7 @@ __all__ = [
     "Bulk",
     "Foreseeing",
     "Learner",
+    "LearnerState",
     "NewRound",
     "RoundsLearner",
     "Step",

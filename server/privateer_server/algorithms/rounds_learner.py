@@ -1,6 +1,7 @@
-"""What learns: in rounds, as a pure function from a state and a release to a state."""
+"""The base of all learners: pure functions, round by round, from a state and a release to a state."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
@@ -9,13 +10,13 @@ from privateer_core.errors import SpecError
 from privateer_core.policies.policy import Policy
 from privateer_core.primitives.questions import Question
 from privateer_core.privacy.terms import Terms, calibrate, nobody_asked
-from privateer_core.spec.arms import ArmsSpec, Turn
+from privateer_core.spec.arms import ArmsSpec, PlannedRound
 from privateer_core.spec.spec import Spec
 
 
 @dataclass(frozen=True)
 class Step:
-    """What a round is made of.
+    """A round as a learner opens it.
 
     Attributes
     ----------
@@ -40,7 +41,7 @@ class Step:
 
 
 class Bulk(NamedTuple):
-    """What a round carries: its people, the messages of each, and the bytes of one before it is sealed."""
+    """The size of a round: its people, the messages of each, and the bytes of one before it is sealed."""
 
     people: int
     messages: int
@@ -60,7 +61,7 @@ class NewRound:
     batch
         People who are asked; 0: nobody, so that everybody gets what is best as far as is known.
     cohort
-        Whose turn it is: a source's name; empty for the experiment's own people.
+        Who is asked: a source's name; empty for the experiment's own people.
     """
 
     version: int
@@ -69,17 +70,40 @@ class NewRound:
     cohort: str = ""
 
 
+class LearnerState:
+    """A learner's state of which earlier releases stored fields under other names.
+
+    Attributes
+    ----------
+    renamed
+        Today's names of fields, by those of earlier releases; of the state's parts, too.
+    """
+
+    renamed: ClassVar[Mapping[str, str]] = {"heard": "reported"}
+
+    @classmethod
+    def upgraded(cls, stored: Any) -> Any:
+        """Return a stored state with today's names, for `privateer_core.codec.decode`."""
+        return _with_names(stored, cls.renamed)
+
+
+def _with_names(stored: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(stored, dict):
+        return {names.get(name, name): _with_names(value, names) for name, value in stored.items()}
+    return [_with_names(one, names) for one in stored] if isinstance(stored, list) else stored
+
+
 SpecT = TypeVar("SpecT", bound=Spec)
 StateT = TypeVar("StateT")
 PolicyT = TypeVar("PolicyT", bound=Policy)
 
 
 class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
-    """Learns from round to round. States are frozen dataclasses that travel by `privateer_core.codec`.
+    """A learner in rounds. Its states are frozen dataclasses that travel by `privateer_core.codec`.
 
     A subclass has ``state_type``, `start`, `policy` and `learn`, and `answer` if it finds more than its policies. Its
-    states have ``heard``, the people of this experiment whose reports opened, or it has a `turn` and an `anew` of its
-    own.
+    states have ``reported``, the people of this experiment whose reports opened, or it has a `planned_round` and an
+    `anew` of its own.
 
     Attributes
     ----------
@@ -130,18 +154,23 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
 
     def answer(self, state: StateT) -> Answer:
         """Return what has been found so far: here how many people reported, and that the policy is all else."""
-        over = self.over(state)
-        return Answer(
-            status="ended" if over else "learning",
-            people=cast(Any, state).heard,
-            rounds=None,
-            confidence=None,
-            ended="its horizon" if over else None,
-        )
+        return self.answered(state)
 
-    def turn(self, state: StateT) -> Turn:
-        """Return whose turn it is, and how many people are asked: what did not open takes nobody's place."""
-        return cast(ArmsSpec, self.spec).turn("", cast(Any, state).heard)
+    def answered(self, state: StateT, **found: Any) -> Answer:
+        """Return an answer that says where the learner is, with fields of `Answer` for what was ``found``."""
+        is_over = self.over(state)
+        where = {
+            "status": "ended" if is_over else "learning",
+            "people": cast(Any, state).reported,
+            "rounds": None,
+            "confidence": None,
+            "ended": ("its rule" if self.stopped(state) else "its horizon") if is_over else None,
+        }
+        return Answer(**(where | found))
+
+    def planned_round(self, state: StateT) -> PlannedRound:
+        """Return which cohort is asked next, and how many people: what did not open takes nobody's place."""
+        return cast(ArmsSpec, self.spec).next_round("", cast(Any, state).reported)
 
     def stopped(self, state: StateT) -> bool:
         """Whether a rule has ended the experiment, whoever is left to ask."""
@@ -150,7 +179,7 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
 
     def over(self, state: StateT) -> bool:
         """Whether nobody is asked any more."""
-        return self.stopped(state) or not self.turn(state).batch
+        return self.stopped(state) or not self.planned_round(state).batch
 
     def terms(self, ahead: NewRound, question: Question) -> Terms:
         """Return how reports of a round are randomized that asks this.
@@ -174,13 +203,13 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
         SpecError
             If no terms keep the promise.
         """
-        turn = self.turn(state)
-        batch = 0 if self.stopped(state) else turn.batch
-        return self._opened(state, NewRound(version, seed, batch, turn.cohort), turn.seen)
+        planned = self.planned_round(state)
+        batch = 0 if self.stopped(state) else planned.batch
+        return self._opened(state, NewRound(version, seed, batch, planned.cohort), planned.seen)
 
     def last(self, state: StateT, version: int, seed: int) -> Step:
         """Return the step that asks nobody and has the best policy so far: of a pause, or for good."""
-        return self._opened(state, NewRound(version, seed), self.turn(state).seen)
+        return self._opened(state, NewRound(version, seed), self.planned_round(state).seen)
 
     def _opened(self, state: StateT, ahead: NewRound, seen: int) -> Step:
         policy, seconds = self.policy(state, ahead), self.spec.round_seconds
@@ -238,8 +267,8 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
         return self.anew(state)
 
     def anew(self, state: StateT) -> StateT:
-        """Return the state with the same evidence, in which nobody of this experiment has been heard."""
-        return cast(StateT, replace(cast(Any, state), heard=0))
+        """Return the state with the same evidence, in which nobody of this experiment has reported."""
+        return cast(StateT, replace(cast(Any, state), reported=0))
 
     def bulk(self, first: Step) -> list[Bulk]:
         """Return what the largest rounds carry at most."""

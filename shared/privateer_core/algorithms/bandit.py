@@ -18,7 +18,7 @@ from privateer_core.policies.decisions import Arms
 from privateer_core.policies.policy import ArmsPolicy
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, Layout
-from privateer_core.primitives.questions import KeyedMeans, NamedMeans, Question
+from privateer_core.primitives.questions import KeyedMeans, Question, SmallDomainMeans
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.arms import ARMS_MIN, ArmsSpec, ArmsTable
 from privateer_core.spec.sections import Section, parse_section
@@ -69,7 +69,7 @@ class BanditSection(Section):
 class BanditSpec(ArmsSpec):
     """An experiment with a bandit that asks for no context."""
 
-    question: ClassVar[type[Question]] = NamedMeans
+    question: ClassVar[type[Question]] = SmallDomainMeans
 
     experiment: BanditTable
     context: None = None  # type: ignore[assignment] # the base asks for one
@@ -84,8 +84,8 @@ class BanditSpec(ArmsSpec):
         return context
 
     @property
+    @override
     def features(self) -> dict[str, Any]:
-        """No features."""
         return {}
 
     def asked(self, choice: Layout) -> Question:
@@ -97,10 +97,10 @@ class BanditSpec(ArmsSpec):
         if not self.privacy.arm_in_key:
             return KeyedMeans(choice)
         played = int(np.count_nonzero(choice.shares[0]))
-        return NamedMeans(Layout(choice.seed, np.zeros((played, 0), np.uint32)), key_share=1 / played)
+        return SmallDomainMeans(Layout(choice.seed, np.zeros((played, 0), np.uint32)), key_share=1 / played)
 
+    @override
     def usual_question(self) -> Question:
-        """Return a question as the first round asks it, without its public coins."""
         return self.asked(layout(0, np.array(self.playable) / sum(self.playable)))
 
     def concerns(self) -> list[str]:
@@ -113,8 +113,8 @@ class BanditSpec(ArmsSpec):
         ]
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name, under every trust model."""
         promises = {str(promise["model"]): promise for promise in example_promises()}
         made = {name: cls._instance(promise) for name, promise in promises.items()}
         made["local-kl-ucb"] = cls._instance(promises["local"], host="kl-ucb")

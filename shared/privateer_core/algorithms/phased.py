@@ -80,7 +80,7 @@ class PhasedSection(Section):
 
 
 class Asking(Section):
-    """How long services wait for the reports of a phase, and what becomes of a phase that does not fill.
+    """The ``[asking]``: how long services wait for the reports of a phase, and what becomes of one that does not fill.
 
     Attributes
     ----------
@@ -235,17 +235,17 @@ class PhasedSpec(Spec):
         return VectorSum(Ball("max", self.reward.half_range, self.actions.shape[1]))
 
     def asked(self, clients: int) -> int:
-        """People who are asked so that ``clients`` of them report."""
+        """Return people who are asked so that ``clients`` of them report."""
         return math.ceil(self.asking.reserve * clients)
 
     def clients(self, phase: int) -> int:
-        """People from whom a phase learns, from phase 1 on."""
+        """Return people from whom a phase learns, from phase 1 on."""
         growing = math.ceil(self.algorithm.clients * 2 ** (self.algorithm.alpha * phase))
         return self.algorithm.fixed_clients or growing
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name, under every trust model."""
         promises = {str(promise["model"]): promise for promise in example_promises()}
         wide = {
             name: promise | ({"epsilon": 4.0} if "epsilon" in promise else {}) for name, promise in promises.items()
@@ -272,7 +272,7 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class PhasedPolicy(Policy):
-    """One phase (paper 5, Algorithm 1, lines 4 to 7).
+    """The policy of one phase (paper 5, Algorithm 1, lines 4 to 7).
 
     Attributes
     ----------

@@ -1,16 +1,14 @@
-"""Which people a box of contexts holds: a condition on each feature that it restricts."""
+"""Conditions on features, which say whom a box of contexts holds."""
 
 from typing import TypeAlias
 
-import msgspec
-
-from privateer_core.answer.facts import check_finite, check_names
+from privateer_core.answer.facts import Displayed
 
 Level: TypeAlias = str | bool | int | float
 """A value of a feature."""
 
 
-class Between(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="between", tag_field="kind"):
+class Between(Displayed, frozen=True, tag="between", tag_field="kind"):
     """People whose number is in an interval.
 
     Attributes
@@ -28,12 +26,8 @@ class Between(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="betw
     high: float
     missing: bool = False
 
-    def __post_init__(self) -> None:
-        check_names(self.feature)
-        check_finite((self.low, self.high), "a condition")
 
-
-class Among(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="among", tag_field="kind"):
+class Among(Displayed, frozen=True, tag="among", tag_field="kind"):
     """People who have one of several values.
 
     Attributes
@@ -50,14 +44,11 @@ class Among(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="among"
     values: tuple[Level, ...]
     missing: bool = False
 
-    def __post_init__(self) -> None:
-        check_names(self.feature, *(one for one in self.values if isinstance(one, str)))
-
 
 Condition: TypeAlias = Between | Among
 
 
-class Bin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Bin(Displayed, frozen=True):
     """A box of contexts.
 
     Attributes
@@ -73,6 +64,6 @@ class Bin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     where: tuple[Condition, ...]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if len(self.lower) != len(self.upper):
             raise ValueError("the corners of a bin must have as many columns")
-        check_finite((*self.lower, *self.upper), "a bin")

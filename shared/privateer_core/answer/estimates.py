@@ -1,14 +1,12 @@
 """Estimates with their intervals, and effects with the reason why each is decided or not."""
 
 import math
-from typing import Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
-import msgspec
-
-from privateer_core.answer.facts import check_finite, check_names
+from privateer_core.answer.facts import Displayed
 
 
-class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Estimate(Displayed, frozen=True):
     """An estimated quantity and its interval.
 
     Attributes
@@ -31,10 +29,9 @@ class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     people: float | None = None
 
     def __post_init__(self) -> None:
-        check_names(self.name)
-        check_finite((self.people,), "an estimate")
         if not (all(map(math.isfinite, (self.low, self.value, self.high))) and self.low <= self.value <= self.high):
             raise ValueError("an estimate must lie in its interval, and all three numbers must be finite")
+        super().__post_init__()
 
     @classmethod
     def within(
@@ -60,8 +57,8 @@ Reason: TypeAlias = Literal[
 DECIDED: Final[frozenset[Reason]] = frozenset({"decided better", "decided worse", "decided at an earlier look"})
 
 
-class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How much better an option is than the control, for whom, and whether that is decided.
+class Effect(Displayed, frozen=True):
+    """An option's effect against the control, for whom, and whether it is decided.
 
     Attributes
     ----------
@@ -86,6 +83,8 @@ class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         What to add to the reason, e.g. what to do about it.
     """
 
+    may_be_empty: ClassVar[frozenset[str]] = frozenset({"remark"})
+
     option: str
     group: str | None
     value: float | None
@@ -97,10 +96,6 @@ class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     detectable: float | None = None
     contribution: float | None = None
     remark: str = ""
-
-    def __post_init__(self) -> None:
-        check_names(*filter(None, (self.option, self.group, self.remark)))
-        check_finite((self.value, self.low, self.high, self.p_value, self.detectable, self.contribution), "an effect")
 
     @property
     def is_decided(self) -> bool:

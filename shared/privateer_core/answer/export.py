@@ -1,4 +1,4 @@
-"""What an experiment has found, as one document: others keep it, decide by it, or begin a new experiment with it."""
+"""The export of an experiment: one document to keep, to decide by, or to begin a new experiment with."""
 
 import base64
 import binascii

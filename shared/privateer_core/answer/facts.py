@@ -1,8 +1,7 @@
-"""Facts and tables whose columns say what they hold; and which names and figures a screen may be given."""
+"""Facts, tables whose columns say what they hold, and checks of names and figures for screens."""
 
 import math
-from collections.abc import Iterable
-from typing import Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -15,31 +14,46 @@ Kind: TypeAlias = Literal[
 """What a figure is: `low` and `high` are the ends of the interval of the column before them."""
 
 
-def check_names(*names: str) -> None:
-    """Refuse names that a screen must not be given.
+class Displayed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What screens show: its words are short and printable, its figures finite.
+
+    Attributes
+    ----------
+    may_be_empty
+        Names of the fields that may be empty words.
 
     Raises
     ------
     ValueError
-        If one is empty, too long, or has characters that control a terminal.
+        If a word is empty or longer than 256 characters, or has characters that control a terminal; or if a figure is
+        infinite or not a number.
     """
-    if not all(0 < len(name) <= NAME_MAX and name.isprintable() for name in names):
-        raise ValueError(f"a name must have 1 to {NAME_MAX} printable characters")
+
+    may_be_empty: ClassVar[frozenset[str]] = frozenset()
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value != "" or name not in self.may_be_empty:
+                _check(value)
 
 
-def check_finite(figures: Iterable[object], what: str) -> None:
-    """Refuse figures that are infinite or not a number; whatever else is among them is left alone.
+def _check(value: object) -> None:
+    """Refuse words and figures that a screen must not be given, in tuples and mappings, too."""
+    if isinstance(value, str):
+        if not (0 < len(value) <= NAME_MAX and value.isprintable()):
+            raise ValueError(f"a name must have 1 to {NAME_MAX} printable characters")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError("figures must be finite")
+    elif isinstance(value, tuple | dict):
+        for one in value:
+            _check(one)
+        for one in value.values() if isinstance(value, dict) else ():
+            _check(one)
 
-    Raises
-    ------
-    ValueError
-        If one is.
-    """
-    if not all(math.isfinite(one) for one in figures if isinstance(one, float)):
-        raise ValueError(f"figures of {what} must be finite")
 
-
-class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Fact(Displayed, frozen=True):
     """A figure or a word with its name.
 
     Attributes
@@ -50,26 +64,21 @@ class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         What it is a figure of.
     """
 
+    may_be_empty: ClassVar[frozenset[str]] = frozenset({"value"})
+
     name: str
     value: Cell
     kind: Kind = "words"
 
-    def __post_init__(self) -> None:
-        check_names(self.name, *((self.value,) if isinstance(self.value, str) and self.value else ()))
-        check_finite((self.value,), "a fact")
 
-
-class TableColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TableColumn(Displayed, frozen=True):
     """A column of a table: its name, and what it holds."""
 
     name: str
     kind: Kind
 
-    def __post_init__(self) -> None:
-        check_names(self.name)
 
-
-class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="table", tag_field="kind"):
+class Table(Displayed, frozen=True, tag="table", tag_field="kind"):
     """More that was found, for people: rows of words and figures.
 
     Attributes
@@ -87,12 +96,9 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="table"
     rows: tuple[tuple[Cell, ...], ...]
 
     def __post_init__(self) -> None:
-        check_names(self.title)
+        super().__post_init__()
         if any(len(row) != len(self.columns) for row in self.rows):
             raise ValueError("a row must have a cell for each column")
-        cells = [cell for row in self.rows for cell in row]
-        check_finite(cells, "a table")
-        check_names(*(cell for cell in cells if isinstance(cell, str)))
 
     @classmethod
     def of(cls, title: str, columns: dict[str, Kind], rows: tuple[tuple[Cell, ...], ...]) -> "Table":

@@ -2,11 +2,9 @@
 
 from typing import Literal, TypeAlias
 
-import msgspec
-
 from privateer_core.answer.conditions import Bin
 from privateer_core.answer.estimates import Effect, Estimate
-from privateer_core.answer.facts import Fact, Kind, Table, check_finite, check_names
+from privateer_core.answer.facts import Displayed, Fact, Kind, Table
 from privateer_core.answer.policy_view import Point
 
 Ground: TypeAlias = Literal[
@@ -19,8 +17,8 @@ Ground: TypeAlias = Literal[
 """What a recommendation rests on."""
 
 
-class Gain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What choosing by context earns over one option for all.
+class Gain(Displayed, frozen=True):
+    """The gain of choosing by context over one option for all.
 
     Attributes
     ----------
@@ -41,20 +39,13 @@ class Gain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     people: int | None = None
     means: tuple[Estimate, ...] = ()
 
-    def __post_init__(self) -> None:
-        check_names(self.option)
-        check_finite((self.value, self.low, self.high), "a gain")
 
-
-class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What some people should get, and what that rests on."""
+class Rule(Displayed, frozen=True):
+    """A recommendation for a group of people, and what it rests on."""
 
     group: str
     option: str
     ground: Ground
-
-    def __post_init__(self) -> None:
-        check_names(self.group, self.option)
 
     @property
     def is_decided(self) -> bool:
@@ -62,19 +53,19 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.ground == "decided against all other options"
 
 
-class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="rules", tag_field="kind"):
-    """Who should get what, group by group."""
+class Rules(Displayed, frozen=True, tag="rules", tag_field="kind"):
+    """Recommendations, group by group."""
 
     rules: tuple[Rule, ...]
 
 
-class MeansOfBin(Bin, frozen=True, forbid_unknown_fields=True):
+class MeansOfBin(Bin, frozen=True):
     """A box of contexts, and the mean reward there of each option of which something is known."""
 
     means: tuple[Estimate, ...]
 
 
-class BinMeans(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="bin means", tag_field="kind"):
+class BinMeans(Displayed, frozen=True, tag="bin means", tag_field="kind"):
     """Mean rewards by box of contexts.
 
     Attributes
@@ -92,12 +83,12 @@ class BinMeans(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="bin
     confidence: float
 
     def __post_init__(self) -> None:
-        check_names(*self.columns)
+        super().__post_init__()
         if any(len(one.lower) != len(self.columns) for one in self.bins):
             raise ValueError("a bin must have a side for each column")
 
 
-class Intervals(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="intervals", tag_field="kind"):
+class Intervals(Displayed, frozen=True, tag="intervals", tag_field="kind"):
     """More estimates with intervals, under a title.
 
     Attributes
@@ -114,11 +105,8 @@ class Intervals(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="in
     of: Kind
     estimates: tuple[Estimate, ...]
 
-    def __post_init__(self) -> None:
-        check_names(self.title)
 
-
-class EffectPath(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class EffectPath(Displayed, frozen=True):
     """An effect at every look; None where nothing was known of it then."""
 
     option: str
@@ -127,18 +115,14 @@ class EffectPath(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lows: tuple[float | None, ...]
     highs: tuple[float | None, ...]
 
-    def __post_init__(self) -> None:
-        check_names(*filter(None, (self.option, self.group)))
-        check_finite((*self.values, *self.lows, *self.highs), "an effect")
-
     @property
     def name(self) -> str:
         """The option, and the group if it is about one."""
         return self.option if self.group is None else f"{self.option}: {self.group}"
 
 
-class EffectsOverTime(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="over time", tag_field="kind"):
-    """How effects came about.
+class EffectsOverTime(Displayed, frozen=True, tag="over time", tag_field="kind"):
+    """Effects at every look.
 
     Attributes
     ----------
@@ -152,32 +136,27 @@ class EffectsOverTime(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
     effects: tuple[EffectPath, ...]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if any(len(part) != len(self.people) for one in self.effects for part in (one.values, one.lows, one.highs)):
             raise ValueError("an effect over time must have a figure for every look")
 
 
-class GuardrailEffects(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="guardrail", tag_field="kind"):
+class GuardrailEffects(Displayed, frozen=True, tag="guardrail", tag_field="kind"):
     """Effects on a guardrail, in shares of people who say yes."""
 
     name: str
     effects: tuple[Effect, ...]
 
-    def __post_init__(self) -> None:
-        check_names(self.name)
 
-
-class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="figures", tag_field="kind"):
+class Figures(Displayed, frozen=True, tag="figures", tag_field="kind"):
     """Facts under a title."""
 
     title: str
     facts: tuple[Fact, ...]
 
-    def __post_init__(self) -> None:
-        check_names(self.title)
 
-
-class Contradiction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="contradiction", tag_field="kind"):
-    """Whether recent rounds contradict earlier ones, which says that rewards have moved.
+class Contradiction(Displayed, frozen=True, tag="contradiction", tag_field="kind"):
+    """A test of whether recent rounds contradict earlier ones, which would say that rewards have moved.
 
     Attributes
     ----------
@@ -197,8 +176,8 @@ class Contradiction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
     since: int | None = None
 
 
-class FeatureSelection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="features", tag_field="kind"):
-    """Which features matter, found by people who were asked about one feature at a time.
+class FeatureSelection(Displayed, frozen=True, tag="features", tag_field="kind"):
+    """The features found to matter by people who were asked about one feature at a time.
 
     Attributes
     ----------
@@ -217,12 +196,9 @@ class FeatureSelection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     kept: tuple[str, ...] | None = None
     gains: dict[str, float] | None = None
 
-    def __post_init__(self) -> None:
-        check_names(*(self.kept or ()), *(self.gains or ()))
 
-
-class HalfLives(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="half-lives", tag_field="kind"):
-    """How fast what was learned is forgotten: half-lives in people; None stands for never.
+class HalfLives(Displayed, frozen=True, tag="half-lives", tag_field="kind"):
+    """Half-lives, in people, with which evidence is forgotten; None stands for never.
 
     Attributes
     ----------

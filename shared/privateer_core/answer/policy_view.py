@@ -1,11 +1,11 @@
-"""What a policy is, for people and other languages: whom it gives what."""
+"""Views of policies for people and other languages: whom each gives what."""
 
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
 from privateer_core.answer.conditions import Bin
-from privateer_core.answer.facts import Fact, check_finite, check_names
+from privateer_core.answer.facts import Displayed, Fact
 
 Shares: TypeAlias = dict[str, Annotated[float, msgspec.Meta(ge=0, le=1)]]
 """The share of people who get each option, by its name; those that nobody gets may be left out."""
@@ -24,17 +24,13 @@ def leading(arms: Shares) -> str | None:
     return first[0] if len(first) == 1 else None
 
 
-class ArmsOfBin(Bin, frozen=True, forbid_unknown_fields=True):
+class ArmsOfBin(Bin, frozen=True):
     """A box of contexts, and the share of each option there."""
 
     arms: Shares
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_names(*self.arms)
 
-
-class BinShares(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="bins", tag_field="kind"):
+class BinShares(Displayed, frozen=True, tag="bins", tag_field="kind"):
     """Boxes of contexts, with the share of each option there.
 
     Attributes
@@ -49,29 +45,26 @@ class BinShares(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="bi
     bins: tuple[ArmsOfBin, ...]
 
     def __post_init__(self) -> None:
-        check_names(*self.columns)
+        super().__post_init__()
         if any(len(one.lower) != len(self.columns) for one in self.bins):
             raise ValueError("a bin must have a side for each column")
 
 
-class ArmsOfGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ArmsOfGroup(Displayed, frozen=True):
     """People with a name, and the share of each option among them."""
 
     name: str
     arms: Shares
 
-    def __post_init__(self) -> None:
-        check_names(self.name, *self.arms)
 
-
-class GroupShares(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="groups", tag_field="kind"):
+class GroupShares(Displayed, frozen=True, tag="groups", tag_field="kind"):
     """Groups of people, with the share of each option there; where everybody gets the same, there is one."""
 
     groups: tuple[ArmsOfGroup, ...]
 
 
-class Coefficients(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="coefficients", tag_field="kind"):
-    """What each term adds to the mean reward of an option; people get the one of which most is expected.
+class Coefficients(Displayed, frozen=True, tag="coefficients", tag_field="kind"):
+    """The terms of every option's mean reward; people get the option of which most is expected.
 
     Attributes
     ----------
@@ -90,25 +83,17 @@ class Coefficients(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     shared: dict[str, float]
     arms: dict[str, dict[str, float]]
 
-    def __post_init__(self) -> None:
-        check_names(
-            self.link, self.unit, *self.shared, *self.arms, *(name for one in self.arms.values() for name in one)
-        )
-        check_finite(
-            [*self.shared.values(), *(value for one in self.arms.values() for value in one.values())], "a term"
-        )
 
-
-class PublicDraw(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who is asked: places ``start`` to ``start + places`` of the order that a public seed puts everybody in."""
+class PublicDraw(Displayed, frozen=True):
+    """A draw of people: places ``start`` to ``start + places`` of the order that a public seed puts everybody in."""
 
     seed: int
     start: int
     places: int
 
 
-class PlayCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="plays", tag_field="kind"):
-    """How often everybody plays each of several actions.
+class PlayCounts(Displayed, frozen=True, tag="plays", tag_field="kind"):
+    """Counts of how often everybody plays each of several actions.
 
     Attributes
     ----------
@@ -127,11 +112,8 @@ class PlayCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="p
     people: int
     draw: PublicDraw
 
-    def __post_init__(self) -> None:
-        check_names(*self.plays, *self.active)
 
-
-class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="point", tag_field="kind"):
+class Point(Displayed, frozen=True, tag="point", tag_field="kind"):
     """A point of a set, around which people's points are, or at which everybody's is.
 
     Attributes
@@ -149,12 +131,8 @@ class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="point"
     nearest: float | None = None
     farthest: float | None = None
 
-    def __post_init__(self) -> None:
-        check_names(*self.centre, *(self.average or ()))
-        check_finite([*self.centre.values(), *(self.average or {}).values(), self.nearest, self.farthest], "a point")
 
-
-class PolicyView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PolicyView(Displayed, frozen=True):
     """A policy, as every face draws it.
 
     Attributes
@@ -171,6 +149,3 @@ class PolicyView(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: int
     shows: BinShares | GroupShares | Coefficients | PlayCounts | Point
     facts: tuple[Fact, ...] = ()
-
-    def __post_init__(self) -> None:
-        check_names(self.algorithm)

@@ -43,7 +43,7 @@ class StoredTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StoredResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What older servers stored of an experiment, where they stored something."""
+    """A result as older servers stored it."""
 
     estimates: tuple[Estimate, ...]
     confidence: float

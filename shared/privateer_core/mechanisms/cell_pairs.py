@@ -8,10 +8,11 @@ from typing import ClassVar, Final, Self
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.accounting.events import Event, Pure
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
+from privateer_core.mechanisms.mechanism import NO_KEY, Mechanism, keyed_records, parse_keyed
 from privateer_core.mechanisms.named_symbol import HitTotal
 from privateer_core.primitives.contributions import CellHits, KeyedValues
 from privateer_core.primitives.public_coins import SlotLayout
@@ -25,7 +26,6 @@ UNIT: Final = 65535
 SENSITIVITY: Final = 2
 """L1 change of all pairs when a person is replaced: value and its rest move from one cell to another, in all by 2, or
 from one to the other within a cell."""
-_NO_KEY: Final = (1 << 32) - 1
 
 
 class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
@@ -49,6 +49,7 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
     round is released.
     """
 
+    message: ClassVar = REPORT
     pure: ClassVar[bool] = True
 
     layout: SlotLayout
@@ -64,13 +65,8 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
         return cls(question.layout, math.ceil(SENSITIVITY * UNIT / Fraction(epsilon)) / UNIT)
 
     @property
-    def report_size(self) -> int:
-        """Bytes of a report."""
-        return REPORT.itemsize
-
-    @property
+    @override
     def released(self) -> Event | None:
-        """What a release reveals."""
         # One division of whole numbers, so that no rounding is above the promise.
         return Pure(SENSITIVITY * UNIT / self._laplace.scale) if self.scale else None
 
@@ -85,33 +81,27 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
 
     def randomize(self, contributions: KeyedValues, _: NoiseSource) -> NDArray[np.void]:
         """Return the records of n people as they are, values rounded to the grid; shape (n,), dtype `REPORT`."""
-        reports = np.empty(len(contributions), dtype=REPORT)
-        reports["key"] = np.where(contributions.keys >= 0, contributions.keys, _NO_KEY)
-        reports["value"] = np.where(contributions.keys >= 0, np.rint(contributions.values * UNIT), 0)
-        return reports
+        return keyed_records(contributions, REPORT, UNIT)
 
+    @override
     def parse(self, rows: bytes) -> NDArray[np.void]:
-        """Parse reports from their concatenated bytes; return shape (n,), dtype `REPORT`."""
-        reports = whole(rows, REPORT)
-        unknown = (reports["key"] >= self.layout.keys) & (reports["key"] != _NO_KEY)
-        check_range(not np.any(unknown), "not a key of this round")
-        return reports
+        return parse_keyed(rows, REPORT, self.layout.keys)
 
     def empty(self) -> HitTotal:
         """Return the total of no reports; hits are in grid units."""
         return HitTotal.empty(self.layout.keys, 1)
 
+    @override
     def add(self, total: HitTotal, reports: NDArray[np.void]) -> HitTotal:
-        """Return ``total`` with ``reports`` (n,) counted in."""
-        keyed = reports[reports["key"] != _NO_KEY]
+        keyed = reports[reports["key"] != NO_KEY]
         positive = np.zeros((self.layout.keys, 1), np.int64)
         np.add.at(positive[:, 0], keyed["key"], keyed["value"])
         hits = UNIT * np.bincount(keyed["key"], minlength=self.layout.keys)[:, None]
         counts = np.full((self.layout.keys, 1), len(reports))
         return total.merged(HitTotal(len(reports), positive, hits, counts))
 
+    @override
     def release(self, total: HitTotal, noise: NoiseSource) -> CellHits:
-        """Return what the learner may see; every call draws fresh noise, so a round is released once."""
         size = 2 * total.hits.size
         return self._released(total, self._laplace.draw(size, noise) if self.scale else np.zeros(size, np.int64))
 
@@ -121,8 +111,8 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
         positive, hits = (total.positive + more) / UNIT, (total.hits + more + less) / UNIT
         return CellHits(total.reports, positive, hits, total.counts, 1.0, 0.0, self.noise)
 
+    @override
     def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> CellHits:
-        """Draw a release with noise of a seeded generator."""
         has = contributions.keys >= 0
         keys, values = contributions.keys[has], np.rint(contributions.values[has] * UNIT)
         positive = np.bincount(keys, values, self.layout.keys).astype(np.int64)[:, None]
@@ -132,11 +122,11 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
         return self._released(HitTotal(people, positive, hits, np.full(hits.shape, people)), drawn)
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name."""
         layout = SlotLayout(5, np.zeros((4, 0), np.uint32))
         return {f"{scale:g}": cls(layout, scale) for scale in (1.0, 4.0)}
 
+    @override
     def weaker(self, factor: float) -> Self:
-        """Return the mechanism with so much less noise, or with some where it has none."""
         return msgspec.structs.replace(self, scale=self.scale / factor if self.scale else factor)

@@ -3,17 +3,18 @@
 import math
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.accounting.allotment import Allotment
 from privateer_core.accounting.events import Event, Gaussian, Pure
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.mechanism import KeyedTotal, Mechanism, check_range, whole
+from privateer_core.mechanisms.mechanism import NO_KEY, KeyedTotal, Mechanism, keyed_records, parse_keyed
 from privateer_core.primitives.contributions import KeyedSums, KeyedValues
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
@@ -33,7 +34,6 @@ RELEASED_MAX: Final = 1 << 20
 """Numbers in a release, at most."""
 SAMPLING: Final = sampling_cost(RELEASED_MAX)
 """What drawing normal noise adds to delta, in all."""
-_NO_KEY: Final = (1 << 32) - 1
 
 
 class CentralSums(Mechanism, frozen=True, tag="central-sums"):
@@ -60,6 +60,8 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
     score cannot change by 2 and their key as well. With discrete Laplace noise, which is drawn exactly, the L1
     sensitivity 4 divided by the scale. Counts by coins are public. Noise is drawn once, when the round is released.
     """
+
+    message: ClassVar = REPORT
 
     layout: Layout
     standard_deviation: float = 0.0
@@ -95,45 +97,35 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
         return cls(question.layout, central_standard_deviation(epsilon, delta))
 
     @property
-    def report_size(self) -> int:
-        """Bytes of a report."""
-        return REPORT.itemsize
-
-    @property
+    @override
     def released(self) -> Event | None:
-        """What a release reveals."""
         if self.scale:
             # One division of whole numbers, so that no rounding is above the promise.
             return Pure(ABSOLUTE_SENSITIVITY * UNIT / self._laplace.scale)
         return Gaussian(self.standard_deviation, SENSITIVITY) if self.standard_deviation else None
 
     @property
+    @override
     def sampling(self) -> float:
-        """What the sampler of normal noise may add to delta."""
         return SAMPLING if self.standard_deviation else 0.0
 
     def randomize(self, contributions: KeyedValues, _: NoiseSource) -> NDArray[np.void]:
         """Return the records of n people as they are, values rounded to the grid; shape (n,), dtype `REPORT`."""
-        reports = np.empty(len(contributions), dtype=REPORT)
+        reports = keyed_records(contributions, REPORT, UNIT)
         reports["slot"] = contributions.coins
-        reports["key"] = np.where(contributions.keys >= 0, contributions.keys, _NO_KEY)
-        reports["value"] = np.where(contributions.keys >= 0, np.rint(contributions.values * UNIT), 0)
         return reports
 
+    @override
     def parse(self, rows: bytes) -> NDArray[np.void]:
-        """Parse reports from their concatenated bytes; return shape (n,), dtype `REPORT`."""
-        reports = whole(rows, REPORT)
-        unknown = (reports["key"] >= self.layout.keys) & (reports["key"] != _NO_KEY)
-        check_range(not np.any(unknown), "not a key of this round")
-        return reports
+        return parse_keyed(rows, REPORT, self.layout.keys)
 
     def empty(self) -> KeyedTotal:
         """Return the total of no reports; scores are in grid units."""
         return KeyedTotal.empty(self.layout.keys, self.layout.groups)
 
+    @override
     def add(self, total: KeyedTotal, reports: NDArray[np.void]) -> KeyedTotal:
-        """Return ``total`` with ``reports`` (n,) counted in."""
-        keyed = reports[reports["key"] != _NO_KEY]
+        keyed = reports[reports["key"] != NO_KEY]
         keys = keyed["key"].astype(np.int64)
         groups = self.layout.group(self.layout.hashes(keyed["slot"], keys), keys)
         sums, hits = self._summed(keys, groups, keyed["value"].astype(np.int64))
@@ -147,8 +139,8 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
         np.add.at(sums, (keys, groups), 2 * values - UNIT)
         return sums, np.bincount(keys, minlength=shape[0])
 
+    @override
     def release(self, total: KeyedTotal, noise: NoiseSource) -> KeyedSums:
-        """Return what the learner may see; every call draws fresh noise, so a round is released once."""
         size = total.sums.size + len(total.hits)
         if self.scale:
             return self._released(total, self._laplace.draw(size, noise))
@@ -198,13 +190,13 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
         return self._released(KeyedTotal(people, sums, counts, hits), drawn)
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name."""
         normal = {f"normal-{sigma:g}": cls(Layout.small(), sigma) for sigma in (0.0, 2.0, 12.0)}
         return normal | {"laplace-4": cls(Layout.small(), 0.0, 4.0)}
 
+    @override
     def weaker(self, factor: float) -> Self:
-        """Return the mechanism with so much less noise, or with some where it has no noise."""
         if self.scale:
             return msgspec.structs.replace(self, scale=self.scale / factor)
         less = self.standard_deviation / factor if self.standard_deviation else factor

@@ -1,8 +1,8 @@
-"""What all mechanisms are: a randomizer for devices and an analyzer for the server, of the same constants."""
+"""The base of all mechanisms: a randomizer for devices and an analyzer for the server, of the same constants."""
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 import msgspec
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from privateer_core.accounting.events import Event
 from privateer_core.errors import OutOfRange
+from privateer_core.primitives.contributions import KeyedValues, Total
 from privateer_core.sampling.entropy import NoiseSource
 
 
@@ -20,6 +21,9 @@ class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown
     total, in any order; merge totals; and release what the learner may see. A total that cannot be summed may as well
     hold its rows until the release. `simulate` draws a release with the distribution of all these steps.
     """
+
+    message: ClassVar[np.dtype[Any]]
+    """What one message is, where all messages have the same fields."""
 
     pure: ClassVar[bool] = False
     """Whether it keeps promises of delta 0, and does not use a larger one."""
@@ -35,7 +39,7 @@ class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown
     @property
     def report_size(self) -> int:
         """Bytes of one message."""
-        raise NotImplementedError
+        return self.message.itemsize
 
     @property
     def messages(self) -> int:
@@ -141,10 +145,9 @@ class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown
 
 
 @dataclass(frozen=True)
-class KeyedTotal:
-    """Integer sums over reports on keys; additive in any order. Shapes as in `contributions.KeyedSums`."""
+class KeyedTotal(Total):
+    """Integer sums over reports on keys, of the shapes of `contributions.KeyedSums`."""
 
-    reports: int
     sums: NDArray[np.int64]
     counts: NDArray[np.int64]
     hits: NDArray[np.int64]
@@ -154,11 +157,30 @@ class KeyedTotal:
         """Return the total of no reports."""
         return cls(0, np.zeros((keys, groups), np.int64), np.zeros((keys, groups), np.int64), np.zeros(keys, np.int64))
 
-    def merged(self, other: Self) -> Self:
-        """Return the total of two disjoint sets of reports."""
-        return type(self)(
-            self.reports + other.reports, self.sums + other.sums, self.counts + other.counts, self.hits + other.hits
-        )
+
+NO_KEY: Final = (1 << 32) - 1
+"""The key in the record of a person who has none."""
+
+
+def keyed_records(contributions: KeyedValues, kind: np.dtype[Any], unit: int) -> NDArray[np.void]:
+    """Return the keys and values of n people as they are, for a curator; values are rounded to ``unit`` grid points."""
+    has, records = contributions.keys >= 0, np.empty(len(contributions), dtype=kind)
+    records["key"] = np.where(has, contributions.keys, NO_KEY)
+    records["value"] = np.where(has, np.rint(contributions.values * unit), 0)
+    return records
+
+
+def parse_keyed(rows: bytes, kind: np.dtype[Any], keys: int) -> NDArray[np.void]:
+    """Parse the records of people with one of so many keys, or none.
+
+    Raises
+    ------
+    OutOfRange
+        If the bytes are not whole records, or one has another key.
+    """
+    records = whole(rows, kind)
+    check_range(not np.any((records["key"] >= keys) & (records["key"] != NO_KEY)), "not a key of this round")
+    return records
 
 
 def whole(rows: bytes, kind: np.dtype[Any]) -> NDArray[Any]:

@@ -5,23 +5,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Final, Self
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.accounting.amplification import amplified_local_epsilon
-from privateer_core.accounting.events import Event, Pure, ShuffledResponse
-from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
+from privateer_core.accounting.events import Event, ShuffledResponse
+from privateer_core.mechanisms.local_symbol import BLOCK, LocalSymbol, with_coins
 from privateer_core.mechanisms.signed_symbol import bernoulli
-from privateer_core.primitives.contributions import CellHits, KeyedValues
+from privateer_core.primitives.contributions import CellHits, KeyedValues, Total
 from privateer_core.primitives.public_coins import SlotLayout, sign
 from privateer_core.primitives.questions import KeyedHits
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.response import RandomizedResponse
 
-REPORT: Final = np.dtype([("slot", "<u4"), ("symbol", "<u2")])
-_BLOCK: Final = 1 << 18
-"""(report, key) pairs decoded at a time; keeps the working set in the processor's cache."""
 NAMED: Final = 1.3
 """Keys are named up to so many times e^epsilon of them: beyond, fewer buckets tell more of each key."""
 _ONE: Final = 1.3
@@ -29,10 +26,9 @@ _ONE: Final = 1.3
 
 
 @dataclass(frozen=True)
-class HitTotal:
-    """Integer counts over reports, additive in any order. Shapes as in `contributions.CellHits`."""
+class HitTotal(Total):
+    """Integer counts over reports, of the shapes of `contributions.CellHits`."""
 
-    reports: int
     positive: NDArray[np.int64]
     hits: NDArray[np.int64]
     counts: NDArray[np.int64]
@@ -43,17 +39,8 @@ class HitTotal:
         none = np.zeros((keys, groups), np.int64)
         return cls(0, none, none, none)
 
-    def merged(self, other: Self) -> Self:
-        """Return the total of two disjoint sets of reports."""
-        return type(self)(
-            self.reports + other.reports,
-            self.positive + other.positive,
-            self.hits + other.hits,
-            self.counts + other.counts,
-        )
 
-
-class NamedSymbol(Mechanism, frozen=True, tag="named-symbol"):
+class NamedSymbol(LocalSymbol, frozen=True, tag="named-symbol"):
     """Randomize (key, value) to one symbol of 2 * buckets.
 
     The value becomes a bit, and the symbol is ``2 * bucket + bit``. With as many buckets as keys every key has its own.
@@ -79,7 +66,6 @@ class NamedSymbol(Mechanism, frozen=True, tag="named-symbol"):
     Privacy cost: epsilon-LDP per report (randomized response; coins are independent of the data).
     """
 
-    pure: ClassVar[bool] = True
     coins_choose: ClassVar[bool] = True
 
     layout: SlotLayout
@@ -123,29 +109,14 @@ class NamedSymbol(Mechanism, frozen=True, tag="named-symbol"):
         """The randomizer of the symbol; its probabilities also debias."""
         return RandomizedResponse(self.epsilon, 2 * self.buckets)
 
-    @property
-    def report_size(self) -> int:
-        """Bytes of a report."""
-        return REPORT.itemsize
-
-    @property
-    def alone(self) -> Event:
-        """What one report reveals by itself."""
-        return Pure(self.epsilon)
-
+    @override
     def shuffled(self, honest: int) -> Event:
-        """Return what a permuted batch reveals."""
         return ShuffledResponse(self.epsilon, 2 * self.buckets, honest)
 
-    @property
-    def local_epsilon(self) -> float:
-        """Pure epsilon of one report by itself."""
-        return self.epsilon
-
+    @override
     def randomize(self, contributions: KeyedValues, noise: NoiseSource) -> NDArray[np.void]:
-        """Randomize the contributions of n people; return shape (n,), dtype `REPORT`."""
         bits = bernoulli(contributions.values, noise)
-        return _reports(contributions, self.response.randomize(self.truth(contributions, bits), noise))
+        return with_coins(contributions.coins, self.response.randomize(self.truth(contributions, bits), noise))
 
     def truth(self, contributions: KeyedValues, bits: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return everybody's own symbol for values drawn as ``bits`` of 1 or -1, (n,); -1 without a key. Secret."""
@@ -155,7 +126,7 @@ class NamedSymbol(Mechanism, frozen=True, tag="named-symbol"):
         if self.named:
             truth[keyed] = 2 * keys + (bits[keyed] > 0)
             return truth
-        step = max(1, _BLOCK // self.layout.keys)
+        step = max(1, BLOCK // self.layout.keys)
         for start in range(0, len(keyed), step):
             some, own = keyed[start : start + step], keys[start : start + step]
             buckets, signs = self._dealt(contributions.coins[some])
@@ -182,19 +153,13 @@ class NamedSymbol(Mechanism, frozen=True, tag="named-symbol"):
         sizes = np.bincount(np.arange(keys) % self.buckets)
         return float((sizes * (sizes - 1)).sum() / max(1, keys * (keys - 1)))
 
-    def parse(self, rows: bytes) -> NDArray[np.void]:
-        """Parse reports from their concatenated bytes; return shape (n,), dtype `REPORT`."""
-        reports = whole(rows, REPORT)
-        check_range(not np.any(reports["symbol"] >= 2 * self.buckets), "not a symbol of this round's alphabet")
-        return reports
-
+    @override
     def empty(self) -> HitTotal:
-        """Return the total of no reports."""
         return HitTotal.empty(self.layout.keys, self.layout.groups)
 
+    @override
     def add(self, total: HitTotal, reports: NDArray[np.void]) -> HitTotal:
-        """Return ``total`` with ``reports`` (n,) counted in."""
-        step = max(1, _BLOCK // max(1, self.layout.keys))
+        step = max(1, BLOCK // max(1, self.layout.keys))
         for start in range(0, len(reports), step):
             part = reports[start : start + step]
             total = total.merged(self._named_hits(part) if self.named else self._dealt_hits(part))
@@ -224,10 +189,6 @@ class NamedSymbol(Mechanism, frozen=True, tag="named-symbol"):
         positives = np.bincount(cells[positive.astype(bool)], minlength=size).reshape(shape)
         return HitTotal(len(reports), positives, hits, self.layout.count(reports["slot"]))
 
-    def release(self, total: HitTotal, _: NoiseSource) -> CellHits:
-        """Return what the learner may see: a function of randomized reports, without further cost or noise."""
-        return self._released(total)
-
     def _released(self, total: HitTotal) -> CellHits:
         positive, hits = total.positive.astype(np.float64), total.hits.astype(np.float64)
         return CellHits(total.reports, positive, hits, total.counts, self.response.gain, self.response.other)
@@ -239,22 +200,12 @@ class NamedSymbol(Mechanism, frozen=True, tag="named-symbol"):
         truth = self.truth(contributions, bits)
         kept = (rng.random(people) < self.response.gain) & (truth >= 0)
         symbols = np.where(kept, truth, rng.integers(0, 2 * self.buckets, people))
-        return self._released(self.add(self.empty(), _reports(contributions, symbols)))
+        return self._released(self.add(self.empty(), with_coins(contributions.coins, symbols)))
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name."""
         return {f"{epsilon:g}-{buckets}": cls(SlotLayout.small(), epsilon, buckets) for epsilon, buckets in _SMALL}
-
-    def weaker(self, factor: float) -> Self:
-        """Return the mechanism with ``factor`` times the epsilon."""
-        return msgspec.structs.replace(self, epsilon=factor * self.epsilon)
 
 
 _SMALL: Final = ((1.0, 1), (2.0, 3), (2.0, 4))
-
-
-def _reports(contributions: KeyedValues, symbols: NDArray[np.integer]) -> NDArray[np.void]:
-    reports = np.empty(len(contributions), dtype=REPORT)
-    reports["slot"], reports["symbol"] = contributions.coins, symbols
-    return reports

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final, Literal, Self
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.accounting.events import Event, Gaussian
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
@@ -35,7 +36,7 @@ KEPT_MAX: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Factorization:
-    """How the noise of a step depends on that of earlier ones.
+    """A factorization by which the noise of a step depends on that of earlier ones.
 
     Parameters
     ----------
@@ -122,7 +123,7 @@ class RunningTotal(VectorTotal):
     noise: NDArray[np.int64]
 
     def merged(self, other: VectorTotal) -> "RunningTotal":
-        """The total of two disjoint sets of reports: the noise of the one that has been through more releases."""
+        """Return the total of two disjoint sets of reports, with the noise of the one that has had more releases."""
         noise = max(self.noise, other.noise, key=len) if isinstance(other, RunningTotal) else self.noise
         return RunningTotal(self.reports + other.reports, self.sums + other.sums, noise)
 
@@ -185,8 +186,8 @@ class RunningVectors(CentralVectors, frozen=True, tag="running-vectors"):
         return Factorization(self.kind, self.steps)
 
     @property
+    @override
     def sampling(self) -> float:
-        """What the sampler of noise may add to delta."""
         return sampling_cost(self.ball.coordinates * self.steps)
 
     @property
@@ -200,8 +201,8 @@ class RunningVectors(CentralVectors, frozen=True, tag="running-vectors"):
         blank = np.zeros(self.ball.coordinates, np.int64)
         return RunningTotal(0, blank, np.zeros((0, self.ball.coordinates), np.int64))
 
+    @override
     def add(self, total: VectorTotal, reports: NDArray[np.int32]) -> RunningTotal:
-        """Return ``total`` with ``reports`` (n, coordinates) counted in."""
         return self.empty().merged(total).merged(VectorTotal(len(reports), reports.sum(axis=0, dtype=np.int64)))
 
     def resume(self, before: Mechanism, left: Any) -> RunningTotal:
@@ -225,8 +226,8 @@ class RunningVectors(CentralVectors, frozen=True, tag="running-vectors"):
         variance = (self.standard_deviation**2 + 1 / 12) * self.factorization.variance(step) * unit**2
         return RunningSums(total.reports, np.asarray((total.sums + own) * unit), variance, step), settled
 
+    @override
     def release(self, total: VectorTotal, noise: NoiseSource) -> RunningSums:
-        """Return what the learner may see; every call draws fresh noise, so a round is released once."""
         return self.settle(self.empty().merged(total), noise)[0]
 
     def simulate(self, contributions: BoundedVectors, rng: np.random.Generator) -> RunningSums:
@@ -235,7 +236,7 @@ class RunningVectors(CentralVectors, frozen=True, tag="running-vectors"):
         return RunningSums(found.reports, found.sums, found.noise, 1)
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name."""
         ball = Ball("l2", 0.5, 4)
         return {kind: cls(ball, 9_000.0, kind, 5) for kind in ("root", "tree")}

@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import Choice, Event, Gaussian, Repeated, Sequential
@@ -16,8 +17,8 @@ from privateer_core.accounting.gaussian import gaussian_standard_deviation
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
 from privateer_core.primitives.clipping import Ball
-from privateer_core.primitives.contributions import BoundedVectors, ScreenedSums
-from privateer_core.primitives.questions import ScreenedSum
+from privateer_core.primitives.contributions import BoundedVectors, SecondMomentSums, Total
+from privateer_core.primitives.questions import SecondMoments
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.exponential_mechanism import choose, simulate_choice
 from privateer_core.sampling.normal import RoundedNormal, sampling_cost
@@ -41,15 +42,10 @@ _BLOCK: Final = 1 << 21
 
 
 @dataclass(frozen=True)
-class Moments:
+class Moments(Total):
     """Exact sums of products of all pairs of coordinates, in grid units squared: the upper triangle, row by row."""
 
-    reports: int
     sums: Integers
-
-    def merged(self, other: "Moments") -> "Moments":
-        """Return the total of two disjoint sets of records."""
-        return Moments(self.reports + other.reports, self.sums + other.sums)
 
 
 class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
@@ -113,13 +109,13 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
             raise SpecError("there is no such noise", field="standard_deviation", remedy="use what the spec promises")
 
     @classmethod
-    def exact(cls, question: ScreenedSum) -> Self:
+    def exact(cls, question: SecondMoments) -> Self:
         """Return the mechanism whose releases have no noise."""
         predicted = tuple(round(UNIT * one) for one in question.predicted)
         return cls(question.ball, question.arms, question.kept, question.screened, predicted)
 
     @classmethod
-    def calibrated(cls, question: ScreenedSum, epsilon: float, delta: float) -> Self:
+    def calibrated(cls, question: SecondMoments, epsilon: float, delta: float) -> Self:
         """Return the mechanism whose releases are (epsilon, delta)-private.
 
         Raises
@@ -147,13 +143,13 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
         return (self.width + 1) * (self.width + 2) // 2
 
     @property
+    @override
     def report_size(self) -> int:
-        """Bytes of a report."""
         return self.ball.coordinates
 
     @property
+    @override
     def released(self) -> Event | None:
-        """What a release reveals."""
         if not self.standard_deviation:
             return None
         block = Gaussian(self.standard_deviation, SENSITIVITY)
@@ -163,8 +159,8 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
         return Sequential((Repeated(chosen, self.screened) if self.screened > 1 else chosen, block))
 
     @property
+    @override
     def sampling(self) -> float:
-        """What the sampler of normal noise may add to delta."""
         return sampling_cost(self.released_numbers) if self.standard_deviation else 0.0
 
     @property
@@ -208,13 +204,13 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
         check_range(bool(one.all()) and not np.any(reports < -GRID), "a record out of the box")
         return reports
 
+    @override
     def empty(self) -> Moments:
-        """Return the total of no reports."""
         size = self.ball.coordinates
         return Moments(0, np.zeros(size * (size + 1) // 2, np.int64))
 
+    @override
     def add(self, total: Moments, reports: NDArray[np.int8]) -> Moments:
-        """Return ``total`` with ``reports`` (n, coordinates) counted in."""
         return total.merged(self._summed(reports))
 
     def _summed(self, records: NDArray[Any]) -> Moments:
@@ -226,23 +222,23 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
             sums += some.T @ some
         return Moments(len(records), sums[~np.tri(size, k=-1, dtype=bool)].astype(np.int64))
 
-    def release(self, total: Moments, noise: NoiseSource) -> ScreenedSums:
-        """Return what the learner may see; every call draws fresh noise, so a round is released once."""
+    @override
+    def release(self, total: Moments, noise: NoiseSource) -> SecondMomentSums:
         return self._released(
             total,
             lambda scores: choose(scores, self.scale, noise),
             lambda deviation, count: _normal(deviation).draw(count, noise),
         )
 
-    def simulate(self, contributions: BoundedVectors, rng: np.random.Generator) -> ScreenedSums:
-        """Draw a release with noise of a seeded generator."""
+    @override
+    def simulate(self, contributions: BoundedVectors, rng: np.random.Generator) -> SecondMomentSums:
         return self._released(
             self._summed(self._on_grid(contributions.values)),
             lambda scores: simulate_choice(scores, self.scale, rng),
             lambda deviation, count: np.rint(deviation * rng.normal(size=count)).astype(np.int64),
         )
 
-    def _released(self, total: Moments, choose_one: Any, draw: Any) -> ScreenedSums:
+    def _released(self, total: Moments, choose_one: Any, draw: Any) -> SecondMomentSums:
         scores, left, chosen = self.scores(total), self.candidates, []
         for _ in range(self.screened):
             place = choose_one(scores[left]) if self.choice else int(scores[left].argmax())
@@ -253,7 +249,7 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
             moments = moments + _symmetric(self._deviations, draw)
         # Nobody has two arms: whatever is drawn there says nothing.
         moments[: self.arms, : self.arms] *= np.eye(self.arms, dtype=np.int64)
-        return ScreenedSums(total.reports, np.array(chosen, np.int64), moments / GRID**2, self.variances)
+        return SecondMomentSums(total.reports, np.array(chosen, np.int64), moments / GRID**2, self.variances)
 
     @property
     def candidates(self) -> Integers:
@@ -294,16 +290,16 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
         return np.asarray(self.standard_deviation * GRID**2 * np.outer(lengths, lengths) * doubled)
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name."""
         box = Ball("max", 1.0, 2 + 4 + 1)
         return {
             "kept": cls(box, 2, (0, 2), 0, (), 0.0, 3.0),
             "screened": cls(box, 2, (1,), 2, (100, -50, 300), 0.5, 3.0),
         }
 
+    @override
     def weaker(self, factor: float) -> Self:
-        """Return the mechanism with so much less noise, or with some where it has none."""
         less = self.standard_deviation / factor if self.standard_deviation else factor
         choice = min(16.0, (self.choice or 0.1) * factor) if self.screened else 0.0
         return msgspec.structs.replace(self, choice=choice, standard_deviation=less)

@@ -1,30 +1,28 @@
 """One signed symbol for keyed means: the default where every report is private by itself, shuffled or not."""
 
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Final, Self
+from typing import Any, Final, Self
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.accounting.allotment import Allotment, allotted_local_epsilon
 from privateer_core.accounting.amplification import amplified_local_epsilon
-from privateer_core.accounting.events import Event, Pure, ShuffledResponse
-from privateer_core.mechanisms.mechanism import KeyedTotal, Mechanism, check_range, whole
+from privateer_core.accounting.events import Event, ShuffledResponse
+from privateer_core.mechanisms.local_symbol import BLOCK, LocalSymbol, with_coins
+from privateer_core.mechanisms.mechanism import KeyedTotal
 from privateer_core.primitives.contributions import KeyedSums, KeyedValues
 from privateer_core.primitives.public_coins import Layout, bucket, sign
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.response import RandomizedResponse
 
-REPORT: Final = np.dtype([("slot", "<u4"), ("symbol", "<u2")])
-_BLOCK: Final = 1 << 18
-"""(report, key) pairs decoded at a time; keeps the working set in the processor's cache."""
 _BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _SHARES: Final = (1.0, 0.7, 0.5, 0.35, 0.25, 0.125, 0.0625, 0.03, 0.015)
 
 
-class SignedSymbol(Mechanism, frozen=True, tag="signed-symbol"):
+class SignedSymbol(LocalSymbol, frozen=True, tag="signed-symbol"):
     """Randomize (key, value) to one symbol of 2 * buckets, or one more that says "elsewhere".
 
     The value becomes a bit, the bit a sign; the coins' sign and bucket of the key turn it into the symbol
@@ -52,8 +50,6 @@ class SignedSymbol(Mechanism, frozen=True, tag="signed-symbol"):
     -----
     Privacy cost: epsilon-LDP per report (randomized response; coins are independent of the data).
     """
-
-    pure: ClassVar[bool] = True
 
     layout: Layout
     epsilon: float
@@ -103,36 +99,18 @@ class SignedSymbol(Mechanism, frozen=True, tag="signed-symbol"):
         return 2 * self.buckets + self.elsewhere
 
     @property
+    @override
     def coins_choose(self) -> bool:
-        """Whether the coins of a report may be those that chose the person's arm."""
         return True
 
-    @property
-    def report_size(self) -> int:
-        """Bytes of a report."""
-        return REPORT.itemsize
-
-    @property
-    def alone(self) -> Event:
-        """What one report reveals by itself."""
-        return Pure(self.epsilon)
-
+    @override
     def shuffled(self, honest: int) -> Event:
-        """Return what a permuted batch reveals."""
         return ShuffledResponse(self.epsilon, self.symbols, honest)
 
-    @property
-    def local_epsilon(self) -> float:
-        """Pure epsilon of one report by itself."""
-        return self.epsilon
-
+    @override
     def randomize(self, contributions: KeyedValues, noise: NoiseSource) -> NDArray[np.void]:
-        """Randomize the contributions of n people; return shape (n,), dtype `REPORT`."""
         bits = bernoulli(contributions.values, noise)
-        reports = np.empty(len(contributions), dtype=REPORT)
-        reports["slot"] = contributions.coins
-        reports["symbol"] = self.response.randomize(self._truth(contributions, bits), noise)
-        return reports
+        return with_coins(contributions.coins, self.response.randomize(self._truth(contributions, bits), noise))
 
     def _truth(self, contributions: KeyedValues, bits: NDArray[np.int64]) -> NDArray[np.int64]:
         truth = np.full(len(contributions), 2 * self.buckets if self.elsewhere else -1, dtype=np.int64)
@@ -141,19 +119,13 @@ class SignedSymbol(Mechanism, frozen=True, tag="signed-symbol"):
         truth[asked] = 2 * bucket(hashes, self.buckets) + (bits[asked] * sign(hashes) > 0)
         return truth
 
-    def parse(self, rows: bytes) -> NDArray[np.void]:
-        """Parse reports from their concatenated bytes; return shape (n,), dtype `REPORT`."""
-        reports = whole(rows, REPORT)
-        check_range(not np.any(reports["symbol"] >= self.symbols), "not a symbol of this round's alphabet")
-        return reports
-
+    @override
     def empty(self) -> KeyedTotal:
-        """Return the total of no reports."""
         return KeyedTotal.empty(self.layout.keys, self.layout.groups)
 
+    @override
     def add(self, total: KeyedTotal, reports: NDArray[np.void]) -> KeyedTotal:
-        """Return ``total`` with ``reports`` (n,) counted in."""
-        step = max(1, _BLOCK // max(1, self.layout.keys))
+        step = max(1, BLOCK // max(1, self.layout.keys))
         for start in range(0, len(reports), step):
             total = total.merged(self._count(reports[start : start + step]))
         return total
@@ -171,10 +143,6 @@ class SignedSymbol(Mechanism, frozen=True, tag="signed-symbol"):
         counts = np.bincount(cells, minlength=shape[0] * shape[1])
         hits = hit.sum(axis=0, dtype=np.int64)
         return KeyedTotal(len(reports), sums.astype(np.int64).reshape(shape), counts.reshape(shape), hits)
-
-    def release(self, total: KeyedTotal, _: NoiseSource) -> KeyedSums:
-        """Return what the learner may see: a function of randomized reports, without further cost or noise."""
-        return self._released(total)
 
     def _released(self, total: KeyedTotal) -> KeyedSums:
         response = self.response
@@ -204,17 +172,13 @@ class SignedSymbol(Mechanism, frozen=True, tag="signed-symbol"):
         return self._released(_simulated(self, counts, without, rng))
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name."""
         sizes = ((1.0, 1, False), (1.0, 1, True), (2.0, 3, False), (4.0, 8, True))
         return {
             f"{epsilon:g}-{buckets}{'-elsewhere' * elsewhere}": cls(Layout.small(), epsilon, buckets, elsewhere)
             for epsilon, buckets, elsewhere in sizes
         }
-
-    def weaker(self, factor: float) -> Self:
-        """Return the mechanism with ``factor`` times the epsilon."""
-        return msgspec.structs.replace(self, epsilon=factor * self.epsilon)
 
 
 def bernoulli(values: NDArray[np.float64], noise: NoiseSource) -> NDArray[np.int64]:

@@ -8,11 +8,12 @@ dishonest person spend all messages on one coordinate.
 """
 
 import math
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.accounting.binomial import shuffled_bits_each
 from privateer_core.accounting.events import Event, ShuffledBits
@@ -55,6 +56,8 @@ class BitVectors(Mechanism, frozen=True, tag="bit-vectors"):
     colludes, beyond the person's own Bin(bits, probability).
     """
 
+    message: ClassVar = BIT
+
     ball: Ball
     levels: int
     bits: int
@@ -91,8 +94,8 @@ class BitVectors(Mechanism, frozen=True, tag="bit-vectors"):
         return 2 * self.ball.bound / self.levels
 
     @property
+    @override
     def messages(self) -> int:
-        """Messages of one person."""
         return self.ball.coordinates * (self.levels + self.bits)
 
     @property
@@ -105,17 +108,12 @@ class BitVectors(Mechanism, frozen=True, tag="bit-vectors"):
         return whole(rows, BIT)["coordinate"].astype(np.int64)
 
     @property
+    @override
     def message_bits(self) -> int:
-        """Bits that a message carries, as paper 5 counts."""
         return 1
 
-    @property
-    def report_size(self) -> int:
-        """Bytes of one message."""
-        return BIT.itemsize
-
+    @override
     def shuffled(self, honest: int) -> Event:
-        """Return what a permuted batch reveals."""
         return ShuffledBits(honest * self.bits, self.probability, self.levels, self.ball.coordinates)
 
     def randomize(self, contributions: BoundedVectors, noise: NoiseSource) -> NDArray[np.void]:
@@ -142,8 +140,8 @@ class BitVectors(Mechanism, frozen=True, tag="bit-vectors"):
         floor = np.floor(scaled)
         return np.asarray(np.minimum(floor + (uniform < scaled - floor), self.levels))
 
+    @override
     def parse(self, rows: bytes) -> NDArray[np.void]:
-        """Parse messages from their concatenated bytes, in any order."""
         messages = whole(rows, BIT)
         good = not np.any((messages["coordinate"] >= self.ball.coordinates) | (messages["bit"] > 1))
         check_range(good, "not a coordinate or not a bit")
@@ -206,8 +204,8 @@ class BitVectors(Mechanism, frozen=True, tag="bit-vectors"):
         return (self.bits * each + 0.25) * self.unit**2 / people, 0.0
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name."""
         box = Ball("max", 2.0, 3)
         return {"fair": cls(box, 7, 70, 0.5, 20), "unfair": cls(box, 5, 1, 0.2, 20)}
 

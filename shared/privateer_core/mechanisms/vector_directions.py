@@ -1,4 +1,4 @@
-"""How many public directions a symbol of a vector has, how many of them are a person's own, and what error is left."""
+"""Choice of a symbol's public directions, and of how many are a person's own, by the error that is left."""
 
 import math
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def response_of(epsilon: float, directions: int, chosen: int) -> SubsetResponse:
 
 
 def unit_variance(coordinates: int, epsilon: float, directions: int, chosen: int, length: float) -> float:
-    """Variance of one symbol for a vector of a length in a ball of radius 1, all coordinates together; exact.
+    """Return the exact variance of one symbol for a vector of a length in a ball of radius 1, over all coordinates.
 
     A named direction is c u + sqrt(1 - c^2) w, u the lifted vector and w uniform among what is orthogonal to it.
     What the report leaves out is its last coordinate.
@@ -74,7 +74,7 @@ def unit_variance(coordinates: int, epsilon: float, directions: int, chosen: int
 
 @lru_cache(maxsize=1 << 14)
 def unit_error(coordinates: int, epsilon: float, directions: int, chosen: int) -> float:
-    """Variance of one symbol in a ball of radius 1, for the vectors for which it is largest."""
+    """Return the variance of one symbol in a ball of radius 1, for the vectors for which it is largest."""
     return max(unit_variance(coordinates, epsilon, directions, chosen, length) for length in (0.0, 1.0))
 
 
@@ -101,7 +101,7 @@ def _best(coordinates: int, counts: Callable[[int], dict[int, float]]) -> tuple[
 def amplified_directions(
     coordinates: int, promise: tuple[float, float], honest: int, limit: float, share: Allotment | None
 ) -> tuple[float, int, int]:
-    """Local epsilon, directions and chosen ones of a shuffled batch; see `VectorSymbol.amplified`.
+    """Return the local epsilon, directions and chosen ones of a shuffled batch; see `VectorSymbol.amplified`.
 
     The local epsilon that a batch allows depends on how many symbols there are for each of a person's own, and grows
     with it. To choose, we take it from a few such numbers; what is chosen gets its own.
@@ -126,7 +126,7 @@ def amplified_directions(
 def several_directions(
     coordinates: int, promise: tuple[float, float], honest: int, limit: float, repeats: int
 ) -> tuple[float, int, int]:
-    """Local epsilon of each of several messages, directions and chosen ones; see `VectorSymbol.amplified`.
+    """Return the local epsilon of each of several messages, directions and chosen ones; see `VectorSymbol.amplified`.
 
     The messages share the promise as several reports would, by a rule that is quick and a little more than enough.
     """

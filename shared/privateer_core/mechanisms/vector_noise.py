@@ -7,6 +7,7 @@ from typing import Final, Self
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.accounting.events import Event, Gaussian
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
@@ -38,7 +39,7 @@ def vector_standard_deviation(ball: Ball, epsilon: float, delta: float) -> float
 
 
 class _NoisyVectors(Mechanism, frozen=True):
-    """What both mechanisms share: sums on the grid, four bytes a coordinate.
+    """The common part of both mechanisms: sums on the grid, four bytes a coordinate.
 
     Parameters
     ----------
@@ -65,13 +66,13 @@ class _NoisyVectors(Mechanism, frozen=True):
         return RoundedNormal(self.standard_deviation)
 
     @property
+    @override
     def report_size(self) -> int:
-        """Bytes of a report."""
         return 4 * self.ball.coordinates
 
     @property
+    @override
     def sampling(self) -> float:
-        """What the sampler of noise may add to delta."""
         return sampling_cost(self.ball.coordinates) if self.standard_deviation else 0.0
 
     @property
@@ -84,12 +85,12 @@ class _NoisyVectors(Mechanism, frozen=True):
         check_range(good, "a value that the mechanism cannot make")
         return reports
 
+    @override
     def empty(self) -> VectorTotal:
-        """Return the total of no reports."""
         return VectorTotal(0, np.zeros(self.ball.coordinates, np.int64))
 
+    @override
     def add(self, total: VectorTotal, reports: NDArray[np.int32]) -> VectorTotal:
-        """Return ``total`` with ``reports`` (n, coordinates) counted in."""
         return total.merged(VectorTotal(len(reports), reports.sum(axis=0, dtype=np.int64)))
 
     def _rounded_sum(self, contributions: BoundedVectors, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -108,8 +109,8 @@ class _NoisyVectors(Mechanism, frozen=True):
         noise = drawn * (self.standard_deviation + 0.5) ** 2 if self.standard_deviation else 0.0
         return (noise + 0.25 * people) * (step / people) ** 2, 0.0
 
+    @override
     def weaker(self, factor: float) -> Self:
-        """Return the mechanism with so much less noise, or with some where it has no noise."""
         less = self.standard_deviation / factor if self.standard_deviation else factor * GRID
         return msgspec.structs.replace(self, standard_deviation=less)
 
@@ -134,8 +135,8 @@ class GaussianVectors(_NoisyVectors, frozen=True, tag="gaussian-vectors"):
             raise SpecError("the noise is too large for a report", field="privacy.epsilon", remedy="raise it")
 
     @property
+    @override
     def alone(self) -> Event | None:
-        """What one report reveals by itself."""
         return self._event
 
     @property
@@ -149,12 +150,12 @@ class GaussianVectors(_NoisyVectors, frozen=True, tag="gaussian-vectors"):
         noisy = exact + self._normal.draw(exact.size, noise).reshape(exact.shape)
         return np.asarray(noisy, dtype="<i4")
 
+    @override
     def parse(self, rows: bytes) -> NDArray[np.int32]:
-        """Parse reports from their concatenated bytes; return shape (n, coordinates)."""
         return self._parsed(rows, self.ball.diameter / 2 + _REACH * self.standard_deviation)
 
+    @override
     def release(self, total: VectorTotal, _: NoiseSource) -> VectorSums:
-        """Return what the learner may see: a function of randomized reports, without further cost or noise."""
         return self._released(total)
 
     def _released(self, total: VectorTotal) -> VectorSums:
@@ -176,8 +177,8 @@ class GaussianVectors(_NoisyVectors, frozen=True, tag="gaussian-vectors"):
         return self._spread(people, people)
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name."""
         return {"max": cls(Ball("max", 2.0, 3), 40_000.0), "l2": cls(Ball("l2", 0.5, 4), 20_000.0)}
 
 
@@ -191,8 +192,8 @@ class CentralVectors(_NoisyVectors, frozen=True, tag="central-vectors"):
     """
 
     @property
+    @override
     def released(self) -> Event | None:
-        """What a release reveals."""
         return self._event
 
     def randomize(self, contributions: BoundedVectors, noise: NoiseSource) -> NDArray[np.int32]:
@@ -206,8 +207,8 @@ class CentralVectors(_NoisyVectors, frozen=True, tag="central-vectors"):
         check_range(not np.any(lengths > self.ball.diameter / 2), "a vector out of the ball")
         return reports
 
+    @override
     def release(self, total: VectorTotal, noise: NoiseSource) -> VectorSums:
-        """Return what the learner may see; every call draws fresh noise, so a round is released once."""
         drawn = self._normal.draw(len(total.sums), noise) if self.standard_deviation else 0
         return self._released(total, total.sums + drawn)
 
@@ -215,8 +216,8 @@ class CentralVectors(_NoisyVectors, frozen=True, tag="central-vectors"):
         noise = (self.standard_deviation**2 + 1 / 12) * self.ball.step**2 if self.standard_deviation else 0.0
         return VectorSums(total.reports, np.asarray(sums * self.ball.step), noise)
 
+    @override
     def simulate(self, contributions: BoundedVectors, rng: np.random.Generator) -> VectorSums:
-        """Draw a release."""
         sums = self._rounded_sum(contributions, rng)
         drawn = np.rint(rng.normal(0, 1, len(sums)) * self.standard_deviation).astype(np.int64)
         return self._released(VectorTotal(len(contributions), sums), sums + drawn)
@@ -226,7 +227,7 @@ class CentralVectors(_NoisyVectors, frozen=True, tag="central-vectors"):
         return self._spread(people, 1)
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name."""
         sphere = Ball("l2", 0.5, 4)
         return {"max": cls(Ball("max", 2.0, 3), 30_000.0), "l2": cls(sphere, 9_000.0), "exact": cls(sphere, 0.0)}

@@ -2,17 +2,17 @@
 
 import math
 from functools import cached_property
-from typing import ClassVar, Final, Self
+from typing import Final, Self
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainccinv
+from typing_extensions import override
 
 from privateer_core.accounting.allotment import Allotment
-from privateer_core.accounting.events import Event, Pure, Repeated, ShuffledSubset
+from privateer_core.accounting.events import Event, Repeated, ShuffledSubset
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
+from privateer_core.mechanisms.local_symbol import LocalSymbol, with_coins
 from privateer_core.mechanisms.vector_directions import (
     CROWD,
     amplified_directions,
@@ -29,7 +29,6 @@ from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.response import SubsetResponse
 
 Array = NDArray[np.float64]
-REPORT: Final = np.dtype([("slot", "<u4"), ("symbol", "<u2")])
 CLASSES_MAX: Final = 64
 REPEATS_MAX: Final = 16
 _FEWER: Final = 1.1
@@ -41,7 +40,7 @@ _FIXED: Final = 1 << 30
 """Units of a fixed-point direction: integer sums do not depend on the order of addition."""
 
 
-class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
+class VectorSymbol(LocalSymbol, frozen=True, tag="vector-symbol"):
     """Randomize a vector to a symbol: a public direction and its sign, likely one that the vector points to.
 
     A person's coins give ``directions`` independent uniform directions in one dimension more than the vector has; the
@@ -80,8 +79,6 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
     SpecError
         If there is no such randomizer.
     """
-
-    pure: ClassVar[bool] = True
 
     ball: Ball
     epsilon: float
@@ -157,11 +154,6 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         least = min(one.error for one in made)
         return next(one for one in made if one.error <= _FEWER * least)
 
-    @property
-    def alone(self) -> Event:
-        """What one report reveals by itself."""
-        return Pure(self.local_epsilon)
-
     def shuffled(self, honest: int) -> Event:
         """Return what a permuted batch reveals: were every person's first messages apart, and so on, it would be more.
 
@@ -172,13 +164,13 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         return Repeated(one, self.repeats) if self.repeats > 1 else one
 
     @property
+    @override
     def local_epsilon(self) -> float:
-        """Pure epsilon of one report by itself."""
         return self.repeats * self.epsilon
 
     @property
+    @override
     def messages(self) -> int:
-        """Messages of one person."""
         return self.repeats
 
     @cached_property
@@ -191,11 +183,6 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         """Whether the coins of a report may be those that chose the person's arm: only they tell a class."""
         return self.classes > 1
 
-    @property
-    def report_size(self) -> int:
-        """Bytes of a message."""
-        return REPORT.itemsize
-
     @cached_property
     def scale(self) -> float:
         """What a named direction is multiplied by to be unbiased for a person's vector."""
@@ -203,7 +190,7 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         return self.ball.radius / (product * self.response.gain)
 
     def variance(self, length: float) -> float:
-        """Variance of one report for a vector of a length, in radii, all coordinates together; exact."""
+        """Return the variance of one report for a vector of a length, in radii, all coordinates together; exact."""
         one = unit_variance(self.ball.coordinates, self.epsilon, self.directions, self.chosen, length)
         return self.ball.radius**2 * one / self.repeats
 
@@ -224,15 +211,12 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         return self.scale**2 * max((1 - square) / d, square - (self.ball.radius / self.scale) ** 2) / self.repeats
 
     def randomize(self, contributions: BoundedVectors, noise: NoiseSource) -> NDArray[np.void]:
-        """Messages of n people, shape (n, repeats), dtype `REPORT`; the coins of all but the first are drawn here."""
+        """Return messages of n people, shape (n, repeats); the coins of all but the first are drawn here."""
         people, more = len(contributions), self.repeats - 1
         fresh = noise.words(people * more).astype(np.uint32).reshape(people, more)  # the low bits of each word
         coins = np.concatenate([contributions.coins[:, None], fresh], axis=1).ravel()
-        told = BoundedVectors(coins, np.repeat(contributions.values, self.repeats, axis=0))
-        reports = np.empty(len(told), dtype=REPORT)
-        reports["slot"] = coins
-        reports["symbol"] = self.response.randomize(self.own(told), noise)
-        return reports.reshape(people, self.repeats)
+        repeated = BoundedVectors(coins, np.repeat(contributions.values, self.repeats, axis=0))
+        return with_coins(coins, self.response.randomize(self.own(repeated), noise)).reshape(people, self.repeats)
 
     def own(self, contributions: BoundedVectors) -> NDArray[np.int64]:
         """Everybody's own symbols, shape (n, chosen), in any order; secret."""
@@ -268,18 +252,12 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         normal = normals_of(mix(words[..., None] + places * np.uint64(0xD1342543DE82EF95)))
         return np.asarray(normal / np.linalg.norm(normal, axis=-1, keepdims=True))
 
-    def parse(self, rows: bytes) -> NDArray[np.void]:
-        """Parse reports from their concatenated bytes; return shape (n,), dtype `REPORT`."""
-        reports = whole(rows, REPORT)
-        check_range(not np.any(reports["symbol"] >= self.response.symbols), "not a symbol of this round's alphabet")
-        return reports
-
     def empty(self) -> VectorTotal:
-        """The total of no messages; ``reports`` counts messages."""
+        """Return the total of no messages; ``reports`` counts messages."""
         return VectorTotal(0, np.zeros(self.classes * self.ball.coordinates, np.int64))
 
     def add(self, total: VectorTotal, reports: NDArray[np.void]) -> VectorTotal:
-        """``total`` with messages, of any shape and order, counted in."""
+        """Return ``total`` with messages, of any shape and order, counted in."""
         reports = reports.ravel()
         sums = np.zeros((self.classes, self.ball.coordinates), np.int64)
         step = max(1, _BLOCK // (self.ball.coordinates + 1))
@@ -297,10 +275,6 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
             return np.asarray(fixed.sum(axis=0, keepdims=True))
         own = classes_of(coins, self.seed, self.classes)
         return np.stack([fixed[own == one].sum(axis=0) for one in range(self.classes)])
-
-    def release(self, total: VectorTotal, _: NoiseSource) -> VectorSums:
-        """What the learner may see: a function of randomized reports alone, without further cost or noise."""
-        return self._released(total)
 
     def _released(self, total: VectorTotal) -> VectorSums:
         # A person with a missing message counts, and the average over what came stands for it.
@@ -331,8 +305,8 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
         return self.worst_projection / people, (self.scale + self.ball.radius) / (3 * people * self.repeats)
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name."""
         sphere, box = Ball("l2", 0.5, 4), Ball("max", 2.0, 3)
         return {
             "1": cls(sphere, 1.0, 1, 1, 5),
@@ -343,12 +317,8 @@ class VectorSymbol(Mechanism, frozen=True, tag="vector-symbol"):
             "2-messages": cls(sphere, 1.0, 4, 1, 8, repeats=2),
         }
 
-    def weaker(self, factor: float) -> Self:
-        """Return the mechanism with ``factor`` times the epsilon."""
-        return msgspec.structs.replace(self, epsilon=factor * self.epsilon)
-
     def _named(self, lifted: Array, rng: np.random.Generator) -> Array:
-        """Signed directions that people with these lifted vectors name."""
+        """Return signed directions that people with these lifted vectors name."""
         n, half = len(lifted), self.ball.coordinates / 2
         rank = rng.integers(1, self.chosen + 1, n)
         # The share of directions with a larger product is uniform; of those chosen it is one of the smallest.

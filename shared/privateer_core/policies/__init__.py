@@ -1,1 +1,1 @@
-"""What every policy is and has: decisions, ages of reports, analyzers, public draws."""
+"""Policies: their base, decisions, ages of reports, analyzers, public draws."""

@@ -1,4 +1,4 @@
-"""What adds a round's reports up, where what a report means depends on the policy that decided."""
+"""Analyzers, which add up a round's reports where their meaning depends on the policy that decided."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
@@ -13,7 +13,7 @@ from privateer_core.primitives.public_coins import UNIT, EarlierChoices, Layout
 
 
 class Analyzer(Protocol):
-    """What counts reports on the decisions of one policy."""
+    """An analyzer of reports on the decisions of one policy."""
 
     def tally(self, mechanism: Mechanism, rows: bytes) -> Any:
         """Parse reports and return their total.

@@ -1,4 +1,4 @@
-"""What policies decide."""
+"""Decisions of policies: arms, points, and plays of actions."""
 
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias

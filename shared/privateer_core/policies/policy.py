@@ -1,4 +1,4 @@
-"""What a policy is: public and immutable, decided with and reported by on the device. Algorithms subclass it."""
+"""The base of all policies: public and immutable; a device decides and reports by one."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
@@ -37,7 +37,7 @@ class Policy(ABC):
     terms
         How reports of the round are randomized.
     cohort
-        Whose turn it is to report: a source's name; empty for the experiment's own people.
+        The cohort that reports: a source's name; empty for the experiment's own people.
     draw
         The public draw of the people who are asked; None: whoever comes is asked.
     fresh_coins

@@ -1,4 +1,4 @@
-"""How old the decision behind a report is: where coins that chose an arm travel with the report, so does its age.
+"""Ages of decisions: where coins that chose an arm travel with the report, so does the age of its decision.
 
 Whoever reads such a report needs the policy that gave the coins their meaning. The age is the number of versions
 between that policy and the round that takes the report. It is public, as the time of the report is.
@@ -19,7 +19,7 @@ AGE_MAX: Final = 65_535
 
 
 class Reported(Protocol):
-    """What says of what a round's messages are made: a policy."""
+    """Whatever says of what a round's messages are made, as a policy does."""
 
     terms: Terms
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.errors import InputError, SpecError
+from privateer_core.primitives.contributions import Total
 from privateer_core.sampling.entropy import NoiseSource
 
 Array = NDArray[np.float64]
@@ -88,7 +89,7 @@ class Ball:
         return np.asarray(np.where(largest > self.bound / lengths, scaled * (self.bound / lengths), vectors))
 
     def on_grid(self, vectors: Array, noise: NoiseSource) -> NDArray[np.int64]:
-        """Clipped vectors as integers, shape (n, coordinates), rounded at random so that none is moved on average."""
+        """Return clipped vectors as integers, (n, coordinates), rounded at random so that none is moved on average."""
         scaled = self.clip(vectors) / self.step
         floor = np.floor(scaled)
         uniform = (noise.words(scaled.size) >> np.uint64(11)).astype(np.float64).reshape(scaled.shape) * 2.0**-53
@@ -96,12 +97,7 @@ class Ball:
 
 
 @dataclass(frozen=True)
-class VectorTotal:
-    """Integer sums over reports (or messages), of any shape; additive in any order."""
+class VectorTotal(Total):
+    """Integer sums over reports, or messages, of any shape."""
 
-    reports: int
     sums: NDArray[np.int64]
-
-    def merged(self, other: "VectorTotal") -> "VectorTotal":
-        """The total of two disjoint sets of reports."""
-        return VectorTotal(self.reports + other.reports, self.sums + other.sums)

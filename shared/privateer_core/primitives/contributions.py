@@ -1,7 +1,7 @@
-"""What people contribute before it is randomized, which never leaves a device; and what is released about many."""
+"""Contributions of people before they are randomized, which never leave a device; and releases about many people."""
 
-from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,8 @@ class KeyedSums:
         Probability of a score other than 0 for a person without a key.
     """
 
+    additive: ClassVar[tuple[str, ...]] = ("reports", "sums", "counts", "hits")
+
     reports: int
     sums: NDArray[np.float64]
     counts: NDArray[np.int64]
@@ -88,6 +90,8 @@ class CellHits:
     noise
         Variance of what a curator added to each of ``positive`` and ``hits - positive``.
     """
+
+    additive: ClassVar[tuple[str, ...]] = ("reports", "positive", "hits", "counts")
 
     reports: int
     positive: NDArray[np.float64]
@@ -147,6 +151,8 @@ class VectorSums:
         Variance of what was added to each coordinate of ``sums``, averaged over coordinates.
     """
 
+    additive: ClassVar[tuple[str, ...]] = ("reports", "sums", "noise")
+
     reports: int
     sums: NDArray[np.float64]
     noise: float
@@ -168,7 +174,7 @@ class RunningSums(VectorSums):
 
 
 @dataclass(frozen=True)
-class ScreenedSums:
+class SecondMomentSums:
     """Private second moments over one round: of the coordinates of arms, kept features, chosen ones and the value.
 
     Attributes
@@ -190,32 +196,26 @@ class ScreenedSums:
 
 
 @dataclass(frozen=True)
-class CellSums:
-    """Private sums over one round, cell by cell.
-
-    Attributes
-    ----------
-    reports
-        Number of reports.
-    rewards, counts
-        Shape (keys, groups): noisy sum of rewards, and noisy number of people, in each cell.
-    """
+class Total:
+    """Integer sums over reports, which add up in any order; a subclass has its sums as fields."""
 
     reports: int
-    rewards: NDArray[np.float64]
-    counts: NDArray[np.float64]
+
+    def merged(self, other: Self) -> Self:
+        """Return the total of two disjoint sets of reports."""
+        return type(self)(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
 
 
-S = TypeVar("S", KeyedSums, CellSums, CellHits, VectorSums)
-_ADDITIVE: Final[dict[type[Any], tuple[str, ...]]] = {
-    KeyedSums: ("reports", "sums", "counts", "hits"),
-    CellSums: ("reports", "rewards", "counts"),
-    CellHits: ("reports", "positive", "hits", "counts"),
-    VectorSums: ("reports", "sums", "noise"),
-}
+class _Additive(Protocol):
+    """A release that two disjoint sets of people have together: the sums of some of its fields."""
+
+    additive: ClassVar[tuple[str, ...]]
+
+
+S = TypeVar("S", bound=_Additive)
 
 
 def merged(left: S, right: S) -> S:
     """Merge the releases of two disjoint sets of people of one round, where nobody but they themselves adds noise."""
-    added: dict[str, Any] = {name: getattr(left, name) + getattr(right, name) for name in _ADDITIVE[type(left)]}
-    return replace(left, **added)
+    added = {name: getattr(left, name) + getattr(right, name) for name in left.additive}
+    return cast(S, replace(cast(Any, left), **added))

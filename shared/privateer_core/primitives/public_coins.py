@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
+from typing_extensions import override
 
 UNIT: Final = 1 << 16
 """Group thresholds are in units of 1/65536."""
@@ -150,8 +151,8 @@ class SlotLayout(Layout):
     """A plan in which one hash of the coins decides the group at all keys: keys of alike thresholds have one group."""
 
     @classmethod
+    @override
     def small(cls) -> "SlotLayout":
-        """Return a layout of four keys and three groups, for tests and audits."""
         return cls(5, Layout.small().thresholds)
 
     def hashes(self, coins: NDArray[np.uint32], keys: NDArray[np.integer]) -> NDArray[np.uint64]:

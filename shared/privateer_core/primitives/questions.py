@@ -1,4 +1,4 @@
-"""What a round asks of people: one of the statistical primitives, with its sizes."""
+"""Questions that a round asks of people: one of the statistical primitives each, with its sizes."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -26,7 +26,7 @@ class KeyedMeans:
     key_share: float = 1.0
 
 
-class NamedMeans(KeyedMeans):
+class SmallDomainMeans(KeyedMeans):
     """Means of a few keys of one group, such as arms, of which many people have each.
 
     Where batches are shuffled, a symbol may name the key: then reports on other keys say nothing of it.
@@ -60,7 +60,7 @@ class VectorSum:
 
 
 @dataclass(frozen=True)
-class DirectedSum(VectorSum):
+class L2VectorSum(VectorSum):
     """The sum of vectors in an L2 ball, few coordinates of which are large at a time: a direction says most of one.
 
     Where batches are shuffled, everybody's symbols are amplified, as bits in every coordinate would hide a whole box.
@@ -75,7 +75,7 @@ class DirectedSum(VectorSum):
 
 
 @dataclass(frozen=True)
-class ScreenedSum(VectorSum):
+class SecondMoments(VectorSum):
     """Sums about few of many coordinates, which are found on the way.
 
     Where a curator holds records, a record is ``arms`` coordinates that say which of them, features, and a value. Then

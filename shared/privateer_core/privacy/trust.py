@@ -24,12 +24,12 @@ from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVecto
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
 from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import (
-    DirectedSum,
     KeyedHits,
     KeyedMeans,
-    NamedMeans,
+    L2VectorSum,
     Question,
-    ScreenedSum,
+    SecondMoments,
+    SmallDomainMeans,
     VectorSum,
 )
 
@@ -162,7 +162,7 @@ def _local_vectors(privacy: Promise, _honest: int, question: VectorSum, _share: 
     return symbol if symbol.error < gaussian.error else gaussian
 
 
-def _local_symbols(privacy: Promise, _honest: int, question: ScreenedSum, _share: Allotment | None) -> AnyMechanism:
+def _local_symbols(privacy: Promise, _honest: int, question: SecondMoments, _share: Allotment | None) -> AnyMechanism:
     return VectorSymbol.calibrated(question.ball, privacy.bound, question.seed, question.classes)
 
 
@@ -191,7 +191,7 @@ def _shuffled_vectors(privacy: Promise, honest: int, question: VectorSum, _share
     return BitVectors.calibrated(question.ball, privacy.bound, privacy.delta, honest)
 
 
-def _shuffled_directions(privacy: Promise, honest: int, asked: DirectedSum, share: Allotment | None) -> AnyMechanism:
+def _shuffled_directions(privacy: Promise, honest: int, asked: L2VectorSum, share: Allotment | None) -> AnyMechanism:
     promise, limit, classes = (privacy.bound, privacy.delta), privacy.local_epsilon_max, asked.classes
     return VectorSymbol.amplified(asked.ball, promise, honest, limit, share, asked.seed, classes, asked.messages)
 
@@ -216,11 +216,11 @@ def _central_vectors(privacy: Promise, _honest: int, question: VectorSum, share:
     return CentralVectors.calibrated(question.ball, privacy.bound, privacy.delta)
 
 
-def _central_moments(privacy: Promise, _honest: int, question: ScreenedSum, _share: Allotment | None) -> AnyMechanism:
+def _central_moments(privacy: Promise, _honest: int, question: SecondMoments, _share: Allotment | None) -> AnyMechanism:
     return ScreenedMoments.calibrated(question, privacy.bound, privacy.delta)
 
 
-def _exact_moments(_: Promise, _honest: int, question: ScreenedSum, _share: Allotment | None) -> AnyMechanism:
+def _exact_moments(_: Promise, _honest: int, question: SecondMoments, _share: Allotment | None) -> AnyMechanism:
     # Where nobody is asked the question may be one that no curator has.
     return ScreenedMoments.exact(question) if question.wanted else CentralVectors(question.ball, 0.0)
 
@@ -245,11 +245,11 @@ TRUST: Final[dict[str, Trust]] = {
             event=lambda mechanism, _: mechanism.alone,
             serves={
                 KeyedMeans: Serving((SignedSymbol,), _local_means),
-                NamedMeans: Serving((SignedSymbol,), _local_means),
+                SmallDomainMeans: Serving((SignedSymbol,), _local_means),
                 KeyedHits: Serving((NamedSymbol,), _local_hits),
                 VectorSum: Serving((VectorSymbol, GaussianVectors), _local_vectors),
-                DirectedSum: Serving((VectorSymbol, GaussianVectors), _local_vectors),
-                ScreenedSum: Serving((VectorSymbol,), _local_symbols),
+                L2VectorSum: Serving((VectorSymbol, GaussianVectors), _local_vectors),
+                SecondMoments: Serving((VectorSymbol,), _local_symbols),
             },
             example={"epsilon": 4.0},
         ),
@@ -270,11 +270,11 @@ TRUST: Final[dict[str, Trust]] = {
             event=lambda mechanism, honest: mechanism.shuffled(honest),
             serves={
                 KeyedMeans: Serving((SignedSymbol,), _shuffled_means, shares_out=True),
-                NamedMeans: Serving((SignedSymbol, NamedSymbol), _shuffled_names),
+                SmallDomainMeans: Serving((SignedSymbol, NamedSymbol), _shuffled_names),
                 KeyedHits: Serving((NamedSymbol,), _shuffled_hits),
                 VectorSum: Serving((BitVectors,), _shuffled_vectors),
-                DirectedSum: Serving((VectorSymbol,), _shuffled_directions, shares_out=True),
-                ScreenedSum: Serving((BitVectors,), _shuffled_vectors),
+                L2VectorSum: Serving((VectorSymbol,), _shuffled_directions, shares_out=True),
+                SecondMoments: Serving((BitVectors,), _shuffled_vectors),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
         ),
@@ -291,11 +291,11 @@ TRUST: Final[dict[str, Trust]] = {
             event=lambda mechanism, _: mechanism.released,
             serves={
                 KeyedMeans: Serving((CentralSums,), _central_means, shares_out=True),
-                NamedMeans: Serving((CentralSums,), _central_means),
+                SmallDomainMeans: Serving((CentralSums,), _central_means),
                 KeyedHits: Serving((CellPairs,), _central_hits),
                 VectorSum: Serving((CentralVectors, RunningVectors), _central_vectors),
-                DirectedSum: Serving((CentralVectors, RunningVectors), _central_vectors, shares_out=True),
-                ScreenedSum: Serving((ScreenedMoments,), _central_moments),
+                L2VectorSum: Serving((CentralVectors, RunningVectors), _central_vectors, shares_out=True),
+                SecondMoments: Serving((ScreenedMoments,), _central_moments),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
         ),
@@ -312,11 +312,11 @@ TRUST: Final[dict[str, Trust]] = {
             event=lambda _mechanism, _honest: None,
             serves={
                 KeyedMeans: Serving((CentralSums,), lambda _p, _h, question, _s: CentralSums(question.layout)),
-                NamedMeans: Serving((CentralSums,), lambda _p, _h, question, _s: CentralSums(question.layout)),
+                SmallDomainMeans: Serving((CentralSums,), lambda _p, _h, question, _s: CentralSums(question.layout)),
                 KeyedHits: Serving((CellPairs,), _exact_hits),
                 VectorSum: Serving((CentralVectors,), _exact_vectors),
-                DirectedSum: Serving((CentralVectors,), _exact_vectors),
-                ScreenedSum: Serving((ScreenedMoments,), _exact_moments),
+                L2VectorSum: Serving((CentralVectors,), _exact_vectors),
+                SecondMoments: Serving((ScreenedMoments,), _exact_moments),
             },
             example={},
         ),

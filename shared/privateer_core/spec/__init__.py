@@ -1,1 +1,1 @@
-"""What a spec says: sections of a TOML file, checked, and what follows from them."""
+"""Specs: sections of a TOML file, checked, and what follows from them."""

@@ -52,7 +52,7 @@ class ArmsTable(ExperimentTable):
 
 
 @dataclass(frozen=True)
-class Turn:
+class PlannedRound:
     """A round to come: who is asked, and how many.
 
     Attributes
@@ -95,8 +95,8 @@ class ArmsSpec(Spec):
         return self
 
     @property
+    @override
     def features(self) -> Mapping[str, Feature]:
-        """The features of a context, in order."""
         return self.context.features
 
     @property
@@ -119,8 +119,8 @@ class ArmsSpec(Spec):
         """Whether people may get each arm: those that are retired stay in their places, and nobody does."""
         return tuple(arm not in self.retired for arm in self.options)
 
-    def turn(self, cohort: str, seen: int) -> Turn:
-        """Return the round to come when ``seen`` reports of the cohort whose turn it was have opened.
+    def next_round(self, cohort: str, seen: int) -> PlannedRound:
+        """Return the round that follows when ``seen`` reports of the cohort of the last one have opened.
 
         Whether an honest report opens does not depend on the person, so the number is public; and what does not open
         uses up nobody's place.
@@ -128,17 +128,17 @@ class ArmsSpec(Spec):
         cohorts = self.cohorts
         while not (batch := self._batch(cohort, seen)) and cohort:
             cohort, seen = cohorts[cohorts.index(cohort) + 1], 0
-        return Turn(cohort, seen, batch)
+        return PlannedRound(cohort, seen, batch)
 
-    def turns(self) -> Iterator[Turn]:
+    def planned_rounds(self) -> Iterator[PlannedRound]:
         """Yield all rounds in order, as they are if every report opens."""
-        turn = self.turn(self.cohorts[0], 0)
-        while turn.batch:
-            yield turn
-            turn = self.turn(turn.cohort, turn.seen + turn.batch)
+        planned = self.next_round(self.cohorts[0], 0)
+        while planned.batch:
+            yield planned
+            planned = self.next_round(planned.cohort, planned.seen + planned.batch)
 
+    @override
     def first_batch(self, cohort: str) -> int:
-        """Return the people whose reports fill a cohort's first round; 0 if it is never asked."""
         return self._batch(cohort, 0)
 
     def _batch(self, cohort: str, seen: int) -> int:

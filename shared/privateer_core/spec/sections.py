@@ -48,7 +48,7 @@ _LONG_KEY: Final = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_P
 
 
 def toml_tables(text: str) -> dict[str, Any]:
-    """The tables of a spec's text.
+    """Return the tables of a spec's text.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def toml_tables(text: str) -> dict[str, Any]:
 
 
 def parse_section(kind: type[S], data: dict[str, Any]) -> S:
-    """A section, or a whole spec, from the tables of a TOML file.
+    """Return a section, or a whole spec, from the tables of a TOML file.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def _as_spec_error(found: Sequence[Any], data: dict[str, Any]) -> SpecError:
 
 
 def said(error: Any) -> str:
-    """What is wrong, in the words of a TOML file."""
+    """Return what is wrong, in the words of a TOML file."""
     kind, facts = error["type"], error.get("ctx", {})
     if kind in ("too_long", "too_short"):
         limit = f"at most {facts['max_length']}" if kind == "too_long" else f"at least {facts['min_length']}"
@@ -113,7 +113,7 @@ def _is_tag(part: int | str) -> bool:
 
 
 def _dotted(place: tuple[int | str, ...], data: Any) -> str:
-    """The name of a field as the file has it: without the names that tell tables of several kinds apart."""
+    """Return a field's name as the file has it: without names that tell tables of several kinds apart."""
     parts, here = [], data
     for part in place:
         if isinstance(part, str) and here is not None and not isinstance(here, dict):

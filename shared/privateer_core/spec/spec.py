@@ -295,9 +295,9 @@ class Spec(Section):
 
     @property
     def cohorts(self) -> tuple[str, ...]:
-        """Names of the cohorts in the order of their turns: sources first, the experiment's own people ("") last.
+        """Names of the cohorts in the order of their rounds: sources first, the experiment's own people ("") last.
 
-        The source with the most informative reports has the first turn.
+        The source with the most informative reports comes first.
         """
         sources = sorted(self.sources, key=lambda source: -(source.epsilon or 0.0))
         return (*(source.name for source in sources), "")

@@ -1,4 +1,4 @@
-"""Read the tables of a TOML file, and apply ``--set section.key=value``."""
+"""Tables of a TOML file, and changes of them as ``--set section.key=value`` says."""
 
 import tomllib
 from pathlib import Path

@@ -18,7 +18,7 @@ class UcbState:
     A score is 1 for the highest reward and -1 for the lowest.
     """
 
-    heard: int
+    reported: int
     people: Array
     scores: Array
     variances: Array
@@ -40,7 +40,7 @@ class UcbLearner(RoundsLearner[UcbSpec, UcbState, UcbPolicy]):
         """Return the highest upper bounds; at the end, where nobody is asked, the highest lower ones."""
         deviations = np.sqrt(state.variances)
         people = np.maximum(state.people, deviations)
-        reach = np.sqrt(2 * np.log(2 + state.heard)) * (1 if ahead.batch else -1)
+        reach = np.sqrt(2 * np.log(2 + state.reported)) * (1 if ahead.batch else -1)
         bounds = np.clip(state.scores / people, -1.0, 1.0) + reach * deviations / people
         shape = (*[self.spec.algorithm.bins] * self.spec.dimension, self.spec.arm_count)
         table = np.where(self.spec.playable, bounds.reshape(shape), -np.inf).argmax(axis=-1)
@@ -51,7 +51,7 @@ class UcbLearner(RoundsLearner[UcbSpec, UcbState, UcbPolicy]):
         hits, sums = release.hits[:, 0], release.sums[:, 0]
         people = state.people + (hits - release.hit_other * release.reports) / release.gain
         variances = state.variances + (np.maximum(hits, 0.0) + 2 * release.noise) / release.gain**2
-        return UcbState(state.heard + release.reports, people, state.scores + sums / release.gain, variances)
+        return UcbState(state.reported + release.reports, people, state.scores + sums / release.gain, variances)
 
 
 def learner(spec: UcbSpec) -> UcbLearner:

@@ -11,7 +11,7 @@ from privateer_core.errors import InputError, Malformed, SpecError
 from privateer_core.policies.decisions import Arms
 from privateer_core.privacy.certificate import JOINT, certify, recompute
 from privateer_lab.environments import default_environment, environment_for
-from privateer_server.algorithms.sparse.epochs import EpochLearner
+from privateer_server.algorithms.sparse.learner import EpochLearner
 from privateer_server.rounds.loop import Schedule
 from tests.support.sparse import sparse_spec
 

@@ -144,7 +144,7 @@ def test_round_trip_through_json():
 
 
 def rounds(spec):
-    return [turn.batch for turn in spec.turns()]
+    return [turn.batch for turn in spec.planned_rounds()]
 
 
 def test_fixed_rounds_end_at_the_horizon():
@@ -172,7 +172,7 @@ def source(name="clinic", people=2500, epsilon=2.0, shares=(0.5, 0.25, 0.25)):
 
 
 def turns(spec):
-    return [(turn.cohort, turn.seen, turn.batch) for turn in spec.turns()]
+    return [(turn.cohort, turn.seen, turn.batch) for turn in spec.planned_rounds()]
 
 
 def test_sources_have_their_turn_first_the_best_protected_last():
@@ -236,7 +236,7 @@ def test_no_round_breaks_its_bounds(size, more, growth, model, fewest):
             return
     spec = make_spec(changes)
     seen = 0
-    for number, batch in enumerate(turn.batch for turn in spec.turns()):
+    for number, batch in enumerate(turn.batch for turn in spec.planned_rounds()):
         assert 0 < batch <= spec.experiment.horizon - seen
         assert model == "local" or batch >= fewest
         seen += batch
@@ -248,11 +248,11 @@ def test_no_round_breaks_its_bounds(size, more, growth, model, fewest):
 def test_what_does_not_open_uses_up_nobodys_place():
     """The schedule counts reports that opened: more rounds, or fewer if batches brought more than was asked."""
     spec = make_spec({**SHUFFLE, "experiment.horizon": 5000, "privacy.min_batch": 1000})
-    turns, turn = 0, spec.turn("", 0)
+    turns, turn = 0, spec.next_round("", 0)
     while turn.batch:
-        turns, turn = turns + 1, spec.turn("", turn.seen + 800)
+        turns, turn = turns + 1, spec.next_round("", turn.seen + 800)
     assert (turns, turn.seen) == (6, 4800)
-    assert spec.turn("", 6000).batch == 0
+    assert spec.next_round("", 6000).batch == 0
 
 
 def test_only_algorithms_that_recall_take_sources():

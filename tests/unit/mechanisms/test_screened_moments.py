@@ -10,7 +10,7 @@ from privateer_core.errors import OutOfRange, SpecError
 from privateer_core.mechanisms.screened_moments import GRID, SENSITIVITY, ScreenedMoments
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.contributions import BoundedVectors
-from privateer_core.primitives.questions import ScreenedSum
+from privateer_core.primitives.questions import SecondMoments
 from privateer_lab.simulation.devices import SeededNoise
 
 ARMS, FEATURES = 2, 3
@@ -59,8 +59,8 @@ def test_what_is_not_predicted_is_what_is_scored() -> None:
     rng = np.random.default_rng(3)
     features = rng.choice([-1.0, 1.0], (400, FEATURES))
     records = np.column_stack([np.tile([1.0, 0.0], (400, 1)), features, 0.5 * features[:, 0] + 0.25 * features[:, 1]])
-    plain = ScreenedMoments.exact(ScreenedSum(BOX, arms=ARMS, kept=(0,), screened=1))
-    less = ScreenedMoments.exact(ScreenedSum(BOX, arms=ARMS, kept=(0,), screened=1, predicted=(0.0, 0.0, 0.5)))
+    plain = ScreenedMoments.exact(SecondMoments(BOX, arms=ARMS, kept=(0,), screened=1))
+    less = ScreenedMoments.exact(SecondMoments(BOX, arms=ARMS, kept=(0,), screened=1, predicted=(0.0, 0.0, 0.5)))
     made = BoundedVectors(np.zeros(400, np.uint32), records)
     for one in (plain, less):
         assert one.simulate(made, rng).chosen.tolist() == [1]

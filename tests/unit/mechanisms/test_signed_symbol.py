@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from privateer_core.errors import OutOfRange
-from privateer_core.mechanisms.signed_symbol import REPORT, SignedSymbol, bernoulli
+from privateer_core.mechanisms.local_symbol import REPORT
+from privateer_core.mechanisms.signed_symbol import SignedSymbol, bernoulli
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import Layout, bucket, sign
 from privateer_lab.simulation.devices import SeededNoise
@@ -86,7 +87,7 @@ def test_blocks_do_not_change_the_total(monkeypatch):
     one = mechanism(1.0, 2, True)
     reports = one.randomize(people(1000), SeededNoise(1))
     whole = one.add(one.empty(), reports)
-    monkeypatch.setattr(signed_symbol, "_BLOCK", 7)
+    monkeypatch.setattr(signed_symbol, "BLOCK", 7)
     pieces = one.add(one.empty(), reports)
     assert (whole.sums == pieces.sums).all()
     assert (whole.hits == pieces.hits).all()

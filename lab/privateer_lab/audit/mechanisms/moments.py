@@ -7,7 +7,7 @@ import numpy as np
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.contributions import BoundedVectors
-from privateer_core.primitives.questions import ScreenedSum
+from privateer_core.primitives.questions import SecondMoments
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.views import Coins, Maker, Target, mechanism_case, releases
 
@@ -34,7 +34,7 @@ def moment_cases(samples: int, factor: float = 1.0) -> list[Case]:
         ("choice and block", (0,), 2, ()),
         ("choice of the rest", (0,), 1, (0.2, -0.1, 0.3)),
     ):
-        question = ScreenedSum(box, arms=_ARMS, kept=kept, screened=screened, predicted=predicted)
+        question = SecondMoments(box, arms=_ARMS, kept=kept, screened=screened, predicted=predicted)
         mechanism = ScreenedMoments.calibrated(question, 1.0, _DELTA)
         made = mechanism if factor == 1.0 else mechanism.weaker(factor)
         target = Target(made, (_person(1.0), _person(-1.0)), _person(1.0, 1.0), _OTHERS)

@@ -1,14 +1,5 @@
-"""Learners of linear and generalized linear bandits."""
+"""Learners of linear and generalized linear bandits (paper 2)."""
 
-from privateer_core.algorithms.linear.spec import LinearSpec
-from privateer_server.algorithms import Learner
-from privateer_server.algorithms.linear.continual import ContinualLearner
-from privateer_server.algorithms.linear.joint import JointLearner
-from privateer_server.algorithms.linear.residual import ResidualLearner
+from privateer_server.algorithms.linear.learner import learner
 
-
-def learner(spec: LinearSpec) -> Learner:
-    """Return the learner of a spec."""
-    if spec.algorithm.report == "joint":
-        return JointLearner(spec)
-    return ContinualLearner(spec) if spec.steps else ResidualLearner(spec)
+__all__ = ["learner"]

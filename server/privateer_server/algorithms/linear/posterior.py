@@ -24,7 +24,7 @@ _PRIOR_COUNT: Final = 2.0
 
 @dataclass(frozen=True)
 class Posterior:
-    """What is known of the arms' parameters.
+    """A normal posterior over the arms' parameters.
 
     Attributes
     ----------
@@ -59,14 +59,15 @@ def posterior(information: Array, scores: Array, scale: float, frame: Array) -> 
     Notes
     -----
     Slopes have one scale, by a feature's range, as long as releases do not say clearly that features differ. Where all
-    matter alike a scale of each coordinate would doubt those that were heard of less. Either way the prior's variance
-    is the mean over scales, so that what is not known stays wide: the largest evidence alone shuts arms out early.
+    matter alike a scale of each coordinate would doubt those of which less was reported. Either way the prior's
+    variance is the mean over scales, so that what is not known stays wide: the largest evidence alone shuts arms out
+    early.
     """
-    own, heard = frame.T @ information @ frame, scores @ frame
-    apart, alike = _apart(own, heard, scale), _alike(own, heard, scale, 1 / np.diag(frame)[1:])
-    clearly = _evidence(own, heard, apart) > _evidence(own, heard, alike) + _STRONG
+    own, rotated = frame.T @ information @ frame, scores @ frame
+    apart, alike = _apart(own, rotated, scale), _alike(own, rotated, scale, 1 / np.diag(frame)[1:])
+    clearly = _evidence(own, rotated, apart) > _evidence(own, rotated, alike) + _STRONG
     variances = apart if clearly else alike
-    means, covariances = _under(own, heard, variances)
+    means, covariances = _under(own, rotated, variances)
     return Posterior(means @ frame.T, _symmetric(frame @ covariances @ frame.T), np.sqrt(variances))
 
 
@@ -100,12 +101,12 @@ def _apart(information: Array, scores: Array, scale: float) -> Array:
 
 
 def _evidence(information: Array, scores: Array, variances: Array) -> float:
-    """Return the logarithm of how likely what was heard is under a prior, up to a constant."""
+    """Return the logarithm of how likely what was observed is under a prior, up to a constant."""
     deviations = np.sqrt(variances)
     scaled = np.eye(len(deviations)) + deviations[:, None] * information * deviations
-    heard = deviations * scores
-    means = np.linalg.solve(scaled, heard[..., None])[..., 0]
-    return float((heard * means).sum() - np.linalg.slogdet(scaled)[1].sum()) / 2
+    scaled_scores = deviations * scores
+    means = np.linalg.solve(scaled, scaled_scores[..., None])[..., 0]
+    return float((scaled_scores * means).sum() - np.linalg.slogdet(scaled)[1].sum()) / 2
 
 
 def _under(information: Array, scores: Array, variances: Array) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""Which arms a bin plays and how often: elimination of arms that are behind, and Thompson sampling of the others."""
+"""The allocation of a bin's people to arms: those behind are dropped, and Thompson sampling plays the others."""
 
 import math
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
 
 @dataclass(frozen=True)
 class BinKinds:
-    """How bins are treated, shape (bins,) each.
+    """Kinds of bins that the rule treats differently, shape (bins,) each.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class Allocation:
         return np.asarray(~(gap > most * np.sqrt(of_difference)) & self._playable)
 
     def exploration(self, kinds: BinKinds, own: int, half_life: float) -> Array:
-        """Share of the posterior's standard deviation with which arms are drawn, (bins,).
+        """Return the share of the posterior's standard deviation with which arms are drawn, (bins,).
 
         What is learned serves those to come: less of it when they are fewer than the ``own`` people before.
         """
@@ -140,7 +140,7 @@ class Allocation:
 
 
 def best_probabilities(mean: Array, standard_deviation: Array, active: Bools) -> Array:
-    """The probability that each arm's independent normal draw is the largest, shape (bins, arms); rows sum to 1."""
+    """Return the probability that each arm's normal draw is the largest, (bins, arms); rows sum to 1."""
     draws = mean[:, :, None] + standard_deviation[:, :, None] * _NODES[None, None, :]
     below = np.ones_like(draws)
     for rival in range(mean.shape[1]):
@@ -177,7 +177,7 @@ def thompson_draw(
 
 
 def thresholds(shares: Array, active: Bools) -> NDArray[np.uint32]:
-    """Slot thresholds of a layout, (bins, arms - 1), for shares (bins, arms), 0 for arms that are not active."""
+    """Return a layout's slot thresholds, (bins, arms - 1), for shares (bins, arms), 0 for arms that are not active."""
     edges = np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32)
     # Rounding must not leave coins to a dropped last arm.
     last = active.shape[1] - 1 - active[:, ::-1].argmax(axis=1)

@@ -1,4 +1,4 @@
-"""Whether recent rounds contradict earlier ones: a test on what was released, which may be looked at in every round."""
+"""A test of whether recent rounds contradict earlier ones, by their releases; it may be looked at in every round."""
 
 import math
 from collections.abc import Callable
@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.answer.parts import Contradiction
+from privateer_server.algorithms.partition.bin_tree import BinTree
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, with_arms
-from privateer_server.algorithms.partition.splitting import BinTree
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -64,7 +64,7 @@ class Window:
         return known * self.precision[found], known * self.moment[found]
 
     def contradicted(self, tree: BinTree, now: BinEvidence, likelihood: Likelihood) -> float:
-        """Logarithm of the evidence that what is reported in the window contradicts what was known before.
+        """Return the logarithm of the evidence that what is reported in the window contradicts what was known before.
 
         ``now`` is all that is known, without forgetting.
         """
@@ -106,7 +106,7 @@ def contradiction(window: Window, tree: BinTree, now: BinEvidence, likelihood: L
 
 
 def evidence(likelihood: Callable[[float, float], float]) -> float:
-    """Logarithm of how much more probable recent reports are if what was known earlier holds no longer, or in part.
+    """Return the log of how much more probable recent reports are if earlier ones hold no longer, or in part.
 
     Parameters
     ----------

@@ -1,8 +1,10 @@
-"""What all partition learners share: rounds cohort by cohort, and how a policy is put together."""
+"""What all partition learners share: rounds cohort by cohort, policies put together, and mean rewards by bin."""
 
+import math
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any, ClassVar, TypeVar, cast
+from statistics import NormalDist
+from typing import Any, ClassVar, Final, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,25 +12,31 @@ from typing_extensions import override
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, by_whole
 from privateer_core.answer import Answer
-from privateer_core.answer.parts import AnswerPart, BinMeans
+from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.parts import AnswerPart, BinMeans, MeansOfBin
 from privateer_core.errors import SpecError
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
-from privateer_core.spec.arms import Turn
-from privateer_core.spec.context import inhabited
+from privateer_core.spec.arms import PlannedRound
+from privateer_core.spec.context import columns_of, conditions_of, inhabited
 from privateer_server.algorithms import NewRound, RoundsLearner
 from privateer_server.algorithms.partition.allocation import thresholds
 from privateer_server.algorithms.partition.round_estimates import expected_key_shares
 
 Array = NDArray[np.float64]
 S = TypeVar("S")
+CONFIDENCE: Final = 0.95
+"""The probability with which the interval of one mean holds, about: estimates are nearly normal."""
+DEVIATIONS: Final = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+"""Standard errors to either side of a mean that make its interval."""
+_DIGITS: Final = 4
 
 
 class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
     """A learner whose spec fixes the sizes of its rounds, cohort by cohort.
 
-    States have ``rounds`` and ``seen``, closed rounds and people who reported, and ``turn`` and ``heard``: the cohort
-    of the last round, and its people whose reports opened so far. A subclass has `edges` and `bin_means`.
+    States have ``rounds`` and ``seen``, closed rounds and people who reported, and ``cohort`` and ``reported``: the
+    cohort of the last round, and its people whose reports opened so far. A subclass has `edges` and `bin_means`.
 
     Attributes
     ----------
@@ -49,8 +57,8 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
         """Return the lower and upper corners of a state's bins, (bins, columns) each."""
 
     @override
-    def turn(self, state: Any) -> Turn:
-        return self.spec.turn(state.turn, state.heard)
+    def planned_round(self, state: Any) -> PlannedRound:
+        return self.spec.next_round(state.cohort, state.reported)
 
     @override
     def begun(self, state: S, before: PartitionSpec) -> S:
@@ -65,7 +73,7 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
     @override
     def anew(self, state: S) -> S:
         before: Any = state
-        return cast(S, replace(before, rounds=0, seen=0, turn=self.spec.cohorts[0], heard=0))
+        return cast(S, replace(before, rounds=0, seen=0, cohort=self.spec.cohorts[0], reported=0))
 
     def of_cohorts(self, state: S, rows: list[int]) -> S:
         """Return the state with those cohorts of another experiment, where it tells cohorts apart."""
@@ -76,23 +84,16 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
     def counted(state: S, policy: PartitionPolicy, reports: int) -> S:
         """Return the state after a round of the policy's cohort with so many reports."""
         before: Any = state
-        so_far = before.heard if before.turn == policy.cohort else 0
-        counts = {"rounds": before.rounds + 1, "seen": before.seen + reports, "heard": so_far + reports}
-        return cast(S, replace(before, turn=policy.cohort, **counts))
+        so_far = before.reported if before.cohort == policy.cohort else 0
+        counts = {"rounds": before.rounds + 1, "seen": before.seen + reports, "reported": so_far + reports}
+        return cast(S, replace(before, cohort=policy.cohort, **counts))
 
     @override
     def answer(self, state: Any) -> Answer:
         """Return what is known of mean rewards in the bins, and what else was found."""
-        over = self.over(state)
         means = (self.bin_means(state),) if self.has_evidence(state) else ()
-        return Answer(
-            status="ended" if over else "learning",
-            people=state.seen,
-            rounds=state.rounds,
-            confidence=None,
-            ended="its horizon" if over else None,
-            parts=(*means, *self.findings(state)),
-        )
+        parts = (*means, *self.findings(state))
+        return self.answered(state, people=state.seen, rounds=state.rounds, parts=parts)
 
     def has_evidence(self, state: Any) -> bool:
         """Whether anybody reported, in this experiment or in the one that it began with."""
@@ -156,3 +157,39 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
         masses = by_whole(keyed, bins.get("wholes"))
         typical = (min(1.0, float(masses.sum())), float(np.max(masses, initial=0.0)))
         return self.policy_of_coins(ahead, layout, typical, **bins)
+
+
+def bin_means(
+    active: NDArray[np.bool_],
+    edges: tuple[Array, Array],
+    means: Array,
+    radii: Array,
+    spec: PartitionSpec,
+    confidence: float,
+) -> BinMeans:
+    """Return each active arm's mean reward with its interval, for every bin in which anybody can be.
+
+    Parameters
+    ----------
+    active
+        Shape (bins, arms): arms that are played.
+    edges
+        Lower and upper corners of the bins, each (bins, columns).
+    means, radii
+        Shape (bins, arms); nothing is known where a radius is not finite.
+    spec
+        That of the experiment: it names the arms, and says which bins nobody can be in.
+    confidence
+        The probability with which each interval by itself holds.
+    """
+    bounds, (lower, upper) = (spec.reward.low, spec.reward.high), edges
+    rows = []
+    for b in np.flatnonzero(inhabited(spec.features, *edges)):
+        known = (
+            Estimate.within(spec.experiment.arms[k], round(float(means[b, k]), _DIGITS), float(radii[b, k]), bounds)
+            for k in np.flatnonzero(active[b])
+            if math.isfinite(means[b, k]) and math.isfinite(radii[b, k])
+        )
+        where = conditions_of(spec.features, lower[b], upper[b])
+        rows.append(MeansOfBin(tuple(lower[b].tolist()), tuple(upper[b].tolist()), where, tuple(known)))
+    return BinMeans(tuple(columns_of(spec.features)), tuple(rows), confidence)

@@ -1,4 +1,4 @@
-"""Feature selection: rounds about one feature at a time, and which features they show to matter."""
+"""Feature selection by rounds about one feature at a time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,11 +11,10 @@ from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy, Part
 from privateer_core.answer.parts import FeatureSelection
 from privateer_core.primitives.contributions import KeyedSums
 from privateer_core.spec.columns import Block
+from privateer_server.algorithms.partition.bin_tree import Space
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, Observations, observed
 from privateer_server.algorithms.partition.kernel import Kernel, usual_lengths
-from privateer_server.algorithms.partition.population import Population
-from privateer_server.algorithms.partition.round_estimates import estimated
-from privateer_server.algorithms.partition.space import Space
+from privateer_server.algorithms.partition.round_estimates import Population, estimated
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -89,7 +88,7 @@ def cells_of(spec: PartitionSpec) -> tuple[FeatureCells, ...]:
 
 @dataclass(frozen=True)
 class Selection:
-    """What rounds about one feature at a time showed of its cells; those of all features are in one order.
+    """The state of a feature selection, by cell; the cells of all features are in one order.
 
     Attributes
     ----------
@@ -199,7 +198,7 @@ class FeatureSelector:
         return replace(selection, open=False, gains=gains, kept=kept, ended=own)
 
     def _gain(self, evidence: BinEvidence, feature: int, spread: int) -> float:
-        """How much more likely a feature's variation alone makes what was observed, than if no feature mattered."""
+        """Return how much likelier what was observed is if one feature alone varies, than if no feature matters."""
         alone, columns = self._space.only(self.cells[feature].blocks)
         apart = np.zeros(len(evidence.precision), np.bool_)
         apart[self.rows(feature)] = True

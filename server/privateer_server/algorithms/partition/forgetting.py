@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.answer.parts import HalfLives
+from privateer_server.algorithms.partition.bin_tree import Split
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence
-from privateer_server.algorithms.partition.splitting import Split
 
 Array = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ _OFTEN: Final = 0.1
 
 @dataclass(frozen=True)
 class Discounted:
-    """What is known under each half-life. All have the same bins, and all learn from every round.
+    """Discounted evidence under each half-life. All have the same bins, and all learn from every round.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Forgetting:
         return Discounted(BinEvidence.nothing(members, 1, arms), beforehand(members), used, 0)
 
     def half_life(self, known: Discounted | None) -> float:
-        """People after whose reports what is known counts half."""
+        """Return people after whose reports what is known counts half."""
         return self.half_lives[known.used] if known else math.inf
 
     def is_due(self, people: int) -> bool:
@@ -143,7 +143,7 @@ class Forgetting:
 
 
 def beforehand(half_lives: int) -> Array:
-    """How probable it is that each half-life predicts best, before anything is known; the endless one is the first."""
+    """Return the probability beforehand that each half-life predicts best; the endless one is the first."""
     probabilities = np.full(half_lives, (1 - _ENDLESS) / max(1, half_lives - 1))
     probabilities[0] = _ENDLESS
     return probabilities

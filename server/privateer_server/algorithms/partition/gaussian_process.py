@@ -1,4 +1,4 @@
-"""Gaussian process regression of every arm's values on observations of their averages over bins."""
+"""The posterior of every arm's values: Gaussian process regression on observations of their averages over bins."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -8,9 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_server.algorithms.partition.bin_tree import BinTree, Space, Split
 from privateer_server.algorithms.partition.kernel import LENGTHS, SPREADS, Kernel
-from privateer_server.algorithms.partition.space import Space
-from privateer_server.algorithms.partition.splitting import BinTree, Split
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -26,7 +25,7 @@ _TOGETHER: Final = 256
 
 @dataclass(frozen=True)
 class BinEvidence:
-    """What reports on each bin alone say of its values: precision, and precision times mean.
+    """Normal evidence of each bin's own reports on its values: precision, and precision times mean.
 
     Attributes
     ----------
@@ -128,7 +127,7 @@ class Observations:
         return np.asarray(covariance[own:, :own] @ residual.T)
 
     def likelihood(self, kernel: Kernel, known: dict[tuple[int, int], Array] | None = None) -> float:
-        """Logarithm of the observations' density, but for a constant, plus that of the kernel beforehand."""
+        """Return the logarithm of the observations' density, but for a constant, plus that of the kernel beforehand."""
         covariance = kernel.covariance(self.lower, self.upper, known)
         factors = np.linalg.cholesky(np.linalg.inv(covariance) + self.information)
         solved = np.linalg.solve(factors, self.weighted[..., None])
@@ -137,7 +136,7 @@ class Observations:
         return float((solved**2).sum() / 2 - determinants - prior) + _plausibility(kernel)
 
     def predicted(self, kernel: Kernel, precision: Array, moment: Array) -> float:
-        """Logarithm of the density of further observations of the bins, but for a constant that is theirs alone.
+        """Return the log density of further observations of the bins, but for a constant that is theirs alone.
 
         Parameters
         ----------
@@ -165,7 +164,7 @@ class Observations:
         )
 
     def fitted(self, start: Kernel) -> Kernel:
-        """The most likely kernel near ``start``, feature by feature on the grids."""
+        """Return the most likely kernel near ``start``, feature by feature on the grids."""
         known: dict[tuple[int, int], Array] = {}
         best, value = start, self.likelihood(start, known)
         for _ in range(_SWEEPS):
@@ -185,6 +184,23 @@ class Observations:
                 break
             best, value = step, reached
         return best, value
+
+
+@dataclass(frozen=True)
+class BinPosterior:
+    """The posterior of arms' values in bins.
+
+    Attributes
+    ----------
+    mean, variance
+        Shape (bins, arms).
+    computed
+        People who had reported when it was computed.
+    """
+
+    mean: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    computed: int
 
 
 @dataclass(frozen=True)
@@ -266,22 +282,22 @@ class BinProcess:
         return means
 
     def differences(self, tree: BinTree) -> Array:
-        """Variance of half the difference between halves of the bins of a tree along each column, (bins, columns)."""
+        """Return the variance of half the difference between halves of a tree's bins by column, (bins, columns)."""
         return self.kernel.halves(*self._box(tree))
 
     def likelihood(self) -> float:
-        """Logarithm of the density of all that was observed, but for a constant."""
+        """Return the logarithm of the density of all that was observed, but for a constant."""
         return sum(observations.likelihood(self.kernel) for _, observations in self.groups)
 
     def predicted(self, came: BinEvidence) -> float:
-        """Logarithm of the density of what ``came`` besides of the bins, but for a constant that is its alone."""
+        """Return the log density of what ``came`` besides of the bins, but for a constant that is its alone."""
         return sum(
             observations.predicted(self.kernel, came.precision[some], came.moment[some])
             for some, observations in self.groups
         )
 
     def fitted(self) -> Kernel:
-        """The most likely kernel near the one in use, while there is one group."""
+        """Return the most likely kernel near the one in use, while there is one group."""
         [(_, observations)] = self.groups
         return observations.fitted(self.kernel)
 
@@ -295,14 +311,14 @@ def observed(lower: Array, upper: Array, precision: Array, moment: Array) -> Obs
 
 
 def _evidence(precision: Array, weighted: Array) -> float:
-    """What the density of normal observations depends on: of arms' precision matrices and weighted observations."""
+    """Return what the density of normal observations depends on, from precision matrices and weighted observations."""
     factors = np.linalg.cholesky(precision)
     solved = np.linalg.solve(factors, weighted[..., None])
     return float((solved**2).sum() / 2 - np.log(np.diagonal(factors, axis1=1, axis2=2)).sum())
 
 
 def _moved(kernel: Kernel, move: int) -> Kernel | None:
-    """The neighbour on the grids, up or down along a feature's length or the spread; none beyond the ends."""
+    """Return the neighbour on the grids, up or down along a feature's length or the spread; none beyond the ends."""
     which, by = move // 2, 1 - 2 * (move % 2)
     if which == len(kernel.lengths):
         spread = kernel.spread + by

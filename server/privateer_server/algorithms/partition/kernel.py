@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_server.algorithms.partition.space import BlockColumns, Space, levels_in
+from privateer_server.algorithms.partition.bin_tree import BlockColumns, Space, levels_in
 
 Array = NDArray[np.float64]
 
@@ -101,12 +101,12 @@ class Kernel:
         return np.asarray(_LEVEL**2 + self._variance * product + _NUGGET * np.eye(len(lower)))
 
     def within(self, lower: Array, upper: Array) -> Array:
-        """Variance of the value at a random place of a bin around the bin's average, shape (bins,)."""
+        """Return the variance of the value at a random place of a bin around the bin's average, shape (bins,)."""
         alone = np.prod(self._alone(lower, upper), axis=0)
         return np.asarray(self._variance * np.maximum(0.0, 1 - alone))
 
     def _alone(self, lower: Array, upper: Array) -> list[Array]:
-        """Variance of a bin's average along each block, relative to that of a value, (bins,) each."""
+        """Return the variance of a bin's average along each block, relative to that of a value, (bins,) each."""
         return [
             _alone_among(levels_in(part, lower, upper).sum(axis=1), float(rate))
             if part.block.codes
@@ -115,7 +115,7 @@ class Kernel:
         ]
 
     def halves(self, lower: Array, upper: Array) -> Array:
-        """Variance of half the difference between a bin's halves along each column, shape (bins, columns)."""
+        """Return the variance of half the difference between a bin's halves by column, shape (bins, columns)."""
         alone = self._alone(lower, upper)
         all_, found = np.prod(alone, axis=0), np.zeros_like(lower)
         for part, rate, own in zip(self._parts, self._rates, alone, strict=True):
@@ -125,7 +125,7 @@ class Kernel:
 
 
 def _factor(part: BlockColumns, lower: Array, upper: Array, rate: float) -> Array:
-    """Covariance of averages along one block, relative to that of a value; shape (bins, bins)."""
+    """Return the covariance of averages along one block, relative to that of a value; shape (bins, bins)."""
     if part.block.codes:
         return _alike(part, lower, upper, rate)
     j = part.columns.start
@@ -141,7 +141,7 @@ def usual_lengths(parts: tuple[BlockColumns, ...]) -> NDArray[np.int64]:
 
 
 def _apart(part: BlockColumns, lower: Array, upper: Array, column: int, rate: float) -> Array:
-    """Variance of half the difference between halves along one column, relative to that of a value, (bins,)."""
+    """Return the variance of half the difference between halves along a column, by that of a value, (bins,)."""
     if not part.block.codes:
         width = (upper - lower)[:, column]
         # A bin's average has the variance of the mean of its halves': alone = (half + across) / 2.
@@ -156,12 +156,12 @@ def _apart(part: BlockColumns, lower: Array, upper: Array, column: int, rate: fl
 
 
 def _across(rate: float) -> float:
-    """Covariance of values at two levels, relative to that of one: as of numbers at distance 1."""
+    """Return the covariance of values at two levels, relative to that of one: as of numbers at distance 1."""
     return float((1 + rate) * np.exp(-rate))
 
 
 def _alike(part: BlockColumns, lower: Array, upper: Array, rate: float) -> Array:
-    """Covariance of averages over the levels of each two bins, relative to that of a value; shape (bins, bins)."""
+    """Return the covariance of averages over the levels of each two bins, by that of a value, (bins, bins)."""
     inside = levels_in(part, lower, upper).astype(np.float64)
     shares = inside / np.maximum(inside.sum(axis=1, keepdims=True), 1.0)
     across = _across(rate)
@@ -169,13 +169,13 @@ def _alike(part: BlockColumns, lower: Array, upper: Array, rate: float) -> Array
 
 
 def _alone_among(levels: NDArray[np.int64], rate: float) -> Array:
-    """`_alike` of a bin with itself, by how many levels it holds."""
+    """Return `_alike` of a bin with itself, by how many levels it holds."""
     across = _across(rate)
     return np.asarray(across + (1 - across) / np.maximum(levels, 1))
 
 
 def overlap(lower: Array, upper: Array, rate: float) -> Array:
-    """Average of (1 + rate t) exp(-rate t), t = |x - y|, over x and y in two intervals each, shape (n, n)."""
+    """Return the average of (1 + rate t) exp(-rate t), t = |x - y|, over x and y in two intervals, (n, n)."""
     a, b, c, d = lower[:, None], upper[:, None], lower[None, :], upper[None, :]
     double = _twice(b - c, rate) - _twice(a - c, rate) - _twice(b - d, rate) + _twice(a - d, rate)
     exact = double / ((b - a) * (d - c))
@@ -185,12 +185,12 @@ def overlap(lower: Array, upper: Array, rate: float) -> Array:
 
 
 def _alone(width: Array, rate: float) -> Array:
-    """`overlap` of an interval with itself."""
+    """Return the `overlap` of an interval with itself."""
     return np.asarray(2 * _twice(width, rate) / width**2)
 
 
 def _twice(t: Array, rate: float) -> Array:
-    """Second antiderivative of the Matern-3/2 covariance, even and 0 at 0."""
+    """Return the second antiderivative of the Matern-3/2 covariance, even and 0 at 0."""
     x = rate * np.abs(t)
     small = x**2 * (1 / 2 - x**2 / 24 + x**3 / 60)
     return np.asarray(np.where(x < 1e-2, small, 2 * x + (x + 3) * np.exp(-x) - 3) / rate**2)

@@ -1,4 +1,4 @@
-"""The partition bandit, tight: one signed symbol a person, and bins that learn from their neighbours."""
+"""The learner of the partition bandit: one signed symbol a person, and bins that learn from their neighbours."""
 
 import math
 from dataclasses import replace
@@ -11,7 +11,7 @@ from typing_extensions import override
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
 from privateer_core.answer.parts import AnswerPart, BinMeans, Contradiction
 from privateer_core.primitives.contributions import KeyedSums
-from privateer_server.algorithms import NewRound
+from privateer_server.algorithms import Learner, NewRound
 from privateer_server.algorithms.partition.allocation import (
     Allocation,
     BinKinds,
@@ -19,19 +19,16 @@ from privateer_server.algorithms.partition.allocation import (
     only_best,
     thompson_draw,
 )
+from privateer_server.algorithms.partition.bin_tree import BinTree, Space
 from privateer_server.algorithms.partition.change_detection import contradiction, windowed
-from privateer_server.algorithms.partition.cohorts import CohortLearner
-from privateer_server.algorithms.partition.description import CONFIDENCE, DEVIATIONS, bin_means
+from privateer_server.algorithms.partition.cohorts import CONFIDENCE, DEVIATIONS, CohortLearner, bin_means
 from privateer_server.algorithms.partition.feature_selection import FeatureSelector, Selection
 from privateer_server.algorithms.partition.forgetting import Forgetting
-from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinProcess
+from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinPosterior, BinProcess
 from privateer_server.algorithms.partition.kernel import SPREADS, Hyperparameters, Kernel, usual_lengths
-from privateer_server.algorithms.partition.population import Population
-from privateer_server.algorithms.partition.round_estimates import estimated
-from privateer_server.algorithms.partition.space import Space
-from privateer_server.algorithms.partition.splitting import BinTree, Splitting
-from privateer_server.algorithms.partition.state import BinPosterior, PartitionState
-from privateer_server.algorithms.partition.subdivision import asked_parts, subdivided, undivided, wholes_of
+from privateer_server.algorithms.partition.round_estimates import Population, estimated
+from privateer_server.algorithms.partition.splitting import Splitting, asked_parts, subdivided, undivided, wholes_of
+from privateer_server.algorithms.partition.state import PartitionState
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -70,14 +67,14 @@ class PartitionLearner(CohortLearner[PartitionState]):
 
     @override
     def start(self, seed: int) -> PartitionState:
-        """One bin, or one for each level; all arms."""
+        """Return a state of one bin, or of one for each level, in which all arms are played."""
         arms = self.spec.arm_count
         state = PartitionState(
             rounds=0,
             seen=0,
             own=0,
-            turn=self.spec.cohorts[0],
-            heard=0,
+            cohort=self.spec.cohorts[0],
+            reported=0,
             tree=BinTree.root(),
             active=self.playable[None, :],
             evidence=BinEvidence.nothing(1, arms),
@@ -139,7 +136,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
 
     @override
     def anew(self, state: PartitionState) -> PartitionState:
-        """Evidence has faded as much as it has, and rounds are compared with each other alone."""
+        """Return the state; evidence has faded as much as it has, and rounds are compared with each other alone."""
         discounted, selection = state.discounted, state.selection
         return replace(
             super().anew(state),
@@ -205,7 +202,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
 
     @staticmethod
     def _tried(state: PartitionState) -> Bools:
-        """Which arms were played anywhere: one that was added since is nobody's best."""
+        """Return which arms were played anywhere: one that was added since is nobody's best."""
         return state.evidence.tried | state.selection.evidence.tried if state.selection else state.evidence.tried
 
     @override
@@ -331,7 +328,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         return tuple(one for one in found if one is not None)
 
     def _scaled(self, state: PartitionState) -> tuple[Array, Array]:
-        """Posterior means and standard errors in the unit of rewards, (bins, arms) each."""
+        """Return posterior means and standard errors in the unit of rewards, (bins, arms) each."""
         low, high = self.spec.reward.low, self.spec.reward.high
         means = low + (high - low) * (state.posterior.mean + 1) / 2
         return means, (high - low) * np.sqrt(state.posterior.variance) / 2
@@ -347,5 +344,10 @@ def _is_news(state: PartitionState, before: int, times: float) -> bool:
 
 
 def _endless(state: PartitionState) -> BinEvidence:
-    """Evidence that has not faded, of all rounds that posteriors know."""
+    """Return the evidence that has not faded, of all rounds that posteriors know."""
     return state.discounted.endless if state.discounted else state.evidence
+
+
+def learner(spec: PartitionSpec) -> Learner:
+    """Return the learner of a spec."""
+    return PartitionLearner(spec)

@@ -1,5 +1,6 @@
-"""What a round's sums say of people and values in every bin, whichever keys the reports have."""
+"""Estimates of a round: which share of people each bin has, and what their rewards say of its values."""
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,14 +9,94 @@ from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
 from privateer_core.primitives.contributions import KeyedSums
+from privateer_server.algorithms.partition.bin_tree import Split
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence
-from privateer_server.algorithms.partition.population import Population
-from privateer_server.algorithms.partition.subdivision import Subdivision, selection_bias
+from privateer_server.algorithms.partition.splitting import Subdivision, selection_bias
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
+_LEAST: Final = 0.02
+"""No mass falls below this share of what it was thought to be: estimates may be negative."""
+_BLIND: Final = 1e-9
+_HALF_KNOWN: Final = 0.4
+"""Standard deviation of a half's share of people from one half, relative to it, before people are counted."""
 _POOL: Final = 100.0
 """Reports with which the average over keys counts in a key's own share of scored reports."""
+
+
+@dataclass(frozen=True)
+class Population:
+    """Shares of people by bin, cohort by cohort, own people first.
+
+    Attributes
+    ----------
+    shares, precision
+        Shape (cohorts, bins): share of a cohort's people in the bin, and the precision of that.
+    """
+
+    shares: Array
+    precision: Array
+
+    @classmethod
+    def in_one_bin(cls, cohorts: int) -> "Population":
+        """Return cohorts whose people are all in the only bin."""
+        return cls(np.ones((cohorts, 1)), np.full((cohorts, 1), math.inf))
+
+    def counted(self, cohort: int, rows: slice | Ints, keys: tuple[Array, Ints], release: KeyedSums) -> "Population":
+        """Return it after a round of a cohort about some bins.
+
+        Parameters
+        ----------
+        keys
+            Share of the people in its bin who have each key, and the place among ``rows`` of that bin; (keys,) each.
+        """
+        shares, precision, place = self.shares.copy(), self.precision.copy(), (cohort, rows)
+        shares[place], precision[place] = weighed(shares[place], precision[place], *keys, release)
+        return Population(shares, precision)
+
+    def split(self, split: Split, halves: Array) -> "Population":
+        """Return it after bins were split; ``halves`` are the shares of each new bin in its old one as expected."""
+        shares = self.shares[:, split.copies] * np.where(split.fresh, halves, 1.0)
+        precision = np.where(split.fresh, (_HALF_KNOWN * shares) ** -2, self.precision[:, split.copies])
+        return Population(shares, precision)
+
+    def of_cohorts(self, rows: list[int]) -> "Population":
+        """Return it with those cohorts."""
+        return Population(self.shares[rows], self.precision[rows])
+
+
+def weighed(mass: Array, precision: Array, telling: Array, places: Ints, release: KeyedSums) -> tuple[Array, Array]:
+    """Masses of a round's bins and their precisions, (bins,) each, updated by its hits.
+
+    Parameters
+    ----------
+    mass, precision
+        Before, shape (bins,).
+    telling
+        Share of the people in its bin who have each key, shape (keys,).
+    places
+        Bin of each key, shape (keys,).
+    release
+        Hits are scores other than 0. With u the share of people who have any key, a key whose share is m is hit with
+        probability m own + (u - m) other + (1 - u) none; the sum over keys gives u. One bucket hits every key alike and
+        tells nothing.
+    """
+    own, other, none = release.hit_own - release.hit_other, release.hit_other, release.hit_none
+    if own < _BLIND or not len(mass):
+        return mass, precision
+    reports = max(1, release.reports)
+    rate = release.hits / reports
+    keys = len(places)
+    keyed = float(np.clip((rate.sum() - keys * none) / (own + keys * (other - none)), 0.0, 1.0))
+    found = (rate - none - keyed * (other - none)) / own
+    probability = np.clip(rate, 1 / reports, 1.0)
+    noise = (probability * (1 - probability) / reports + 1 / reports**2 + release.noise / reports**2) / own**2
+    gained = np.bincount(places, telling**2 / noise, len(mass))
+    moved = np.bincount(places, telling / noise * (found - telling * mass[places]), len(mass))
+    with np.errstate(invalid="ignore"):
+        updated = np.where(np.isinf(precision), mass, mass + moved / (precision + gained))
+    return np.clip(updated, _LEAST * mass, 1.0), precision + gained
 
 
 @dataclass(frozen=True)
@@ -40,7 +121,7 @@ class BinSums:
 
 
 def bin_sums(spec: PartitionSpec, policy: PartitionPolicy, release: KeyedSums, shares: Array | None = None) -> BinSums:
-    """The round's sums by bin and arm; ``shares`` are those of each bin's people in its parts, where it has any."""
+    """Return the round's sums by bin and arm; ``shares`` are those of each bin's people in its parts, if it has any."""
     telling = _telling_of(spec, policy, shares)
     if not policy.fresh_coins:
         return BinSums(release.counts.astype(np.float64), release.sums, telling, release.gain * telling)
@@ -49,7 +130,7 @@ def bin_sums(spec: PartitionSpec, policy: PartitionPolicy, release: KeyedSums, s
 
 
 def _by_cell(policy: PartitionPolicy, values: Array, missing: float) -> Array:
-    """A number for every key, (keys,), as one for every bin and arm."""
+    """Return a number for every key, (keys,), as one for every bin and arm."""
     if not policy.fresh_coins:
         return np.broadcast_to(values[:, None], policy.layout.shares.shape)
     spread = np.full((int(np.max(policy.whole_of, initial=-1)) + 1, policy.active.shape[1]), missing)
@@ -60,7 +141,7 @@ def _by_cell(policy: PartitionPolicy, values: Array, missing: float) -> Array:
 def _key_shares(
     spec: PartitionSpec, policy: PartitionPolicy, shares: Array | None = None
 ) -> tuple[Array, NDArray[np.int64]]:
-    """Share of the people in its bin who have each key, and the place of that bin; shape (keys,) each."""
+    """Return the share of the people in its bin who have each key, and the place of that bin; shape (keys,) each."""
     telling = _telling_of(spec, policy, shares)
     if policy.fresh_coins:
         return telling[policy.cells[:, 0], policy.cells[:, 1]], policy.cells[:, 0]
@@ -69,7 +150,7 @@ def _key_shares(
 
 
 def expected_key_shares(spec: PartitionSpec, shares: Array, cohort: str) -> Array:
-    """Share of the people in each bin who will have each of its keys, for these shares of arms; (bins, its keys)."""
+    """Return the share of people in each bin who will have each of its keys, for these shares of arms."""
     behaviour = _behaviour(spec, cohort)
     if spec.privacy.arm_in_key:
         return shares if behaviour is None else np.broadcast_to(behaviour, shares.shape)
@@ -77,7 +158,7 @@ def expected_key_shares(spec: PartitionSpec, shares: Array, cohort: str) -> Arra
 
 
 def _telling_of(spec: PartitionSpec, policy: PartitionPolicy, shares: Array | None = None) -> Array:
-    """Share of a bin's people who tell of each arm, (bins, arms); of a part's without ``shares`` of parts."""
+    """Return the share of a bin's people who report on each arm, (bins, arms); of a part's without ``shares``."""
     own = _telling_of_parts(spec, policy)
     return own if shares is None else policy.by_whole(shares[:, None] * own) / policy.by_whole(shares)[:, None]
 
@@ -90,7 +171,7 @@ def _telling_of_parts(spec: PartitionSpec, policy: PartitionPolicy) -> Array:
 
 
 def _behaviour(spec: PartitionSpec, cohort: str) -> Array | None:
-    """Share of a source's people who played each arm, (arms,); None for people who play what their coins say."""
+    """Return the share of a source's people who played each arm, (arms,); None where coins choose arms."""
     source = spec.source(cohort)
     return None if source is None else np.array(source.shares, dtype=np.float64)
 
@@ -121,7 +202,7 @@ def estimated(
 def _values(
     people: Array, spec: PartitionSpec, policy: PartitionPolicy, release: KeyedSums, parts: Subdivision | None
 ) -> tuple[Array, Array]:
-    """What a round says of the values of its bins: precision, and precision times mean, by inverse variance.
+    """Return what a round says of the values of its bins: precision, and precision times mean, by inverse variance.
 
     A source's sums are in proportion to the share of its people who played the arm, eq. (26) with weights by
     inverse variance. Of a bin with parts those tell who played the arm: what is known of how they differ is taken off.
@@ -138,7 +219,7 @@ def _values(
 
 
 def _variance(release: KeyedSums) -> Array:
-    """Variance of one report's score at each key, estimated from the hits."""
+    """Return the variance of one report's score at each key, estimated from the hits."""
     if not len(release.hits):
         return np.ones(0)
     reports = max(1, release.reports)

@@ -1,98 +1,34 @@
-"""The dyadic tree of bins: its records, which of its bins are split, and along which column."""
+"""The rule by which bins are split, and the parts by which it tells people of one bin apart."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.algorithms.partition import DEPTH_MAX, PartitionSpec, corners
-from privateer_server.algorithms.partition.space import Space
+from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy, PartitionSpec
+from privateer_server.algorithms.partition.bin_tree import BinTree, Space
+from privateer_server.algorithms.partition.gaussian_process import BinProcess
 
 Array = NDArray[np.float64]
+
+
 Ints = NDArray[np.int64]
+
+
 Bools = NDArray[np.bool_]
 
+
 _VARIANCE: Final = 0.5
+
+
 _VARIANCE_IN_KEY: Final = 0.7
+
+
 """A bin is split when the variance of an arm's value is below this share of the variance between its halves: that of
 the best arm, or, where the arm is in the key, of any active one: the best may not have been played yet."""
-_NOBODY: Final = 1e-18
-
-
-@dataclass(frozen=True)
-class Split:
-    """A step from bins to bins of which some are halves.
-
-    Attributes
-    ----------
-    copies, fresh
-        Shape (new bins,): the old bin of every new one, and whether it is a half.
-    ready
-        Shape (old bins,): those that were split.
-    """
-
-    copies: Ints
-    fresh: Bools
-    ready: Bools
-
-
-@dataclass(frozen=True)
-class BinTree:
-    """The bins of a dyadic partition, and those that were split before.
-
-    Attributes
-    ----------
-    axes
-        Shape (levels,): column that each level halves, as far as bins have been split.
-    depths, paths
-        Shape (bins,): the bins, as in `PartitionPolicy`, in order.
-    past_depths, past_paths
-        Shape (past,): bins that were split since.
-    """
-
-    axes: Ints
-    depths: Ints
-    paths: Ints
-    past_depths: Ints
-    past_paths: Ints
-
-    @classmethod
-    def root(cls) -> "BinTree":
-        """Return one bin that is the whole space."""
-        none, root = np.zeros(0, np.int64), np.zeros(1, np.int64)
-        return cls(none, root, root, none, none)
-
-    def __len__(self) -> int:
-        return len(self.depths)
-
-    def corners(self, dimension: int) -> tuple[Array, Array]:
-        """Return lower and upper corners of the bins, (bins, dimension) each."""
-        return corners(self.depths, self.paths, self.axes, dimension)
-
-    def all_axes(self, dimension: int) -> Ints:
-        """Return a column for each of `DEPTH_MAX` levels, as policies have them."""
-        return np.concatenate([self.axes, np.arange(len(self.axes), DEPTH_MAX) % dimension])
-
-    def expected(self, space: Space) -> Array:
-        """Share of people in each bin as the spec alone has it; not 0, since people may be where nobody should be."""
-        return np.maximum(space.expected(*self.corners(len(space.halvings))), _NOBODY)
-
-    def split(self, ready: Bools) -> tuple["BinTree", Split]:
-        """Cut the bins that are ``ready`` in two."""
-        copies, fresh, depths, paths = halved(self.depths, self.paths, ready)
-        past_depths = np.append(self.past_depths, self.depths[ready])
-        past_paths = np.append(self.past_paths, self.paths[ready])
-        return BinTree(self.axes, depths, paths, past_depths, past_paths), Split(copies, fresh, ready)
-
-    def with_level(self, column: int) -> "BinTree":
-        """Return the tree with one more level, which halves a column."""
-        return replace(self, axes=np.append(self.axes, column))
-
-    def neighbourhoods(self, limit: int) -> Iterator[tuple[slice, Ints, Bools]]:
-        """Yield groups of bins, as `ancestry`."""
-        return ancestry(self.depths, self.paths, self.past_depths, self.past_paths, limit)
+_LEVELS: Final = 2
+"""How often undecided bins are halved to tell their people apart, where reports are about the bins."""
 
 
 class Splitting:
@@ -141,40 +77,85 @@ def undecided(tree: BinTree, active: Bools, deepest: int) -> Bools:
     return np.asarray((active.sum(axis=1) > 1) & (tree.depths < deepest))
 
 
-def halved(depths: Ints, paths: Ints, ready: Bools) -> tuple[Ints, Bools, Ints, Ints]:
-    """Cut the bins that are ``ready`` in two; all stay in order.
+@dataclass(frozen=True)
+class Subdivision:
+    """Parts of bins, with the shares and values that are expected in them.
+
+    Attributes
+    ----------
+    rows
+        Shape (parts,), int64: the bin that each is a part of, rising.
+    tree
+        The parts.
+    shares
+        Shape (parts,): share of the bin's people who are expected in the part.
+    mean
+        Shape (parts, arms): posterior means of values.
+    """
+
+    rows: Ints
+    tree: BinTree
+    shares: Array
+    mean: Array
+
+
+def subdivided(process: BinProcess, active: NDArray[np.bool_], space: Space, splitting: Splitting) -> Subdivision:
+    """Halve undecided bins a few times; ``active`` is (bins, arms)."""
+    tree, rows = process.tree, np.arange(len(process.tree))
+    for _ in range(_LEVELS):
+        ready = undecided(tree, active[rows], space.depth)
+        if not ready.any():
+            break
+        tree = splitting.deeper(tree, ready, process.differences(tree), process.columns)
+        tree, split = tree.split(ready)
+        rows = rows[split.copies]
+    return _expected(rows, tree, space, process)
+
+
+def undivided(tree: BinTree, mean: Array) -> Subdivision:
+    """Return the bins as they are, whose posterior means these are."""
+    rows = np.arange(len(tree))
+    return Subdivision(rows, tree, np.ones(len(rows)), mean)
+
+
+def asked_parts(policy: PartitionPolicy, space: Space, process: BinProcess) -> Subdivision:
+    """Return what is expected of the parts that a policy told apart."""
+    tree, none = process.tree, np.zeros(0, np.int64)
+    starts = tree.paths << (DEPTH_MAX - tree.depths)
+    rows = np.asarray(np.searchsorted(starts, policy.starts[policy.bins], side="right") - 1)
+    asked = BinTree(policy.axes, policy.depths[policy.bins], policy.paths[policy.bins], none, none)
+    return _expected(rows, asked, space, process)
+
+
+def _expected(rows: Ints, tree: BinTree, space: Space, process: BinProcess) -> Subdivision:
+    expected = tree.expected(space)
+    shares = expected / np.bincount(rows, expected)[rows]
+    return Subdivision(rows, tree, shares, process.means(rows, tree))
+
+
+def wholes_of(rows: Ints) -> Ints:
+    """Number the bins of which there are parts, in order; shape (parts,)."""
+    return np.asarray(np.unique(rows, return_inverse=True)[1].reshape(-1), np.int64)
+
+
+def selection_bias(policy: PartitionPolicy, telling: Array, shares: Array, mean: Array) -> Array:
+    """Return by how much the people who tell of an arm differ from all people of the bin, as far as is known.
+
+    Parameters
+    ----------
+    policy
+        Its wholes are the bins.
+    telling
+        Shape (parts, arms): share of a part's people who tell of each arm.
+    shares, mean
+        As in `Subdivision`.
 
     Returns
     -------
-    Old bin of every new one, whether it is a half, and depths and paths; shape (new bins,) each.
+    Shape (bins, arms): mean value of those who tell, less that of all; 0 where nobody tells.
     """
-    copies = np.repeat(np.arange(len(ready)), 1 + ready)
-    fresh = ready[copies]
-    second = np.concatenate([[False], copies[1:] == copies[:-1]])
-    return copies, fresh, depths[copies] + fresh, np.where(fresh, 2 * paths[copies] + second, paths[copies])
-
-
-def ancestry(
-    depths: Ints, paths: Ints, past_depths: Ints, past_paths: Ints, limit: int
-) -> Iterator[tuple[slice, Ints, Bools]]:
-    """Groups of at most ``limit`` bins that share an ancestor, and the past bins that lie in each.
-
-    Yields
-    ------
-    The group's bins, the past bins that hold bins of this group alone, and which of its bins each of them holds,
-    (past, bins).
-    """
-    starts = paths << (DEPTH_MAX - depths)
-    past_low = past_paths << (DEPTH_MAX - past_depths)
-    past_high = past_low + (1 << (DEPTH_MAX - past_depths))
-    waiting = [(0, 1 << DEPTH_MAX)]
-    while waiting:
-        low, high = waiting.pop()
-        first, end = np.searchsorted(starts, [low, high])
-        if end - first > limit:
-            middle = (low + high) // 2
-            waiting += [(middle, high), (low, middle)]
-            continue
-        past = np.flatnonzero((past_low >= low) & (past_high <= high))
-        held = starts[None, first:end]
-        yield slice(int(first), int(end)), past, (held >= past_low[past, None]) & (held < past_high[past, None])
+    weights = shares[:, None] * telling
+    all_ = policy.by_whole(weights)
+    theirs = policy.by_whole(weights * mean) / np.where(all_ > 0, all_, 1.0)
+    everybody = policy.by_whole(shares[:, None] * mean) / policy.by_whole(shares)[:, None]
+    return np.asarray(np.where(all_ > 0, theirs - everybody, 0.0))

@@ -1,46 +1,31 @@
-"""What the tuned learner of the partition bandit knows, in parts."""
+"""The state of the partition learner, in parts."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
+from privateer_server.algorithms import LearnerState
+from privateer_server.algorithms.partition.bin_tree import BinTree
 from privateer_server.algorithms.partition.change_detection import Window
 from privateer_server.algorithms.partition.feature_selection import Selection
 from privateer_server.algorithms.partition.forgetting import Discounted
-from privateer_server.algorithms.partition.gaussian_process import BinEvidence
+from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinPosterior
 from privateer_server.algorithms.partition.kernel import Hyperparameters
-from privateer_server.algorithms.partition.population import Population
-from privateer_server.algorithms.partition.splitting import BinTree
+from privateer_server.algorithms.partition.round_estimates import Population
 
 
 @dataclass(frozen=True)
-class BinPosterior:
-    """The posterior of arms' values in bins.
-
-    Attributes
-    ----------
-    mean, variance
-        Shape (bins, arms).
-    computed
-        People who had reported when it was computed.
-    """
-
-    mean: NDArray[np.float64]
-    variance: NDArray[np.float64]
-    computed: int
-
-
-@dataclass(frozen=True)
-class PartitionState:
-    """What the server knows of the bins. Values are 2 mean reward - 1, averaged over a bin.
+class PartitionState(LearnerState):
+    """The state of the partition learner. Values are 2 mean reward - 1, averaged over a bin.
 
     Attributes
     ----------
     rounds, seen, own
         Closed rounds, people who reported, and those among them who belong to no source.
-    turn, heard
+    cohort, reported
         The cohort of the last round, and its people who have reported.
     tree
         The bins.
@@ -62,11 +47,13 @@ class PartitionState:
         What rounds about one feature at a time showed; None where no feature was asked about alone.
     """
 
+    renamed: ClassVar = {"heard": "reported", "turn": "cohort"}
+
     rounds: int
     seen: int
     own: int
-    turn: str
-    heard: int
+    cohort: str
+    reported: int
     tree: BinTree
     active: NDArray[np.bool_]
     evidence: BinEvidence
@@ -77,9 +64,11 @@ class PartitionState:
     window: Window | None = None
     selection: Selection | None = None
 
-    @staticmethod
-    def upgraded(stored: Any) -> Any:
-        """Return the fields of a state that was stored before states had parts, by part; others as they are."""
+    @classmethod
+    @override
+    def upgraded(cls, stored: Any) -> Any:
+        """Return a stored state with today's names, and in parts if it was stored before states had them."""
+        stored = super().upgraded(stored)
         if not isinstance(stored, dict) or "axes" not in stored:
             return stored
         state, selection, discounted = _in_parts(stored), stored.get("screening"), stored.get("bank")

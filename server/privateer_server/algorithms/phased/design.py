@@ -1,4 +1,4 @@
-"""Near-optimal experimental designs: which actions to play, and how often, to know the value of all of them."""
+"""Near-optimal experimental designs: shares of plays by which the value of every action is known well."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -40,14 +40,14 @@ class Design:
 
 
 def span_of(actions: Array) -> Array:
-    """Orthonormal rows (rank, d) that span the actions (k, d); by the singular values of d rows at most."""
+    """Return orthonormal rows (rank, d) that span the actions (k, d); by the singular values of d rows at most."""
     triangular = np.linalg.qr(actions, mode="r") if len(actions) > actions.shape[1] else actions
     _, singular, rows = np.linalg.svd(triangular, full_matrices=False)
     return np.asarray(rows[singular > _FLAT * max(float(singular[0]), 1e-300)])
 
 
 def near_optimal_design(actions: Array, gap: float = 2.0) -> Design:
-    """A design whose worst leverage is at most ``gap`` times the rank, with a small support.
+    """Return a design whose worst leverage is at most ``gap`` times the rank, with a small support.
 
     Kumar and Yildirim's start (2005), then Frank-Wolfe steps on the action of largest leverage, of the length that
     makes the determinant largest (Fedorov 1972), then the smallest weights are dropped while the gap allows it; all
@@ -85,7 +85,7 @@ def _start(points: Array) -> NDArray[np.int64]:
 
 
 def _leverages(points: Array, weights: Array) -> Array:
-    """x^T V^-1 x of every action, shape (k,)."""
+    """Return x^T V^-1 x of every action, shape (k,)."""
     some = np.flatnonzero(weights)
     scaled = points[some] * np.sqrt(weights[some])[:, None]
     triangular = np.linalg.qr(scaled, mode="r")
@@ -93,7 +93,7 @@ def _leverages(points: Array, weights: Array) -> Array:
 
 
 def _climb(points: Array, weights: Array, gap: float) -> Array:
-    """Frank-Wolfe until the worst leverage is at most ``gap * rank``; the inverse is kept up to date by rank one."""
+    """Take Frank-Wolfe steps until the worst leverage is at most ``gap * rank``; the inverse changes by rank one."""
     rank = points.shape[1]
     leverages, inverse = _leverages(points, weights), _inverse(points, weights)
     while (worst := float(np.max(leverages))) > gap * rank:

@@ -1,11 +1,5 @@
-"""Learners of high-dimensional bandits."""
+"""Learners of high-dimensional bandits (paper 3)."""
 
-from privateer_core.algorithms.sparse.spec import SparseSpec
-from privateer_server.algorithms import Learner
-from privateer_server.algorithms.sparse.epochs import EpochLearner
-from privateer_server.algorithms.sparse.sums import SumLearner
+from privateer_server.algorithms.sparse.learner import learner
 
-
-def learner(spec: SparseSpec) -> Learner:
-    """Return the learner of a spec."""
-    return EpochLearner(spec) if spec.privacy.trust.curated else SumLearner(spec)
+__all__ = ["learner"]

@@ -1,9 +1,5 @@
-"""The trial's learner and its statistics."""
+"""The learner of trials (paper 4), and its statistics."""
 
-from privateer_core.algorithms.trial import TrialSpec
-from privateer_server.algorithms.trial.learner import TrialLearner
+from privateer_server.algorithms.trial.learner import learner
 
-
-def learner(spec: TrialSpec) -> TrialLearner:
-    """Return the learner of a spec."""
-    return TrialLearner(spec)
+__all__ = ["learner"]

@@ -80,7 +80,7 @@ def eliminated(evidence: TrialEvidence, dropped: NDArray[np.bool_], proved: bool
 
 
 def elimination(evidence: TrialEvidence, dropped: NDArray[np.bool_], least: float) -> Array:
-    """Equal shares of the arms left, at least ``least`` each; where one is left, all to the best estimate of any."""
+    """Return equal shares of the arms left, ``least`` or more each; where one is left, all to the best estimate."""
     values, _ = _arms(evidence.precise)
     left = ~dropped
     best = np.arange(values.shape[1]) == values.argmax(axis=1)[:, None]
@@ -112,7 +112,7 @@ def _arms(sums: Sums) -> tuple[Array, Array]:
 
 
 def best_probabilities(values: Array, variances: Array, points: Array = _POINTS) -> Array:
-    """Probability of each arm to be best, of independent normal values: with two arms Phi(z)."""
+    """Return the probability of each arm to be best, of independent normal values: with two arms Phi(z)."""
     if values.shape[1] == 2:
         treated = ndtr((values[:, 1] - values[:, 0]) / np.sqrt(variances.sum(axis=1)))
         return np.stack([1 - treated, treated], axis=1)
@@ -157,7 +157,7 @@ class Holdout:
         return replace(self, evidence=self.evidence.add(epoch))
 
     def gain(self) -> tuple[float, float, float] | None:
-        """Mean reward of the policy less that of the constant arm, with its interval; None before there is one."""
+        """Return the policy's mean reward less the constant arm's, with its interval; None before there is one."""
         differs = self.best != self.constant
         sums = self.evidence.common
         if not self.evidence.looks:
@@ -176,7 +176,7 @@ class Holdout:
 
 
 def _values(sums: Sums) -> tuple[Array, Array]:
-    """Share of people times mean reward of every arm, up to a number of the segment, and variances; (J, K + 1) each.
+    """Return share of people times mean reward by arm, up to a number of the segment, and variances; (J, K + 1).
 
     A segment where an arm is not ready is told from numbers of people, as in `average`.
     """

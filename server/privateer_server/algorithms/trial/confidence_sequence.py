@@ -28,7 +28,7 @@ class ConfidenceLimits:
     high: Array
 
     def times(self, gain: Array) -> "ConfidenceLimits":
-        """In other units."""
+        """Return the interval in other units."""
         return ConfidenceLimits(gain * self.estimate, gain * self.low, gain * self.high)
 
 
@@ -100,7 +100,7 @@ class ConfidenceSequence:
         return replace(added, p_value=np.minimum(self.p_value, added._alpha_now()))
 
     def difference(self, alpha: float) -> ConfidenceLimits:
-        """Difference of the shares of positive hits, shape (J, K)."""
+        """Return the difference of the shares of positive hits, shape (J, K)."""
         usable = self.hits > 0
         hits = np.where(usable, self.hits, 1.0)
         half = np.log(2 / alpha) / self.rate + self.rate / 2 * self._most + self.remainder
@@ -109,7 +109,7 @@ class ConfidenceSequence:
         return ConfidenceLimits(estimate, estimate - half, estimate + half)
 
     def effect(self, asked: ConfidenceLimits | None = None) -> ConfidenceLimits:
-        """Effects, shape (J, K). A share of people that has to be estimated too shares alpha with it.
+        """Return the effects, shape (J, K). A share of people that has to be estimated too shares alpha with it.
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ class ConfidenceSequence:
         return _ratio(self.difference(alpha / 2), *gains, self._gain(self.seen / self.people))
 
     def contribution(self) -> ConfidenceLimits:
-        """Share of people times effect, for the segment's hits as they were; shape (J, K)."""
+        """Return the share of people times effect, for the segment's hits as they were; shape (J, K)."""
         return self.difference(self.design.alpha).times(self._scale)
 
     @property
@@ -146,7 +146,7 @@ class ConfidenceSequence:
         return np.asarray(np.minimum(1.0, 2 * np.exp(-self.rate * np.maximum(excess, 0.0))))
 
     def _gain(self, rate: Array) -> Array:
-        """v/(v - 2 o), shape (J, 1); infinite where people are not told from none."""
+        """Return v/(v - 2 o), shape (J, 1); infinite where v does not differ from 2 o."""
         own = rate - 2 * self.others / self.people
         gains: Array = np.where(own > 0, rate / np.where(own > 0, own, 1.0), np.inf)
         return gains[:, None]
@@ -181,7 +181,7 @@ def asked_limits(sums: Sums, alpha: float, planned: float) -> ConfidenceLimits:
 
 
 def _inverse(shares: Array) -> Array:
-    """What a contribution is multiplied by, shape (J, 1); infinite where people are not told from none."""
+    """Return what a contribution is multiplied by, shape (J, 1); infinite where people are not told from none."""
     return np.where(shares > 0, 1 / np.where(shares > 0, shares, 1.0), np.inf)[:, None]
 
 
@@ -192,7 +192,7 @@ def _ratio(found: ConfidenceLimits, one: Array, other: Array, between: Array) ->
 
 
 def _rate(design: TrialDesign, epoch: Epoch) -> Array:
-    """Lambda, from what is public at the first epoch."""
+    """Return lambda, from what is public at the first epoch."""
     p = design.segments[:, None]
     hit = epoch.keep * p + 2 * epoch.other if design.counted else np.full_like(p, design.hit)
     planned = design.people * hit * (design.arms[1:] + design.arms[0])
@@ -202,7 +202,7 @@ def _rate(design: TrialDesign, epoch: Epoch) -> Array:
 
 
 def noise_remainder(rate: Array, noise: float) -> Array:
-    """Logarithm of the noise's moment generating function for S at this rate, at most, of both signs.
+    """Return the logarithm of the noise's moment generating function for S at this rate, at most, of both signs.
 
     1/(1 - L (cosh rate - 1)) is that of a discrete Laplace variable on integers, and bounds those of finer grids and
     of normal noise of the same variance L.

@@ -1,4 +1,4 @@
-"""What a trial's evidence says, what is decided and why, and what that ends; in rewards scaled to [0, 1]."""
+"""Decisions of a trial: from its evidence to effects, why each is decided, and the stop; rewards are in [0, 1]."""
 
 import math
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ _REMARKS: Final = {
 
 @dataclass(frozen=True)
 class StandingDecisions:
-    """Which effects are decided, with the last interval of each; arrays of any shape S.
+    """Decisions on effects, with the last interval of each; arrays of any shape S.
 
     Few people get an arm that is dropped, so that later looks have no interval for it. Its decision stands, and so does
     its last interval: intervals of all looks hold together.
@@ -135,7 +135,7 @@ class TrialFindings:
         return _intervals(self.effects)
 
     def average_intervals(self, treatments: int) -> Array:
-        """The same of average effects, (K, 3)."""
+        """Return the same of average effects, (K, 3)."""
         return np.full((treatments, 3), np.nan) if self.average is None else _intervals(self.average)
 
 
@@ -192,7 +192,7 @@ def _sure(found: SegmentEffects, best: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 def decisions(state: TrialState, found: TrialFindings, spec: TrialSpec) -> tuple[Effect, ...]:
     """Return every effect by segment, then the averages, in units of rewards: each with its decision and the reason."""
-    return tuple(_remarked(one, state.heard) for one in (*_by_segment(found, spec), *_averages(found, spec)))
+    return tuple(_remarked(one, state.reported) for one in (*_by_segment(found, spec), *_averages(found, spec)))
 
 
 def _by_segment(found: TrialFindings, spec: TrialSpec) -> Iterator[Effect]:
@@ -224,9 +224,9 @@ def _averages(found: TrialFindings, spec: TrialSpec) -> Iterator[Effect]:
         yield msgspec.structs.replace(effect, p_value=p_value, detectable=detectable)
 
 
-def _remarked(effect: Effect, heard: int) -> Effect:
+def _remarked(effect: Effect, reported: int) -> Effect:
     """Return an effect with a remark if its figures are not those of the last look."""
-    if effect.people is None or effect.people == heard:
+    if effect.people is None or effect.people == reported:
         return effect
     since = f"when {effect.people:,} people had reported; too few since to say more"
     remark = "; ".join(filter(None, (effect.remark, since)))

@@ -40,12 +40,12 @@ class _Walk:
 
 
 def information(people: Array, planned: float) -> tuple[float, ...]:
-    """Public information fractions t of looks after so many people."""
+    """Return the public information fractions t of looks after so many people."""
     return tuple(np.minimum(1.0, people / planned).tolist())
 
 
 def critical_values(times: tuple[float, ...], alpha: float) -> Array:
-    """Critical values c, shape (looks,): |z| exceeds its c at any look with probability alpha, without an effect.
+    """Return critical values c, (looks,): without an effect |z| exceeds its c at any look with probability alpha.
 
     Spends alpha t^2 (Kim and DeMets 1987) over the looks: at each, what of it falls due since the look before
     (Armitage, McPherson and Rowe 1969; Lan and DeMets 1983). Only past looks matter, so sizes may differ from plan.
@@ -75,7 +75,7 @@ class Look:
     mass: Array
 
     def above(self, value: float, drift: Array) -> Array:
-        """Probability, for each drift, that no boundary was crossed before and B(t) now is above ``value``.
+        """Return the probability, for each drift, that no boundary was crossed before and B(t) now is above ``value``.
 
         With drift the survivors' density is multiplied by exp(drift x - drift^2 t/2), whatever their path.
         """
@@ -106,7 +106,7 @@ def effective_looks(times: tuple[float, ...], alpha: float) -> list[Look]:
 
 
 def p_values(times: tuple[float, ...], scores: Array) -> Array:
-    """Sequential p-values after each look, shape (looks, ...) as the scores.
+    """Return sequential p-values after each look, shape (looks, ...) as the scores.
 
     The least alpha whose boundary was crossed at this look or before: it never rises, and is valid at any look. Where
     a score is nan nothing is crossed.
@@ -120,7 +120,7 @@ def p_values(times: tuple[float, ...], scores: Array) -> Array:
 
 
 def _least_alpha(critical: Array, scores: Array) -> Array:
-    """Level whose critical value is the score, interpolated as normal quantiles; 1 where none is crossed."""
+    """Return the level whose critical value is the score, interpolated as normal quantiles; 1 where none is crossed."""
     if np.isinf(critical[0]):
         return np.ones(scores.shape)
     quantiles = np.interp(scores, critical[::-1], ndtri(np.array(ALPHAS) / 2)[::-1])
@@ -195,7 +195,7 @@ def _normal(values: Array) -> Array:
 
 
 def power(times: tuple[float, ...], alpha: float, drift: Array) -> Array:
-    """Probability (D,) that an effect of ``drift`` standard deviations at the end of plan crosses a boundary."""
+    """Return the probability (D,) that an effect of ``drift`` deviations at the end of plan crosses a boundary."""
     return np.asarray(
         sum((np.add(*look.crossed(drift)) for look in effective_looks(times, alpha)), np.zeros(len(drift)))
     )
@@ -203,7 +203,7 @@ def power(times: tuple[float, ...], alpha: float, drift: Array) -> Array:
 
 @lru_cache(maxsize=1024)
 def drift_of(times: tuple[float, ...], alpha: float, probability: float = POWER) -> float:
-    """The effect found with this probability, in standard deviations of the estimate at the end of plan."""
+    """Return the effect found with this probability, in standard deviations of the estimate at the end of plan."""
     low, high = 0.0, 20.0
     for _ in range(_DRIFT_HALVINGS):
         middle = (low + high) / 2
@@ -213,7 +213,7 @@ def drift_of(times: tuple[float, ...], alpha: float, probability: float = POWER)
 
 
 def decision_time(times: tuple[float, ...], alpha: float, drift: float) -> float:
-    """Share of the plan's people after which an effect of ``drift`` is decided, on average; 1 if it is not."""
+    """Return the mean share of the plan's people after which an effect of ``drift`` is decided; 1 if it is not."""
     looks, effect = effective_looks(times, alpha), np.array([drift])
     decided = [float(np.add(*look.crossed(effect))[0]) for look in looks]
     return sum(look.time * crossed for look, crossed in zip(looks, decided, strict=True)) + max(0.0, 1 - sum(decided))

@@ -1,4 +1,4 @@
-"""What learns in a trial: epochs are rounds, and every round ends with a look."""
+"""The learner of a trial: epochs are rounds, and every round ends with a look."""
 
 from dataclasses import replace
 from typing import ClassVar
@@ -13,7 +13,7 @@ from privateer_core.answer import Answer
 from privateer_core.answer.facts import Table
 from privateer_core.errors import SpecError
 from privateer_core.primitives.contributions import CellHits
-from privateer_server.algorithms import NewRound, RoundsLearner
+from privateer_server.algorithms import Learner, NewRound, RoundsLearner
 from privateer_server.algorithms.trial.allocation import CHOSEN_AFTER, Holdout, allocated
 from privateer_server.algorithms.trial.decisions import TrialFindings, stops
 from privateer_server.algorithms.trial.power import check_effect, designs, power_tables
@@ -81,14 +81,14 @@ class TrialLearner(RoundsLearner[TrialSpec, TrialState, TrialPolicy]):
 
     @override
     def learn(self, state: TrialState, policy: TrialPolicy, release: CellHits) -> TrialState:
-        told = state.add(policy, release)
-        found = self._found(told)
-        dropped, shares = self._allocated(told)
+        known = state.add(policy, release)
+        found = self._found(known)
+        dropped, shares = self._allocated(known)
         return replace(
-            told,
+            known,
             shares=shares,
             dropped=dropped,
-            held=told.held or self._held(told.evidence, found),
+            held=known.held or self._held(known.evidence, found),
             path=np.concatenate([state.path, found.intervals[None]]),
             average_path=np.concatenate([state.average_path, found.average_intervals(self.spec.arm_count - 1)[None]]),
             stopped=stops(found, self.spec),
@@ -131,3 +131,8 @@ class TrialLearner(RoundsLearner[TrialSpec, TrialState, TrialPolicy]):
             "decided": float(decided),
             "stopped_early": float(bool(state.stopped)),
         }
+
+
+def learner(spec: TrialSpec) -> Learner:
+    """Return the learner of a spec."""
+    return TrialLearner(spec)

@@ -1,4 +1,4 @@
-"""What a trial plans and can find before anybody is asked: least effects, power, and how many people it takes."""
+"""Power analysis of a trial before anybody is asked: least effects, power, and how many people it takes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ QUESTION_COLUMNS: Final[dict[str, Kind]] = {"question": "words", "about": "words
 
 @dataclass(frozen=True)
 class TrialDesigns:
-    """What is planned for people who are asked about their segment, and for those who are asked about everybody."""
+    """The designs for people who are asked about their segment, and for those who are asked about everybody."""
 
     segments: TrialDesign
     everybody: TrialDesign | None
@@ -72,7 +72,7 @@ def _planned(spec: TrialSpec, batch: int, people: float) -> PlannedEpoch:
 
 
 def deviations(design: TrialDesign, epochs: Sequence[PlannedEpoch], rate: float | Array) -> Array:
-    """Standard deviations (J, K) of effects after all epochs, at the planned shares; a mean reward, or (J, K) of them.
+    """Return standard deviations (J, K) of effects after all epochs at planned shares; ``rate`` may be (J, K), too.
 
     With v hits per person, th = 1/2 + q p (2 f - 1)/(2 v) the share of them that is positive, E epochs of noise L:
     (v/(q p))^2 th (1 - th) (1/(n v pi_a) + 1/(n v pi_0)) + E L ((1 - f)^2 + f^2) (1/(n q p pi_a)^2 + 1/(n q p pi_0)^2).
@@ -90,14 +90,14 @@ def deviations(design: TrialDesign, epochs: Sequence[PlannedEpoch], rate: float 
 
 
 def looks_of(design: TrialDesign, epochs: Sequence[PlannedEpoch]) -> tuple[float, ...]:
-    """Information fractions of the epochs."""
+    """Return information fractions of the epochs."""
     return information(np.cumsum([epoch.people for epoch in epochs]), design.people)
 
 
 def people_needed(
     design: TrialDesign, epochs: Sequence[PlannedEpoch], rate: float | Array, effect: float, power: float = POWER
 ) -> Array:
-    """People (J, K) with whom this effect is found, if all epochs grow alike and randomize as they do.
+    """Return people (J, K) with whom this effect is found, if all epochs grow alike and randomize as they do.
 
     Sampling falls with people and a curator's noise with their square: n solves sd^2 = s/n + l/n^2.
     """

@@ -1,4 +1,4 @@
-"""What the server knows of a trial, and what a round's release adds to it."""
+"""The state of a trial, and what a round's release adds to it."""
 
 from dataclasses import dataclass, replace
 from typing import Final, Self
@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
 from privateer_core.primitives.contributions import CellHits
+from privateer_server.algorithms import LearnerState
 from privateer_server.algorithms.trial.allocation import Holdout
 from privateer_server.algorithms.trial.confidence_sequence import ConfidenceSequence
 from privateer_server.algorithms.trial.group_sequential import critical_values, information
@@ -67,14 +68,14 @@ class SampleRatio:
 
 
 @dataclass(frozen=True)
-class TrialState:
-    """What a learner keeps: functions of releases, and of public coins.
+class TrialState(LearnerState):
+    """The state of a trial: functions of releases, and of public coins.
 
     Attributes
     ----------
     seed
         What coins mean, in all rounds: those of a late report chose as they would now.
-    heard
+    reported
         People whose reports opened so far.
     evidence
         What releases add up to.
@@ -103,7 +104,7 @@ class TrialState:
     """
 
     seed: int
-    heard: int
+    reported: int
     evidence: TrialEvidence
     everybody: tuple[TrialEvidence, ...]
     members: Sums | None
@@ -152,7 +153,7 @@ class TrialState:
             members = members.add(members_of(policy, release), stable_weights(self.evidence.design, epoch))
         return replace(
             self,
-            heard=self.heard + release.reports,
+            reported=self.reported + release.reports,
             evidence=self.evidence.add(epoch),
             everybody=tuple(one.add(everybody_of(policy, release, fact)) for fact, one in enumerate(self.everybody)),
             members=members,

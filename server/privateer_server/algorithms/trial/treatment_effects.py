@@ -97,7 +97,7 @@ def joined(summed: Average, direct: Average, weight: float) -> Average:
 def fieller(
     top: Array, top_variance: Array, bottom: Array, bottom_variance: Array, critical: float
 ) -> tuple[Array, Array]:
-    """Ends of {x: |top - x bottom| <= critical sd(top - x bottom)}, for independent errors (Fieller 1954).
+    """Return ends of {x: |top - x bottom| <= critical sd(top - x bottom)}, for independent errors (Fieller 1954).
 
     Infinite where the bottom is not told from 0 at this critical value: then no ratio is ruled out on one side at
     least. At x = 0 the set is that of the top alone, so it leaves 0 out exactly where the top is told from 0.
@@ -112,7 +112,7 @@ def fieller(
 
 
 def holm(p_values: Array) -> Array:
-    """Adjusted p-values of any shape: at most alpha they name a true null with that probability at most (Holm 1979)."""
+    """Return adjusted p-values: at most alpha, they name a true null with that probability at most (Holm 1979)."""
     flat = p_values.ravel()
     order = np.argsort(flat)
     adjusted = np.maximum.accumulate(flat[order] * np.arange(len(flat), 0, -1))
@@ -120,7 +120,7 @@ def holm(p_values: Array) -> Array:
 
 
 def benjamini_hochberg(p_values: Array) -> Array:
-    """Adjusted p-values: of those at most alpha, a share of alpha at most are true nulls on average."""
+    """Return adjusted p-values: of those at most alpha, a share of alpha at most are true nulls on average."""
     flat = p_values.ravel()
     order = np.argsort(flat)
     scaled = flat[order] * len(flat) / np.arange(1, len(flat) + 1)
@@ -152,7 +152,7 @@ class ReasonCode(IntEnum):
 
 @dataclass(frozen=True)
 class SegmentEffects:
-    """What is known after the last look, shape (J, K) each; intervals of all looks hold at once, at the design's alpha.
+    """Effects after the last look, shape (J, K) each; intervals of all looks hold at once, at the design's alpha.
 
     Attributes
     ----------
@@ -204,7 +204,7 @@ class AverageEffects:
 
 @dataclass(frozen=True)
 class _Scale:
-    """What turns a difference of positive hits into an effect: top/bottom, as `fieller` takes them, (J, K) each.
+    """The ratio that makes a difference of positive hits an effect: top/bottom, as `fieller` takes them, (J, K) each.
 
     ``deviation`` is that of the top, a contribution, with what the number of a segment's hits varies.
     """
@@ -222,7 +222,7 @@ class _Scale:
         return np.where(self.known, self.top / np.where(self.known, self.bottom, 1.0), np.nan)
 
     def interval(self, critical: float, ready: NDArray[np.bool_]) -> tuple[Array, Array]:
-        """Ends, nan where there is no interval; unbounded where the share is not told from 0."""
+        """Return the ends; nan where there is no interval; unbounded where the share is not told from 0."""
         if not np.isfinite(critical):
             nothing = np.full(self.top.shape, np.nan)
             return nothing, nothing
@@ -231,7 +231,7 @@ class _Scale:
         return np.where(ready, low, np.nan), np.where(ready, high, np.nan)
 
     def detectable(self, times: tuple[float, ...], alpha: float) -> Array:
-        """Effects that are found at the end of plan; infinite where the share is unknown."""
+        """Return effects that are found at the end of plan; infinite where the share is unknown."""
         deviation = np.sqrt(self.variance) / np.where(self.known, self.bottom, 1.0)
         return np.where(self.known, _to_come(times, alpha) * deviation, np.inf)
 
@@ -242,7 +242,7 @@ def effects(
     smallest: float | None = None,
     correction: Correction = "holm",
 ) -> SegmentEffects:
-    """Effects after the last look.
+    """Return effects after the last look.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ def effects(
 
 
 def average_effects(evidence: TrialEvidence, everybody: TrialEvidence | None = None) -> AverageEffects:
-    """Average effects after the last look, a family of their own, corrected by Holm.
+    """Return the average effects after the last look, a family of their own, corrected by Holm.
 
     Parameters
     ----------
@@ -334,7 +334,7 @@ def _scale(evidence: TrialEvidence, asked: SegmentShares | None, critical: float
 
 
 def _to_come(times: tuple[float, ...], alpha: float) -> float:
-    """Detectable effect at the end of plan, in standard deviations of now, if nobody looks in between."""
+    """Return the detectable effect at the end of plan, in standard deviations of now, if nobody looks in between."""
     ahead = times if times[-1] >= 1 else (*times, 1.0)
     return drift_of(ahead, alpha, POWER) * float(np.sqrt(times[-1]))
 

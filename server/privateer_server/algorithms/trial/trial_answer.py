@@ -1,4 +1,4 @@
-"""What a trial answers: effects with intervals, recommendations, and what they rest on."""
+"""The answer of a trial: effects with intervals, recommendations, and what they rest on."""
 
 import math
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def answer(state: TrialState, found: TrialFindings, spec: TrialSpec, *, over: bo
     parts += [*_questions(spec), *_shares(state, spec), _over_time(state, spec)]
     return Answer(
         "ended" if over else "learning",
-        state.heard,
+        state.reported,
         state.evidence.looks,
         1 - spec.algorithm.level,
         spec.options[found.constant] if over else None,
@@ -92,7 +92,7 @@ def _facts(state: TrialState, spec: TrialSpec, over: bool) -> Figures:
     section, privacy = spec.algorithm, spec.privacy
     method = f"{section.intervals} intervals of {100 * (1 - section.level):g}% confidence"
     facts = (
-        Fact("people", state.heard, "count"),
+        Fact("people", state.reported, "count"),
         Fact("people planned", spec.experiment.horizon, "count"),
         Fact("looks", state.evidence.looks, "count"),
         Fact("looks planned", len(spec.looks), "count"),

@@ -1,4 +1,4 @@
-"""What a trial's releases add up to: weighted hits of each arm and its control, and a score at every look."""
+"""The evidence of a trial: weighted hits of each arm and its control, and a score at every look."""
 
 from dataclasses import dataclass, replace
 from typing import Final, Self
@@ -18,7 +18,7 @@ _NOISES: Final = 10.0
 
 @dataclass(frozen=True)
 class TrialDesign:
-    """What intervals and weights are planned for. Nothing in it depends on data.
+    """The design for which intervals and weights are planned. Nothing in it depends on data.
 
     Attributes
     ----------
@@ -293,20 +293,20 @@ def average(sums: Sums, design: TrialDesign) -> Average:
     (`by_people`). The average is ready when everybody's hits together are.
     """
     rate, q, _, people = rates(sums)
-    told, ratio_variance = rate / q * sums.difference, scaled_variance(sums, rate / q)
-    told_noise = np.square(sums.difference / q) * sums.hits_noise / np.square(sums.people)
+    ratios, ratio_variance = rate / q * sums.difference, scaled_variance(sums, rate / q)
+    ratio_noise = np.square(sums.difference / q) * sums.hits_noise / np.square(sums.people)
     few, few_variances = by_people(sums)
-    contributions = np.where(sums.ready, told, few[..., 0] - few[..., 1])
+    contributions = np.where(sums.ready, ratios, few[..., 0] - few[..., 1])
     estimate = contributions.sum(axis=0)
-    variance = np.where(sums.ready, ratio_variance + told_noise, few_variances.sum(axis=-1)).sum(axis=0)
+    variance = np.where(sums.ready, ratio_variance + ratio_noise, few_variances.sum(axis=-1)).sum(axis=0)
     if design.counted:
-        between = np.where(sums.ready, told / q * sums.difference, 0.0).sum(axis=0) - np.square(estimate)
+        between = np.where(sums.ready, ratios / q * sums.difference, 0.0).sum(axis=0) - np.square(estimate)
         variance = variance + np.maximum(between, 0.0) / people.mean(axis=0)
     return Average(estimate, np.asarray(variance), np.asarray(sums.together.ready[0]), contributions)
 
 
 def by_people(sums: Sums) -> tuple[Array, Array]:
-    """Share of people times (mean reward - 1/2) of the two arms, and variances, (J, K, 2) each, however few people.
+    """Return shares of people times (mean reward - 1/2) of both arms, and variances, (J, K, 2), however few people.
 
     The sum of w (W - T/2) over an arm's hits expects u n q p (f - 1/2), and others' hits nothing. It varies by a
     quarter of w^2 a hit, and by half of a curator's w^2 L (Horvitz and Thompson 1952).
@@ -317,7 +317,7 @@ def by_people(sums: Sums) -> tuple[Array, Array]:
 
 
 def scaled_variance(sums: Sums, factor: Array) -> Array:
-    """Variance of differences times a factor, (J, K); infinite without hits, whatever the factor."""
+    """Return the variance of differences times a factor, (J, K); infinite without hits, whatever the factor."""
     known = np.isfinite(sums.variance)
     return np.where(known, np.square(factor) * np.where(known, sums.variance, 0.0), np.inf)
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
+from typing_extensions import override
 
 from privateer_core.errors import SpecError
 from privateer_core.primitives.public_coins import UNIT, Layout
@@ -178,11 +179,11 @@ class ConvexSpec(Spec):
         """Names of a point's coordinates."""
         return tuple(f"x{i}" for i in range(1, self.domain.dimension + 1))
 
-    def batch(self, heard: int) -> int:
-        """Return the people of the round after ``heard`` have reported; 0: there is none."""
+    def batch(self, reported: int) -> int:
+        """Return the people of the round after ``reported`` have reported; 0: there is none."""
         table = self.experiment
-        wanted = max(table.round_size, math.floor(table.round_growth * heard))
-        batch = max(0, min(wanted, table.horizon - heard))
+        wanted = max(table.round_size, math.floor(table.round_growth * reported))
+        batch = max(0, min(wanted, table.horizon - reported))
         # A last round too small for the promise is left out.
         return 0 if self.privacy.trust.batched and batch < self.privacy.min_batch else batch
 
@@ -195,8 +196,8 @@ class ConvexSpec(Spec):
         """Return the people of the first round; there are no cohorts but the experiment's own people."""
         return 0 if cohort else self.batch(0)
 
+    @override
     def usual_question(self) -> Question:
-        """Return a question as the first round asks it, without its public coins."""
         return self.asked(0)
 
     def asked(self, seed: int) -> KeyedMeans:
@@ -218,8 +219,8 @@ class ConvexSpec(Spec):
         return ["experiment.round_size is above 1 % of the horizon: steps are few and long; lower it"]
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name, under every trust model."""
         promises = {str(promise["model"]): promise for promise in example_promises()}
         two = {"feedback": "two-point", "lipschitz": 2.0, "strong_convexity": 1.0}
         one = {"feedback": "one-point", "strong_convexity": 1.0}

@@ -23,7 +23,7 @@ _SURE: Final = 0.02
 
 @dataclass(frozen=True)
 class DesignMatrix:
-    """How columns in [0, 1] become the coordinates of a context: 1, and what each block of columns says.
+    """The map from columns in [0, 1] to the coordinates of a context: 1, and those of each block of columns.
 
     A number is in [-1, 1], yes and no are 1 and -1, and one of several levels is one-hot, of length 1: nobody's row is
     longer than sqrt(1 + features), and what is beyond the columns' bounds is clipped to them.

@@ -1,4 +1,4 @@
-"""What a person reports of a context: vectors of length 1 at most; and reports on decisions of earlier policies."""
+"""Reports about a context: vectors of length 1 at most; and those on decisions of earlier policies."""
 
 import math
 from collections.abc import Callable

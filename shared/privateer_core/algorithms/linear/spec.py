@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
+from typing_extensions import override
 
 from privateer_core.algorithms.linear.design_matrix import LINKS, DesignMatrix
 from privateer_core.algorithms.linear.reports import pairs
@@ -12,7 +13,7 @@ from privateer_core.errors import SpecError
 from privateer_core.mechanisms.running_vectors import RunningVectors
 from privateer_core.mechanisms.vector_symbol import REPEATS_MAX
 from privateer_core.primitives.clipping import Ball
-from privateer_core.primitives.questions import DirectedSum, Question
+from privateer_core.primitives.questions import L2VectorSum, Question
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.sections import Section, parse_section
 from privateer_core.spec.spec import example_promises
@@ -62,7 +63,7 @@ class LinearTable(Section):
 class LinearSpec(ArmsSpec):
     """An experiment with linear or generalized linear rewards."""
 
-    question: ClassVar[type[Question]] = DirectedSum
+    question: ClassVar[type[Question]] = L2VectorSum
     returns: ClassVar[bool] = True
     batched_keys: ClassVar[frozenset[str]] = frozenset({"messages"})
 
@@ -143,20 +144,20 @@ class LinearSpec(ArmsSpec):
         """Return where people's vectors lie."""
         return Ball("l2", 1.0, self._coordinates)
 
-    def asked(self, seed: int) -> DirectedSum:
+    def asked(self, seed: int) -> L2VectorSum:
         """Return what a round asks; sums by class are wanted where reports may have the coins of choices."""
         by_class = self.share < 1 and not self.privacy.arm_in_key
         classes = sum(self.playable) if by_class else 1
         messages = self.algorithm.messages
-        return DirectedSum(self.ball, seed, classes, self.share == 1, self.steps, messages)
+        return L2VectorSum(self.ball, seed, classes, self.share == 1, self.steps, messages)
 
-    def usual_question(self) -> DirectedSum:
-        """Return a question as the first round asks it, without its public coins."""
+    @override
+    def usual_question(self) -> L2VectorSum:
         return self.asked(0)
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name, under every trust model."""
         promises = {str(one["model"]): one for one in example_promises()}
         # Reports of small epsilons are made of few directions.
         least = {"local": {"epsilon": 1.0}, "shuffle": {"local_epsilon_max": 1.0}}

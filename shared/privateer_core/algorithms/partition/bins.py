@@ -49,7 +49,7 @@ class Bins:
         return self.paths << (DEPTH_MAX - self.depths)
 
     def locate(self, contexts: Array) -> Ints:
-        """Bin of each context; ``contexts`` (n, d) in [0, 1], result (n,)."""
+        """Return the bin of each context; ``contexts`` (n, d) in [0, 1], result (n,)."""
         deepest = int(np.max(self.depths))
         path = np.zeros(len(contexts), dtype=np.int64)
         left = np.bincount(self.axes[:deepest], minlength=contexts.shape[1])
@@ -60,7 +60,7 @@ class Bins:
         return np.asarray(np.searchsorted(self.starts, path << (DEPTH_MAX - deepest), side="right") - 1)
 
     def edges(self) -> tuple[Array, Array]:
-        """Lower and upper corners of the bins, each (bins, d)."""
+        """Return lower and upper corners of the bins, each (bins, d)."""
         return corners(self.depths, self.paths, self.axes, self.dimension)
 
     def within(self, other: "Bins", bins: Ints) -> Ints:
@@ -83,7 +83,7 @@ class Bins:
 
 
 def corners(depths: Ints, paths: Ints, axes: Ints, dimension: int) -> tuple[Array, Array]:
-    """Lower and upper corners of bins, each (bins, d); ``axes`` as in `PartitionPolicy`, or as many as needed."""
+    """Return lower and upper corners of bins, (bins, d); ``axes`` as in `PartitionPolicy`, or as many as needed."""
     lower = np.zeros((len(depths), dimension))
     width = np.ones_like(lower)
     for level in range(int(np.max(depths, initial=0))):
@@ -114,7 +114,7 @@ class AskedBins(Bins):
     choice
         What the coins of a choice mean, where the arm is in the key of a report; None: they are those of the report.
     cohort
-        Whose turn it is to report: a source's name; empty for the experiment's own people.
+        The cohort that reports: a source's name; empty for the experiment's own people.
     wholes
         Shape (undecided,), int64, rising from 0, where the arm is in the key: bins of one number are parts of one
         whole, which reports are about. None: each bin is a whole.
@@ -220,7 +220,7 @@ def choices_of_all(policy: AskedBins, decided: Sequence[tuple[AskedBins, float]]
 
 
 def _shares(earlier: AskedBins, policy: AskedBins) -> Array:
-    """Share of the people of each of the policy's ``bins`` to whom an earlier one gave each arm, (keys, arms)."""
+    """Return the share of people in each of the policy's ``bins`` to whom an earlier one gave each arm."""
     bins, (lower, upper) = policy.within(earlier, policy.bins), [corner[policy.bins] for corner in policy.edges()]
     shares = earlier.shares[bins]
     for place in np.flatnonzero(bins < 0).tolist():

@@ -55,14 +55,8 @@ class PartitionPolicy(AskedBins, ArmsPolicy):
             return self
         return replace(self, choice=choices_of_all(self, decided))
 
+    @override
     def check(self, spec: PartitionSpec) -> None:
-        """Refuse a policy that no learner makes: a device must not crash on, or be steered by, a malformed one.
-
-        Raises
-        ------
-        Malformed
-            If the bins do not tile the space, an array has the wrong shape or range, or the spec says otherwise.
-        """
         if not learners_make(self, spec):
             raise Malformed("not a partition policy", remedy="fetch the policy again")
 
@@ -84,22 +78,10 @@ class PartitionPolicy(AskedBins, ArmsPolicy):
         keys[:-1] = keys[self.whole_of]
         return keys
 
+    @override
     def contribute(
         self, contexts: NDArray[np.float64], coins: NDArray[np.uint32], decisions: Arms, rewards: NDArray[np.float64]
     ) -> KeyedValues:
-        """Return what n people have to contribute about their arms and rewards.
-
-        Parameters
-        ----------
-        contexts
-            Shape (n, d), in [0, 1].
-        coins
-            Shape (n,): those that chose the arms; with `fresh_coins`, coins drawn for the reports alone.
-        decisions
-            What `decide` returned.
-        rewards
-            Shape (n,), in [0, 1].
-        """
         keys = self.key_of_bin[self.locate(contexts)]
         if self.fresh_coins:
             return KeyedValues(coins, self._key_of_cell[keys, decisions.arms], np.zeros_like(keys), rewards)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
 from pydantic import field_validator, model_validator
+from typing_extensions import override
 
 from privateer_core.errors import PluginError, SpecError
 from privateer_core.primitives.public_coins import Layout
@@ -96,13 +97,13 @@ class PartitionSpec(ArmsSpec):
             f"a round closes. Lower experiment.round_growth or round_size, so that none has more than {most:,}"
         ]
 
+    @override
     def usual_question(self) -> KeyedMeans:
-        """Return a question as the first round asks it, without its public coins."""
         return KeyedMeans(Layout(0, np.zeros((0, self.arm_count - 1), np.uint32)))
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name, under every trust model."""
         promises = {str(promise["model"]): promise for promise in example_promises()}
         made = {name: cls._instance(promise) for name, promise in promises.items()}
         made |= {

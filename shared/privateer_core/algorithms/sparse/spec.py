@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
+from typing_extensions import override
 
 from privateer_core.algorithms.sparse.arm_features import ArmContext
 from privateer_core.errors import SpecError
 from privateer_core.primitives.clipping import Ball
-from privateer_core.primitives.questions import Question, ScreenedSum
+from privateer_core.primitives.questions import Question, SecondMoments
 from privateer_core.spec.arms import ARMS_MAX, ArmsSpec
 from privateer_core.spec.features import Feature
 from privateer_core.spec.sections import Section, parse_section
@@ -38,7 +39,7 @@ class SparseTable(Section):
 class SparseSpec(ArmsSpec):
     """An experiment with rewards that are linear in few of an arm's many features."""
 
-    question: ClassVar[type[Question]] = ScreenedSum
+    question: ClassVar[type[Question]] = SecondMoments
 
     context: ArmContext  # type: ignore[assignment] # numbers of every arm, in the place of a person's features
     algorithm: SparseTable  # type: ignore[assignment] # a section of its own, with the base's key
@@ -101,17 +102,17 @@ class SparseSpec(ArmsSpec):
             return Ball("max", 1.0, self.arm_count + features + 1)
         return Ball("max", 1.0, features) if self.privacy.trust.batched else Ball("l2", 1.0, 1)
 
-    def question_about(self, features: int, seed: int) -> ScreenedSum:
+    def question_about(self, features: int, seed: int) -> SecondMoments:
         """Return what a round asks about so many features where there is no curator; else, where records lie."""
-        return ScreenedSum(self.ball(features), seed, features if self.is_alone else 1, arms=self.arm_count)
+        return SecondMoments(self.ball(features), seed, features if self.is_alone else 1, arms=self.arm_count)
 
-    def usual_question(self) -> ScreenedSum:
-        """Return a question as the first round asks it, without its public coins."""
+    @override
+    def usual_question(self) -> SecondMoments:
         return replace(self.question_about(self.arm_features, 0), screened=self.kept_most)
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name, under every trust model."""
         return {str(one["model"]): cls._instance(one) for one in example_promises()}
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What coins choose that a person is asked, where a report answers one question alone."""
+"""Questions among which coins choose, where a report answers one question alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

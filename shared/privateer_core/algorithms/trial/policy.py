@@ -1,4 +1,4 @@
-"""The policy of a trial: which arm the coins give in each segment, and what a person then tells."""
+"""The policy of a trial: which arm the coins give in each segment, and what a person then reports."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -16,7 +16,7 @@ EVERYBODY = "everybody"
 
 @dataclass(frozen=True)
 class Factor:
-    """One feature that parts people.
+    """A feature that parts people.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class Segmentation:
-    """What a policy has of segments: how an encoded context is in one of them."""
+    """A segmentation of people by their encoded contexts."""
 
     factors: tuple[Factor, ...]
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
+from typing_extensions import override
 
 from privateer_core.algorithms.trial.coin_questions import CoinQuestion, coin_layout, questions_of
 from privateer_core.algorithms.trial.sections import WORDS, SegmentsSection, TrialSection, planned_looks
@@ -305,8 +306,8 @@ class TrialSpec(ArmsSpec):
         """The effect that matters, on the scale of rewards from 0 to 1."""
         return None if self.algorithm.effect is None else self.algorithm.effect / self.reward.span
 
+    @override
     def usual_question(self) -> KeyedHits:
-        """Return a question as the first round asks it, without its public coins."""
         shares = np.tile(np.array(self.arm_shares), (self.share_rows, 1))
         return self.asked(self.layout(0, shares))
 
@@ -323,8 +324,8 @@ class TrialSpec(ArmsSpec):
                 yield a, f"{arm}: {EVERYBODY}"
 
     @classmethod
+    @override
     def instances(cls) -> dict[str, Self]:
-        """Return small instances by name, under every trust model."""
         promises = {str(promise["model"]): promise for promise in example_promises()}
         made = {name: cls._instance(promise) for name, promise in promises.items()}
         hidden = next(spec.privacy.model for spec in made.values() if spec.privacy.arm_in_key)

@@ -123,7 +123,7 @@ def _number(db: sqlite3.Connection, pragma: str) -> int:
 
 
 def make_tables(db: sqlite3.Connection, kind: FileKind) -> None:
-    """Turn an empty database into one of this kind."""
+    """PlannedRound an empty database into one of this kind."""
     for statement in kind.schema.split(";"):
         db.execute(statement)
     db.execute(f"PRAGMA application_id = {kind.application}")

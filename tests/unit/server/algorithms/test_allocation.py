@@ -14,10 +14,9 @@ from privateer_server.algorithms.partition.allocation import (
     thompson_draw,
     thresholds,
 )
+from privateer_server.algorithms.partition.bin_tree import BinTree, Space
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinProcess
 from privateer_server.algorithms.partition.kernel import Kernel, usual_lengths
-from privateer_server.algorithms.partition.space import Space
-from privateer_server.algorithms.partition.splitting import BinTree
 from tests.support.specs import SHUFFLE, make_spec
 
 

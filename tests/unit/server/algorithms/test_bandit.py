@@ -15,8 +15,10 @@ from privateer_lab.cli.spec_files import load_spec
 from privateer_lab.simulation.simulate import simulate_once
 from privateer_papers.paper_2.bandit_learner import lil_ucb
 from privateer_server.algorithms import learner_for
-from privateer_server.algorithms.bandit import rules
-from privateer_server.algorithms.bandit.rules import Evidence, kl_ucb, proxy, repays, thompson, track, tsallis
+from privateer_server.algorithms.bandit import posterior as posteriors
+from privateer_server.algorithms.bandit import sampling_rules
+from privateer_server.algorithms.bandit.posterior import ArmPosterior, proxy
+from privateer_server.algorithms.bandit.sampling_rules import kl_ucb, repays, thompson, track, tsallis
 from privateer_server.rounds.loop import Schedule
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -27,9 +29,9 @@ def example(name, *settings):
     return load_spec(EXAMPLES / f"{name}.toml", list(settings))
 
 
-def evidence(means, people):
+def posterior(means, people):
     people = np.array(people, float)
-    return Evidence(people, 4 * people, 4 * people, 4 * people * np.array(means), np.zeros(len(people)))
+    return ArmPosterior(people, 4 * people, 4 * people, 4 * people * np.array(means), np.zeros(len(people)))
 
 
 def walks(gap, runs=120, looks=30, seed=3):
@@ -38,7 +40,7 @@ def walks(gap, runs=120, looks=30, seed=3):
     rng, steps = np.random.default_rng(seed), np.diff(people, prepend=0)[:, None]
     for _ in range(runs):
         sums = rng.binomial(steps, [0.5, 0.5 - gap]).cumsum(axis=0)
-        yield [evidence(row / count, [count] * 2) for row, count in zip(sums, people, strict=True)]
+        yield [posterior(row / count, [count] * 2) for row, count in zip(sums, people, strict=True)]
 
 
 def wrong_stops(failure=0.2):
@@ -60,12 +62,12 @@ def test_answers_and_intervals_are_as_rarely_wrong_as_stated():
     """A false alarm above 39 of 120, at below 1e-3 for a rate of .2."""
     assert wrong_stops() <= 39
     assert misses() <= 39
-    assert evidence([0.5, 0.5], [900, 900]).radii(0.2)[0] < 0.05
+    assert posterior([0.5, 0.5], [900, 900]).radii(0.2)[0] < 0.05
 
 
 def test_intervals_that_forget_their_many_looks_are_caught(monkeypatch):
     """A planted defect: as if each look were the only one."""
-    monkeypatch.setattr(rules, "_mixing", lambda precision: np.full_like(precision, -1.0))
+    monkeypatch.setattr(posteriors, "_mixing", lambda precision: np.full_like(precision, -1.0))
     assert wrong_stops() > 39
     assert misses() > 39
 
@@ -80,7 +82,7 @@ def test_the_proxy_bounds_every_moment(share):
 
 
 def test_hosts_prefer_what_is_better_and_try_what_is_unknown():
-    known, unsure = evidence([0.3, 0.7, 0.3], [400] * 3), evidence([0.3, 0.7, 0.3], [4, 400, 400])
+    known, unsure = posterior([0.3, 0.7, 0.3], [400] * 3), posterior([0.3, 0.7, 0.3], [4, 400, 400])
     for share in (
         lambda one: thompson(one, ALL, 4096, 10**6, 1),
         lambda one: kl_ucb(one, ALL, 1200, 100),
@@ -94,8 +96,8 @@ def test_hosts_prefer_what_is_better_and_try_what_is_unknown():
 
 def test_arms_are_given_up_when_nobody_is_left_to_gain_by_them():
     """The expected gain above the leader against people times gap, by drawing from the posterior."""
-    one = evidence([0.5, 0.4, 0.1], [150, 120, 150])
-    drawn = np.random.default_rng(1).normal(one.means, one.told**-0.5, (400_000, 3))
+    one = posterior([0.5, 0.4, 0.1], [150, 120, 150])
+    drawn = np.random.default_rng(1).normal(one.means, one.information**-0.5, (400_000, 3))
     gain = np.maximum(drawn - drawn[:, [0]], 0).mean(axis=0)
     enough = 120 * 0.1 / gain[1]
     assert repays(one, ALL, math.ceil(1.02 * enough)).tolist() == [True, True, False]
@@ -105,13 +107,13 @@ def test_arms_are_given_up_when_nobody_is_left_to_gain_by_them():
 
 
 def test_indexes_are_level_after_a_batch_of_kl_ucb():
-    before = evidence([0.5, 0.55, 0.45], [200, 300, 100])
+    before = posterior([0.5, 0.55, 0.45], [200, 300, 100])
     people = before.people + 900 * kl_ucb(before, ALL, 600, 900)
     index = [
         max(
             q
             for q in np.linspace(mean, 1, 2001)
-            if n * rules._divergence(np.array(mean), np.array(q)) <= math.log(1500) + 1e-9
+            if n * sampling_rules._divergence(np.array(mean), np.array(q)) <= math.log(1500) + 1e-9
         )
         for mean, n in zip(before.means, people, strict=True)
     ]
@@ -119,7 +121,7 @@ def test_indexes_are_level_after_a_batch_of_kl_ucb():
 
 
 def test_retired_arms_get_nobody():
-    some, playable = evidence([0.3, 0.9, 0.4], [50] * 3), np.array([True, False, True])
+    some, playable = posterior([0.3, 0.9, 0.4], [50] * 3), np.array([True, False, True])
     for shares in (
         thompson(some, playable, 64, 10**6, 1),
         kl_ucb(some, playable, 150, 50),
@@ -139,9 +141,9 @@ def test_tsallis_shares_solve_their_equation():
 
 
 def test_lil_ucb_stops_when_one_arm_has_nine_times_the_plays_of_the_others():
-    assert lil_ucb(evidence([0.9, 0.1, 0.1], [400, 20, 20]), 0.25, 0.05) == (0, True)
-    assert lil_ucb(evidence([0.9, 0.1, 0.1], [300, 20, 20]), 0.25, 0.05)[1] is False
-    assert lil_ucb(evidence([0.9, 0.1, 0.1], [150, 1, 20]), 0.25, 0.05)[0] == 1
+    assert lil_ucb(posterior([0.9, 0.1, 0.1], [400, 20, 20]), 0.25, 0.05) == (0, True)
+    assert lil_ucb(posterior([0.9, 0.1, 0.1], [300, 20, 20]), 0.25, 0.05)[1] is False
+    assert lil_ucb(posterior([0.9, 0.1, 0.1], [150, 1, 20]), 0.25, 0.05)[0] == 1
 
 
 @pytest.mark.parametrize(
@@ -193,14 +195,14 @@ def test_a_result_says_what_is_known_and_no_more():
     state = learner.start(1)
     nothing = learner.answer(state)
     assert (nothing.status, nothing.people, nothing.says_something) == ("learning", 0, False)
-    ten = evidence([0.5] * 4 + [0.9] + [0.5] * 5, [40] * 10)
-    early = learner.answer(replace(state, heard=400, evidence=ten))
+    ten = posterior([0.5] * 4 + [0.9] + [0.5] * 5, [40] * 10)
+    early = learner.answer(replace(state, reported=400, posterior=ten))
     assert (early.recommended, early.status, early.confidence) == (None, "learning", 0.95)
     assert early.estimates[4].value == pytest.approx(2.6)
     assert early.estimates[4].high == 3.0
-    done = learner.answer(replace(state, heard=400, evidence=ten, stopped=True))
+    done = learner.answer(replace(state, reported=400, posterior=ten, stopped=True))
     assert (done.recommended, done.status, done.ended) == ("e", "ended", "its rule")
-    assert learner.next(replace(state, heard=400, evidence=ten, stopped=True), 2, 1).batch == 0
+    assert learner.next(replace(state, reported=400, posterior=ten, stopped=True), 2, 1).batch == 0
 
 
 def test_a_round_of_hidden_arms_counts_by_their_shares():
@@ -210,7 +212,7 @@ def test_a_round_of_hidden_arms_counts_by_their_shares():
     sums = np.zeros((10, 1))
     sums[3] = 100
     release = KeyedSums(1000, sums, np.full((10, 1), 1000), np.full(10, 100.0), 1.0, 1.0, 0.0, 71.0)
-    after = learner.learn(step.state, step.policy, release).evidence
+    after = learner.learn(step.state, step.policy, release).posterior
     assert after.means[[3, 4]] == pytest.approx([1.0, 0.5], abs=1e-2)
     assert after.precision[3] < 4 * 100 * 100 / 171
     assert after.losses[3] == pytest.approx(-500, rel=1e-2)
@@ -229,10 +231,10 @@ def test_estimates_vary_as_much_as_they_are_said_to(model):
         decisions = policy.decide(none, coins)
         rewards = rng.binomial(1, mean[decisions.arms]).astype(float)
         contributed = policy.contribute(none, coins, decisions, rewards)
-        after = learner.learn(learner.start(1), policy, policy.terms.mechanism.simulate(contributed, rng)).evidence
+        after = learner.learn(learner.start(1), policy, policy.terms.mechanism.simulate(contributed, rng)).posterior
         off.append(after.means - mean)
-        told.append(after.told)
-        assert (after.precision <= after.told * (1 + 1e-12)).all()
+        told.append(after.information)
+        assert (after.precision <= after.information * (1 + 1e-12)).all()
     squares = np.mean(np.square(off) * told, axis=0)
     assert (squares > 0.72).all()
     assert (squares < 1.3).all()
@@ -243,11 +245,11 @@ def test_new_arms_are_tried_and_estimates_stay():
     more = spec.model_copy(
         update={"experiment": spec.experiment.model_copy(update={"arms": (*spec.experiment.arms, "k")})}
     )
-    state = replace(learner_for(spec).start(1), heard=1000, evidence=evidence([0.5] * 9 + [0.9], [100] * 10))
+    state = replace(learner_for(spec).start(1), reported=1000, posterior=posterior([0.5] * 9 + [0.9], [100] * 10))
     changed = learner_for(more).changed(state, spec)
     shares = learner_for(more).next(changed, 2, 1).policy.layout.shares[0]
     assert shares[10] > 0.05
-    assert changed.evidence.means[9] == 0.9
+    assert changed.posterior.means[9] == 0.9
     published = example("bandit", "algorithm.host=tsallis-inf")
     with pytest.raises(SpecError):
         learner_for(more.model_copy(update={"algorithm": published.algorithm})).changed(state, published)
@@ -265,7 +267,7 @@ def test_published_losses_go_to_the_host_as_they_are():
     arm = int(step.policy.cells[0])
     release = mechanism.release(mechanism.empty(), None)
     release = replace(release, reports=20, sums=np.array([5.0]))
-    after = schedule.learner.learn(step.state, step.policy, release).evidence
+    after = schedule.learner.learn(step.state, step.policy, release).posterior
     assert after.losses[arm] == pytest.approx(-50)
     assert np.count_nonzero(after.losses) == 1
 
@@ -282,7 +284,7 @@ def test_late_reports_on_arms_that_a_round_does_not_ask_about_count_for_no_other
         decisions = first.decide(np.zeros((3000, 0)), coins)
         told = policy.contribute(np.zeros((3000, 0)), coins, decisions, means[decisions.arms])
         release = policy.terms.mechanism.simulate(told, rng)
-        found = learner.learn(nothing, policy.followed([(first, 1.0)]), release).evidence
+        found = learner.learn(nothing, policy.followed([(first, 1.0)]), release).posterior
         asked = choice.shares[0] > 0
         assert (found.precision > 0).tolist() == asked.tolist()
         assert np.abs(found.means - means)[asked].max() < 0.05

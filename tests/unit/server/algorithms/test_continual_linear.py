@@ -9,9 +9,8 @@ from privateer_core.mechanisms.running_vectors import RunningVectors
 from privateer_core.primitives.contributions import RunningSums
 from privateer_core.spec.sections import parse_section
 from privateer_server.algorithms.linear import learner
-from privateer_server.algorithms.linear.continual import ContinualLearner
-from privateer_server.algorithms.linear.residual import ResidualLearner
-from privateer_server.algorithms.linear.running import Running
+from privateer_server.algorithms.linear.learner import ContinualLearner, ResidualLearner
+from privateer_server.algorithms.linear.sufficient_statistics import Running
 from privateer_server.rounds.loop import Schedule
 from tests.support.linears import linear_spec
 
@@ -71,6 +70,6 @@ def test_estimates_do_not_drift_and_a_new_beginning_keeps_what_was_known():
         means, covariances = made.known(state)
         errors.append(float(np.abs(means - truth).max()))
         assert np.linalg.eigvalsh(covariances).min() > 0
-    assert state.heard == 10_000
+    assert state.reported == 10_000
     assert max(errors[1:]) < 0.1
     assert errors[-1] < 0.05

@@ -9,8 +9,8 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.convex.spec import ConvexSpec, Domain
 from privateer_papers.paper_2.convex import PublishedConvexSpec
 from privateer_server.algorithms import learner_for
-from privateer_server.algorithms.convex import ConvexLearner, ConvexState, _radial
-from privateer_server.algorithms.convex.shortfall import Course
+from privateer_server.algorithms.convex.learner import ConvexLearner, ConvexState, _radial
+from privateer_server.algorithms.convex.regret_bound import GradientSums
 from privateer_server.rounds.loop import Schedule
 
 SPECS = {**ConvexSpec.instances(), "published": PublishedConvexSpec.instances()["local"]}
@@ -81,7 +81,7 @@ def test_ellipsoids_fit_the_set_even_at_its_edge(shape, learned):
     learner = ConvexLearner(spec)
     for size in (0.0, 0.7, 1 - 1e-9):
         point = 2.0 * size * np.array([0.6, -0.8, 0.0]) / (0.8 if shape == "box" else 1.0)
-        state = ConvexState(0, learned, point, Course.none(3))
+        state = ConvexState(0, learned, point, GradientSums.none(3))
         learner.next(state, 1, 5).policy.check(spec)
 
 
@@ -105,9 +105,9 @@ def misses(mu, runs=600, rounds=20, gradient=0.5):
     domain, rng = Domain(shape="box", dimension=1), np.random.default_rng(4)
     missed = np.zeros(2)
     for told in gradient + rng.normal(size=(runs, rounds)):
-        course = Course.none(1)
+        course = GradientSums.none(1)
         for one in told:
-            course = course.and_(10, np.array([-1.0]), np.array([one]), mu)
+            course = course.with_round(10, np.array([-1.0]), np.array([one]), mu)
         missed += np.array(course.shortfall(domain, mu, 10 * rounds)) < lost
     return missed[1] / runs, missed[0] / runs
 
@@ -124,10 +124,10 @@ def test_what_people_lost_is_below_the_end_as_often_as_stated(mu, least):
 @pytest.mark.parametrize("shape", ["ball", "box"])
 def test_the_bound_is_the_largest_of_all_points(mu, shape):
     domain, rng = Domain(shape=shape, dimension=2, radius=1.5), np.random.default_rng(5)
-    course, people = Course.none(2), 0
+    course, people = GradientSums.none(2), 0
     centres, gradients = (rng.normal(size=(4, 2)) for _ in range(2))
     for count, (x, g) in enumerate(zip(centres, gradients, strict=True), 1):
-        course, people = course.and_(count, x, g, mu), people + count
+        course, people = course.with_round(count, x, g, mu), people + count
     away = rng.uniform(-1.5, 1.5, (20_000, 1, 2)) - centres
     away = away[domain.sizes(away[:, 0] + centres[0]) <= 1.5]
     means = ((gradients * away).sum(axis=2) - mu * np.square(away).sum(axis=2) / 2) @ np.arange(1, 5) / people

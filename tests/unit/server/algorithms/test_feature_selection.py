@@ -11,9 +11,9 @@ from privateer_core.answer.parts import FeatureSelection
 from privateer_core.codec import decode, encode
 from privateer_lab.answer_words import selected
 from privateer_server.algorithms import NewRound, learner_for
+from privateer_server.algorithms.partition.bin_tree import Space, levels_in
 from privateer_server.algorithms.partition.feature_selection import FeatureSelector, cells_of, people_asked
 from privateer_server.algorithms.partition.learner import PartitionLearner
-from privateer_server.algorithms.partition.space import Space, levels_in
 from privateer_server.algorithms.partition.state import PartitionState
 from tests.support.partitions import same
 from tests.support.people import rounds

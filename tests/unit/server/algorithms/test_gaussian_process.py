@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from privateer_server.algorithms.partition.bin_tree import BinTree, Space
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinProcess, Observations, observed
 from privateer_server.algorithms.partition.kernel import LENGTHS, Kernel
-from privateer_server.algorithms.partition.space import Space
-from privateer_server.algorithms.partition.splitting import BinTree
 from tests.support.statistics import FALSE_ALARM
 
 SIDE = 8

@@ -8,7 +8,7 @@ from privateer_core.codec import decode, encode
 from privateer_core.policies.decisions import Arms
 from privateer_core.primitives.contributions import VectorSums
 from privateer_server.algorithms import NewRound
-from privateer_server.algorithms.linear.rounds import LinearState
+from privateer_server.algorithms.linear.learner import LinearState
 from privateer_server.rounds.loop import Schedule
 from tests.support.linears import linear_spec
 
@@ -41,7 +41,7 @@ def test_what_a_first_round_said_is_read_by_what_is_known_now():
     learner, first = rounds("shuffle", [2000])
     known = rounds("shuffle", [2000, 100_000])[1]
     kept = first.recent.rounds[0]
-    then, now = learner._said(first, kept, 1 << 13), learner._said(known, kept, 1 << 13)
+    then, now = learner.statistics(first, kept, 1 << 13), learner.statistics(known, kept, 1 << 13)
     assert np.allclose(then[0], first.information, rtol=0.2, atol=0.05 * np.abs(then[0]).max())
     slopes = [np.trace(one[0].sum(axis=0)[1:, 1:]) for one in (then, now)]
     assert slopes[1] < 0.3 * slopes[0]
@@ -51,8 +51,8 @@ def test_what_is_kept_and_what_is_settled_add_up():
     learner, state = rounds("shuffle", [1000] * 12)
     assert len(state.recent.rounds) == 10
     last = state.recent.rounds[-1]
-    said = [learner._said(state, one, 1 << 13) for one in state.recent.rounds[:-1]]
-    said.append(learner._said(state, last, 1 << 15))
+    said = [learner.statistics(state, one, 1 << 13) for one in state.recent.rounds[:-1]]
+    said.append(learner.statistics(state, last, 1 << 15))
     assert np.allclose(state.information, state.recent.information + sum(one for one, _ in said))
     assert np.allclose(state.scores, state.recent.scores + sum(one for _, one in said))
     assert state.recent.information.any()
@@ -86,4 +86,4 @@ def test_more_arms_and_a_new_experiment_settle_what_was_said():
     wider = Schedule(more).learner.changed(state, spec)
     assert wider.recent is None
     assert np.array_equal(wider.information[:2], state.information)
-    assert learner.begun(state, learner.spec) == replace(state, heard=0, recent=None)
+    assert learner.begun(state, learner.spec) == replace(state, reported=0, recent=None)

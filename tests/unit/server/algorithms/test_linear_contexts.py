@@ -6,9 +6,8 @@ import pytest
 from privateer_core.algorithms.linear.design_matrix import DesignMatrix, prior_moments
 from privateer_core.algorithms.linear.reports import moments
 from privateer_core.spec.columns import FLAG, NUMBER, coded
-from privateer_server.algorithms.linear.contexts import Contexts, frame
+from privateer_server.algorithms.linear.context_moments import Contexts, frame, people
 from privateer_server.algorithms.linear.posterior import _apart, _under, posterior
-from privateer_server.algorithms.linear.surrogate import people
 
 ANSWERS = DesignMatrix((NUMBER, NUMBER, *[coded(2)] * 10))
 SHARE = 0.1
@@ -26,7 +25,7 @@ def test_what_contexts_tell_without_noise_is_the_truth() -> None:
     """50,000 people, no noise: every moment is within .02, which is 4.5 standard errors of the noisiest."""
     contexts, rows = Contexts(ANSWERS), asked(0, 50_000)
     sums = np.sqrt(SHARE) * moments(rows @ contexts.telling).sum(axis=0)
-    known = contexts.features(*contexts.told(sums, len(rows), 0.0, SHARE))
+    known = contexts.features(*contexts.weighed(sums, len(rows), 0.0, SHARE))
     assert np.abs(contexts.moments(known) - rows.T @ rows / len(rows)).max() < 0.02
     assert known.doubt < 0.02
 
@@ -41,7 +40,7 @@ def test_noise_is_not_taken_for_covariances() -> None:
     told = np.sqrt(SHARE) * moments(rows @ contexts.telling).sum(axis=0)
     rng, noise = np.random.default_rng(2), 0.5 * len(rows)
     for _ in range(10):
-        sums, precision = contexts.told(
+        sums, precision = contexts.weighed(
             told + rng.normal(scale=np.sqrt(noise), size=len(told)), len(rows), noise, SHARE
         )
         shrunk.append(np.linalg.norm(contexts.moments(contexts.features(sums, precision)) - truth))
@@ -98,7 +97,7 @@ def test_coordinates_that_do_not_matter_are_shrunk_and_the_others_kept() -> None
 
 
 def test_slopes_that_are_alike_have_one_scale() -> None:
-    """Eight slopes alike, half of them heard of less, in 40 draws: errors are below those with a scale for each.
+    """Eight slopes alike, half of them reported of less, in 40 draws: errors are below those with a scale for each.
 
     Planted: a scale for each.
     """

@@ -6,7 +6,7 @@ import pytest
 from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.partition.learner import PartitionLearner
 from privateer_server.algorithms.partition.round_estimates import estimated
-from privateer_server.algorithms.partition.subdivision import undivided
+from privateer_server.algorithms.partition.splitting import undivided
 from tests.support.partitions import with_parts
 from tests.support.people import rounds
 from tests.support.specs import SHUFFLE, make_spec

@@ -11,7 +11,7 @@ from scipy import stats
 from privateer_server.algorithms import NewRound, learner_for
 from privateer_server.algorithms.partition.kernel import LENGTHS, SPREADS, Kernel
 from privateer_server.algorithms.partition.learner import PartitionLearner
-from privateer_server.algorithms.partition.population import Population
+from privateer_server.algorithms.partition.round_estimates import Population
 from privateer_server.algorithms.partition.state import PartitionState
 from tests.support.partitions import random_bins, same, with_parts
 from tests.support.people import rounds

@@ -39,7 +39,7 @@ def test_people_of_decided_bins_still_report(name):
     total = mechanism.add(mechanism.empty(), mechanism.parse(mechanism.randomize(made, SeededNoise(1)).tobytes()))
     after = schedule.learner.learn(state, policy, mechanism.release(total, SeededNoise(2)))
     assert (after.active == only).all()
-    assert after.heard == state.heard + 50
+    assert after.reported == state.reported + 50
 
 
 @pytest.mark.parametrize("name", SPECS)

@@ -11,8 +11,8 @@ from privateer_core.primitives.contributions import VectorSums
 from privateer_lab.environments import environment_for
 from privateer_lab.simulation.simulate import simulate_once
 from privateer_server.algorithms import learner_for
-from privateer_server.algorithms.phased import PhasedLearner
 from privateer_server.algorithms.phased.design import span_of
+from privateer_server.algorithms.phased.learner import PhasedLearner
 from tests.support.phased import TRUST, phased_spec
 from tests.support.statistics import FALSE_ALARM
 

@@ -8,8 +8,8 @@ from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_lab.simulation.devices import SeededNoise
-from privateer_server.algorithms.partition.population import Population, weighed
-from privateer_server.algorithms.partition.splitting import Split
+from privateer_server.algorithms.partition.bin_tree import Split
+from privateer_server.algorithms.partition.round_estimates import Population, weighed
 from tests.support.statistics import centred
 
 MASSES = np.array([0.4, 0.25, 0.1, 0.0])

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privateer_core.algorithms.partition import DEPTH_MAX
+from privateer_server.algorithms.partition.bin_tree import Space, levels_in
 from privateer_server.algorithms.partition.kernel import LENGTHS, Kernel, usual_lengths
-from privateer_server.algorithms.partition.space import Space, levels_in
 from privateer_server.rounds.loop import Schedule
 from tests.support.specs import make_spec
 

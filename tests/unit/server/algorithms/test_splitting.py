@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privateer_server.algorithms.partition.space import Space
-from privateer_server.algorithms.partition.splitting import BinTree, Splitting, ancestry, halved, undecided
+from privateer_server.algorithms.partition.bin_tree import BinTree, Space, ancestry, halved
+from privateer_server.algorithms.partition.splitting import Splitting, undecided
 from tests.support.partitions import random_bins
 from tests.support.specs import SHUFFLE, make_spec
 

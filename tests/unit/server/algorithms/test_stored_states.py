@@ -1,4 +1,4 @@
-"""States that earlier releases stored in one record: they are read by their parts, and the experiment goes on."""
+"""States that earlier releases stored, in one record or under other names: they are read."""
 
 import base64
 import gzip
@@ -9,12 +9,14 @@ import msgspec
 import numpy as np
 import pytest
 
+from privateer_core.algorithms import ALGORITHMS
 from privateer_core.answer.parts import BinMeans
 from privateer_core.codec import decode, encode
 from privateer_core.errors import Malformed
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.partition.state import PartitionState
 from tests.support.partitions import same
+from tests.support.people import rounds
 from tests.support.releases import wild_release
 from tests.support.specs import make_spec
 
@@ -46,8 +48,9 @@ def agree(found, field):
 def test_every_field_is_found_in_its_part(stored):
     spec, body = stored
     state, fields = decode(body, PartitionState), msgspec.msgpack.decode(body)
-    for name in ("rounds", "seen", "own", "turn", "heard", "active"):
+    for name in ("rounds", "seen", "own", "active"):
         assert agree(getattr(state, name), fields[name])
+    assert (state.cohort, state.reported) == (fields["turn"], fields["heard"])
     for part, names in PARTS.items():
         assert all(agree(getattr(getattr(state, part), name), fields[name]) for name in names)
     assert agree(state.population.shares, fields["mass"])
@@ -95,3 +98,22 @@ def test_a_damaged_state_is_malformed(field):
 def test_a_state_with_few_fields_of_the_old_form_is_malformed():
     with pytest.raises(Malformed):
         decode(msgspec.msgpack.encode({"axes": 1, "screening": {"x": 1}}), PartitionState)
+
+
+def earlier(value, names):
+    """A stored state as earlier releases named its fields."""
+    if isinstance(value, dict):
+        return {names.get(name, name): earlier(one, names) for name, one in value.items()}
+    return [earlier(one, names) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("name", ["bandit", "convex", "linear", "partition", "sparse", "trial"])
+def test_fields_are_found_under_the_names_that_they_had(name):
+    """Of all instances of an algorithm, after their first round."""
+    for spec in ALGORITHMS[name].spec.instances().values():
+        state = next(rounds(spec, seed=1)).state
+        before = {new: old for old, new in state.renamed.items()}
+        stored = msgspec.msgpack.encode(earlier(msgspec.msgpack.decode(encode(state)), before))
+        assert b"heard" in stored
+        assert b"reported" not in stored
+        assert same(decode(stored, type(state)), state)

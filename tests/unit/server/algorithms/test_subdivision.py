@@ -13,7 +13,7 @@ from privateer_server.algorithms.partition.gaussian_process import observed
 from privateer_server.algorithms.partition.kernel import Kernel
 from privateer_server.algorithms.partition.learner import PartitionLearner
 from privateer_server.algorithms.partition.round_estimates import estimated
-from privateer_server.algorithms.partition.subdivision import selection_bias, subdivided
+from privateer_server.algorithms.partition.splitting import selection_bias, subdivided
 from tests.support.people import bumps, rounds
 from tests.support.specs import SHUFFLE, make_spec
 

@@ -63,7 +63,7 @@ def test_it_travels_and_says_nothing_before_the_first_look(name: str) -> None:
     found = learner.answer(state)
     assert decode_answer(encode_answer(found)) == found
     assert learner.answer(learner.start(5)) == Answer("learning", 0, 0, 0.95)
-    assert found.people == state.heard
+    assert found.people == state.reported
     assert found.rounds == len(state.path)
     assert (found.status, found.ended) == ("ended", "its rule" if name == "one effect" else "its horizon")
 

@@ -1,4 +1,4 @@
-"""What releases say of the reward that people lost: a bound by concavity, and how far chance may have moved it."""
+"""A bound on the reward that people lost against the best point: by concavity, with a confidence limit."""
 
 import math
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _TRIED: Final = 60
 
 
 @dataclass(frozen=True)
-class Course:
+class GradientSums:
     """Sums over rounds r of people n_r at a centre x_r, with an estimated gradient g_r and strong convexity mu.
 
     Attributes
@@ -40,21 +40,21 @@ class Course:
     products: Array
 
     @classmethod
-    def none(cls, dimension: int) -> "Course":
+    def none(cls, dimension: int) -> "GradientSums":
         """Return the sums over no rounds."""
         nothing = np.zeros(dimension)
         return cls(0, nothing, nothing, 0.0, np.zeros((dimension + 1, dimension + 1)))
 
-    def and_(self, people: int, centre: Array, gradient: Array, mu: float) -> "Course":
+    def with_round(self, people: int, centre: Array, gradient: Array, mu: float) -> "GradientSums":
         """Return the sums with one more round."""
         along = float(gradient @ centre)
-        told = people * np.append(gradient, along)
-        return Course(
+        scaled = people * np.append(gradient, along)
+        return GradientSums(
             self.rounds + 1,
             self.pull + people * (gradient + mu * centre),
             self.centres + people * centre,
             self.level + people * (along + mu * float(centre @ centre) / 2),
-            self.products + np.outer(told, told),
+            self.products + np.outer(scaled, scaled),
         )
 
     def shortfall(self, domain: Domain, mu: float, people: int) -> tuple[float, float]:

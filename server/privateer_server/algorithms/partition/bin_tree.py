@@ -1,16 +1,20 @@
-"""What the spec says of the columns that bins are cut along: numbers, and the bits of levels."""
+"""The space that a spec's features span, and the dyadic tree of bins that it is cut into."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.algorithms.partition import DEPTH_MAX
+from privateer_core.algorithms.partition import DEPTH_MAX, corners
 from privateer_core.spec.columns import MISSING_PLACE, Block, codes_within
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+_NOBODY: Final = 1e-18
 
 
 @dataclass(frozen=True)
@@ -135,3 +139,116 @@ class Space:
 def levels_in(part: BlockColumns, lower: Array, upper: Array) -> NDArray[np.bool_]:
     """Tell which of a block's levels are in each bin, shape (bins, levels)."""
     return codes_within(part.block, lower[:, part.columns], upper[:, part.columns])
+
+
+@dataclass(frozen=True)
+class Split:
+    """A step from bins to bins of which some are halves.
+
+    Attributes
+    ----------
+    copies, fresh
+        Shape (new bins,): the old bin of every new one, and whether it is a half.
+    ready
+        Shape (old bins,): those that were split.
+    """
+
+    copies: Ints
+    fresh: Bools
+    ready: Bools
+
+
+@dataclass(frozen=True)
+class BinTree:
+    """The bins of a dyadic partition, and those that were split before.
+
+    Attributes
+    ----------
+    axes
+        Shape (levels,): column that each level halves, as far as bins have been split.
+    depths, paths
+        Shape (bins,): the bins, as in `PartitionPolicy`, in order.
+    past_depths, past_paths
+        Shape (past,): bins that were split since.
+    """
+
+    axes: Ints
+    depths: Ints
+    paths: Ints
+    past_depths: Ints
+    past_paths: Ints
+
+    @classmethod
+    def root(cls) -> "BinTree":
+        """Return one bin that is the whole space."""
+        none, root = np.zeros(0, np.int64), np.zeros(1, np.int64)
+        return cls(none, root, root, none, none)
+
+    def __len__(self) -> int:
+        return len(self.depths)
+
+    def corners(self, dimension: int) -> tuple[Array, Array]:
+        """Return lower and upper corners of the bins, (bins, dimension) each."""
+        return corners(self.depths, self.paths, self.axes, dimension)
+
+    def all_axes(self, dimension: int) -> Ints:
+        """Return a column for each of `DEPTH_MAX` levels, as policies have them."""
+        return np.concatenate([self.axes, np.arange(len(self.axes), DEPTH_MAX) % dimension])
+
+    def expected(self, space: Space) -> Array:
+        """Return the share of people in each bin by the spec; above 0, since people may be where nobody should."""
+        return np.maximum(space.expected(*self.corners(len(space.halvings))), _NOBODY)
+
+    def split(self, ready: Bools) -> tuple["BinTree", Split]:
+        """Cut the bins that are ``ready`` in two."""
+        copies, fresh, depths, paths = halved(self.depths, self.paths, ready)
+        past_depths = np.append(self.past_depths, self.depths[ready])
+        past_paths = np.append(self.past_paths, self.paths[ready])
+        return BinTree(self.axes, depths, paths, past_depths, past_paths), Split(copies, fresh, ready)
+
+    def with_level(self, column: int) -> "BinTree":
+        """Return the tree with one more level, which halves a column."""
+        return replace(self, axes=np.append(self.axes, column))
+
+    def neighbourhoods(self, limit: int) -> Iterator[tuple[slice, Ints, Bools]]:
+        """Yield groups of bins, as `ancestry`."""
+        return ancestry(self.depths, self.paths, self.past_depths, self.past_paths, limit)
+
+
+def halved(depths: Ints, paths: Ints, ready: Bools) -> tuple[Ints, Bools, Ints, Ints]:
+    """Cut the bins that are ``ready`` in two; all stay in order.
+
+    Returns
+    -------
+    Old bin of every new one, whether it is a half, and depths and paths; shape (new bins,) each.
+    """
+    copies = np.repeat(np.arange(len(ready)), 1 + ready)
+    fresh = ready[copies]
+    second = np.concatenate([[False], copies[1:] == copies[:-1]])
+    return copies, fresh, depths[copies] + fresh, np.where(fresh, 2 * paths[copies] + second, paths[copies])
+
+
+def ancestry(
+    depths: Ints, paths: Ints, past_depths: Ints, past_paths: Ints, limit: int
+) -> Iterator[tuple[slice, Ints, Bools]]:
+    """Groups of at most ``limit`` bins that share an ancestor, and the past bins that lie in each.
+
+    Yields
+    ------
+    The group's bins, the past bins that hold bins of this group alone, and which of its bins each of them holds,
+    (past, bins).
+    """
+    starts = paths << (DEPTH_MAX - depths)
+    past_low = past_paths << (DEPTH_MAX - past_depths)
+    past_high = past_low + (1 << (DEPTH_MAX - past_depths))
+    waiting = [(0, 1 << DEPTH_MAX)]
+    while waiting:
+        low, high = waiting.pop()
+        first, end = np.searchsorted(starts, [low, high])
+        if end - first > limit:
+            middle = (low + high) // 2
+            waiting += [(middle, high), (low, middle)]
+            continue
+        past = np.flatnonzero((past_low >= low) & (past_high <= high))
+        held = starts[None, first:end]
+        yield slice(int(first), int(end)), past, (held >= past_low[past, None]) & (held < past_high[past, None])

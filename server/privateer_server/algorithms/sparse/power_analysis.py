@@ -1,4 +1,4 @@
-"""How small a coefficient may be to be found, before anybody is asked."""
+"""Power analysis: the smallest coefficients that will be found, before anybody is asked."""
 
 import math
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from privateer_core.answer.facts import Kind, Table
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import ScreenedMoments
 from privateer_core.privacy.terms import calibrate
-from privateer_server.algorithms.sparse.estimates import UNIFORM, threshold
+from privateer_server.algorithms.sparse.coefficients import UNIFORM, threshold
 
 _BEYOND: Final = 1.0
 """Standard deviations beyond the threshold that a coefficient needs to be found more often than not."""
@@ -39,8 +39,8 @@ def smallest(spec: SparseSpec, features: int, people: int) -> float:
         own = people * UNIFORM * _VARIANCE
         chosen = mechanism.score_scale * (math.log(features) + _BY_CHANCE) + math.sqrt(2 * own * math.log(2 * features))
         return max(chosen, needed * math.sqrt(mechanism.product_variance + own)) / signal
-    told = people / getattr(mechanism, "classes", 1)
-    variance = mechanism.spread(max(1, int(told)))[0] + UNIFORM * _VARIANCE / told
+    asked = people / getattr(mechanism, "classes", 1)
+    variance = mechanism.spread(max(1, int(asked)))[0] + UNIFORM * _VARIANCE / asked
     return needed * math.sqrt(variance) / UNIFORM
 
 

@@ -1,0 +1,200 @@
+"""The learner of bandits without context (paper 2): rounds in which each arm has a share of the people."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from privateer_core.algorithms.bandit import BanditPolicy, BanditSpec, layout
+from privateer_core.answer import Answer
+from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.parts import Ground
+from privateer_core.primitives.contributions import CellHits, KeyedSums
+from privateer_core.primitives.public_coins import UNIT
+from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner
+from privateer_server.algorithms.bandit.posterior import PER_REWARD, ArmPosterior, proxy
+from privateer_server.algorithms.bandit.sampling_rules import kl_ucb, thompson, track, tsallis
+
+Array = NDArray[np.float64]
+_DRAWS: Final = 64
+"""Draws of a batch's Thompson sampling: an arm has at least so small a share of a round, or none. A curator's noise is
+the same for every share, so that a smaller one would tell nothing."""
+_DRAWS_HIDDEN: Final = 16
+"""Where reports hide the arm, what they say of a small share grows with its square."""
+
+
+@dataclass(frozen=True)
+class BanditState(LearnerState):
+    """The state of a bandit's learner.
+
+    Attributes
+    ----------
+    rounds, reported
+        Rounds that were learned from, and people who reported.
+    posterior
+        Of the arms' mean rewards.
+    stopped
+        Whether the best arm is known.
+    """
+
+    renamed: ClassVar = {"heard": "reported", "evidence": "posterior", "told": "information"}
+
+    rounds: int
+    reported: int
+    posterior: ArmPosterior
+    stopped: bool = False
+
+
+class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
+    """Rounds of whose people a share plays each arm."""
+
+    state_type = BanditState
+    same = ("algorithm", "experiment.arms", "experiment.retired", "reward")
+
+    def __init__(self, spec: BanditSpec) -> None:
+        super().__init__(spec)
+        self.playable = np.array(spec.playable)
+        self.finds_best = spec.algorithm.objective == "best-arm"
+
+    @override
+    def start(self, seed: int) -> BanditState:
+        return BanditState(0, 0, ArmPosterior.none(self.spec.arm_count))
+
+    @override
+    def stopped(self, state: BanditState) -> bool:
+        return state.stopped
+
+    @override
+    def policy(self, state: BanditState, ahead: NewRound) -> BanditPolicy:
+        """Return shares of arms; where nobody is asked everybody gets the arm of the highest estimate."""
+        asks = ahead.batch > 0
+        shares = self.shares(state, ahead) if asks else np.eye(self.spec.arm_count)[self.leader(state)]
+        choice = layout(ahead.seed, shares)
+        own = choice if self.spec.privacy.arm_in_key or not asks else None
+        return BanditPolicy(ahead.version, self.terms(ahead, self.spec.asked(choice)), own)
+
+    def leader(self, state: BanditState) -> int:
+        """Return the arm of the highest estimate."""
+        return int(np.argmax(np.where(self.playable, state.posterior.means, -np.inf)))
+
+    def shares(self, state: BanditState, ahead: NewRound) -> Array:
+        """Return the share of a round's people who play each arm; alike before anything is known of one."""
+        posterior = state.posterior
+        if not posterior.precision[self.playable].all():
+            return np.asarray(self.playable / self.playable.sum())
+        if self.finds_best:
+            return track(posterior, self.playable, self.leader(state), ahead.batch)
+        if self.spec.algorithm.host == "kl-ucb":
+            return kl_ucb(posterior, self.playable, state.reported, ahead.batch)
+        if self.spec.algorithm.host == "tsallis-inf":
+            return self._tsallis(state, ahead.batch)
+        draws = _DRAWS_HIDDEN if self.spec.privacy.arm_in_key else _DRAWS
+        left = self.spec.experiment.horizon - state.reported
+        return thompson(posterior, self.playable, draws, left, ahead.seed)
+
+    def _tsallis(self, state: BanditState, batch: int) -> Array:
+        """Return Tsallis-INF's shares, at the learning rate 2 / (c sqrt(t)) for losses as faint as their reports."""
+        posterior, people = state.posterior, state.reported + batch
+        faint = math.sqrt(PER_REWARD * posterior.people.sum() / posterior.precision.sum())
+        hidden = self.spec.privacy.arm_in_key
+        least = 1 / (self.playable.sum() * people ** (1 / 3)) if hidden else 1 / UNIT
+        return tsallis(posterior.losses, self.playable, 2 / (faint * math.sqrt(people)), least)
+
+    @override
+    def learn(self, state: BanditState, policy: BanditPolicy, release: KeyedSums | CellHits) -> BanditState:
+        shares = policy.played
+        people, sums, asked, hits = _of_keys(policy, release) if policy.fresh_coins else _of_groups(release)
+        scores = release.gain * np.maximum(people, 1.0)
+        proxies = asked * np.array([proxy(math.ceil(1000 * hit) / 1000) for hit in hits.tolist()])
+        heavy = 1 if policy.terms.delta else 2  # Laplace noise has a heavier tail than normal noise
+        precision, information = (
+            np.where(people > 0, PER_REWARD * scores**2 / np.maximum(variance, 1.0), 0.0)
+            for variance in (proxies + heavy * release.noise, asked * hits + release.noise)
+        )
+        losses = -sums / (2 * release.gain * np.maximum(shares, 1 / UNIT))
+        posterior = state.posterior.updated(people, precision, information, (1 + sums / scores) / 2, losses)
+        return self._after(state, posterior, release.reports)
+
+    def _after(self, state: BanditState, posterior: ArmPosterior, reports: int) -> BanditState:
+        stopped = self.finds_best and self.sure(posterior)
+        return replace(
+            state, rounds=state.rounds + 1, reported=state.reported + reports, posterior=posterior, stopped=stopped
+        )
+
+    def sure(self, posterior: ArmPosterior) -> bool:
+        """Whether the best arm is known but for the failure that the spec allows."""
+        return bool((posterior.lead(self.playable, self.spec.algorithm.failure)[1] > 0).all())
+
+    @override
+    def rearmed(self, state: BanditState, before: BanditSpec) -> BanditState:
+        """Return the state with other arms where regret counts; else what is known is about all of them together."""
+        if self.finds_best or self.spec.algorithm.host == "tsallis-inf":
+            return super().rearmed(state, before)
+        return replace(state, posterior=state.posterior.with_arms(self.spec.arm_count - before.arm_count))
+
+    @override
+    def anew(self, state: BanditState) -> BanditState:
+        return replace(state, rounds=0, reported=0)
+
+    @override
+    def answer(self, state: BanditState) -> Answer:
+        """Return every arm's mean reward with an interval that holds at all times, and the best one once it is known.
+
+        Where regret counts the leader is recommended when the experiment is over.
+        """
+        over = self.over(state)
+        best = self.leader(state) if state.reported and (state.stopped or (over and not self.finds_best)) else None
+        return self.answered(
+            state,
+            rounds=state.rounds,
+            confidence=1 - self.spec.algorithm.failure,
+            recommended=None if best is None else self.spec.options[best],
+            ground=None if best is None else self._ground(best, state),
+            estimates=self._estimates(state) if state.posterior.people.any() else (),
+        )
+
+    def _estimates(self, state: BanditState) -> tuple[Estimate, ...]:
+        low, width, posterior = self.spec.reward.low, 2 * self.spec.reward.half_range, state.posterior
+        means, radii = low + width * posterior.means, width * posterior.radii(self.spec.algorithm.failure)
+        rows = zip(self.spec.options, means.tolist(), radii.tolist(), posterior.people.tolist(), strict=True)
+        bounds = (low, self.spec.reward.high)
+        return tuple(
+            Estimate.within(name, mean, radius, bounds, round(people, 1)) for name, mean, radius, people in rows
+        )
+
+    def _ground(self, best: int, state: BanditState) -> Ground:
+        """Return what it rests on that an arm is best; intervals hold together, so one above all others is decided."""
+        means, radii = state.posterior.means, state.posterior.radii(self.spec.algorithm.failure)
+        others = self.playable & (np.arange(len(means)) != best)
+        above = bool((means - radii)[best] > (means + radii)[others].max(initial=-np.inf))
+        return "decided against all other options" if state.stopped or above else "ahead, and not decided"
+
+    @override
+    def figures(self, state: BanditState) -> dict[str, float]:
+        """Return the people who reported, and whether the best arm is known."""
+        return {"samples": state.reported, "stopped": float(state.stopped)}
+
+
+def _of_groups(release: Any) -> tuple[Array, ...]:
+    """Return people, sums, reports asked and the probability of a score in them, of each arm that coins chose."""
+    people = release.counts[0].astype(np.float64)
+    return people, release.sums[0], people, np.ones(len(people))
+
+
+def _of_keys(policy: BanditPolicy, release: KeyedSums | CellHits) -> tuple[Array, ...]:
+    """Return the same where the arm is the key: everybody was asked about every arm, and most had nothing to say."""
+    shares = policy.played
+    played = shares[policy.cells] > 0
+    people, sums = np.zeros((2, len(shares)))
+    people[policy.cells[played]] = shares[policy.cells[played]] * release.reports
+    sums[policy.cells[played]] = release.sums[played, 0]
+    hits = shares * release.hit_own + (1 - shares) * release.hit_other
+    return people, sums, np.full(len(shares), float(release.reports)), hits
+
+
+def learner(spec: BanditSpec) -> Learner:
+    """Return the learner that a spec names."""
+    return BanditLearner(spec)

@@ -1,0 +1,116 @@
+"""Rules by which a round's people are shared out among arms: hosts of paper 2's reduction, and the best arm's rule."""
+
+import math
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from privateer_server.algorithms.bandit.posterior import ArmPosterior
+
+Array = NDArray[np.float64]
+
+_STEPS: Final = 60
+"""Halvings of an interval, after which nothing is left of it."""
+_AT_RANDOM: Final = 0.2
+"""Share of people who play arms at random while the best one is looked for: a fifth saves a tenth of the people."""
+
+
+def repays(posterior: ArmPosterior, playable: NDArray[np.bool_], left: int) -> NDArray[np.bool_]:
+    """Return which arms, (arms,), may repay what it costs to know them better; the arm of the highest mean does.
+
+    To halve the variance of an arm's mean takes as many people again as have reported on it, each of whom is expected
+    to lose its gap. The ``left`` people to come cannot gain more by it than the expectation, under a normal posterior,
+    of what the arm has above the leader, if that is positive.
+    """
+    best = int(np.argmax(np.where(playable, posterior.means, -np.inf)))
+    gaps = posterior.means[best] - posterior.means
+    variance = 1 / np.maximum(posterior.information, 1e-12)
+    spread = np.sqrt(variance + variance[best])
+    far = gaps / spread
+    gain = spread * (np.exp(-(far**2) / 2) / math.sqrt(2 * math.pi) - far * ndtr(-far))
+    return np.asarray(playable & ((left * gain > posterior.people * gaps) | (np.arange(len(gaps)) == best)))
+
+
+def thompson(posterior: ArmPosterior, playable: NDArray[np.bool_], draws: int, left: int, seed: int) -> Array:
+    """Return the share of ``draws`` from the posterior in which each arm is best: Thompson sampling of a batch.
+
+    The posterior is that of as many bits, under a uniform prior on their mean. Arms are left out that no longer repay
+    it, with ``left`` people to come.
+    """
+    faint, people = posterior.faintness, posterior.people
+    bits = np.clip(0.5 + (posterior.means - 0.5) / faint, 0.0, 1.0)
+    rng = np.random.default_rng(seed)
+    drawn = 0.5 + faint * (rng.beta(1 + people * bits, 1 + people * (1 - bits), (draws, len(bits))) - 0.5)
+    best = np.where(repays(posterior, playable, left), drawn, -np.inf).argmax(axis=1)
+    return np.bincount(best, minlength=len(bits)) / draws
+
+
+def kl_ucb(posterior: ArmPosterior, playable: NDArray[np.bool_], reported: int, batch: int) -> Array:
+    """Return shares that level the indexes of KL-UCB (Garivier and Cappe 2011) when ``batch`` people have reported.
+
+    An arm's index is the largest mean whose divergence from its bits, times their number, is at most ln t. Estimates
+    stand still within a batch, so each arm gets the people that lower its index to the common level.
+    """
+    faint, bits = posterior.faintness, np.clip(0.5 + (posterior.means - 0.5) / posterior.faintness, 0.0, 1.0)
+    log, low, high = math.log(reported + batch), float(posterior.means[playable].max()), 0.5 + float(faint.max())
+
+    def wanted(level: float) -> Array:
+        above = np.clip(0.5 + (level - 0.5) / faint, 0.0, 1.0)
+        needed = log / np.maximum(_divergence(bits, np.maximum(above, bits)), 1e-300)
+        return np.where(playable, np.maximum(needed - posterior.people, 0.0), 0.0)
+
+    for _ in range(_STEPS):
+        level = (low + high) / 2
+        low, high = (level, high) if wanted(level).sum() > batch else (low, level)
+    people = wanted(high)
+    # What rounding leaves goes to the leader, whose index is the last to come down.
+    people[int(np.argmax(np.where(playable, posterior.means, -np.inf)))] += max(0.0, batch - float(people.sum()))
+    return np.asarray(people / people.sum())
+
+
+def _divergence(left: Array, right: Array) -> Array:
+    """Return the Kullback-Leibler divergence of bits of these means."""
+    small = 1e-12
+    p, q = np.clip(left, small, 1 - small), np.clip(right, small, 1 - small)
+    return np.asarray(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q)))
+
+
+def tsallis(losses: Array, playable: NDArray[np.bool_], rate: float, least: float) -> Array:
+    """Return the shares of Tsallis-INF (Zimmert and Seldin 2021), of which each playable arm has at least ``least``.
+
+    w_a = 4 / (rate (L_a - x))^2, where x makes their sum 1.
+    """
+    known = losses[playable] - losses[playable].min()  # what all have in common would cost the equation its digits
+    low, high = -2 * math.sqrt(len(known)) / rate, -2 / rate
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if (4 / (rate * (known - middle)) ** 2).sum() < 1 else (low, middle)
+    shares = 4 / (rate * (known - high)) ** 2
+    weights = np.zeros(len(losses))
+    weights[playable] = least + (1 - least * len(known)) * shares / shares.sum()
+    return weights
+
+
+def track(posterior: ArmPosterior, playable: NDArray[np.bool_], best: int, batch: int) -> Array:
+    """Return shares that lead to the proportions with which the best arm is known soonest (Garivier and Kaufmann 2016).
+
+    For normal estimates: with y such that the r_a = y / (d_a - y) have squares of sum 1, arm a gets r_a times the
+    people of the best one, where d_a is the squared gap. A gap counts for what it is at least, and some people play
+    arms at random, so that no arm is left out because of a few bad reports.
+    """
+    variance = 1 / np.maximum(posterior.precision, 1e-12)
+    both = variance + variance[best]
+    sure = np.maximum(np.abs(posterior.means[best] - posterior.means) - np.sqrt(both), 0.0)
+    gaps = sure**2 + both
+    others = playable & (np.arange(len(gaps)) != best)
+    low, high = 0.0, float(gaps[others].min())
+    for _ in range(_STEPS):
+        y = (low + high) / 2
+        low, high = (y, high) if ((y / np.maximum(gaps[others] - y, 1e-300)) ** 2).sum() < 1 else (low, y)
+    ratios = np.where(others, low / np.maximum(gaps - low, 1e-300), 0.0)
+    ratios[best] = 1.0
+    shares = (1 - _AT_RANDOM) * ratios / ratios.sum() + _AT_RANDOM * playable / playable.sum()
+    behind = np.maximum(shares * (posterior.people.sum() + batch) - posterior.people, 0.0) * playable
+    return np.asarray(behind / behind.sum())
