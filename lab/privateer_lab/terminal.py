@@ -14,7 +14,7 @@ from privateer_core.answer.policy_view import BinShares, PolicyView, leading
 from privateer_lab.answer_tables import Row, estimates_of, rows_of, tables_of
 from privateer_lab.answer_words import contradicted, selected, sentences
 from privateer_lab.cli.output import print_rows, print_table, screen
-from privateer_lab.pages.style import COLOURS
+from privateer_lab.picture import COLOURS
 
 _LETTERS: Final = "ABCDEFGHIJKLMNOP"
 _NONE: Final = "."

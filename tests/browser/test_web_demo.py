@@ -8,9 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
+from privateer_lab.services.demo import Told, sdk_folder, serving, web_demo
 from privateer_lab.services.processes import Services, free_port
-from privateer_lab.services.web_demo import web_demo
-from privateer_lab.services.web_demo.site import Told, sdk_folder, serving
 
 pytestmark = pytest.mark.browser
 
@@ -204,7 +203,7 @@ def test_a_page_of_another_origin_gets_no_answer_and_says_why(demo: tuple[str, S
 
 def test_without_the_sdk_beside_it_the_demo_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from privateer_core.errors import SpecError
-    from privateer_lab.services.web_demo import site
+    from privateer_lab.services.demo import site
 
     monkeypatch.setattr(site, "_SDK", tmp_path)
     with pytest.raises(SpecError, match="clone the repository"):

@@ -132,8 +132,7 @@ def demo(
 
     In a terminal the services stay until you press Enter, so that you can look at the dashboard.
     """
-    from privateer_lab.services.demo import run_demo
-    from privateer_lab.services.web_demo import run_web_demo
+    from privateer_lab.services.demo import run_demo, run_web_demo
 
     is_watched = sys.stdin.isatty() and sys.stdout.isatty()
     if web:

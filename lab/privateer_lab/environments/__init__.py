@@ -7,17 +7,17 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.sections import parse_section
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments.environment import Environment, EnvironmentSection, PlayedRewards
-from privateer_lab.environments.files.adult import AdultSection
-from privateer_lab.environments.files.classified import CsvSection
-from privateer_lab.environments.synthetic.bernoulli import BernoulliSection
-from privateer_lab.environments.synthetic.disjoint import DisjointSection
+from privateer_lab.environments.files.classified import AdultSection, CsvSection
 from privateer_lab.environments.synthetic.effects import EffectsSection
-from privateer_lab.environments.synthetic.functions import PeaksSection, QuadrantsSection, SmoothSection
-from privateer_lab.environments.synthetic.linear import LinearSection
+from privateer_lab.environments.synthetic.functions import (
+    BernoulliSection,
+    PeaksSection,
+    QuadrantsSection,
+    SmoothSection,
+)
+from privateer_lab.environments.synthetic.linear import DisjointSection, LinearSection, NeedlesSection
 from privateer_lab.environments.synthetic.losses import LossesSection
-from privateer_lab.environments.synthetic.mixed import MixedSection
-from privateer_lab.environments.synthetic.needles import NeedlesSection
-from privateer_lab.environments.synthetic.slopes import SlopesSection
+from privateer_lab.environments.synthetic.mixed import MixedSection, SlopesSection
 
 __all__ = [
     "Environment",

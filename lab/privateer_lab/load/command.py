@@ -15,9 +15,8 @@ from privateer_core.spec.toml_file import apply_setting, read_tables
 from privateer_core.wire.envelope import REPORTS_PER_BODY_MAX
 from privateer_core.wire.keys import own_key, publish_key
 from privateer_lab.environments import default_environment
-from privateer_lab.load.backoff import patiently
-from privateer_lab.load.driver import USERS, LoadResult
-from privateer_lab.load.load_run import Interrupted, run_load
+from privateer_lab.load.driver import USERS, Interrupted, LoadResult, run_load
+from privateer_lab.load.endpoints import patiently
 from privateer_lab.load.populations import kept_people
 from privateer_lab.services.rest import ask
 

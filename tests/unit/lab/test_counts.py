@@ -5,7 +5,7 @@ import pytest
 
 from privateer_client.delivery import EndpointAnswer
 from privateer_core.wire.problem import problem_type
-from privateer_lab.load.counts import Counts
+from privateer_lab.load.wire import Counts
 
 
 def told(status: int, slug: str = "", **members: object) -> EndpointAnswer:

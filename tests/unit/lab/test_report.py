@@ -37,9 +37,8 @@ from privateer_lab.audit.whole_experiments import contribution
 from privateer_lab.cli.ask.experiment import answer_in, policy_in
 from privateer_lab.cli.command_line import main
 from privateer_lab.pages.report import pictures
-from privateer_lab.pages.report.findings import Findings
+from privateer_lab.pages.report.findings import Findings, meaning, warnings
 from privateer_lab.pages.report.page import html
-from privateer_lab.pages.report.words import meaning, warnings
 from privateer_lab.pages.review.subject import ExperimentStanding
 from privateer_lab.services.demo import demo_spec
 from privateer_lab.services.processes import Services, free_port, running

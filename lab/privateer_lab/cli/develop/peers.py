@@ -23,7 +23,7 @@ def peers(
     as_json: Json = False,
 ) -> None:
     """Compare an experiment with Vowpal Wabbit and mabwiser, which have no privacy, with the same simulated people."""
-    from privateer_lab.simulation.comparison import compare, contestants, side_by_side
+    from privateer_lab.baselines.peers import compare, contestants, side_by_side
 
     parsed = load_spec(spec, settings, users)
     makers = contestants(parsed)

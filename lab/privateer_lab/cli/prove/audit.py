@@ -11,7 +11,7 @@ from privateer_lab.cli.options import Json
 from privateer_lab.cli.output import print_json, progress, readable, screen
 
 if TYPE_CHECKING:
-    from privateer_lab.audit.suite import AuditFinding
+    from privateer_lab.audit.finding import AuditFinding
 
 
 def register(app: typer.Typer) -> None:

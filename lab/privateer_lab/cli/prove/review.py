@@ -38,9 +38,8 @@ def review(
     """
     from privateer_lab.pages.review.document import make_review
     from privateer_lab.pages.review.evidence import read_audit, run_audit
-    from privateer_lab.pages.review.facts import read_facts
     from privateer_lab.pages.review.page import write
-    from privateer_lab.pages.review.subject import subject_of
+    from privateer_lab.pages.review.subject import read_facts, subject_of
 
     if audit and no_audit:
         raise SpecError("cannot be given with --audit", field="--no-audit", remedy="give one of them")

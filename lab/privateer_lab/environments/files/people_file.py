@@ -13,9 +13,17 @@ from typing import Any, Final, TextIO
 import numpy as np
 
 from privateer_core.errors import SpecError
-from privateer_lab.environments.files import parquet
-from privateer_lab.environments.files.file_columns import Column, Texts, Unfit
-from privateer_lab.environments.files.parquet import missing_pyarrow, refused
+from privateer_lab.environments.files.file_columns import (
+    Column,
+    Texts,
+    Unfit,
+    is_parquet,
+    missing_pyarrow,
+    parquet_blocks,
+    parquet_header,
+    parquet_rows,
+    refused,
+)
 
 _MISSING: Final = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 _BYTES: Final = {"value": 16, "feature": 24}
@@ -54,7 +62,7 @@ class PeopleFile:
             if not file.is_file():  # pipes and devices may have no end, and can be read but once
                 raise _unreadable(file)
         self._headless, self._remark = header is not None, remark
-        headers = [_header_of(file) if header is None or parquet.is_one(file) else header for file in self.paths]
+        headers = [_header_of(file) if header is None or is_parquet(file) else header for file in self.paths]
         self.header = tuple(header or headers[0])
         for other, file in zip(headers, self.paths, strict=True):
             if tuple(other) != self.header:
@@ -82,9 +90,7 @@ class PeopleFile:
         SpecError
             Naming a row and column that cannot be used, or the memory that it would take, or that pyarrow is missing.
         """
-        counts = [
-            parquet.rows_in(path) if parquet.is_one(path) else sum(1 for _ in self._rows(path)) for path in self.paths
-        ]
+        counts = [parquet_rows(path) if is_parquet(path) else sum(1 for _ in self._rows(path)) for path in self.paths]
         width = _BYTES["value"] * len(columns) + _BYTES["feature"] * features
         names = tuple(dict.fromkeys([*(column.name for column in columns), *complete]))
         _check_fits(sum(counts) * width, available_memory())
@@ -122,7 +128,7 @@ class PeopleFile:
 
     def _wrong(self, path: Path, row: int, column: str, what: str, remedy: str) -> SpecError:
         """Name a row as a spreadsheet does; ``row`` counts those of `_rows`, from 0."""
-        number = row + 1 if parquet.is_one(path) else next(islice(self._rows(path), row, None))[0]
+        number = row + 1 if is_parquet(path) else next(islice(self._rows(path), row, None))[0]
         return refused(f"row {number}, column {column!r} of {path} {what}", remedy)
 
     def _rows(self, path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -139,8 +145,8 @@ class PeopleFile:
 
     def _blocks(self, path: Path, names: Sequence[str]) -> Iterator[dict[str, Texts]]:
         """Yield texts by column, some rows at a time, of a file whose `_rows` are fine."""
-        if parquet.is_one(path):
-            yield from parquet.blocks_of(path, names)
+        if is_parquet(path):
+            yield from parquet_blocks(path, names)
             return
         try:
             import pyarrow as pa
@@ -185,7 +191,7 @@ def _check_fits(needed: float, free: float) -> None:
 
 
 def _header_of(path: Path) -> list[str]:
-    names = parquet.header_of(path) if parquet.is_one(path) else next((cells for _, cells in _records(path)), [])
+    names = parquet_header(path) if is_parquet(path) else next((cells for _, cells in _records(path)), [])
     names = [name.strip() for name in names]
     if not names or not all(names) or len(set(names)) < len(names):
         raise refused(f"{path} has no header", "begin it with a row of distinct names, one a column")

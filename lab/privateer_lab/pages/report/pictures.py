@@ -25,8 +25,7 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.answer_words import Drawn, left_out, most_drawn, rows_drawn
 from privateer_lab.cli.output import whole_percent
 from privateer_lab.pages.effect_report import draw_over_time, draw_rows
-from privateer_lab.pages.style import COLOURS, GREY
-from privateer_lab.picture import Picture, label, page_drawing
+from privateer_lab.picture import COLOURS, GREY, Picture, label, page_drawing
 
 _BARS: Final = 30
 """Rows of a picture with bars or intervals."""

@@ -1,14 +1,19 @@
-"""An attack on the billboard: everybody else together read what is published, and put together what they get."""
+"""Attacks by people who know everybody else and read what is released: the billboard, and two segments."""
 
 from typing import Final, cast
 
 import numpy as np
 
+from privateer_core.accounting.events import Pure
 from privateer_core.algorithms.sparse.policy import SparsePolicy
 from privateer_core.algorithms.sparse.spec import SparseSpec
+from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.screened_moments import Moments, ScreenedMoments
 from privateer_core.policies.decisions import Arms
-from privateer_core.primitives.contributions import BoundedVectors
+from privateer_core.primitives.contributions import BoundedVectors, KeyedValues
+from privateer_core.primitives.public_coins import SlotLayout
+from privateer_core.primitives.questions import KeyedHits
+from privateer_core.privacy.trust import TIGHT
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.lower_bounds import Scores
@@ -22,7 +27,7 @@ _ABOVE: Final = 0.9
 _BELOW: Final = 0.1
 
 
-def cases(samples: int, factor: float = 1.0) -> list[Case]:
+def billboard_cases(samples: int, factor: float = 1.0) -> list[Case]:
     """Return an attack on the joint promise: the person's features and reward go along, or against each other.
 
     The arms of everybody else and the published result are all that it looks at; the person's own arm is nobody
@@ -74,3 +79,31 @@ def _seen(spec: SparseSpec, step: Step, total: Moments, factor: float) -> float:
     coins = np.arange(_READERS, dtype=np.uint32)
     arms = after.policy.decide(readers.reshape(_READERS, -1), coins).arms
     return told.get(spec.context.names[0], 0.0) + float((arms == 0).mean()) / _READERS
+
+
+_EPSILON: Final = 1.0
+NAME: Final = "one segment or the other"
+
+
+def segment_cases(samples: int) -> list[Case]:
+    """Return an attack on a curator's release: the person is in the one segment or in the other."""
+    claim = (model_of(releases), TIGHT, _EPSILON, 0.0)
+    return [Case(NAME, "trial", *claim, Pure(_EPSILON), _pairs, max(4_000, samples // 4))]
+
+
+def _pairs(who: int, count: int) -> Scores:
+    """Releases about one person, who was treated and earned 1, in one of the two segments.
+
+    One release of many experiments' cells: the noise of each is its own.
+    """
+    mechanism = CellPairs.calibrated(KeyedHits(SlotLayout(0, np.zeros((2 * count, 0), np.uint32))), _EPSILON)
+    coins, group = np.zeros(count, np.uint32), np.zeros(count, np.int64)
+    records = KeyedValues(coins, 2 * np.arange(count) + who, group, np.ones(count))
+    total = mechanism.add(mechanism.empty(), mechanism.randomize(records, SecureNoise()))
+    return speaks(mechanism.release(total, SecureNoise()).positive.reshape(count, 2), 1.0, mechanism.scale)
+
+
+def speaks(found: Scores, step: float, scale: float) -> Scores:
+    """Log-likelihood ratio of the first segment's number being higher by a step, or the second's; (n,)."""
+    present = (np.abs(found) - np.abs(found - step)) / scale
+    return np.asarray(np.round(present[:, 0] - present[:, 1], 9))

@@ -1,4 +1,4 @@
-"""What a claim counts on beside noise: coins that say nothing, and places in a batch that nobody can guess."""
+"""Attacks on every part by itself: each draw that hides something has its own claim and its own law."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -6,11 +6,33 @@ from typing import Any, Final
 import numpy as np
 
 from privateer_client.participation import Participation
-from privateer_lab.audit.case import ANY, CHANNELS
+from privateer_core.plugins import Plugins
+from privateer_lab.audit.case import ANY, CHANNELS, Integers, MechanismPart, Noise
 from privateer_lab.audit.law import Law, UniformLaw
+from privateer_lab.audit.mechanisms.bounded_vectors import vector_parts
+from privateer_lab.audit.mechanisms.hits import hit_parts
+from privateer_lab.audit.mechanisms.keyed import keyed_parts
+from privateer_lab.audit.mechanisms.moments import moment_parts
+from privateer_lab.audit.mechanisms.running_sums import running_parts
 from privateer_lab.audit.network.sealed_reports import ALONE, LIMITS, opened
-from privateer_lab.audit.parts.part import Integers, MechanismPart, Noise
 from privateer_shuffler.shuffle import Groups, RandomBelow, RandomPlaces
+
+PARTS: Final = Plugins[Callable[[], list[MechanismPart]]](
+    "privateer.parts", "distribution that brings it", "--mechanism"
+)
+"""What returns the parts of other mechanisms than the core's, by a name of theirs."""
+HIDES_NOTHING: Final = frozenset({"bernoulli", "Ball.on_grid", "BitVectors._integers"})
+"""What mechanisms draw beside their parts: rounding, on which accuracy alone depends."""
+
+
+def parts() -> list[MechanismPart]:
+    """Return all parts."""
+    own = [*keyed_parts(), *hit_parts(), *vector_parts(), *running_parts(), *moment_parts(), *device_parts()]
+    return [*own, *(part for made in PARTS.values() for part in made())]
+
+
+__all__ = ["HIDES_NOTHING", "MechanismPart", "parts"]
+
 
 _COINS, _RESTARTS, _BATCHES = 6_000, 400, 4_000
 _PLACES: Final = 16
