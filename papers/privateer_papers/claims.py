@@ -11,9 +11,9 @@ from privateer_core.accounting.gaussian import (
     gaussian_epsilon,
     gaussian_standard_deviation,
 )
+from privateer_lab.cli.account import Batch, Delta, Epsilon, accounts, spaced
 from privateer_lab.cli.options import Json
 from privateer_lab.cli.output import print_json, print_table, screen
-from privateer_lab.cli.prove.account import Batch, Delta, Epsilon, accounts, spaced
 from privateer_papers.paper_5.bits import published_bits
 
 

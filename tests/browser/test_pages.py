@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from privateer_lab.audit.finding import AuditFinding
-from privateer_lab.cli.ask.report import write as write_report
+from privateer_lab.cli.ask import write_report
 from privateer_lab.pages.review.document import make_review
 from privateer_lab.pages.review.evidence import AuditEvidence
 from privateer_lab.pages.review.page import html

@@ -25,7 +25,7 @@ from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.publication import decode_publication
 from privateer_lab.answer_tables import rows_of
 from privateer_lab.answer_words import people_in
-from privateer_lab.cli.documents import read_document
+from privateer_lab.cli.input_files import read_document
 from privateer_lab.notebook.data_frames import Array, columns_of, contexts_of
 from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
 from privateer_lab.picture import COLOURS, Picture, drawing

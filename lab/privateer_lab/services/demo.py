@@ -15,13 +15,11 @@ from typing import Any, Final
 from privateer_core.algorithms import read_spec
 from privateer_core.errors import SpecError
 from privateer_core.spec.spec import Spec
-from privateer_lab.cli.ask.experiment import policy_in
-from privateer_lab.cli.ask.report import write
+from privateer_lab.cli.ask import write_report
 from privateer_lab.cli.output import open_folder, print_table, screen
-from privateer_lab.load import run_load
-from privateer_lab.load.driver import LoadResult
+from privateer_lab.load.driver import LoadResult, run_load
 from privateer_lab.services.processes import Services, check_ports, free_port, running
-from privateer_lab.services.rest import ask, create
+from privateer_lab.services.rest import ask, create, policy_in
 from privateer_lab.terminal import print_policy
 
 _LEARNING_SECONDS: Final = 30.0
@@ -60,7 +58,7 @@ def run_demo(services: Services, users: int, picture: Path) -> str:
     print_table("regret: the expected reward that people lost against the best arm for each of them", compared.items())
     open_folder(picture.parent, "--out")
     say("[bold]5[/] the same as a page with a picture, for a browser:")
-    write(spec.name, services.server, picture)
+    write_report(spec.name, services.server, picture)
     return page
 
 

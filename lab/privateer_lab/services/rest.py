@@ -5,8 +5,12 @@ import time
 from typing import Any, Final
 
 import httpx
+import msgspec
 
 from privateer_client.transport import retry_seconds
+from privateer_core.answer import Answer
+from privateer_core.answer.policy_view import PolicyView
+from privateer_core.answer.stored import read_answer
 from privateer_core.errors import Deleted, NotFound, PrivateerError, SpecError, Unauthorized, Unavailable
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.problem import slug_of
@@ -126,6 +130,34 @@ def bearer(token: str | None) -> dict[str, bytes]:
         remedy = "set it to the server's; for a new server, openssl rand -hex 16 makes one"
         raise SpecError("is not set", field="PRIVATEER_ADMIN_TOKEN", remedy=remedy)
     return {"Authorization": b"Bearer " + token.encode(errors="surrogateescape")}
+
+
+def answer_in(document: Any) -> Answer:
+    """Return the answer that a server sent.
+
+    Raises
+    ------
+    Unavailable
+        If it is none: names that control a terminal, or figures that are none.
+    """
+    try:
+        return read_answer(document)
+    except msgspec.ValidationError:
+        raise Unavailable("the answer is not a result", field="--url", remedy="correct the address") from None
+
+
+def policy_in(document: Any) -> PolicyView:
+    """Return the policy that a server sent.
+
+    Raises
+    ------
+    Unavailable
+        If it is none.
+    """
+    try:
+        return msgspec.convert(document, PolicyView)
+    except msgspec.ValidationError:
+        raise Unavailable("the answer is not a policy", field="--url", remedy="correct the address") from None
 
 
 def _asked(method: str, url: str, field: str, **options: Any) -> httpx.Response:

@@ -14,7 +14,7 @@ from privateer_core.accounting.amplification import shuffled_delta
 from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import honest_people
 from privateer_lab.cli import output
-from privateer_lab.cli.try_out import plan as planning
+from privateer_lab.cli import plan as planning
 from privateer_lab.planning import first_look
 from privateer_lab.planning import sweep as sweeps
 from privateer_lab.planning.first_look import begun, so_far

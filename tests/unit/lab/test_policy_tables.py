@@ -33,7 +33,7 @@ def cells(text: str) -> list[list[str]]:
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, answers: Any) -> str:
-    monkeypatch.setattr("privateer_lab.cli.ask.experiment.ask", lambda _, url: answers(url.rpartition("/")[2]))
+    monkeypatch.setattr("privateer_lab.cli.ask.ask", lambda _, url: answers(url.rpartition("/")[2]))
     with pytest.raises(SystemExit) as stop:
         main([command, "test"])
     assert stop.value.code in (None, 0)
@@ -73,7 +73,7 @@ def test_show_prints_what_was_found_if_there_is_something(
 def test_a_result_of_an_older_server_is_shown(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privateer_lab.cli.ask.effects_report.ask", lambda *_: {"result": OLDER})
+    monkeypatch.setattr("privateer_lab.cli.ask.ask", lambda *_: {"result": OLDER})
     with pytest.raises(SystemExit):
         main(["effects", "test"])
     text = capsys.readouterr().out

@@ -8,7 +8,7 @@ import pytest
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
 from privateer_core.privacy.terms import Terms
-from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.cli.input_files import load_spec
 from privateer_lab.planning.plans import variants
 from privateer_lab.simulation.simulate import simulate_once, simulation
 from privateer_lab.simulation.simulation import ReturningSimulation

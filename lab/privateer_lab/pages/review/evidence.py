@@ -12,7 +12,7 @@ from privateer_core.mechanisms import Mechanism
 from privateer_core.privacy.record import Record
 from privateer_core.spec.spec import Spec
 from privateer_lab.audit.finding import FORMAT, Audit, AuditFinding
-from privateer_lab.cli.documents import read_document
+from privateer_lab.cli.input_files import read_document
 from privateer_lab.cli.output import progress
 
 _OPTION: Final = "--audit"

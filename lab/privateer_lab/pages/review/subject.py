@@ -15,7 +15,7 @@ from privateer_core.privacy.record import Record, make_record
 from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.spec.spec import NAME, Spec
 from privateer_core.spec.toml_file import read_tables
-from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.cli.input_files import load_spec
 from privateer_lab.services.rest import RemoteError, ask
 
 

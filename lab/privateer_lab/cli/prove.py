@@ -1,22 +1,122 @@
-"""``identity`` and ``audit-log``: who a server is, and whether its public log keeps to its word."""
+"""``audit``, ``review``, ``identity``, ``audit-log``: attacks, a pack for reviewers, a public log."""
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import httpx
 import msgspec
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
 
 from privateer_core.errors import SignatureInvalid, SpecError, printable
 from privateer_core.wire.identity import fingerprint, read_keys
 from privateer_core.wire.keys import read_signing_key
 from privateer_core.wire.merkle import Peaks
 from privateer_core.wire.transparency_log import Head
-from privateer_lab.audit.transparency_log import AuditorState, LogContradiction, LogSource, audit, compare
+from privateer_lab.audit.transparency_log import AuditorState, LogContradiction, LogSource, compare
+from privateer_lab.audit.transparency_log import audit as checked
 from privateer_lab.cli.options import URL, Json, Url
-from privateer_lab.cli.output import print_json, print_table, screen
+from privateer_lab.cli.output import open_folder, print_json, print_table, progress, readable, screen
+
+if TYPE_CHECKING:
+    from privateer_lab.audit.finding import AuditFinding
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    for command in (audit, review, identity):
+        app.command()(command)
+    app.command("audit-log")(audit_log)
+
+
+def audit(
+    mechanism: Annotated[
+        list[str], typer.Option(help="Attack this mechanism or algorithm alone; may be repeated.")
+    ] = [],  # noqa: B006
+    samples: Annotated[int, typer.Option(min=1000, help="Reports of each neighbour, where they are cheap.")] = 200_000,
+    as_json: Json = False,
+) -> None:
+    """Attack every claim through the code that devices and services run; exit code 1 if one is broken."""
+    from privateer_lab.audit.suite import audit as run_audit
+    from privateer_lab.audit.suite import mechanisms, summary
+
+    known = mechanisms()
+    if set(mechanism) - known:
+        remedy = f"choose from {', '.join(sorted(known))}"
+        raise SpecError("no such mechanism or algorithm", field="--mechanism", remedy=remedy)
+    total, findings = run_audit(samples, set(mechanism) or known)
+    found = progress(findings, total, "attacks")
+    if len(found) < total:
+        raise typer.Exit(130)
+    result = summary(found)
+    print_json(result) if as_json else _print(found)
+    if result["unsafe"] and not as_json:
+        screen.print(f"broken as its paper has it, in simulation alone: {', '.join(result['unsafe'])}")
+    if not result["holds"]:
+        if not as_json:
+            screen.print(f"broken: {', '.join(result['broken'])}")
+        raise typer.Exit(1)
+
+
+def _print(found: list["AuditFinding"]) -> None:
+    table = Table(title="audit", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in ("mechanism", "attack", "claimed", "proved", "law", "samples", "verdict"):
+        justify: Literal["left", "right"] = "right" if name in ("proved", "law", "samples") else "left"
+        table.add_column(name, justify=justify, no_wrap=name != "attack")
+    for row in found:
+        claimed = "" if row.epsilon is None else f"{row.epsilon:.4g}" + (f", {row.delta:g}" if row.delta else "")
+        proved = "" if row.lower_bound is None else f"{row.lower_bound:z.3f}"
+        verdict = row.verdict if row.holds else row.verdict.upper()
+        terms = "" if row.model == "any" else f"{row.model}, {row.calibration}: "
+        law = "" if row.law is None else f"{row.law:.2g}"
+        table.add_row(row.mechanism, terms + row.attack, claimed, proved, law, readable(row.samples), verdict)
+    screen.print(table)
+
+
+_SAMPLES = 20_000
+
+
+def review(
+    named: Annotated[str, typer.Argument(metavar="NAME|SPEC.toml", help="An experiment, or a spec before it starts.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files.")] = Path("review"),
+    url: Url = URL,
+    audit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Attach this audit (privateer audit --json) and run none.")
+    ] = None,
+    no_audit: Annotated[bool, typer.Option("--no-audit", help="Run no audit.")] = False,
+    samples: Annotated[
+        int, typer.Option(min=1000, help="Reports of each neighbour that the audit makes, where they are cheap.")
+    ] = _SAMPLES,
+    facts: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What people alone know, as TOML (docs/review.md).")
+    ] = None,
+) -> None:
+    """Write a review pack: who sees what, promise and risk, certificate, audit, retention, NIST SP 800-226, registry.
+
+    The exit code is 1 if a claim does not hold, or an attack broke one.
+    """
+    from privateer_lab.pages.review.document import make_review
+    from privateer_lab.pages.review.evidence import read_audit, run_audit
+    from privateer_lab.pages.review.page import write
+    from privateer_lab.pages.review.subject import read_facts, subject_of
+
+    if audit and no_audit:
+        raise SpecError("cannot be given with --audit", field="--no-audit", remedy="give one of them")
+    said, subject = read_facts(facts), subject_of(named, url)
+    evidence = read_audit(audit, subject.spec, subject.record) if audit else None
+    open_folder(out, "--out")  # before the audit, which takes minutes; and nothing is made for a wrong name
+    if not audit and not no_audit:
+        evidence = run_audit(subject.spec, subject.record, samples)
+    made = make_review(subject, evidence, said)
+    for path in write(made, out):
+        screen.print(f"{path}: {path.stat().st_size:,} bytes", soft_wrap=True, markup=False)
+    if not made.holds:
+        screen.print("not everything holds: see the page")
+        raise typer.Exit(1)
+
 
 _SECONDS = 30.0
 _KEY_FILE = "identity.key"
@@ -28,12 +128,6 @@ _Against = Annotated[
     list[str],
     typer.Option(help="A head that others were shown: a file, an auditor's audit-log.json, or an address; repeatable."),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command()(identity)
-    app.command("audit-log")(audit_log)
 
 
 def identity(
@@ -89,7 +183,7 @@ def audit_log(
     with httpx.Client(timeout=_SECONDS) as http:
         source = LogSource(url, http)
         try:
-            after, found = audit(source, next(iter(keys), None), before)
+            after, found = checked(source, next(iter(keys), None), before)
             for other in against:
                 compare(source, after, _head(other, http))
         except LogContradiction as contradiction:

@@ -1,4 +1,4 @@
-"""``create``, ``list``, ``show``, ``policy``: experiments over REST."""
+"""``create``, ``list``, ``show``, ``policy``, ``effects``, ``report``: experiments over REST, and what they found."""
 
 import sys
 from pathlib import Path
@@ -9,11 +9,9 @@ import typer
 
 from privateer_core.answer import Answer
 from privateer_core.answer.export import read_export
-from privateer_core.answer.policy_view import PolicyView
-from privateer_core.answer.stored import read_answer
-from privateer_core.errors import Unavailable
+from privateer_core.errors import SpecError
 from privateer_core.spec.spec import Spec
-from privateer_lab.cli.documents import read_document
+from privateer_lab.cli.input_files import load_spec, read_document
 from privateer_lab.cli.options import (
     ADMIN_URL,
     SHUFFLER_ADMIN_URL,
@@ -27,9 +25,8 @@ from privateer_lab.cli.options import (
     Url,
 )
 from privateer_lab.cli.output import print_json, print_table, screen
-from privateer_lab.cli.spec_files import load_spec
 from privateer_lab.load.populations import keep_people
-from privateer_lab.services.rest import ask
+from privateer_lab.services.rest import answer_in, ask, policy_in
 from privateer_lab.services.rest import create as post
 from privateer_lab.services.shuffler_status import held_for
 from privateer_lab.terminal import print_answer, print_policy
@@ -42,7 +39,8 @@ def register(app: typer.Typer) -> None:
     app.command()(create)
     app.command(name="list")(list_experiments)
     app.command()(show)
-    app.command()(policy)
+    for command in (policy, effects, report):
+        app.command()(command)
 
 
 def create(
@@ -151,34 +149,6 @@ def _print_facts(name: str, answer: dict[str, Any], found: Answer, waits: str | 
         print_table(f"privacy against {claim['against']}", rows)
 
 
-def answer_in(document: Any) -> Answer:
-    """Return the answer that a server sent.
-
-    Raises
-    ------
-    Unavailable
-        If it is none: names that control a terminal, or figures that are none.
-    """
-    try:
-        return read_answer(document)
-    except msgspec.ValidationError:
-        raise Unavailable("the answer is not a result", field="--url", remedy="correct the address") from None
-
-
-def policy_in(document: Any) -> PolicyView:
-    """Return the policy that a server sent.
-
-    Raises
-    ------
-    Unavailable
-        If it is none.
-    """
-    try:
-        return msgspec.convert(document, PolicyView)
-    except msgspec.ValidationError:
-        raise Unavailable("the answer is not a policy", field="--url", remedy="correct the address") from None
-
-
 def _without_result(answer: dict[str, Any]) -> str:
     """Say why there is no result."""
     return "no result so far: wait for the end of the round" if answer.get("batch") else "it ended without a result"
@@ -206,3 +176,58 @@ def policy(
         return
     arms = facts["spec"].get("experiment", {}).get("arms", ())
     print_policy(name, policy_in(answer.get("policy")), arms)
+
+
+def effects(
+    name: Annotated[str, typer.Argument(help="Name of the experiment.")],
+    url: Url = URL,
+    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report as Markdown.")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw FILE.png and FILE.svg.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what an experiment has found: estimates with intervals, and all that its algorithm reports beside them."""
+    page = f"{url}/experiments/{name}"
+    answer = ask("GET", f"{page}/result")
+    found = answer_in(answer.get("result"))
+    if markdown or plot:
+        _write_effects(name, found, ask("GET", f"{page}/privacy")["certificate"]["claims"], markdown, plot)
+    if as_json:
+        print_json(msgspec.to_builtins(found))
+        return
+    print_answer(found)
+
+
+def _write_effects(
+    name: str, answer: Answer, claims: list[dict[str, Any]], markdown: Path | None, plot: Path | None
+) -> None:
+    from privateer_lab.pages import effect_report
+    from privateer_lab.pages.plots import save
+
+    if markdown:
+        markdown.write_text(effect_report.markdown(name, answer, claims))
+    if plot:
+        save(effect_report.draw_effects(name, answer), plot)
+
+
+def report(
+    name: Name,
+    out: Annotated[Path | None, typer.Option(metavar="FILE.html", help="The file; NAME.html by default.")] = None,
+    url: Url = URL,
+) -> None:
+    """Write what an experiment asked and learned as one HTML file: people, policy, estimates, warnings, privacy."""
+    where = out or Path(f"{Path(name).name}.html")
+    if where.is_dir():
+        raise SpecError(f"{where} is a folder", field="--out", remedy="name a file")
+    if not where.parent.is_dir():
+        raise SpecError(f"there is no folder {where.parent}", field="--out", remedy="make it, or name another one")
+    write_report(name, url, where)
+
+
+def write_report(name: str, url: str, where: Path) -> None:
+    """Write the report of an experiment to a file."""
+    from privateer_lab.pages.report.findings import findings
+    from privateer_lab.pages.report.page import html
+
+    body = html(findings(name, url), url).encode()
+    where.write_bytes(body)
+    screen.print(f"{where}: {len(body):,} bytes", soft_wrap=True, markup=False)
