@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from privateer_lab.cli.output import print_rows, readable
+from privateer_lab.cli.output import print_rows
+from privateer_lab.figures import readable
 
 
 def print_baselines(result: dict[str, Any]) -> None:

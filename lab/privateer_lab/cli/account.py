@@ -42,6 +42,7 @@ from privateer_lab.cli.ask import Name, claimed
 from privateer_lab.cli.input_files import read_document
 from privateer_lab.cli.options import URL, Json, Url
 from privateer_lab.cli.output import print_json, print_rows, print_table, screen
+from privateer_lab.figures import named
 from privateer_lab.services.rest import ask
 
 Epsilon = Annotated[float, typer.Option(help="Epsilon of the promise.")]
@@ -68,13 +69,8 @@ def register(app: typer.Typer) -> None:
     app.add_typer(accounts, name="account")
 
 
-def spaced(figures: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return the rows of a table: the keys of a document as words."""
-    return [(key.replace("_", " "), value) for key, value in figures.items()]
-
-
 def _show(title: str, result: dict[str, Any], as_json: bool) -> None:
-    print_json(result) if as_json else print_table(title, spaced(result))
+    print_json(result) if as_json else print_table(title, named(result))
 
 
 @accounts.command()
@@ -244,7 +240,8 @@ def print_rounds(rounds: list[dict[str, Any]]) -> None:
 
     The epsilon of a mechanism is that of one message by itself, and not the promise. We show that of the whole report.
     """
-    shown = [{key: row[key] for key in _COLUMNS} | _numbers(row["mechanism"]) for row in rounds[-_ROUNDS_SHOWN:]]
+    rows = [{key: row[key] for key in _COLUMNS} | _numbers(row["mechanism"]) for row in rounds[-_ROUNDS_SHOWN:]]
+    shown = [dict(named(row)) for row in rows]
     print_rows(f"the last {len(shown)} of {len(rounds)} rounds: {rounds[-1]['mechanism']['type']}", shown)
 
 
@@ -313,10 +310,10 @@ def ledger(
         print_json({"payments": rows, "servers": servers, "spent": spent})
         return
     for row in rows:
-        print_table(str(row.pop("experiment")), spaced(row | {"day": _date(row["day"])}))
+        print_table(str(row.pop("experiment")), named(row | {"day": _date(row["day"])}))
     for server, sums in servers.items():
-        print_table(f"at {server}", spaced(sums))
-    print_table("together", spaced(spent))
+        print_table(f"at {server}", named(sums))
+    print_table("together", named(spent))
 
 
 def _held(where: Path) -> tuple[list[Payment], set[str]]:

@@ -18,7 +18,9 @@ from privateer_core.spec.spec import BATCH_MAX, Spec
 from privateer_lab.answer_tables import rows_of
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.cli.options import Jobs, Json, On, PeopleSpec, Seeds, Set, Users
-from privateer_lab.cli.output import open_folder, print_json, print_rows, progress, readable, screen
+from privateer_lab.cli.output import open_folder, print_json, print_rows, progress, screen
+from privateer_lab.environments import check_files
+from privateer_lab.figures import readable
 from privateer_lab.planning import first_look
 from privateer_lab.planning.first_look import begun, so_far
 from privateer_lab.planning.plans import (
@@ -74,6 +76,7 @@ def plan(
     """
     started = time.perf_counter()
     parsed, promises = load_spec(spec, settings, users), _epsilons(epsilons)
+    check_files(parsed)
     wanted, refused = possible(parsed, _models(models), promises)
     if plot is not None:
         open_folder(plot.parent, "--plot")

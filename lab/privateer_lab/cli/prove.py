@@ -19,7 +19,8 @@ from privateer_core.wire.transparency_log import Head
 from privateer_lab.audit.transparency_log import AuditorState, LogContradiction, LogSource, compare
 from privateer_lab.audit.transparency_log import audit as checked
 from privateer_lab.cli.options import URL, Json, Url
-from privateer_lab.cli.output import open_folder, print_json, print_table, progress, readable, screen
+from privateer_lab.cli.output import open_folder, print_json, print_table, progress, screen
+from privateer_lab.figures import readable
 
 if TYPE_CHECKING:
     from privateer_lab.audit.finding import AuditFinding

@@ -16,6 +16,7 @@ from privateer_core.errors import SpecError
 from privateer_lab.audit.transparency_log import LogSource
 from privateer_lab.cli.options import ADMIN_URL
 from privateer_lab.cli.output import print_json, print_table, screen
+from privateer_lab.figures import named
 from privateer_lab.services.processes import IssuerProcess, Services, free_port, running
 
 Data = Annotated[Path, typer.Option(help="Folder for keys and databases.")]
@@ -209,4 +210,4 @@ def bench(
         return
     screen.print("Each figure of the report path is processor time a report, in multiples of opening one.")
     for title, figures in tables.items():
-        print_table(title, [(key.replace("_", " "), value) for key, value in figures.items()])
+        print_table(title, named(figures))

@@ -14,7 +14,8 @@ from privateer_lab.baselines.run import play, summaries
 from privateer_lab.baselines.table import print_baselines
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.cli.options import Jobs, Json, On, PeopleSpec, Seeds, Set, Users
-from privateer_lab.cli.output import print_json, print_rows, print_table, progress, readable, screen
+from privateer_lab.cli.output import print_json, print_rows, print_table, progress, screen
+from privateer_lab.figures import named, readable
 from privateer_lab.planning.spec_draft import Draft, draft
 from privateer_lab.planning.sweep import SweepJournal, cells, combinations, parse_axes, write_parquet
 from privateer_lab.planning.sweep import sweep as rows_of
@@ -129,7 +130,7 @@ def simulate(
         idle = () if parsed.privacy.trust.batched else _OF_BATCHES
         rows = [(key, value) for key, value in result.items() if key not in idle]
         shown = [(key, value) for key, value in rows if not isinstance(value, list | dict | None)]
-        print_table(parsed.name, [(key.replace("_", " "), value) for key, value in shown])
+        print_table(parsed.name, named(dict(shown)))
         for line in result["assumed"]:
             screen.print(line, soft_wrap=True)
         for warning in result["warnings"]:

@@ -11,7 +11,7 @@ from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.parts import Contradiction, FeatureSelection
 from privateer_lab.answer_words import chosen_by
 from privateer_lab.cli.command_line import main
-from privateer_lab.cli.output import whole_percent
+from privateer_lab.figures import whole_percent
 from privateer_server.rounds.loop import Schedule
 from tests.support.phased import phased_spec
 from tests.support.specs import make_spec

@@ -17,7 +17,7 @@ from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.privacy.risk import risks
 from privateer_core.privacy.trust import TRUST
 from privateer_lab.cli.command_line import main
-from privateer_lab.cli.output import percent
+from privateer_lab.figures import percent
 from privateer_lab.pages.review.document import Review, make_review
 from privateer_lab.pages.review.evidence import read_audit, run_audit, wanted_of
 from privateer_lab.pages.review.guidance import mechanisms_of

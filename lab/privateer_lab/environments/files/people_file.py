@@ -34,6 +34,21 @@ _ROWS: Final = 2**14
 """Rows that Python's reader makes columns of at a time."""
 
 
+def files_of(path: str) -> list[Path]:
+    """Return the files of a population's ``path``, separated by commas.
+
+    Raises
+    ------
+    SpecError
+        If one is not there.
+    """
+    files = [Path(part.strip()) for part in path.split(",")]
+    for file in files:
+        if not file.is_file():  # pipes and devices may have no end, and can be read but once
+            raise _unreadable(file)
+    return files
+
+
 class PeopleFile:
     """CSV or Parquet files with the same columns, one after the other.
 
@@ -57,10 +72,7 @@ class PeopleFile:
     # takes a quote after a blank for a letter, so that Python's reader makes the columns of files that have one.
 
     def __init__(self, path: str, header: Sequence[str] | None = None, remark: str | None = None) -> None:
-        self.paths = [Path(part.strip()) for part in path.split(",")]
-        for file in self.paths:
-            if not file.is_file():  # pipes and devices may have no end, and can be read but once
-                raise _unreadable(file)
+        self.paths = files_of(path)
         self._headless, self._remark = header is not None, remark
         headers = [_header_of(file) if header is None or is_parquet(file) else header for file in self.paths]
         self.header = tuple(header or headers[0])

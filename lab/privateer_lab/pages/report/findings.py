@@ -10,7 +10,7 @@ from privateer_core.answer.policy_view import BinShares, GroupShares, PolicyView
 from privateer_core.privacy.certificate import Certificate
 from privateer_core.spec.spec import Spec
 from privateer_lab.answer_words import OVER, contradicted, ending, ranked, sentences
-from privateer_lab.cli.output import readable, whole_percent
+from privateer_lab.figures import readable, whole_percent
 from privateer_lab.pages.review.promises import promised
 from privateer_lab.pages.review.subject import ExperimentStanding, running
 from privateer_lab.services.rest import answer_in, ask, policy_in

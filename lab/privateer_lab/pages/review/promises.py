@@ -9,7 +9,7 @@ import msgspec
 from privateer_core.privacy.certificate import Certificate, Verdict, recompute
 from privateer_core.privacy.certificate import Claim as Certified
 from privateer_core.privacy.risk import reconstruction, risks
-from privateer_lab.cli.output import percent
+from privateer_lab.figures import percent
 from privateer_lab.pages.templates import exact
 
 CANDIDATES: Final = (2, 10, 100)
