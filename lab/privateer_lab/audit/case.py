@@ -149,13 +149,13 @@ class Outcomes:
     chances: Scores
 
     def score(self, seen: Integers) -> Scores:
-        """Logarithm of how much likelier each is under neighbour 0."""
+        """Return the logarithm of how much likelier each is under neighbour 0."""
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.log(self.chances[0]) - np.log(self.chances[1])
         return np.asarray(np.round(np.clip(np.nan_to_num(ratio), -_CERTAIN, _CERTAIN), _DIGITS)[seen])
 
     def surprise(self, who: int, seen: Integers) -> float:
-        """P-value of the counts."""
+        """Return the p-value of the counts."""
         return surprise(np.bincount(seen, minlength=self.chances.shape[1]), self.chances[who])
 
 
@@ -174,7 +174,7 @@ class Noise:
     exact: Integers
 
     def score(self, seen: Integers) -> Scores:
-        """Logarithm of how much likelier the own numbers are under neighbour 0."""
+        """Return the logarithm of how much likelier the own numbers are under neighbour 0."""
         left, right = (
             sum((self.laws[k].log(seen[:, k] - exact[k]) for k in self.own), np.zeros(len(seen)))
             for exact in self.exact
@@ -182,7 +182,7 @@ class Noise:
         return np.asarray(np.round(np.clip(left - right, -_CERTAIN, _CERTAIN), _DIGITS))
 
     def surprise(self, who: int, seen: Integers) -> float:
-        """P-value of the noise, by number and by pair."""
+        """Return the p-value of the noise, by number and by pair."""
         return noise_surprise(seen - self.exact[who], self.laws, self.own)
 
     @property

@@ -66,7 +66,7 @@ def _bytes(coins: Any) -> Integers:
 
 
 def _coins(who: int, count: int) -> Integers:
-    """Coins as a device has drawn them when it has seen its context and its reward."""
+    """Return coins as a device has drawn them when it has seen its context and its reward."""
     device, (context, reward) = _device(), _NEIGHBOURS[who]
     contexts, coins = np.full((count, 1), context), device.coins(count)
     made = device.policy.contribute(contexts, coins, device.decide(contexts, coins), np.full(count, reward))
@@ -74,13 +74,13 @@ def _coins(who: int, count: int) -> Integers:
 
 
 def _restarted(who: int, count: int) -> Integers:
-    """First coins of a device, and those after it starts again: the one say nothing of the other."""
+    """Return the first coins of a device, and those after it starts again: neither say anything of the other."""
     del who
     return _bytes(np.array([[int(_device().coins(1)[0]) for _ in range(2)] for _ in range(count)]))
 
 
 def _places(who: int, count: int) -> Integers:
-    """Place of the first person to arrive, or of the last."""
+    """Return the place of the first person to arrive, or of the last."""
     return np.array([_order(RandomPlaces(range(_PLACES), RandomBelow()))[-who] for _ in range(count)])[:, None]
 
 
@@ -89,6 +89,6 @@ def _order(places: RandomPlaces) -> list[int]:
 
 
 def _places_of_a_kind(who: int, count: int) -> Integers:
-    """Place of the message of a kind that the first person sends, or the last, among those of that kind."""
+    """Return the place of the first person's message of a kind, or the last person's, among those of that kind."""
     drawn = [Groups(range(2 * _PLACES), _PLACES, 1, 2, RandomBelow()).draw(_PLACES) for _ in range(count)]
     return np.array([order[1 if who == 0 else -1] - _PLACES for order in drawn])[:, None]

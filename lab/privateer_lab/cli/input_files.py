@@ -43,7 +43,7 @@ def load_spec(path: Path, settings: list[str], users: int | None = None) -> Spec
 
 
 def _people_key(data: dict[str, Any]) -> str:
-    """The key of ``experiment`` that holds the number of people, as far as the tables name an algorithm."""
+    """Return the key of ``experiment`` that holds the number of people, as far as the tables name an algorithm."""
     section = data.get("algorithm")
     name = section.get("name") if isinstance(section, dict) else None
     return algorithm(name).spec.people_key if isinstance(name, str) and name in ALGORITHMS else Spec.people_key

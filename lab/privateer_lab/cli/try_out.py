@@ -3,7 +3,7 @@
 import math
 import time
 from pathlib import Path
-from typing import Annotated, Final, cast
+from typing import Annotated, Any, Final, cast
 
 import typer
 
@@ -11,7 +11,6 @@ from privateer_core.errors import SpecError, printable
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.baselines import chosen
 from privateer_lab.baselines.run import play, summaries
-from privateer_lab.baselines.table import print_baselines
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.cli.options import Jobs, Json, On, PeopleSpec, Seeds, Set, Users
 from privateer_lab.cli.output import print_json, print_rows, print_table, progress, screen
@@ -203,4 +202,21 @@ def _peer_row(name: str, figures: dict[str, float | None]) -> dict[str, object]:
         "95 % interval": "" if half is None else f"± {readable(half)}",
         "decisions a second": figures["decisions_per_second"],
         "and learning": figures["people_per_second"],
+    }
+
+
+def print_baselines(result: dict[str, Any]) -> None:
+    """Print a row for each of a simulation's ``baselines``, under one for the policy itself; nothing without them."""
+    if baselines := result.get("baselines"):
+        policies = {result["experiment"]: {**result, "leaks": False}, **baselines}
+        print_rows("baselines", [_row(name, figures) for name, figures in policies.items()])
+
+
+def _row(name: str, figures: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "policy": f"{name} (leaks: not private)" if figures["leaks"] else name,
+        "regret": figures["regret_mean"],
+        "95 % interval": "" if figures["regret_ci95"] is None else f"± {readable(figures['regret_ci95'])}",
+        "worst seed": figures["regret_worst"],
+        "reward": figures["reward_mean"],
     }

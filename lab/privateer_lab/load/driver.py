@@ -141,7 +141,7 @@ class Driver:
         return self.result
 
     def _people(self, part: Participation, users: int | None) -> int:
-        """How many people there are; only some of those whom a public draw asks may be among them."""
+        """Return how many people there are; only some of those whom a public draw asks may be among them."""
         draw = part.policy.draw
         if draw is None:
             return users or USERS
@@ -151,7 +151,7 @@ class Driver:
         return users or draw.people
 
     def _groups(self, part: Participation, people: int, batch: int) -> Iterator[int]:
-        """Sizes of the uploads of the people who answer a round, until it is closed."""
+        """Yield the sizes of the uploads of the people who answer a round, until it is closed."""
         if part.waits:
             return
         left = people - self.result.people
@@ -210,7 +210,7 @@ class Driver:
         return part.reports(contexts, coins, decisions, values)
 
     def _decisions(self, part: Participation, contexts: NDArray[np.float64], coins: NDArray[np.uint32]) -> Decisions:
-        """What people play now, or what those of a source have played before."""
+        """Return what people play now, or what those of a source have played before."""
         source = part.spec.source(self.cohort)
         if source is None:
             return part.decide(contexts, coins)
@@ -233,7 +233,7 @@ class Driver:
         return await self._next(part, fills)
 
     def _answered(self) -> int:
-        """Reports that were counted, or came when the round was full."""
+        """Return how many reports were counted, or came when the round was full."""
         return self.result.accepted + self.result.refused["round-closed"]
 
     async def _next(self, old: Participation | None, fills: bool = False) -> Participation:

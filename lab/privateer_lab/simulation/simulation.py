@@ -292,7 +292,7 @@ def _joined(blocks: Iterator[BoundedVectors]) -> BoundedVectors:
 
 
 def _blocks(people: int, columns: int) -> list[tuple[int, int]]:
-    """First person and size of each block."""
+    """Yield the first person and the size of each block."""
     size = _BLOCK if columns <= COLUMNS_MAX else max(1, _NUMBERS // columns)
     return [(start, min(size, people - start)) for start in range(0, people, size)]
 

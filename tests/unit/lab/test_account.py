@@ -365,7 +365,7 @@ def test_a_record_is_shown_by_cohort(capsys: pytest.CaptureFixture[str]) -> None
     assert "test: one person's privacy against server and shuffler" in out
     assert "assumed: devices run the client library; the shuffler does not collude" in out
     assert out.count("rounds: signed-symbol") == 3
-    assert len(re.findall(r"released ┃ +local.epsilon ┃", out)) == 3
+    assert len(re.findall(r"released ┃ +epsilon of a report alone ┃", out)) == 3
 
 
 def test_a_record_that_does_not_add_up_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -92,7 +92,7 @@ def segment_cases(samples: int) -> list[Case]:
 
 
 def _pairs(who: int, count: int) -> Scores:
-    """Releases about one person, who was treated and earned 1, in one of the two segments.
+    """Sample releases about one person, who was treated and earned 1, in one of the two segments.
 
     One release of many experiments' cells: the noise of each is its own.
     """
@@ -104,6 +104,6 @@ def _pairs(who: int, count: int) -> Scores:
 
 
 def speaks(found: Scores, step: float, scale: float) -> Scores:
-    """Log-likelihood ratio of the first segment's number being higher by a step, or the second's; (n,)."""
+    """Return the log-likelihood ratio of the first segment's number being higher by a step, or the second's; (n,)."""
     present = (np.abs(found) - np.abs(found - step)) / scale
     return np.asarray(np.round(present[:, 0] - present[:, 1], 9))

@@ -65,7 +65,7 @@ def _maker(ball: Ball, value: float) -> Maker:
 
 
 def _normal_cases(ball: Ball, samples: int) -> list[Case]:
-    """Normal noise of devices and of a curator."""
+    """Return attacks on the normal noise of devices and of a curator."""
     claim = (1.0, DELTA)
     device, curator = (target(kind.calibrated(ball, *claim)) for kind in (GaussianVectors, CentralVectors))
     return [
@@ -106,7 +106,7 @@ def vector_parts() -> list[MechanismPart]:
 
 
 def _people(ball: Ball, who: int, count: int) -> BoundedVectors:
-    """People beyond one corner of the box, or beyond the one opposite."""
+    """Return what people contribute who are beyond one corner of the box, or beyond the one opposite."""
     values = np.full((count, ball.coordinates), _BEYOND * (1 - 2 * who))
     return BoundedVectors(np.full(count, COIN, np.uint32), values)
 
@@ -127,7 +127,7 @@ def _symbol_part(name: str, mechanism: VectorSymbol) -> MechanismPart:
 
 
 def _message_parts(mechanism: VectorSymbol) -> list[MechanismPart]:
-    """Each message alone, and both: it names a direction of neighbour 0, one of neighbour 1, or neither's."""
+    """Return each message as a part, and both: one names a direction of neighbour 0, of neighbour 1, or of neither."""
     share = mechanism.chosen / mechanism.response.symbols
     other = (1 - mechanism.response.gain) * share
     own = mechanism.response.gain + other
@@ -167,7 +167,7 @@ def _message_parts(mechanism: VectorSymbol) -> list[MechanismPart]:
 
 
 def _coins_part(mechanism: VectorSymbol) -> MechanismPart:
-    """Coins of the second message: uniform, whatever the first one's are; nothing else may link the two."""
+    """Return the coins of the second message: they are uniform, whatever the first one's are, or they link the two."""
 
     def observe(who: int, count: int) -> Integers:
         made = _people(_BALL, who, count)
@@ -211,7 +211,7 @@ def _normal(deviation: float, coordinates: int) -> Noise:
 
 
 def _curator_part() -> MechanismPart:
-    """Every three coordinates of one release are an observation."""
+    """Return the noise of a release, of which every three coordinates are an observation."""
     size = _BALL.coordinates
     mechanism = CentralVectors(_BALL, GRID * size**0.5)
 
@@ -227,7 +227,7 @@ def _curator_part() -> MechanismPart:
 
 
 def _bits_part(name: str, mechanism: BitVectors) -> MechanismPart:
-    """The sum of one person's bits in each coordinate."""
+    """Return the sum of one person's bits in each coordinate as a part."""
     size, bits = mechanism.ball.coordinates, mechanism.bits
     ends = mechanism.levels * np.array([[1], [0]]) * np.ones(size, np.int64)
     noise = Noise((BinomialLaw(bits, mechanism.probability),) * size, tuple(range(size)), ends)

@@ -84,7 +84,7 @@ def hit_parts() -> list[MechanismPart]:
 
 
 def _pair_part(name: str, own: int) -> MechanismPart:
-    """Many people stand in one release, each with a key of their own."""
+    """Return one sum of a pair as a part; many people stand in one release, each with a key of their own."""
     mechanism = CellPairs(_keys(1), 0.5)
 
     def observe(who: int, count: int) -> Integers:

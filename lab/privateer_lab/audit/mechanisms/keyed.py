@@ -79,7 +79,7 @@ def _symbol_cases(samples: int) -> list[Case]:
 
 
 def _central_cases(samples: int) -> list[Case]:
-    """Normal noise, and the discrete Laplace noise of promises of delta 0."""
+    """Return attacks on normal noise, and on the discrete Laplace noise of promises of delta 0."""
     cases = []
     for delta, what, count in ((_DELTA, "release", 3 * samples), (0.0, "release with Laplace noise", samples // 8)):
         mechanism = CentralSums.calibrated(KeyedMeans(LAYOUT), 1.0, delta)
@@ -90,7 +90,7 @@ def _central_cases(samples: int) -> list[Case]:
 
 
 def _shuffled_cases(samples: int) -> list[Case]:
-    """Alphabets of 2, 3 and 9 symbols, each with the companions that hide a person least of those tried."""
+    """Return attacks on 2, 3 and 9 symbols, each with the companions that hide a person least of those tried."""
     cases = []
     for buckets, elsewhere, delta, pair, others in (
         (1, False, 0.1, "opposite rewards", _SAME_BIN),
@@ -162,7 +162,7 @@ def plain(keys: int) -> Layout:
 
 
 def _central_parts() -> list[MechanismPart]:
-    """Sums and people per key, with normal noise and with Laplace noise; each is as private as it can be told apart."""
+    """Return the sums and the people per key as parts, with normal noise and with Laplace noise."""
     both = {"sums": ((0, 1), _OPPOSITE), "people per key": ((2, 3), ELSEWHERE)}
     found = []
     for what, (own, pair) in both.items():
@@ -178,7 +178,7 @@ def _central_parts() -> list[MechanismPart]:
 def _central_part(
     name: str, mechanism: CentralSums, sampler: str, own: tuple[int, ...], pair: tuple[Person, Person]
 ) -> MechanismPart:
-    """Many people stand in one release, each with two keys of their own."""
+    """Return the noise of some numbers as a part; many people stand in one release, each with two keys of their own."""
 
     def observe(who: int, count: int) -> Integers:
         wide = CentralSums(plain(2 * count), mechanism.standard_deviation, mechanism.scale)

@@ -53,7 +53,7 @@ def moment_cases(samples: int, factor: float = 1.0) -> list[Case]:
 
 
 def _person(value: float, turn: float = -1.0) -> Maker:
-    """Somebody whose features are at the ends of their bounds, each the ``turn`` of the one before."""
+    """Return somebody whose features are at the ends of their bounds, each ``turn`` times the one before."""
 
     def make(coins: Coins) -> BoundedVectors:
         features = turn ** np.arange(_FEATURES)
@@ -93,19 +93,19 @@ def _mechanism(screened: int = 2, predicted: tuple[int, ...] = ()) -> ScreenedMo
 
 
 def _total(mechanism: ScreenedMoments, records: list[tuple[Any, float]]) -> Moments:
-    """Sums of people, each with features and a value; all have the one arm."""
+    """Return the sums of people, each with features and a value; all have the one arm."""
     made = np.array([[1.0, *features, value] for features, value in records])
     rows = mechanism.randomize(BoundedVectors(np.zeros(len(made), np.uint32), made), SecureNoise())
     return mechanism.add(mechanism.empty(), mechanism.parse(rows.tobytes()))
 
 
 def _others(weights: tuple[int, ...]) -> list[tuple[Any, float]]:
-    """Everybody else: the score of each candidate, the features after the first, is that of so many people."""
+    """Return everybody else: each candidate, a feature after the first, scores as so many people."""
     return [((0.0, *(float(k < weight) for weight in weights)), 1.0) for k in range(max(weights))]
 
 
 def _choice_part(name: str, mechanism: ScreenedMoments, weights: tuple[int, ...], at: int) -> MechanismPart:
-    """Two candidates, next to each other, whose scores a person moves in opposite directions, as far as a person can.
+    """Return the choice between two close candidates, whose scores a person moves apart as far as a person can.
 
     Their difference goes from 3/4 of the range of losses to -1/4 of it: there half the noise proves most.
     """
@@ -124,7 +124,7 @@ def _choice_part(name: str, mechanism: ScreenedMoments, weights: tuple[int, ...]
 
 
 def _both_part() -> MechanismPart:
-    """Three candidates about as likely as each other: neither choice may follow from the other's randomness."""
+    """Return two choices among three likely candidates: neither may follow from the other's randomness."""
     mechanism = _mechanism()
     totals = [_total(mechanism, [*_others((2, 1, 1, 0)), ((0.0, 1.0, turn, 0.0, 0.0), 1.0)]) for turn in (1.0, 0.0)]
     outcomes, order = _sequences(mechanism, totals)
@@ -132,7 +132,7 @@ def _both_part() -> MechanismPart:
 
 
 def _sequences(mechanism: ScreenedMoments, totals: list[Moments]) -> tuple[Outcomes, list[tuple[int, ...]]]:
-    """Exact chances of what may be chosen, one after the other."""
+    """Return the exact chances of what may be chosen, one after the other."""
     order = list(permutations(mechanism.candidates.tolist(), mechanism.screened))
     return Outcomes(np.array([[_chance(mechanism, total, chosen) for chosen in order] for total in totals])), order
 
@@ -164,7 +164,7 @@ def _sequence_part(
 
 
 def _block_parts() -> list[MechanismPart]:
-    """Kinds of numbers have noise of their own; the choice before them is certain."""
+    """Return each kind of number in the block as a part; the choice before them is certain."""
     found = []
     for name, own in _kinds().items():
         made = _block_mechanism(1.0)
@@ -195,7 +195,7 @@ def _kinds() -> dict[str, tuple[int, ...]]:
 
 
 def _block_totals(mechanism: ScreenedMoments) -> list[Moments]:
-    """Everybody has the third feature, which is chosen; the person has all features and the value, or nothing."""
+    """Return sums in which all have the third feature, and the person has all features and the value, or nothing."""
     others = [((0.0, 0.0, 1.0, 0.0, 0.0), 1.0)] * _FAR
     return [_total(mechanism, [*others, (np.full(_PART_FEATURES, end), end)]) for end in (1.0, 0.0)]
 
@@ -207,7 +207,7 @@ def _noise(mechanism: ScreenedMoments, own: tuple[int, ...]) -> Noise:
 
 
 def _certified(mechanism: ScreenedMoments) -> Scores:
-    """Standard deviations that the proof asks for, computed here: those that the mechanism computes are attacked."""
+    """Return the standard deviations that the proof asks for; those that the mechanism computes are attacked."""
     lengths = np.append(np.full(_WIDTH - 1, math.sqrt(1 + len(mechanism.kept) + mechanism.screened)), 1.0)
     twice = np.where(np.eye(_WIDTH, dtype=bool), math.sqrt(2), 1.0)
     return np.asarray(mechanism.standard_deviation * GRID**2 * np.outer(lengths, lengths) * twice)

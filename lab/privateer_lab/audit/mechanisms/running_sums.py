@@ -83,7 +83,7 @@ def running_parts() -> list[MechanismPart]:
 
 
 def _part(kind: Literal["root", "tree"], step: int) -> MechanismPart:
-    """The person is in the round of that release: no earlier one can tell of them, and later ones are not looked at."""
+    """Return the noise of one release as a part; the person is in its round, and later releases are not looked at."""
     mechanism = RunningVectors(Ball("max", 1.0, 1), _DEVIATION, kind, _PART_STEPS)
     laws, own = (NormalLaw(_DEVIATION),) * (_PART_STEPS + 1), (step - 1,)
     exact = np.zeros((2, _PART_STEPS + 1), np.int64)
@@ -106,7 +106,7 @@ def _part(kind: Literal["root", "tree"], step: int) -> MechanismPart:
 
 
 def _all_releases(mechanism: RunningVectors, step: int, value: float) -> Integers:
-    """All releases, (coordinates, releases) in grid points, with a person in one round alone; coordinates are alike."""
+    """Return all releases, (coordinates, releases) in grid points, with a person in one round alone."""
     count, noise, seen = mechanism.ball.coordinates, SecureNoise(), []
     total = mechanism.empty()
     for now in range(1, _PART_STEPS + 2):
@@ -120,7 +120,7 @@ def _all_releases(mechanism: RunningVectors, step: int, value: float) -> Integer
 
 
 def _fresh_noise(mechanism: RunningVectors, seen: Integers, exact: Integers) -> Integers:
-    """Fresh noise of each release, if rounds had these sums; noise begins anew after so many steps."""
+    """Return the fresh noise of each release, if rounds had these sums; noise begins anew after so many steps."""
     noise, fresh = seen - exact, []
     for k in range(noise.shape[1]):
         begun = k - k % mechanism.steps

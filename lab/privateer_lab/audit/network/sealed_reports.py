@@ -147,7 +147,7 @@ def _batches(who: int, count: int) -> Scores:
 
 
 async def _all_shuffled(current: OpenRound, batches: list[list[bytes]]) -> list[list[bytes]]:
-    """Side by side, each through a pool of its own, since a pool mostly waits for the disk."""
+    """Shuffle batches side by side, each through a pool of its own, since a pool mostly waits for the disk."""
     return await asyncio.gather(*(_shuffled(current, sealed) for sealed in batches))
 
 

@@ -11,8 +11,8 @@ from scipy.special import ndtri, stdtrit
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.columns import is_missing
+from privateer_lab.notebook.choice_log import ChoiceLog, Decider, known_arms, read_log, shares_of
 from privateer_lab.notebook.data_frames import Array, Columns, wanted
-from privateer_lab.notebook.off_policy.choice_log import ChoiceLog, Decider, known_arms, read_log, shares_of
 from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
 
 FALSE_ALARM: Final = 1e-3
