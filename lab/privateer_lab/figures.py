@@ -61,7 +61,9 @@ _NAMES: Final = {
     "lost": "reports that came too late for any round",
     # calculators and ledgers
     "batch": "reports in a round",
-    "received": "reports received",
+    "received": "reports received in the round",
+    "planned": "reports planned",
+    "exact": "exact, not an upper bound",
     "honest": "honest reports, at least",
     "epsilon_in_sum": "sum of epsilon",
     "delta_in_sum": "sum of delta",

@@ -42,7 +42,7 @@ from privateer_lab.cli.ask import Name, claimed
 from privateer_lab.cli.input_files import read_document
 from privateer_lab.cli.options import URL, Json, Url
 from privateer_lab.cli.output import print_json, print_rows, print_table, screen
-from privateer_lab.figures import named
+from privateer_lab.figures import name_of, named
 from privateer_lab.services.rest import ask
 
 Epsilon = Annotated[float, typer.Option(help="Epsilon of the promise.")]
@@ -193,7 +193,7 @@ def compose(
         print_json(result)
         return
     rows = [(f"epsilon at delta {row['delta']:g}", row["epsilon"]) for row in result["curve"]]
-    print_table("composition", [*rows, ("exact", curve.exact), ("proof", curve.proof)])
+    print_table("composition", [*rows, (name_of("exact"), curve.exact), ("proof", curve.proof)])
 
 
 def finite(value: float) -> float | None:
@@ -219,7 +219,7 @@ def experiment(name: Name, url: Url = URL, as_json: Json = False) -> None:
         whose = f"a person of {cohort}" if cohort else "one person"
         for claim in certificate.claims:
             rows = [("about", claim.about), *claimed(claim.epsilon, claim.delta)]
-            rows += [*_each(claim), ("exact", claim.exact), ("proof", claim.proof)]
+            rows += [*_each(claim), (name_of("exact"), claim.exact), ("proof", claim.proof)]
             print_table(f"{name}: {whose}'s privacy against {claim.against}", rows)
         _print_assumptions(certificate)
     for promise in [*record.get("sources", []), record]:

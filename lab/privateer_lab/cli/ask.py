@@ -25,6 +25,7 @@ from privateer_lab.cli.options import (
     Url,
 )
 from privateer_lab.cli.output import print_json, print_table, screen
+from privateer_lab.figures import named
 from privateer_lab.load.populations import keep_people
 from privateer_lab.services.rest import answer_in, ask, policy_in
 from privateer_lab.services.rest import create as post
@@ -130,8 +131,8 @@ def show(
 
 def _print_facts(name: str, answer: dict[str, Any], found: Answer, waits: str | None) -> None:
     """Print what `show` found; ``waits`` is a sentence about the shuffler."""
-    figures = [(key, value) for key, value in answer.items() if not isinstance(value, dict | list | bool | None)]
-    print_table(name, [*figures, ("changes accepted", ", ".join(answer.get("accepts", ())) or None)])
+    figures = {key: value for key, value in answer.items() if not isinstance(value, dict | list | bool | None)}
+    print_table(name, [*named(figures), ("changes accepted", ", ".join(answer.get("accepts", ())) or None)])
     if until := answer.get("draining_until"):
         screen.print(f"draining until {until}: only those who chose before report", soft_wrap=True)
     if waits:

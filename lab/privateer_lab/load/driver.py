@@ -84,7 +84,8 @@ class LoadResult(Score):
 
     def as_dict(self) -> dict[str, Any]:
         """Return all figures for ``--json``."""
-        figures = {name: value for name, value in vars(self).items() if name not in ("played", "facts")}
+        kept = {name: value for name, value in vars(self).items() if name not in ("played", "facts")}
+        figures = {"people": self.people, **kept}
         rates = ("regret", "uniform_regret", "best_constant_regret", "people_per_second")
         mean = self.reward / max(1, self.played.times)
         return (

@@ -83,7 +83,7 @@ class _Milestones:
         self._told = tenth
         mean = so_far.regret / max(1, so_far.people)
         screen.print(
-            f"  {so_far.people:7,} people, {so_far.rounds} rounds; reward lost so far: {mean:.3f} a person",
+            f"  {so_far.people:7,} people, round {so_far.rounds}; reward lost so far: {mean:.3f} a person",
             highlight=False,
         )
 
