@@ -215,8 +215,8 @@ def _(part: Coefficients) -> list[Titled]:
     shared = [{"term": name, "coefficient": value} for name, value in part.shared.items()]
     own = dict.fromkeys(name for one in part.arms.values() for name in one)
     rows = [{"term": name} | {arm: one.get(name) for arm, one in part.arms.items()} for name in own]
-    told = [Titled("terms of all arms alike", shared)] if shared else []
-    return [*told, Titled(f"terms of each arm: {part.unit}; link {part.link}", rows)]
+    common = [Titled("terms of all arms alike", shared)] if shared else []
+    return [*common, Titled(f"terms of each arm: {part.unit}; link {part.link}", rows)]
 
 
 @rows_of.register

@@ -126,12 +126,12 @@ def draw_map(shows: BinShares, arms: Sequence[str], width: int = 48, height: int
 
 
 def _legend(marks: set[str], arms: Sequence[str]) -> str:
-    told = [", ".join(f"{_LETTERS[k]} = {name}" for k, name in enumerate(arms))]
+    parts = [", ".join(f"{_LETTERS[k]} = {name}" for k, name in enumerate(arms))]
     if any(mark.islower() for mark in marks):
-        told.append("lower case: several arms are still tried")
+        parts.append("lower case: several arms are still tried")
     if _NONE in marks:
-        told.append(f"{_NONE}: several have the same share, and none is ahead")
-    return "; ".join(told)
+        parts.append(f"{_NONE}: several have the same share, and none is ahead")
+    return "; ".join(parts)
 
 
 def _letter(shares: Mapping[str, float], arms: Sequence[str]) -> str:

@@ -61,8 +61,8 @@ class VowpalWabbit(Baseline):
 
     def learn(self, _visitors: Visitors, arms: ArmIndices, values: Array) -> None:
         """Learn from these people, one after the other."""
-        told = zip(arms.tolist(), values.tolist(), self.shares.tolist(), self.texts, strict=True)
-        for arm, value, share, text in told:
+        outcomes = zip(arms.tolist(), values.tolist(), self.shares.tolist(), self.texts, strict=True)
+        for arm, value, share, text in outcomes:
             self.model.learn(f"{arm + 1}:{-value:.6g}:{share:.6g} {text}")
 
 
@@ -157,9 +157,9 @@ class Own(Baseline):
             return
         policy: Any = self.step.policy
         coins = self._drawn(len(arms)) if policy.fresh_coins else self.coins
-        told = policy.contribute(visitors.contexts, coins, Arms(arms), values)
+        contributed = policy.contribute(visitors.contexts, coins, Arms(arms), values)
         mechanism = policy.terms.mechanism
-        self.total = mechanism.add(self.total, mechanism.randomize(told, self.noise))
+        self.total = mechanism.add(self.total, mechanism.randomize(contributed, self.noise))
 
     def close(self) -> None:
         """Release the round's sums, and learn."""
@@ -199,9 +199,9 @@ class Clocked(Baseline):
         """End the round."""
         self._learns(self.made.close)
 
-    def _learns(self, part: Callable[..., None], *told: Any) -> None:
+    def _learns(self, part: Callable[..., None], *arguments: Any) -> None:
         started = time.process_time()
-        part(*told)
+        part(*arguments)
         self.learning += time.process_time() - started
 
 

@@ -145,11 +145,11 @@ def identity(
     else:
         with httpx.Client(timeout=_SECONDS) as http:
             key = LogSource(url, http, "--url").key()
-    told = {"key": key.hex(), "fingerprint": fingerprint(key)}
+    shown = {"key": key.hex(), "fingerprint": fingerprint(key)}
     if as_json:
-        print_json(told)
+        print_json(shown)
     else:
-        print_table("identity", told.items())
+        print_table("identity", shown.items())
 
 
 def _key_file(data: Path) -> Path:
@@ -189,8 +189,8 @@ def audit_log(
                 compare(source, after, _head(other, http))
         except LogContradiction as contradiction:
             evidence.write_text(json.dumps(contradiction.evidence, indent=1) + "\n")
-            told = printable(str(contradiction))  # a log has names that its server made up
-            screen.print(f"{told}\nThe evidence is in {evidence}.", soft_wrap=True, markup=False)
+            shown = printable(str(contradiction))  # a log has names that its server made up
+            screen.print(f"{shown}\nThe evidence is in {evidence}.", soft_wrap=True, markup=False)
             raise typer.Exit(1) from None
     state.write_bytes(msgspec.json.format(msgspec.json.encode(after)) + b"\n")
     print_table(

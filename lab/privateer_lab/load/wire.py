@@ -52,7 +52,7 @@ class Counts:
         """Whether the same bytes may bring more people in."""
         return any(outcome_of(reason) is Outcome.PENDING for reason in self.refused)
 
-    def hear(self, answer: EndpointAnswer, again: bool) -> None:
+    def update(self, answer: EndpointAnswer, again: bool) -> None:
         """Count an answer; if the bytes were sent ``again``, duplicates were accepted before."""
         accepted, refused = self._read(answer)
         if again:
@@ -187,7 +187,7 @@ class Wire:
                     if slug_of(answer) == SenderRefused.slug:
                         remedy = "name another with --sender-key, or send people one by one with --batch 1"
                         raise SenderRefused("the services do not trust this key", field="--sender-key", remedy=remedy)
-                    counts.hear(EndpointAnswer(response.status, answer), attempt > 0)
+                    counts.update(EndpointAnswer(response.status, answer), attempt > 0)
                     waiting.note(response.status, answer)
             except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
                 raise no_url("--url") from None

@@ -139,7 +139,7 @@ def replay(
     if not run.closed:
         detail = f"has too few rows: the first round of {run.step.batch:,} people was not filled"
         raise InputError(detail, field="frame", remedy="log more, or lower experiment.round_size")
-    return _told(parsed, run, log)
+    return _replayed(parsed, run, log)
 
 
 def _replayable(spec: Spec) -> ArmsSpec:
@@ -197,15 +197,15 @@ class _Replay(Simulation):
                 del self.rewards[before:]
                 self.used, self.has_ended = start, True
                 return
-            told = np.concatenate(self.rewards[before:])
-            row = {"round": len(self.closed) + 1, "people": len(told)}
-            self.closed.append({**row, "rows": self.used - start, "reward": float(told.mean())})
+            rewards = np.concatenate(self.rewards[before:])
+            row = {"round": len(self.closed) + 1, "people": len(rewards)}
+            self.closed.append({**row, "rows": self.used - start, "reward": float(rewards.mean())})
 
     def play(self, policy: Any, people: int, rng: np.random.Generator, _seen: int = 0) -> Any:
         """Have the next rows take part whose arm the policy chooses."""
         rows, coins, arms = self._accepted(policy, people, rng)
         self.rewards.append(rows[:, -1])
-        return self.told(policy, rows, coins, Arms(arms), rng)
+        return self.rewarded(policy, rows, coins, Arms(arms), rng)
 
     def _accepted(
         self, policy: Any, people: int, rng: np.random.Generator
@@ -226,7 +226,7 @@ class _Replay(Simulation):
         return rows, coins, arms
 
 
-def _told(spec: ArmsSpec, run: _Replay, log: ChoiceLog) -> Replayed:
+def _replayed(spec: ArmsSpec, run: _Replay, log: ChoiceLog) -> Replayed:
     answer, people = run.schedule.answer(run.step), sum(one["people"] for one in run.closed)
     planned = spec.experiment.horizon
     short = f"the log ended after {people:,} of {planned:,} people who count: set users={people}, or log more"

@@ -73,14 +73,14 @@ class _Milestones:
     """Says at every tenth of the people how far learning is."""
 
     def __init__(self, users: int) -> None:
-        self._users, self._told = users, 0
+        self._users, self._tenths = users, 0
 
     def tell(self, so_far: LoadResult) -> None:
         """Print a line if another tenth is there."""
         tenth = 10 * so_far.people // self._users
-        if tenth <= self._told:
+        if tenth <= self._tenths:
             return
-        self._told = tenth
+        self._tenths = tenth
         mean = so_far.regret / max(1, so_far.people)
         screen.print(
             f"  {so_far.people:7,} people, round {so_far.rounds}; reward lost so far: {mean:.3f} a person",
@@ -111,7 +111,7 @@ def web_demo(folder: Path, port: int | None = None) -> Iterator[tuple[str, Servi
     spec = read_spec((_WEB / "places.toml").read_text(encoding="utf-8"))
     with running(folder, free_port(), free_port(), quiet=True, origins=page) as services:
         create(services.admin, spec, services.token)
-        with serving(Told(sdk, services.server, services.shuffler, spec.name), port):
+        with serving(DemoPage(sdk, services.server, services.shuffler, spec.name), port):
             yield f"{page}/", services
 
 
@@ -129,7 +129,7 @@ _TYPES: Final = {
 
 
 @dataclass(frozen=True)
-class Told:
+class DemoPage:
     """What the page needs to know.
 
     Attributes
@@ -166,8 +166,8 @@ class Told:
 
     def files(self) -> dict[str, tuple[str, bytes]]:
         """Return the type and the content of each path."""
-        told = {"server": self.server, "shuffler": self.shuffler, "experiment": self.experiment}
-        found = {"/told.json": (_TYPES[".json"], json.dumps(told).encode())}
+        page = {"server": self.server, "shuffler": self.shuffler, "experiment": self.experiment}
+        found = {"/demo.json": (_TYPES[".json"], json.dumps(page).encode())}
         for start, folder in (("", _WEB / "page"), ("/sdk", self.sdk)):
             for path in folder.rglob("*"):
                 if path.suffix in _TYPES:
@@ -190,9 +190,9 @@ def sdk_folder() -> Path:
 
 
 @contextmanager
-def serving(told: Told, port: int) -> Iterator[None]:
+def serving(page: DemoPage, port: int) -> Iterator[None]:
     """Answer browsers at a port of the loopback interface."""
-    files, headers = told.files(), told.headers
+    files, headers = page.files(), page.headers
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

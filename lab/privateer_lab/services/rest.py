@@ -97,7 +97,7 @@ def ask(method: str, url: str, *, field: str = "--url", **options: Any) -> Any:
     Unavailable
         If it does not answer, or not as a Privateer service does.
     """
-    return _told(_asked(method, url, field, **options), field)
+    return _decoded(_asked(method, url, field, **options), field)
 
 
 def create(admin: str, spec: Spec, token: str | None, start: Any = None) -> tuple[Any, bool]:
@@ -110,7 +110,7 @@ def create(admin: str, spec: Spec, token: str | None, start: Any = None) -> tupl
     if start is not None:
         body, page = {"spec": body, "start": start}, f"experiments/{spec.name}/warm-start"
     response = _asked("POST", f"{admin}/{page}", field, json=body, headers=bearer(token))
-    return _told(response, field), response.status_code == _CREATED
+    return _decoded(response, field), response.status_code == _CREATED
 
 
 def fetch(url: str, *, field: str = "--url", **options: Any) -> bytes:
@@ -179,7 +179,7 @@ def _asked(method: str, url: str, field: str, **options: Any) -> httpx.Response:
     return response
 
 
-def _told(response: httpx.Response, field: str) -> dict[str, Any]:
+def _decoded(response: httpx.Response, field: str) -> dict[str, Any]:
     answer = _object(response)
     if answer is None:
         raise Unavailable("the answer is not a Privateer server's", field=field, remedy="correct the address")

@@ -185,9 +185,9 @@ class Simulation:
     ) -> Any:
         """Have people with these contexts choose; return what those who report contribute."""
         contexts, coins = scaled(raw, self.spec), drawn_coins(rng, len(raw))
-        return self.told(policy, raw, coins, policy.decide(contexts, coins), rng, reporting)
+        return self.rewarded(policy, raw, coins, policy.decide(contexts, coins), rng, reporting)
 
-    def told(
+    def rewarded(
         self,
         policy: Any,
         raw: NDArray[np.float64],

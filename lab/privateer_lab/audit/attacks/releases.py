@@ -73,12 +73,12 @@ def _seen(spec: SparseSpec, step: Step, total: Moments, factor: float) -> float:
     noisy = mechanism if factor == 1.0 else mechanism.weaker(factor)
     schedule = Schedule(spec)
     after = schedule.close(step, noisy.release(total, SecureNoise()), _SEED)
-    told = {one.name: one.value for one in schedule.answer(after).estimates}
+    estimated = {one.name: one.value for one in schedule.answer(after).estimates}
     readers = np.full((_READERS, spec.arm_count, spec.arm_features), _BELOW)
     readers[:, 0, 0] = np.linspace(_BELOW, _ABOVE, _READERS)
     coins = np.arange(_READERS, dtype=np.uint32)
     arms = after.policy.decide(readers.reshape(_READERS, -1), coins).arms
-    return told.get(spec.context.names[0], 0.0) + float((arms == 0).mean()) / _READERS
+    return estimated.get(spec.context.names[0], 0.0) + float((arms == 0).mean()) / _READERS
 
 
 _EPSILON: Final = 1.0

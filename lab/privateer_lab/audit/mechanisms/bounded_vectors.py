@@ -118,8 +118,8 @@ def _symbol_part(name: str, mechanism: VectorSymbol) -> MechanismPart:
     likely = np.exp([log_likelihood(mechanism, _people(_BALL, who, symbols), rows) for who in (0, 1)])
 
     def observe(who: int, count: int) -> Integers:
-        told = mechanism.randomize(_people(_BALL, who, count), SecureNoise())
-        return mechanism.parse(told.tobytes())["symbol"].astype(np.int64)
+        sent = mechanism.randomize(_people(_BALL, who, count), SecureNoise())
+        return mechanism.parse(sent.tobytes())["symbol"].astype(np.int64)
 
     outcomes = Outcomes(likely / likely.sum(axis=1, keepdims=True))
     event = Pure(mechanism.epsilon)
@@ -134,8 +134,8 @@ def _message_parts(mechanism: VectorSymbol) -> list[MechanismPart]:
     one = np.array([[own, other, 1 - own - other], [other, own, 1 - own - other]])
 
     def both(who: int, count: int) -> Integers:
-        told = mechanism.randomize(_people(_BALL, who, count), SecureNoise())
-        rows = mechanism.parse(told.tobytes())
+        sent = mechanism.randomize(_people(_BALL, who, count), SecureNoise())
+        rows = mechanism.parse(sent.tobytes())
         made = [_people(_BALL, end, len(rows)).values for end in (0, 1)]
         sets = [mechanism.own(BoundedVectors(rows["slot"], values)) for values in made]
         named = [(symbols == rows["symbol"].astype(np.int64)[:, None]).any(axis=1) for symbols in sets]
@@ -172,8 +172,8 @@ def _coins_part(mechanism: VectorSymbol) -> MechanismPart:
     def observe(who: int, count: int) -> Integers:
         made = _people(_BALL, who, count)
         made = BoundedVectors(SecureNoise().words(count).astype(np.uint32), made.values)
-        told = mechanism.parse(mechanism.randomize(made, SecureNoise()).tobytes())["slot"].reshape(count, 2)
-        return np.ascontiguousarray(told[:, ::-1]).astype("<u4").view(np.uint8).astype(np.int64)
+        sent = mechanism.parse(mechanism.randomize(made, SecureNoise()).tobytes())["slot"].reshape(count, 2)
+        return np.ascontiguousarray(sent[:, ::-1]).astype("<u4").view(np.uint8).astype(np.int64)
 
     laws: tuple[Law, ...] = (UniformLaw(256),) * 8
     noise = Noise(laws, (0, 1, 2, 3), np.zeros((2, 8), np.int64))
@@ -197,8 +197,8 @@ def _device_part() -> MechanismPart:
     mechanism = GaussianVectors(_BALL, GRID * _BALL.coordinates**0.5)
 
     def observe(who: int, count: int) -> Integers:
-        told = mechanism.randomize(_people(_BALL, who, count), SecureNoise())
-        return mechanism.parse(told.tobytes()).astype(np.int64)
+        sent = mechanism.randomize(_people(_BALL, who, count), SecureNoise())
+        return mechanism.parse(sent.tobytes()).astype(np.int64)
 
     noise = _normal(mechanism.standard_deviation, _BALL.coordinates)
     sampler = "RoundedNormal.draw"
@@ -233,8 +233,8 @@ def _bits_part(name: str, mechanism: BitVectors) -> MechanismPart:
     noise = Noise((BinomialLaw(bits, mechanism.probability),) * size, tuple(range(size)), ends)
 
     def observe(who: int, count: int) -> Integers:
-        told = mechanism.randomize(_people(mechanism.ball, who, count), SecureNoise())
-        return np.array([mechanism.add(mechanism.empty(), mechanism.parse(one.tobytes())).sums for one in told])
+        sent = mechanism.randomize(_people(mechanism.ball, who, count), SecureNoise())
+        return np.array([mechanism.add(mechanism.empty(), mechanism.parse(one.tobytes())).sums for one in sent])
 
     event = ShuffledBits(bits, mechanism.probability, mechanism.levels, size)
     model = model_of(batches)

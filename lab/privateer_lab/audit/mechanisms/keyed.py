@@ -139,8 +139,8 @@ def symbol_part(name: str, mechanism: Any, pair: tuple[Person, Person]) -> Mecha
     outcomes = Outcomes(np.exp([log_likelihood(mechanism, one, rows) for one in made]))
 
     def observe(who: int, count: int) -> Integers:
-        told = mechanism.randomize(people(mechanism.layout, pair[who], count), SecureNoise())
-        return np.asarray(mechanism.parse(told.tobytes())["symbol"].astype(np.int64))
+        sent = mechanism.randomize(people(mechanism.layout, pair[who], count), SecureNoise())
+        return np.asarray(mechanism.parse(sent.tobytes())["symbol"].astype(np.int64))
 
     sampler, event = "RandomizedResponse.randomize", Pure(mechanism.epsilon)
     return outcome_part(name, mechanism, model_of(reports), sampler, observe, outcomes, _SYMBOLS, event)

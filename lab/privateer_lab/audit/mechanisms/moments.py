@@ -52,11 +52,11 @@ def moment_cases(samples: int, factor: float = 1.0) -> list[Case]:
     return cases
 
 
-def _person(value: float, turn: float = -1.0) -> Maker:
-    """Return somebody whose features are at the ends of their bounds, each ``turn`` times the one before."""
+def _person(value: float, sign: float = -1.0) -> Maker:
+    """Return somebody whose features are at the ends of their bounds, each ``sign`` times the one before."""
 
     def make(coins: Coins) -> BoundedVectors:
-        features = turn ** np.arange(_FEATURES)
+        features = sign ** np.arange(_FEATURES)
         record = np.concatenate([[1.0, 0.0], features, [value]])
         return BoundedVectors(coins, np.tile(_BEYOND * record, (len(coins), 1)))
 
@@ -111,7 +111,7 @@ def _choice_part(name: str, mechanism: ScreenedMoments, weights: tuple[int, ...]
     """
     features = np.zeros(_PART_FEATURES)
     features[[at + 1, at + 2]] = 1.0, -1.0
-    totals = [_total(mechanism, [*_others(weights), (turn * features, 1.0)]) for turn in (1.0, -1.0)]
+    totals = [_total(mechanism, [*_others(weights), (sign * features, 1.0)]) for sign in (1.0, -1.0)]
     outcomes, order = _sequences(mechanism, totals)
     ends, alone = np.array(order)[:, at], np.zeros((2, _PART_FEATURES))
     np.add.at(alone.T, ends, outcomes.chances.T)
@@ -126,7 +126,7 @@ def _choice_part(name: str, mechanism: ScreenedMoments, weights: tuple[int, ...]
 def _both_part() -> MechanismPart:
     """Return two choices among three likely candidates: neither may follow from the other's randomness."""
     mechanism = _mechanism()
-    totals = [_total(mechanism, [*_others((2, 1, 1, 0)), ((0.0, 1.0, turn, 0.0, 0.0), 1.0)]) for turn in (1.0, 0.0)]
+    totals = [_total(mechanism, [*_others((2, 1, 1, 0)), ((0.0, 1.0, sign, 0.0, 0.0), 1.0)]) for sign in (1.0, 0.0)]
     outcomes, order = _sequences(mechanism, totals)
     return replace(_sequence_part("both choices together", mechanism, totals, outcomes, order, None), count=_BOTH)
 

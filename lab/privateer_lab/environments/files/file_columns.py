@@ -117,7 +117,7 @@ class Values(Column):
         return numbers
 
     def _number(self, text: str) -> float:
-        for value in readings(text):
+        for value in interpretations(text):
             try:
                 return self._feature.read(self.name, value)
             except InputError:
@@ -125,7 +125,7 @@ class Values(Column):
         return math.nan
 
 
-def readings(text: str) -> Iterator[str | int | bool]:
+def interpretations(text: str) -> Iterator[str | int | bool]:
     """Yield what a text of a file may mean: a level, a whole number, or yes or no."""
     yield text
     number = number_of(text)

@@ -112,8 +112,8 @@ class PeaksSection(SyntheticSection):
     def means(self, contexts: Array, arms: int) -> Array:
         """Return 2e/(1+e) with e = exp(-2 K^2 (x1 - k/(K+1))^2), shape (n, K)."""
         centres = np.arange(1, arms + 1) / (arms + 1)
-        bell = np.exp(-2.0 * arms**2 * (contexts[:, :1] - centres) ** 2)
-        return np.asarray(2 * bell / (1 + bell))
+        bump = np.exp(-2.0 * arms**2 * (contexts[:, :1] - centres) ** 2)
+        return np.asarray(2 * bump / (1 + bump))
 
 
 class QuadrantsSection(SyntheticSection):

@@ -105,7 +105,7 @@ def _meaning(found: Findings) -> Iterator[str]:
 
 def _of_the_answer(answer: Answer) -> Iterator[str]:
     yield from sentences(answer)
-    decided = [_told(one) for one in ranked(answer.effects) if one.is_decided]
+    decided = [_effect_in_words(one) for one in ranked(answer.effects) if one.is_decided]
     if decided:
         more = "" if len(decided) <= _TOLD else f", and {len(decided) - _TOLD:,} more"
         yield f"These effects are decided: {'; '.join(decided[:_TOLD])}{more}."
@@ -113,7 +113,7 @@ def _of_the_answer(answer: Answer) -> Iterator[str]:
         yield from _of_the_best(answer.estimates)
 
 
-def _told(one: Effect) -> str:
+def _effect_in_words(one: Effect) -> str:
     if one.value is None:
         return one.name
     low, high = (readable(end) if end is not None else "no end" for end in (one.low, one.high))
@@ -161,8 +161,8 @@ def _of_the_shares(rows: Sequence[Shares], kind: str) -> Iterator[str]:
         most = f"{whole_percent(max(rows[0].values()))} of the people"
         yield f"{arm} is played most, to {most}." if arm else f"No arm is played most: several are, to {most} each."
         return
-    told = ", ".join(f"{arm} in {count:,}" for arm, count in sorted(led.items(), key=lambda one: -one[1]))
-    yield f"The policy parts people into {len(rows):,} {kind}; the arm that is played most is {told}."
+    counts = ", ".join(f"{arm} in {count:,}" for arm, count in sorted(led.items(), key=lambda one: -one[1]))
+    yield f"The policy parts people into {len(rows):,} {kind}; the arm that is played most is {counts}."
     several = len(rows) - single
     if not single:
         yield "In each of them several arms are still tried."
@@ -190,4 +190,4 @@ def _warnings(found: Findings) -> Iterator[str]:
     for part in found.answer.all_of(GuardrailEffects):
         for one in part.effects:
             if one.is_decided:
-                yield f"guardrail: {part.name} changes: {_told(one)}"
+                yield f"guardrail: {part.name} changes: {_effect_in_words(one)}"
