@@ -31,19 +31,17 @@ STYLE: Final[Any] = {
     "svg.hashsalt": "privateer",
     "text.parse_math": False,  # a dollar in a name is a dollar
 }
-
-
-def in_thousands(axis: Any) -> None:
-    """Write large ticks of a horizontal axis as 20k."""
-    axis.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}")
-
-
 _DPI: Final = 100
 _PAGE_DPI: Final = 150
 _CSS: Final = 96
 """CSS pixels of an inch."""
 _LABEL: Final = 28
 """Characters of a label."""
+
+
+def in_thousands(axis: Any) -> None:
+    """Write large ticks of a horizontal axis as 20k."""
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}")
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,14 @@ ANY: Final = "any"
 """Stands for a trust model, and for a calibration, where what is attacked is the same under all."""
 Sampler = Callable[[int, int], Scores]
 """Scores of ``count`` independent observations of neighbour 0 or 1: (who, count)."""
+Integers = NDArray[np.int64]
+Observe = Callable[[int, int], Any]
+"""Observations of neighbour 0 or 1: (who, count)."""
+DELTA: Final = 1e-6
+"""Delta at which the epsilon of normal noise is stated."""
+_DIGITS: Final = 9
+_CERTAIN: Final = 50.0
+"""Score of an observation that one of the neighbours alone can cause."""
 
 
 @dataclass(frozen=True)
@@ -55,16 +63,6 @@ class Case:
     sample: Sampler
     count: int
     unsafe: bool = False
-
-
-Integers = NDArray[np.int64]
-Observe = Callable[[int, int], Any]
-"""Observations of neighbour 0 or 1: (who, count)."""
-DELTA: Final = 1e-6
-"""Delta at which the epsilon of normal noise is stated."""
-_DIGITS: Final = 9
-_CERTAIN: Final = 50.0
-"""Score of an observation that one of the neighbours alone can cause."""
 
 
 @dataclass(frozen=True)

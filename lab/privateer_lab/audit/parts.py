@@ -23,21 +23,17 @@ PARTS: Final = Plugins[Callable[[], list[MechanismPart]]](
 """What returns the parts of other mechanisms than the core's, by a name of theirs."""
 HIDES_NOTHING: Final = frozenset({"bernoulli", "Ball.on_grid", "BitVectors._integers"})
 """What mechanisms draw beside their parts: rounding, on which accuracy alone depends."""
+__all__ = ["HIDES_NOTHING", "MechanismPart", "parts"]
+_COINS, _RESTARTS, _BATCHES = 6_000, 400, 4_000
+_PLACES: Final = 16
+_NEIGHBOURS: Final = ((0.1, 1.0), (0.9, 0.0))
+"""Contexts and rewards of two people: coins and places must have the same law for both."""
 
 
 def parts() -> list[MechanismPart]:
     """Return all parts."""
     own = [*keyed_parts(), *hit_parts(), *vector_parts(), *running_parts(), *moment_parts(), *device_parts()]
     return [*own, *(part for made in PARTS.values() for part in made())]
-
-
-__all__ = ["HIDES_NOTHING", "MechanismPart", "parts"]
-
-
-_COINS, _RESTARTS, _BATCHES = 6_000, 400, 4_000
-_PLACES: Final = 16
-_NEIGHBOURS: Final = ((0.1, 1.0), (0.9, 0.0))
-"""Contexts and rewards of two people: coins and places must have the same law for both."""
 
 
 def device_parts() -> list[MechanismPart]:

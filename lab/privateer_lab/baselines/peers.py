@@ -23,6 +23,9 @@ from privateer_server.rounds.loop import Schedule
 Array = NDArray[np.float64]
 ArmIndices = NDArray[np.int64]
 _LIBRARIES: Final = ("vowpalwabbit", "mabwiser.mab")
+_EXPLORERS: Final = {"epsilon-greedy": "--epsilon 0.05", "SquareCB": "--squarecb", "cover": "--cover 5"}
+Maker = Callable[[ArmsSpec, int], Baseline]
+CHANCE = "at random"
 
 
 def _library(name: str) -> Any:
@@ -96,9 +99,6 @@ class MabWiser(Baseline):
         self.knows = True
 
 
-_EXPLORERS: Final = {"epsilon-greedy": "--epsilon 0.05", "SquareCB": "--squarecb", "cover": "--cover 5"}
-
-
 def peers_of(spec: ArmsSpec) -> dict[str, Callable[[ArmsSpec, int], Baseline]]:
     """Return what makes each peer, by name: the policies of mabwiser are those for contexts, if there are any.
 
@@ -118,10 +118,6 @@ def peers_of(spec: ArmsSpec) -> dict[str, Callable[[ArmsSpec, int], Baseline]]:
 
 def _made(name: str, policies: Any) -> Any:
     return getattr(policies, name)()
-
-
-Maker = Callable[[ArmsSpec, int], Baseline]
-CHANCE = "at random"
 
 
 class Own(Baseline):

@@ -19,6 +19,8 @@ from privateer_lab.simulation.summary import regret_figures
 
 GROUP: Final = 1 << 16
 """Most people at a time: bounds memory, whatever the size of a round."""
+_PEOPLE: Final = 1 << 20
+"""People whose expected rewards decide; with more of them the best arm is clear or does not matter."""
 
 
 class People:
@@ -134,10 +136,6 @@ def summaries(played: list[list[BaselineRun]]) -> dict[str, dict[str, Any]]:
             "leaks": BASELINES[name].leaks,
         }
     return found
-
-
-_PEOPLE: Final = 1 << 20
-"""People whose expected rewards decide; with more of them the best arm is clear or does not matter."""
 
 
 class Uniform(Baseline):

@@ -29,6 +29,8 @@ _TRIES: Final = 3
 _BODY: Final = bytes(150)
 """Has the length of one report's envelope."""
 _NOT_MODIFIED, _REFUSED = 304, 403
+_SECONDS: Final = 30.0
+_CODE: Final = "import sys; from privateer_lab.bench.answers import serve; serve(int(sys.argv[1]))"
 
 
 def bench_answers(people: int) -> dict[str, dict[str, float]]:
@@ -89,10 +91,6 @@ def _seconds(url: str, pid: int, request: bytes, status: int) -> float:
     if set(statuses) != {status}:
         raise Unavailable(f"the answers were {dict(statuses)}", remedy="see the services' log above")
     return (cpu_seconds(pid) - before) / _REQUESTS
-
-
-_SECONDS: Final = 30.0
-_CODE: Final = "import sys; from privateer_lab.bench.answers import serve; serve(int(sys.argv[1]))"
 
 
 class Bare(NamedTuple):

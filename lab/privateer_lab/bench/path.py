@@ -31,6 +31,13 @@ _OVERLAP: Final = 2
 _PATIENCE: Final = 120.0
 _SERVICES: Final = ("shuffler", "server")
 _ACCEPTED: Final = 202
+_GROUP: Final = 900
+"""Reports that the server commits at once under load."""
+_STAGED: Final = "bench"
+LOOK: Final = 100_000
+"""Reports between two looks."""
+_BATCH: Final = 100
+"""Reports an upload."""
 
 
 class _Used(NamedTuple):
@@ -150,11 +157,6 @@ def _wait(asking: httpx.Client, server: str, name: str, version: int) -> None:
         time.sleep(0.02)
 
 
-_GROUP: Final = 900
-"""Reports that the server commits at once under load."""
-_STAGED: Final = "bench"
-
-
 def stage_seconds(people: int) -> dict[str, float]:
     """Return the processor time that each stage takes for the reports of a round of so many people, in seconds."""
     with tempfile.TemporaryDirectory(prefix="privateer-") as folder:
@@ -206,12 +208,6 @@ class _Stages:
         started = time.process_time()
         yield
         self._spent[stage] += time.process_time() - started
-
-
-LOOK: Final = 100_000
-"""Reports between two looks."""
-_BATCH: Final = 100
-"""Reports an upload."""
 
 
 def bench_memory(reports: int, look: int = LOOK) -> Iterator[dict[str, float]]:

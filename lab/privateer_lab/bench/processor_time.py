@@ -15,6 +15,13 @@ from privateer_core.accounting.events import Event, Laplace, Pure, Repeated
 _PROC: Final = Path("/proc")
 _USER_TICKS: Final = 11
 """Where a process's ticks in user mode stand, after its name; those in the kernel follow."""
+_OPENS: Final = 20_000
+_REPORT: Final = 22
+"""Bytes of a sealed report's content: 16 of id, 6 of slot and symbol."""
+_COMPOSED: Final = 100
+_DELTA: Final = 1e-6
+_EPSILON: Final = 4.0
+_TRIES: Final = 5
 
 
 def cpu_seconds(pid: int) -> float:
@@ -43,11 +50,6 @@ def _children(pid: int) -> list[int]:
     return [each for child in direct for each in (child, *_children(child))]
 
 
-_OPENS: Final = 20_000
-_REPORT: Final = 22
-"""Bytes of a sealed report's content: 16 of id, 6 of slot and symbol."""
-
-
 def open_seconds() -> float:
     """Measure the processor time of one open (HPKE), in seconds."""
     suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
@@ -57,12 +59,6 @@ def open_seconds() -> float:
     for _ in range(_OPENS):
         suite.decrypt(sealed, key, info=b"bench")
     return (time.process_time() - started) / _OPENS
-
-
-_COMPOSED: Final = 100
-_DELTA: Final = 1e-6
-_EPSILON: Final = 4.0
-_TRIES: Final = 5
 
 
 def bench_accountant() -> dict[str, Any]:

@@ -21,6 +21,12 @@ from privateer_core.wire.envelope import MEDIA_TYPE, Envelope, encode_envelope
 from privateer_lab.load.driver import LIMITS
 from privateer_lab.services.demo import demo_spec
 
+_CONNECTIONS: Final = 256
+_END_OF_HEADERS: Final = b"\r\n\r\n"
+_LENGTH: Final = b"content-length:"
+_STATUS: Final = slice(9, 12)
+"""Where the status stands in ``HTTP/1.1 200 OK``."""
+
 
 class Sealed(NamedTuple):
     """What people of one round send.
@@ -75,13 +81,6 @@ def _request(path: str, body: bytes, key: Ed25519PrivateKey | None) -> bytes:
     if key is not None:
         lines.append(f"{UPLOAD.header}: {UPLOAD.sign(body, key)}")
     return "\r\n".join([*lines, "", ""]).encode() + body
-
-
-_CONNECTIONS: Final = 256
-_END_OF_HEADERS: Final = b"\r\n\r\n"
-_LENGTH: Final = b"content-length:"
-_STATUS: Final = slice(9, 12)
-"""Where the status stands in ``HTTP/1.1 200 OK``."""
 
 
 class _Connection(asyncio.Protocol):

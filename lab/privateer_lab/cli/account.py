@@ -51,6 +51,8 @@ Sensitivity = Annotated[float, typer.Option(help="L2 distance between neighbours
 Batch = Annotated[int, typer.Option(help="Number of reports that are shuffled together.")]
 
 accounts = typer.Typer(help="Calculate privacy, and check records and certificates.", no_args_is_help=True)
+_ROUNDS_SHOWN = 20
+_COLUMNS = ("version", "batch", "received", "honest", "released")
 
 
 class Bound(StrEnum):
@@ -199,10 +201,6 @@ def compose(
 def finite(value: float) -> float | None:
     """Return a number for JSON, which has no infinity: None stands for it."""
     return value if math.isfinite(value) else None
-
-
-_ROUNDS_SHOWN = 20
-_COLUMNS = ("version", "batch", "received", "honest", "released")
 
 
 def experiment(name: Name, url: Url = URL, as_json: Json = False) -> None:

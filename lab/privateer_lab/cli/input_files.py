@@ -12,6 +12,9 @@ from privateer_core.spec.spec import Spec
 from privateer_core.spec.toml_file import read_tables
 from privateer_lab.environments import check_population
 
+_SIZE_MAX: Final = 64 << 20
+"""Bytes of a file."""
+
 
 def load_spec(path: Path, settings: list[str], users: int | None = None) -> Spec:
     """Read the spec in a file, with settings applied.
@@ -60,10 +63,6 @@ def _rows(path: Path) -> list[list[float]]:
         raise SpecError(
             "not numbers", field="actions.path", remedy="write numbers and commas, one action a line"
         ) from None
-
-
-_SIZE_MAX: Final = 64 << 20
-"""Bytes of a file."""
 
 
 def read_document(file: Path) -> Any:

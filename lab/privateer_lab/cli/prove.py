@@ -25,6 +25,18 @@ from privateer_lab.figures import readable
 if TYPE_CHECKING:
     from privateer_lab.audit.finding import AuditFinding
 
+_SAMPLES = 20_000
+_SECONDS = 30.0
+_KEY_FILE = "identity.key"
+_Address = Annotated[str, typer.Argument(metavar="URL", help="The server's address.")]
+_Key = Annotated[str, typer.Option("--server-key", help="The server's public key; by default the first one met.")]
+_State = Annotated[Path, typer.Option(help="File that remembers what was checked.")]
+_Evidence = Annotated[Path, typer.Option(help="File for evidence, if there is any.")]
+_Against = Annotated[
+    list[str],
+    typer.Option(help="A head that others were shown: a file, an auditor's audit-log.json, or an address; repeatable."),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -77,9 +89,6 @@ def _print(found: list["AuditFinding"]) -> None:
     screen.print(table)
 
 
-_SAMPLES = 20_000
-
-
 def review(
     named: Annotated[str, typer.Argument(metavar="NAME|SPEC.toml", help="An experiment, or a spec before it starts.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files.")] = Path("review"),
@@ -117,18 +126,6 @@ def review(
     if not made.holds:
         screen.print("not everything holds: see the page")
         raise typer.Exit(1)
-
-
-_SECONDS = 30.0
-_KEY_FILE = "identity.key"
-_Address = Annotated[str, typer.Argument(metavar="URL", help="The server's address.")]
-_Key = Annotated[str, typer.Option("--server-key", help="The server's public key; by default the first one met.")]
-_State = Annotated[Path, typer.Option(help="File that remembers what was checked.")]
-_Evidence = Annotated[Path, typer.Option(help="File for evidence, if there is any.")]
-_Against = Annotated[
-    list[str],
-    typer.Option(help="A head that others were shown: a file, an auditor's audit-log.json, or an address; repeatable."),
-]
 
 
 def identity(

@@ -22,6 +22,9 @@ from privateer_lab.simulation.simulate import figures_of
 from privateer_lab.simulation.simulate import simulate as runs_of
 from privateer_lab.simulation.summary import summary
 
+_OF_BATCHES: Final = ("min_batch", "honest_fraction", "local_epsilon_max")
+"""Keys of a promise that say nothing where reports are not shuffled in batches."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
@@ -96,10 +99,6 @@ def _explain(made: Draft, out: Path | None) -> None:
         lines += [f"  {one}" for one in made.confirm]
     for line in [*lines, *made.notes]:
         typer.echo(printable(line), err=True)
-
-
-_OF_BATCHES: Final = ("min_batch", "honest_fraction", "local_epsilon_max")
-"""Keys of a promise that say nothing where reports are not shuffled in batches."""
 
 
 def simulate(

@@ -21,6 +21,10 @@ TRIES: Final = 60
 _FIRST, _OWN, _LONGEST = 0.05, 2.0, 30.0
 """Seconds of the first pause and of the longest one where nobody asks for more; and of the longest one of all."""
 _Answer = TypeVar("_Answer")
+PATIENCE: Final = 5.0
+"""Seconds that services may take to start, or to decide, before the run says that it waits."""
+_ANSWER_BYTES: Final = 1 << 16
+_ANSWER_SECONDS: Final = aiohttp.ClientTimeout(total=10)
 
 
 @dataclass
@@ -66,12 +70,6 @@ def patiently(ask: Callable[[], _Answer]) -> _Answer:
 
 def _pause(attempt: int, asked: float) -> float:
     return min(_LONGEST, max(asked, min(_OWN, _FIRST * 2.0**attempt)))
-
-
-PATIENCE: Final = 5.0
-"""Seconds that services may take to start, or to decide, before the run says that it waits."""
-_ANSWER_BYTES: Final = 1 << 16
-_ANSWER_SECONDS: Final = aiohttp.ClientTimeout(total=10)
 
 
 def _read_object(body: bytes) -> dict[str, Any]:

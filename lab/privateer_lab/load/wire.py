@@ -21,6 +21,8 @@ from privateer_lab.load.endpoints import TRIES, Backoff, UploadWait, meet, no_ur
 from privateer_lab.load.token_source import TokenSource
 
 _PENDING: Final = "pending"
+_WAIT: Final = 10
+"""Seconds of a long poll for the next policy."""
 
 
 class _Verdicts(msgspec.Struct):
@@ -83,10 +85,6 @@ def _without(refused: dict[str, int], people: int) -> dict[str, int]:
         if count > spared:
             left[reason] = count - spared
     return left
-
-
-_WAIT: Final = 10
-"""Seconds of a long poll for the next policy."""
 
 
 @dataclass

@@ -36,6 +36,9 @@ from privateer_server.rounds.open_round import read_decider
 _SERVER: Final = "http://127.0.0.1:8000"
 _DRAWS: Final = 64
 """Coins for each person where a policy does not say its shares."""
+_STEPS: Final = 160
+_SURE: Final = 0.999
+_PALE: Final = 0.55
 
 
 @runtime_checkable
@@ -174,11 +177,6 @@ def _published(publication: bytes) -> LoadedPolicy:
 
 def _shares(arms: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
     return {name: arms.get(name, 0.0) for name in names}
-
-
-_STEPS: Final = 160
-_SURE: Final = 0.999
-_PALE: Final = 0.55
 
 
 @dataclass(frozen=True)

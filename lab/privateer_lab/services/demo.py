@@ -24,6 +24,17 @@ from privateer_lab.terminal import print_policy
 
 _LEARNING_SECONDS: Final = 30.0
 """The most that the last round may take."""
+_WEB: Final = Path(__file__).parent / "web_demo"
+_SDK: Final = Path(__file__).parents[3] / "sdk" / "js" / "src"
+"""Where a clone has the SDK."""
+_TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".json": "application/json",
+}
 
 
 def demo_spec(users: int, **experiment: Any) -> Spec:
@@ -115,22 +126,9 @@ def web_demo(folder: Path, port: int | None = None) -> Iterator[tuple[str, Servi
             yield f"{page}/", services
 
 
-_WEB: Final = Path(__file__).parent / "web_demo"
-_SDK: Final = Path(__file__).parents[3] / "sdk" / "js" / "src"
-"""Where a clone has the SDK."""
-_TYPES: Final = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".mjs": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-    ".json": "application/json",
-}
-
-
 @dataclass(frozen=True)
 class DemoPage:
-    """What the page needs to know.
+    """The page of the demo, and what it needs to know.
 
     Attributes
     ----------

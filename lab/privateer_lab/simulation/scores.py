@@ -16,6 +16,11 @@ Point: TypeAlias = tuple[int, float, float, float]
 """How often anything was chosen, and the regrets of the choices, of the best constant option, and of random ones."""
 _DUST: Final = 1e-12
 """What rounding adds to a sum, as a share of it."""
+Array = NDArray[np.float64]
+_PEOPLE: Final = 1 << 17
+"""People over whom the truth is averaged, at most: all of a table that has no more."""
+_NONE: Final = 1e-9
+"""An effect up to this is none."""
 
 
 @dataclass
@@ -56,13 +61,6 @@ class Score:
     def point(self) -> Point:
         """Where the choices stand."""
         return self.played.times, self.regret, self.best_constant_regret, self.uniform_regret
-
-
-Array = NDArray[np.float64]
-_PEOPLE: Final = 1 << 17
-"""People over whom the truth is averaged, at most: all of a table that has no more."""
-_NONE: Final = 1e-9
-"""An effect up to this is none."""
 
 
 class Judgement:

@@ -15,6 +15,9 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.simulation.delayed_reports import assumed
 from privateer_lab.simulation.simulate import Run
 
+_CLIPPED: Final = 0.01
+"""Share of clipped rewards that is worth a warning."""
+
 
 def interval(values: NDArray[np.float64]) -> float | None:
     """Return half of the 95 % interval of the mean of independent values, (n,), by Student's t; None for one value.
@@ -24,10 +27,6 @@ def interval(values: NDArray[np.float64]) -> float | None:
     if len(values) < 2:
         return None
     return float(stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / len(values) ** 0.5)
-
-
-_CLIPPED: Final = 0.01
-"""Share of clipped rewards that is worth a warning."""
 
 
 def summary(spec: Spec, runs: list[Run], started: float) -> dict[str, Any]:

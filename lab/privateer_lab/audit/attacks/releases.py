@@ -25,6 +25,8 @@ _READERS: Final = 100
 """Others whose arms the adversary puts together."""
 _ABOVE: Final = 0.9
 _BELOW: Final = 0.1
+_EPSILON: Final = 1.0
+NAME: Final = "one segment or the other"
 
 
 def billboard_cases(samples: int, factor: float = 1.0) -> list[Case]:
@@ -79,10 +81,6 @@ def _seen(spec: SparseSpec, step: Step, total: Moments, factor: float) -> float:
     coins = np.arange(_READERS, dtype=np.uint32)
     arms = after.policy.decide(readers.reshape(_READERS, -1), coins).arms
     return estimated.get(spec.context.names[0], 0.0) + float((arms == 0).mean()) / _READERS
-
-
-_EPSILON: Final = 1.0
-NAME: Final = "one segment or the other"
 
 
 def segment_cases(samples: int) -> list[Case]:

@@ -38,6 +38,9 @@ _OF_TWO = 1.74
 """The local epsilon of each of two messages that keeps (1, .05) in such a batch, rounded down."""
 _BEYOND = 9.0
 """Vectors are so much longer than the ball: protection must not depend on what an application hands over."""
+_BALL: Final = Ball("max", 1.0, 3)
+_SYMBOLS, _NOISE, _BITS = 6_000, 4_000, 12_000
+_SUBSETS: Final = "SubsetResponse.randomize"
 
 
 def vector_cases(samples: int) -> list[Case]:
@@ -84,11 +87,6 @@ def _shuffled_cases(samples: int) -> list[Case]:
         mechanism_case("permuted batch, two messages", batches, target(several), (1.0, 0.05), count),
         mechanism_case("summed batch", batches, target(bits), (1.0, 0.01), count),
     ]
-
-
-_BALL: Final = Ball("max", 1.0, 3)
-_SYMBOLS, _NOISE, _BITS = 6_000, 4_000, 12_000
-_SUBSETS: Final = "SubsetResponse.randomize"
 
 
 def vector_parts() -> list[MechanismPart]:

@@ -18,6 +18,7 @@ from privateer_lab.audit.views import Maker, Target, batches, mechanism_case, mo
 _SLOTS = SlotLayout.small()
 _CELLS = SlotLayout(5, np.zeros((4, 0), np.uint32))
 _DELTA, _BATCH, _LOCAL_MAX = 0.1, 100, 12.0
+_COUNT = 4_000
 
 
 def hit_cases(samples: int) -> list[Case]:
@@ -66,9 +67,6 @@ def _shuffled_cases(samples: int) -> list[Case]:
         )
         for pair in PAIRS
     ]
-
-
-_COUNT = 4_000
 
 
 def hit_parts() -> list[MechanismPart]:

@@ -39,6 +39,14 @@ _SAME_BIN, _OTHER_BIN = (0, 0.0), (2, 0.0)
 _DELTA = 1e-6
 _BATCH = 100
 _LOCAL_MAX = 12.0
+COIN: Final = 12_345
+"""The public coins of everybody: what they decide is known."""
+_SYMBOLS, SUMS = 6_000, 4_000
+_L1: Final = 4
+"""Distance of two people in all cells' rewards and counts."""
+_OPPOSITE: Final = ((0, 1.0), (0, 0.0))
+ELSEWHERE: Final = ((0, 1.0), (1, 1.0))
+_NOTHING: Final = ((0, 1.0), (-1, 0.0))
 
 
 def keyed_cases(samples: int) -> list[Case]:
@@ -107,16 +115,6 @@ def _shuffled_cases(samples: int) -> list[Case]:
         name, count = f"batches of {symbols} symbols at delta {delta:g}, {pair}", max(2000, samples // 4)
         cases.append(mechanism_case(name, batches, target, (1.0, delta), count))
     return cases
-
-
-COIN: Final = 12_345
-"""The public coins of everybody: what they decide is known."""
-_SYMBOLS, SUMS = 6_000, 4_000
-_L1: Final = 4
-"""Distance of two people in all cells' rewards and counts."""
-_OPPOSITE: Final = ((0, 1.0), (0, 0.0))
-ELSEWHERE: Final = ((0, 1.0), (1, 1.0))
-_NOTHING: Final = ((0, 1.0), (-1, 0.0))
 
 
 def keyed_parts() -> list[MechanismPart]:

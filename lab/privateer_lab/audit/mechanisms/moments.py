@@ -24,6 +24,20 @@ _BEYOND = 9.0
 """Values are so far beyond the box: protection must not depend on what an application hands over."""
 _OTHERS = 40
 """Others, whom the adversary knows: a person moves scores of opposite signs only if there is something to move."""
+_EPSILON: Final = 3.0
+"""The epsilon of a choice that is attacked: large enough to prove that half the noise breaks it."""
+_CHOICES, _BOTH, _BLOCKS = 3_000, 2_000, 1_000
+_PART_FEATURES: Final = 5
+_FAR: Final = 60
+"""People who decide a choice that is not attacked: so many make it certain."""
+_PREDICTED: Final = (-512, 0)
+"""Half a value less than nothing of everybody, so that a person moves a score by half as much again."""
+_FINE: Final = 16.0
+_SPREAD: Final = 2.0
+"""Standard deviations of its noise by which neighbours move a kind of number."""
+_WIDTH: Final = 5
+"""Numbers in a row of the block: arm, two kept features, a chosen one, and the value."""
+_UPPER: Final = np.triu_indices(_WIDTH)
 
 
 def moment_cases(samples: int, factor: float = 1.0) -> list[Case]:
@@ -61,19 +75,6 @@ def _person(value: float, sign: float = -1.0) -> Maker:
         return BoundedVectors(coins, np.tile(_BEYOND * record, (len(coins), 1)))
 
     return make
-
-
-_EPSILON: Final = 3.0
-"""The epsilon of a choice that is attacked: large enough to prove that half the noise breaks it."""
-_CHOICES, _BOTH, _BLOCKS = 3_000, 2_000, 1_000
-_PART_FEATURES: Final = 5
-_FAR: Final = 60
-"""People who decide a choice that is not attacked: so many make it certain."""
-_PREDICTED: Final = (-512, 0)
-"""Half a value less than nothing of everybody, so that a person moves a score by half as much again."""
-_FINE: Final = 16.0
-_SPREAD: Final = 2.0
-"""Standard deviations of its noise by which neighbours move a kind of number."""
 
 
 def moment_parts() -> list[MechanismPart]:
@@ -175,11 +176,6 @@ def _block_parts() -> list[MechanismPart]:
 
 def _block_mechanism(deviation: float) -> ScreenedMoments:
     return ScreenedMoments(Ball("max", 1.0, 2 + _PART_FEATURES), 1, (0, 1), 1, (), _FINE, deviation)
-
-
-_WIDTH: Final = 5
-"""Numbers in a row of the block: arm, two kept features, a chosen one, and the value."""
-_UPPER: Final = np.triu_indices(_WIDTH)
 
 
 def _kinds() -> dict[str, tuple[int, ...]]:

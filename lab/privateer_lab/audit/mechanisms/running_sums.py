@@ -19,6 +19,9 @@ from privateer_lab.audit.views import model_of, releases
 _STEPS: Final = 6
 _PROMISE: Final = (1.0, 1e-6)
 _COUNT_MAX: Final = 100_000
+_PART_STEPS: Final = 3
+_COUNT: Final = 4_000
+_DEVIATION: Final = float(GRID)
 
 
 def running_cases(samples: int) -> list[Case]:
@@ -69,11 +72,6 @@ def _fresh(mechanism: RunningVectors, seen: NDArray[np.float64], first: int) -> 
     rows = [mechanism.factorization.row(step) for step in range(1, len(noise) + 1)]
     fresh = np.array([row[-1] * noise[k] + np.rint(row[:-1] @ noise[:k]) for k, row in enumerate(rows)])
     return np.asarray(np.square(fresh).sum(axis=0))
-
-
-_PART_STEPS: Final = 3
-_COUNT: Final = 4_000
-_DEVIATION: Final = float(GRID)
 
 
 def running_parts() -> list[MechanismPart]:

@@ -42,6 +42,12 @@ from privateer_server.rounds.open_round import OpenRound
 _ORIGIN = f"privateer/log/{0:016x}"
 _CONTEXT, _REWARD = 0.377_190_542, 0.918_273_645
 """Marks that must turn up nowhere."""
+_BEYOND: Final = 7
+"""People who report after the first round, so that the next one is seen, too."""
+_SLOT, _KEY = 1_296_126_539, 1_380_010_067
+"""Marks that a record carries, as numbers; as bytes they read KRAM and SEAR."""
+_READING: Final = 0.377_190_542
+_MARKS: Final = (str(_SLOT), f"{_SLOT:x}", str(_KEY), f"{_KEY:x}", "KRAM", "SEAR", str(_READING), "377190542")
 
 
 def channels() -> dict[str, Callable[[], bool]]:
@@ -181,10 +187,6 @@ def _error_of(action: Callable[[], object]) -> str:
     return "no error"
 
 
-_BEYOND: Final = 7
-"""People who report after the first round, so that the next one is seen, too."""
-
-
 def nothing_visible_depends_on_records(model: str) -> bool:
     """Tell whether requests, sizes, headers, answers and the closing of a round are the same for unlike people."""
     spec = audit_spec(model)
@@ -219,12 +221,6 @@ async def _transcript(spec: Spec, value: float) -> _Transcript:
         # How often the shuffler asks for news depends on the machine alone.
         deliveries = [seen for seen in here.upstream.seen if seen.method == "POST"]
         return _Transcript(outcomes, standing, here.people.seen, deliveries)
-
-
-_SLOT, _KEY = 1_296_126_539, 1_380_010_067
-"""Marks that a record carries, as numbers; as bytes they read KRAM and SEAR."""
-_READING: Final = 0.377_190_542
-_MARKS: Final = (str(_SLOT), f"{_SLOT:x}", str(_KEY), f"{_KEY:x}", "KRAM", "SEAR", str(_READING), "377190542")
 
 
 def services_are_silent() -> bool:

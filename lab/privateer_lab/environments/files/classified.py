@@ -15,6 +15,36 @@ from privateer_lab.environments.files.file_columns import Categories, Numbers, r
 from privateer_lab.environments.files.file_contexts import Named, Names, Projected, ProjectionSection
 from privateer_lab.environments.files.people_file import PeopleFile
 
+COLUMNS: Final = (
+    "age",
+    "workclass",
+    "fnlwgt",
+    "education",
+    "education-num",
+    "marital-status",
+    "occupation",
+    "relationship",
+    "race",
+    "sex",
+    "capital-gain",
+    "capital-loss",
+    "hours",
+    "native-country",
+    "income",
+)
+PROJECTION: Final = ProjectionSection(
+    numbers=("age", "education-num", "capital-gain", "capital-loss", "hours"),
+    categories=("workclass", "marital-status", "occupation", "relationship", "race", "sex"),
+)
+"""46 columns once categories are one-hot and incomplete rows are left out: the number in paper 1, Table 1."""
+ADDED: Final = np.array([[-0.074, -0.04, 0.01], [0.02, 0.06, 0.11]])
+"""What an arm adds to the share of incomes above 50K: for women and for men of below 40, 40, and more hours."""
+_HOURS: Final = (40.0, 41.0)
+_REWARDS: Final = {"offers": np.array([[0.35, 0.0], [0.1, 1.0]]), "income": np.eye(2)}
+_INCOMES: Final = {"<=50K": 0, ">50K": 1, "<=50K.": 0, ">50K.": 1}
+"""The test file's labels end in a dot."""
+_TARGET: Final = "United-States"
+
 
 class Classified(Environment):
     """Everybody once, in an order that the seed decides; then over again.
@@ -162,23 +192,7 @@ def check_features(contexts: Array, spec: ArmsSpec) -> None:
 
 
 # fmt: off
-COLUMNS: Final = (
-    "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship", "race",
-    "sex", "capital-gain", "capital-loss", "hours", "native-country", "income",
-)
 # fmt: on
-PROJECTION: Final = ProjectionSection(
-    numbers=("age", "education-num", "capital-gain", "capital-loss", "hours"),
-    categories=("workclass", "marital-status", "occupation", "relationship", "race", "sex"),
-)
-"""46 columns once categories are one-hot and incomplete rows are left out: the number in paper 1, Table 1."""
-ADDED: Final = np.array([[-0.074, -0.04, 0.01], [0.02, 0.06, 0.11]])
-"""What an arm adds to the share of incomes above 50K: for women and for men of below 40, 40, and more hours."""
-_HOURS: Final = (40.0, 41.0)
-_REWARDS: Final = {"offers": np.array([[0.35, 0.0], [0.1, 1.0]]), "income": np.eye(2)}
-_INCOMES: Final = {"<=50K": 0, ">50K": 1, "<=50K.": 0, ">50K.": 1}
-"""The test file's labels end in a dot."""
-_TARGET: Final = "United-States"
 
 
 class AdultSection(EnvironmentSection):

@@ -17,6 +17,8 @@ Texts: TypeAlias = Any
 _VALUES_MAX: Final = 1000
 YES: Final = ("true", "yes", "t", "y")
 NO: Final = ("false", "no", "f", "n")
+_ROWS: Final = 2**16
+"""Rows at a time."""
 
 
 class Unfit(Exception):
@@ -167,10 +169,6 @@ class Categories(Column):
             what = f"makes more than {_VALUES_MAX:,} different values"
             raise Unfit(numbers >= _VALUES_MAX, what, "leave the column out")
         return numbers
-
-
-_ROWS: Final = 2**16
-"""Rows at a time."""
 
 
 def is_parquet(path: Path) -> bool:

@@ -16,6 +16,9 @@ from privateer_lab.environments.environment import Array, PlayedRewards
 from privateer_lab.environments.synthetic.density import Seed
 from privateer_lab.environments.synthetic.synthetic import Drift, SwapDrift, Synthetic, SyntheticSection
 
+_WAVES: Final = 128
+_STEEPNESS: Final = 1.5
+
 
 class RiseDrift(Drift):
     """After the first phase the arm opposite the best one in the list becomes better than that, for good.
@@ -149,8 +152,6 @@ SHAPES: Final = {
     "ridge": Shape(length=0.2, ridge=True),
     "close": Shape(length=0.35, shared=0.9),
 }
-_WAVES: Final = 128
-_STEEPNESS: Final = 1.5
 
 
 class SmoothSection(SyntheticSection):

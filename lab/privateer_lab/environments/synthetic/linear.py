@@ -13,6 +13,11 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.features import Numeric
 from privateer_lab.environments.environment import Array, Delay, Environment, EnvironmentSection, PlayedRewards
 
+_CORRELATION: Final = 0.7
+_SCALES: Final = (0.15, 0.6)
+_STEEPNESS: Final = 4.0
+"""Slope of log odds near a mean of 1/2, so that both links have the same mean rewards there."""
+
 
 @runtime_checkable
 class ActionsSpec(Protocol):
@@ -95,12 +100,6 @@ class LinearEnvironment(Environment):
         """Return whether the best action is still among the policy's ``active`` ones, if it has such."""
         active = getattr(policy, "active", None)
         return {} if active is None else {"best_action_kept": float(np.argmax(self.values) in active)}
-
-
-_CORRELATION: Final = 0.7
-_SCALES: Final = (0.15, 0.6)
-_STEEPNESS: Final = 4.0
-"""Slope of log odds near a mean of 1/2, so that both links have the same mean rewards there."""
 
 
 class DisjointSection(EnvironmentSection):

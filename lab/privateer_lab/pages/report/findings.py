@@ -15,6 +15,21 @@ from privateer_lab.pages.review.promises import promised
 from privateer_lab.pages.review.subject import ExperimentStanding, running
 from privateer_lab.services.rest import answer_in, ask, policy_in
 
+_REFUSED: Final = 0.05
+"""Share of refused reports that is worth a warning."""
+_TOLD: Final = 5
+"""Findings that are named one by one."""
+_STATUS: Final = {
+    "open": "The experiment is still running, so what follows may change.",
+    "paused": "The experiment is paused: nobody is asked now.",
+    "draining": "The experiment asks nobody any more, and waits for late reports.",
+    "stopped": "The experiment was stopped.",
+    "finished": "The experiment is finished.",
+    "failed": "The experiment failed: a round came to no end.",
+}
+_NOTHING_YET: Final = "No round is complete yet, so nothing has been learned: the policy is the one it began with."
+_NOTHING_CAME: Final = "No round was completed, so nothing was learned: no report supports what the policy gives."
+
 
 class Findings(NamedTuple):
     """All that a report says of an experiment.
@@ -66,23 +81,6 @@ def promise_of(certificates: Mapping[str, Certificate]) -> str:
     """Return the promise of an experiment's certificates, by cohort, in a line."""
     first = {cohort: certificate.claims[0] for cohort, certificate in certificates.items()}
     return "Nothing is promised to a person." if first[""].epsilon is None else f"{promised(first)}."
-
-
-_REFUSED: Final = 0.05
-"""Share of refused reports that is worth a warning."""
-_TOLD: Final = 5
-"""Findings that are named one by one."""
-_STATUS: Final = {
-    "open": "The experiment is still running, so what follows may change.",
-    "paused": "The experiment is paused: nobody is asked now.",
-    "draining": "The experiment asks nobody any more, and waits for late reports.",
-    "stopped": "The experiment was stopped.",
-    "finished": "The experiment is finished.",
-    "failed": "The experiment failed: a round came to no end.",
-}
-
-_NOTHING_YET: Final = "No round is complete yet, so nothing has been learned: the policy is the one it began with."
-_NOTHING_CAME: Final = "No round was completed, so nothing was learned: no report supports what the policy gives."
 
 
 def meaning(found: Findings) -> str:

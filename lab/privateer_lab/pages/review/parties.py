@@ -11,6 +11,8 @@ from privateer_core.spec.spec import Spec
 _CURATES = "nothing keeps it from reading records: it sees them, and has to protect them"
 _IN_ITS_TURN = "open a report before it is permuted"
 _OUT = "single out a device by key, policy or batch size; with false reports it can"
+_VOUCHED: Final = " Who runs the issuer, or the backend that vouches for devices, can still make people up."
+_TOLD = "the device erases it, as far as its disk lets go of freed blocks"
 
 
 class Party(msgspec.Struct, frozen=True):
@@ -127,9 +129,6 @@ def _of_tokens(taker: str) -> Iterator[Exposure]:
     yield Exposure("the times of tokens", words)
 
 
-_VOUCHED: Final = " Who runs the issuer, or the backend that vouches for devices, can still make people up."
-
-
 def _of_the_arm(spec: Spec, row: Trust) -> str:
     itself = "The arm by itself says something of the person, since a learned policy plays different arms for others."
     if not row.promises:
@@ -139,9 +138,6 @@ def _of_the_arm(spec: Spec, row: Trust) -> str:
     if spec.privacy.arms == "hidden":
         return f"{itself} The promise counts on nobody who gets reports or reads the policy seeing the arm."
     return f"{itself} The promise holds against somebody who sees the arm as well."
-
-
-_TOLD = "the device erases it, as far as its disk lets go of freed blocks"
 
 
 class Kept(msgspec.Struct, frozen=True):

@@ -18,6 +18,25 @@ from privateer_core.spec.toml_file import read_tables
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.services.rest import RemoteError, ask
 
+MISSING: Final = "TO BE FILLED IN"
+SECTORS: Final = ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")
+"""Those of the registry's schema."""
+_OPTION: Final = "--facts"
+_TEXT_MAX: Final = 4000
+_ASKED: Final = (
+    ("curators", "who publishes the experiment and answers for it", "the data controller"),
+    ("contact", "whom people can ask about it", "the data controller"),
+    ("intended_use", "what the result is for", "the product team"),
+    ("region", "where the people are, and whose law applies", "the data controller"),
+    ("publication_date", "when the first policy was, or will be, published", "the operator"),
+    ("authors", "who fills in the registry's entry", "the reviewer"),
+    ("legal_basis", "on what legal basis people are asked", "the data controller's lawyer"),
+    ("information", "how people are told of it", "the data controller's lawyer"),
+    ("deletion", "when the experiment, backups and exports are deleted", "the operator"),
+    ("choices", "why this trust model, epsilon and delta were chosen", "the privacy engineer"),
+    ("bias", "whom the outcome may treat worse, and what is done about it", "the product team"),
+)
+
 
 class ExperimentStanding(msgspec.Struct, frozen=True):
     """Where a running experiment stands.
@@ -118,13 +137,6 @@ def plain(value: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
-MISSING: Final = "TO BE FILLED IN"
-SECTORS: Final = ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")
-"""Those of the registry's schema."""
-_OPTION: Final = "--facts"
-_TEXT_MAX: Final = 4000
-
-
 class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What no software knows; an empty value is unknown.
 
@@ -164,21 +176,6 @@ class Unknown(msgspec.Struct, frozen=True):
     what: str
     who: str
     key: str
-
-
-_ASKED: Final = (
-    ("curators", "who publishes the experiment and answers for it", "the data controller"),
-    ("contact", "whom people can ask about it", "the data controller"),
-    ("intended_use", "what the result is for", "the product team"),
-    ("region", "where the people are, and whose law applies", "the data controller"),
-    ("publication_date", "when the first policy was, or will be, published", "the operator"),
-    ("authors", "who fills in the registry's entry", "the reviewer"),
-    ("legal_basis", "on what legal basis people are asked", "the data controller's lawyer"),
-    ("information", "how people are told of it", "the data controller's lawyer"),
-    ("deletion", "when the experiment, backups and exports are deleted", "the operator"),
-    ("choices", "why this trust model, epsilon and delta were chosen", "the privacy engineer"),
-    ("bias", "whom the outcome may treat worse, and what is done about it", "the product team"),
-)
 
 
 def read_facts(file: Path | None) -> Facts:
