@@ -112,6 +112,11 @@ def readable(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
+def margin(half: float | None) -> str:
+    """Write half of an interval; nothing where there is none."""
+    return "" if half is None else f"± {readable(half)}"
+
+
 def percent(share: float) -> str:
     """Write a share in percent, rounded up to a tenth so that it stays a bound."""
     return f"{math.ceil(share * 1000 - 1e-9) / 10:g} %"

@@ -20,7 +20,7 @@ from privateer_lab.cli.input_files import load_spec
 from privateer_lab.cli.options import Jobs, Json, On, PeopleSpec, Seeds, Set, Users
 from privateer_lab.cli.output import open_folder, print_json, print_rows, progress, screen
 from privateer_lab.environments import check_files
-from privateer_lab.figures import readable
+from privateer_lab.figures import margin, readable
 from privateer_lab.planning import first_look
 from privateer_lab.planning.first_look import begun, so_far
 from privateer_lab.planning.plans import (
@@ -194,9 +194,14 @@ def _print_table(result: dict[str, Any], what: str, seeds: int) -> None:
     for heading in ("epsilon", "regret", "95 %", "worst", "gain", *needed):
         table.add_column(heading, justify="right")
     for row in result["outcomes"]:
-        interval = "" if row["regret_ci95"] is None else f"± {readable(row['regret_ci95'])}"
         gain = "" if row["gain"] is None else f"{row['gain']:.0%}"
-        figures = (f"{row['epsilon']:g}", readable(row["regret_mean"]), interval, readable(row["regret_worst"]), gain)
+        figures = (
+            f"{row['epsilon']:g}",
+            readable(row["regret_mean"]),
+            margin(row["regret_ci95"]),
+            readable(row["regret_worst"]),
+            gain,
+        )
         unreached = "" if row["gain"] is None else "more"
         needs = (unreached if value is None else f"{value:,}" for value in row["people_needed"].values())
         table.add_row(row["model"], *figures, *needs)

@@ -14,7 +14,7 @@ from privateer_lab.baselines.run import play, summaries
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.cli.options import Jobs, Json, On, PeopleSpec, Seeds, Set, Users
 from privateer_lab.cli.output import print_json, print_rows, print_table, progress, screen
-from privateer_lab.figures import named, readable
+from privateer_lab.figures import margin, named
 from privateer_lab.planning.spec_draft import Draft, draft
 from privateer_lab.planning.sweep import SweepJournal, cells, combinations, parse_axes, write_parquet
 from privateer_lab.planning.sweep import sweep as rows_of
@@ -188,19 +188,19 @@ def peers(
     if as_json:
         print_json({"experiment": parsed.name, "people": parsed.experiment.horizon, "seeds": seeds, "policies": found})
     else:
-        print_rows("the same people, a second of processor time", [_peer_row(*one) for one in found.items()])
+        title = "the same people; speed is by a second of processor time"
+        print_rows(title, [_peer_row(*one) for one in found.items()])
     if len(rows) < seeds * len(makers):
         raise typer.Exit(130)
 
 
 def _peer_row(name: str, figures: dict[str, float | None]) -> dict[str, object]:
-    half = figures["regret_ci95"]
     return {
         "policy": name,
         "regret": figures["regret_mean"],
-        "95 % interval": "" if half is None else f"± {readable(half)}",
+        "95 % interval": margin(figures["regret_ci95"]),
         "decisions a second": figures["decisions_per_second"],
-        "and learning": figures["people_per_second"],
+        "people a second, learning included": figures["people_per_second"],
     }
 
 
@@ -208,14 +208,14 @@ def print_baselines(result: dict[str, Any]) -> None:
     """Print a row for each of a simulation's ``baselines``, under one for the policy itself; nothing without them."""
     if baselines := result.get("baselines"):
         policies = {result["experiment"]: {**result, "leaks": False}, **baselines}
-        print_rows("baselines", [_row(name, figures) for name, figures in policies.items()])
+        print_rows("baselines", [_baseline_row(name, figures) for name, figures in policies.items()])
 
 
-def _row(name: str, figures: dict[str, Any]) -> dict[str, Any]:
+def _baseline_row(name: str, figures: dict[str, Any]) -> dict[str, Any]:
     return {
         "policy": f"{name} (leaks: not private)" if figures["leaks"] else name,
         "regret": figures["regret_mean"],
-        "95 % interval": "" if figures["regret_ci95"] is None else f"± {readable(figures['regret_ci95'])}",
+        "95 % interval": margin(figures["regret_ci95"]),
         "worst seed": figures["regret_worst"],
         "reward": figures["reward_mean"],
     }
