@@ -222,7 +222,7 @@ def _(part: Coefficients) -> list[Titled]:
 @rows_of.register
 def _(part: PlayCounts) -> list[Titled]:
     draw = {"seed": str(part.draw.seed), "start": part.draw.start, "places": part.draw.places}
-    facts = {"clients": part.people, "active": list(part.active), **draw}
+    facts = {"people asked": part.people, "active": list(part.active), **draw}
     plays = [{"action": name, "plays": times} for name, times in part.plays.items()]
     return [
         Titled("what is asked", [{"fact": name, "value": value} for name, value in facts.items()]),

@@ -45,7 +45,7 @@ def test_a_policy_without_bins_is_tables(capsys: pytest.CaptureFixture[str], mon
     step = Schedule(spec).open(3)
     view = msgspec.to_builtins(step.policy.view(spec))
     rows = cells(shown(monkeypatch, capsys, "policy", lambda _: {"policy": view, "spec": {}}))
-    for row in (["clients", "2"], ["places", "4"], ["active", "0, 1, 2, 3, 4, 5, 6, 7, ... (30 in all)"]):
+    for row in (["people asked", "2"], ["places", "4"], ["active", "0, 1, 2, 3, 4, 5, 6, 7, ... (30 in all)"]):
         assert row in rows
     for action, plays in view["shows"]["plays"].items():
         assert [action, str(plays)] in rows
