@@ -13,10 +13,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if TYPE_CHECKING:
     from privateer_lab.notebook import plot
-    from privateer_lab.notebook.off_policy.evaluation import Evaluation, evaluate
-    from privateer_lab.notebook.off_policy.replayed import Replayed, replay
+    from privateer_lab.notebook.evaluation import Evaluation, evaluate
     from privateer_lab.notebook.planned import Planned, plan
     from privateer_lab.notebook.policies import LoadedPolicy, policy
+    from privateer_lab.notebook.replayed import Replayed, replay
     from privateer_lab.notebook.results import Found, History, history, result
     from privateer_lab.notebook.simulated import Simulated, simulate, sweep
     from privateer_lab.notebook.sizes import detectable, sample_size
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from privateer_lab.notebook.tabular import ResultTable
 
 _PLACES: Final = {
-    "Evaluation": "off_policy.evaluation",
+    "Evaluation": "evaluation",
     "Found": "results",
     "History": "results",
     "Planned": "planned",
     "LoadedPolicy": "policies",
-    "Replayed": "off_policy.replayed",
+    "Replayed": "replayed",
     "Simulated": "simulated",
     "ResultTable": "tabular",
     "detectable": "sizes",
-    "evaluate": "off_policy.evaluation",
+    "evaluate": "evaluation",
     "history": "results",
     "plan": "planned",
     "policy": "policies",
-    "replay": "off_policy.replayed",
+    "replay": "replayed",
     "result": "results",
     "sample_size": "sizes",
     "simulate": "simulated",

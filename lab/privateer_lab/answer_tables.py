@@ -215,14 +215,14 @@ def _(part: Coefficients) -> list[Titled]:
     shared = [{"term": name, "coefficient": value} for name, value in part.shared.items()]
     own = dict.fromkeys(name for one in part.arms.values() for name in one)
     rows = [{"term": name} | {arm: one.get(name) for arm, one in part.arms.items()} for name in own]
-    told = [Titled("terms of all arms alike", shared)] if shared else []
-    return [*told, Titled(f"terms of each arm: {part.unit}; link {part.link}", rows)]
+    common = [Titled("terms of all arms alike", shared)] if shared else []
+    return [*common, Titled(f"terms of each arm: {part.unit}; link {part.link}", rows)]
 
 
 @rows_of.register
 def _(part: PlayCounts) -> list[Titled]:
     draw = {"seed": str(part.draw.seed), "start": part.draw.start, "places": part.draw.places}
-    facts = {"clients": part.people, "active": list(part.active), **draw}
+    facts = {"people asked": part.people, "active": list(part.active), **draw}
     plays = [{"action": name, "plays": times} for name, times in part.plays.items()]
     return [
         Titled("what is asked", [{"fact": name, "value": value} for name, value in facts.items()]),

@@ -9,7 +9,7 @@ from privateer_core.answer import Answer
 from privateer_core.answer.conditions import Between, Condition, Level
 from privateer_core.answer.estimates import DECIDED, Effect, Reason
 from privateer_core.answer.parts import Contradiction, FeatureSelection
-from privateer_lab.cli.output import whole_percent
+from privateer_lab.figures import whole_percent
 
 OVER: Final = ("stopped", "finished", "failed")
 _ENDED: Final = {

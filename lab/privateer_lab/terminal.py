@@ -14,7 +14,7 @@ from privateer_core.answer.policy_view import BinShares, PolicyView, leading
 from privateer_lab.answer_tables import Row, estimates_of, rows_of, tables_of
 from privateer_lab.answer_words import contradicted, selected, sentences
 from privateer_lab.cli.output import print_rows, print_table, screen
-from privateer_lab.pages.style import COLOURS
+from privateer_lab.picture import COLOURS
 
 _LETTERS: Final = "ABCDEFGHIJKLMNOP"
 _NONE: Final = "."
@@ -126,12 +126,12 @@ def draw_map(shows: BinShares, arms: Sequence[str], width: int = 48, height: int
 
 
 def _legend(marks: set[str], arms: Sequence[str]) -> str:
-    told = [", ".join(f"{_LETTERS[k]} = {name}" for k, name in enumerate(arms))]
+    parts = [", ".join(f"{_LETTERS[k]} = {name}" for k, name in enumerate(arms))]
     if any(mark.islower() for mark in marks):
-        told.append("lower case: several arms are still tried")
+        parts.append("lower case: several arms are still tried")
     if _NONE in marks:
-        told.append(f"{_NONE}: several have the same share, and none is ahead")
-    return "; ".join(told)
+        parts.append(f"{_NONE}: several have the same share, and none is ahead")
+    return "; ".join(parts)
 
 
 def _letter(shares: Mapping[str, float], arms: Sequence[str]) -> str:

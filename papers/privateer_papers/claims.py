@@ -11,9 +11,10 @@ from privateer_core.accounting.gaussian import (
     gaussian_epsilon,
     gaussian_standard_deviation,
 )
+from privateer_lab.cli.account import Batch, Delta, Epsilon, accounts
 from privateer_lab.cli.options import Json
 from privateer_lab.cli.output import print_json, print_table, screen
-from privateer_lab.cli.prove.account import Batch, Delta, Epsilon, accounts, spaced
+from privateer_lab.figures import named
 from privateer_papers.paper_5.bits import published_bits
 
 
@@ -36,7 +37,7 @@ def published(
     for row in rows:
         screen.print(f"[bold]{row['claim']}[/bold]")
         figures = {key: value for key, value in row.items() if key not in ("claim", "source")}
-        print_table(row["source"], spaced(figures))
+        print_table(row["source"], named(figures))
 
 
 def bits_of_paper_5(
@@ -53,7 +54,7 @@ def bits_of_paper_5(
     if as_json:
         print_json(result)
     else:
-        print_table("published bits", spaced(result))
+        print_table("published bits", named(result))
 
 
 def claims_of(paper: int) -> list[dict[str, Any]]:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from privateer_core.spec.spec import Spec
 from privateer_lab.baselines.run import play_once
 from privateer_lab.pages.plots import COLOURS
-from privateer_lab.simulation.interval import interval
 from privateer_lab.simulation.parallel import Backend, each
 from privateer_lab.simulation.simulate import simulate_once
+from privateer_lab.simulation.summary import interval
 
 Row = dict[str, Any]
 OURS: Final = "privateer"

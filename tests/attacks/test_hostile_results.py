@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from privateer_lab.cli.ask import effects_report as command
-from privateer_lab.cli.ask.experiment import answer_in
+from privateer_lab.cli import ask as command
 from privateer_lab.pages.effect_report import draw_effects, markdown
 from privateer_lab.pages.plots import save
+from privateer_lab.services.rest import answer_in
 from tests.unit.lab.test_cli import run
 
 NAMES = [

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from privateer_lab.audit import whole_experiments as experiments
-from privateer_lab.audit.attacks.trial import cases
+from privateer_lab.audit.attacks.releases import segment_cases
 from privateer_lab.audit.suite import FALSE_ALARM, _attacked
 from tests.unit.lab.test_cli import run
 
@@ -37,7 +37,7 @@ def test_a_claim_that_the_product_makes_is_not_excused(
 
 
 def test_the_same_attack_does_not_break_the_curators_release() -> None:
-    (ours,) = cases(80_000)
+    (ours,) = segment_cases(80_000)
     finding = _attacked(ours, ALARM)
     assert finding.holds
     assert finding.lower_bound is not None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from privateer_lab.audit.attacks.sparse import cases
+from privateer_lab.audit.attacks.releases import billboard_cases
 from privateer_lab.audit.mechanisms.moments import moment_cases
 from privateer_lab.audit.suite import FALSE_ALARM, _attacked
 
@@ -11,7 +11,7 @@ ALARM = FALSE_ALARM / 60
 
 def test_the_billboard_holds_and_a_leaky_one_breaks() -> None:
     """Planted: releases with a sixtieth of the noise (lower bounds of 2.3 to 2.6 in six runs, at a stated 1)."""
-    (case,), (leaky,) = cases(30_000), cases(60_000, 60.0)
+    (case,), (leaky,) = billboard_cases(30_000), billboard_cases(60_000, 60.0)
     assert _attacked(case, ALARM).holds
     assert not _attacked(leaky, ALARM).holds
 

@@ -13,7 +13,7 @@ import pytest
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.spec.spec import Spec
-from privateer_lab.load import run_load
+from privateer_lab.load.driver import run_load
 from privateer_lab.services.processes import Services, free_port, running
 from privateer_lab.services.rest import create
 from tests.support.dashboards import EXPERIMENTS, Experiment

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from privateer_core.answer import Answer
-from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.cli.input_files import load_spec
 from privateer_lab.services.processes import Services
 from privateer_lab.simulation.simulate import simulation, to_the_end
 from tests.browser.conftest import Open

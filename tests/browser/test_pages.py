@@ -5,17 +5,18 @@ from typing import Any
 
 import pytest
 
-from privateer_lab.cli.ask.report import write as write_report
+from privateer_lab.audit.finding import AuditFinding
+from privateer_lab.cli.ask import write_report
 from privateer_lab.pages.review.document import make_review
-from privateer_lab.pages.review.evidence import Attack, AuditEvidence
-from privateer_lab.pages.review.facts import Facts
+from privateer_lab.pages.review.evidence import AuditEvidence
 from privateer_lab.pages.review.page import html
+from privateer_lab.pages.review.subject import Facts
 from privateer_lab.pages.review.subject import running as subject_of
 from privateer_lab.services.processes import Services
 from tests.support.dashboards import EXPERIMENTS
 
 pytestmark = pytest.mark.browser
-_ATTACK = Attack("bits", "SignedSymbol", "local", "tight", 1.0, 0.0, 0.9, 0.9999, 1000, "holds")
+_ATTACK = AuditFinding("bits", "SignedSymbol", "local", "tight", 1.0, 0.0, 0.9, 0.9999, 1000, "holds")
 _EVIDENCE = AuditEvidence(
     "a test", "0.1.0", "2026-11-20T10:00:00+00:00", 1e-4, ("SignedSymbol",), (), (_ATTACK,) * 30, 0
 )

@@ -8,9 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
+from privateer_lab.services.demo import DemoPage, sdk_folder, serving, web_demo
 from privateer_lab.services.processes import Services, free_port
-from privateer_lab.services.web_demo import web_demo
-from privateer_lab.services.web_demo.site import Told, sdk_folder, serving
 
 pytestmark = pytest.mark.browser
 
@@ -119,7 +118,7 @@ def test_two_tabs_at_once_report_once(demo: tuple[str, Services], chromium: Any)
     for number in range(5):
         tabs = [context.new_page() for _ in range(2)]
         for tab in tabs:
-            tab.goto(f"{url}told.json")
+            tab.goto(f"{url}demo.json")
             tab.evaluate(_JOIN, [at.server, f"tabs-{number}"])
         both = "() => { globalThis.done = session.report(1).then((outcome) => outcome, (error) => error.type); }"
         for tab in tabs:
@@ -135,7 +134,7 @@ def test_what_is_paid_for_survives_the_page(demo: tuple[str, Services], chromium
     url, at = demo
     before, context = _accepted(at), chromium.new_context()
     page = context.new_page()
-    page.goto(f"{url}told.json")
+    page.goto(f"{url}demo.json")
     page.evaluate(_JOIN, [at.server, "survives"])
     sent: list[bytes] = []
     context.route("**/reports", lambda route: (sent.append(route.request.post_data_buffer), route.abort()))
@@ -144,7 +143,7 @@ def test_what_is_paid_for_survives_the_page(demo: tuple[str, Services], chromium
     context.unroute_all()
     page = context.new_page()
     page.on("request", lambda request: sent.append(request.post_data_buffer) if request.method == "POST" else None)
-    page.goto(f"{url}told.json")
+    page.goto(f"{url}demo.json")
     page.evaluate(_JOIN, [at.server, "survives"])
     _counts(at, before + 1)
     assert len(sent) == 2
@@ -195,7 +194,7 @@ def test_a_full_disk_means_no_report(demo: tuple[str, Services], chromium: Any) 
 def test_a_page_of_another_origin_gets_no_answer_and_says_why(demo: tuple[str, Services], chromium: Any) -> None:
     _, at = demo
     port, context = free_port(), chromium.new_context()
-    with serving(Told(sdk_folder(), at.server, at.shuffler, "places"), port):
+    with serving(DemoPage(sdk_folder(), at.server, at.shuffler, "places"), port):
         page = context.new_page()
         page.goto(f"http://127.0.0.1:{port}/")
         page.locator("#trouble").get_by_text("PRIVATEER_ORIGINS").wait_for()
@@ -204,7 +203,7 @@ def test_a_page_of_another_origin_gets_no_answer_and_says_why(demo: tuple[str, S
 
 def test_without_the_sdk_beside_it_the_demo_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from privateer_core.errors import SpecError
-    from privateer_lab.services.web_demo import site
+    from privateer_lab.services.demo import site
 
     monkeypatch.setattr(site, "_SDK", tmp_path)
     with pytest.raises(SpecError, match="clone the repository"):

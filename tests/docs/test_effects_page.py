@@ -8,7 +8,7 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.spec import Privacy
-from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.cli.input_files import load_spec
 from privateer_papers.paper_4.frontier import setting_of
 from privateer_papers.registry import REPRODUCTIONS
 from privateer_server.algorithms.trial.group_sequential import decision_time, drift_of

@@ -3,7 +3,7 @@
 import shlex
 from pathlib import Path
 
-from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.cli.input_files import load_spec
 from tests.docs.test_readme import blocks
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from privateer_core.answer.export import FORMAT, Export
-from privateer_lab.pages.review.facts import SECTORS, Facts, read_facts
+from privateer_lab.pages.review.subject import SECTORS, Facts, read_facts
 from tests.docs.test_readme import blocks, execute
 from tests.documents import exports, schemas, vectors
 

@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 
 from privateer_lab.audit.suite import mechanisms
-from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.cli.input_files import load_spec
 from privateer_lab.planning.plans import EPSILONS, variants
 from privateer_server.rounds.loop import Schedule
 from tests.docs.test_readme import blocks

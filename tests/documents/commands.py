@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from privateer_lab.cli.command_line import app
+from privateer_lab.cli import command_line
 
 PAGE = Path("docs/reference/commands.md")
 _HEAD = """# Commands
@@ -22,16 +22,16 @@ def documents() -> dict[Path, str]:
 
 def leaves() -> list[tuple[str, Any]]:
     """Every command with its full name, subcommands included."""
-    group: Any = typer.main.get_command(app)
-    return list(_leaves("privateer", group))
+    names = typer.main.get_command(command_line.app).commands  # type: ignore[attr-defined]
+    return [leaf for name in names for leaf in _leaves(f"privateer {name}", command_line.command(name))]
 
 
-def _leaves(path: str, group: Any) -> Iterator[tuple[str, Any]]:
-    for name, command in group.commands.items():
-        if getattr(command, "commands", None):
-            yield from _leaves(f"{path} {name}", command)
-        else:
-            yield f"{path} {name}", command
+def _leaves(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+    if own := getattr(command, "commands", None):
+        for name, one in own.items():
+            yield from _leaves(f"{path} {name}", one)
+    else:
+        yield path, command
 
 
 def _section(path: str, command: Any) -> str:

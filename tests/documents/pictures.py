@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from privateer_core.algorithms import parse_spec
-from privateer_lab.load import run_load
+from privateer_lab.load.driver import run_load
 from privateer_lab.services.processes import Services, free_port, running
 from privateer_lab.services.rest import create
 

@@ -37,7 +37,7 @@ from privateer_core.wire.tokens.token import (
 )
 from privateer_core.wire.tokens.token_keys import Directory, base64url, unbase64url
 from privateer_core.wire.transparency_log import Head, check_proof, check_start, read_proof
-from privateer_lab.cli.documents import read_document
+from privateer_lab.cli.input_files import read_document
 from privateer_server.store.backup import restore
 from privateer_server.store.sqlite import FILE, SqliteStore
 from privateer_server.store.sqlite_schema import DATABASE

@@ -6,8 +6,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer_lab.cli.spec_files import load_spec
-from privateer_lab.load import run_load
+from privateer_lab.cli.input_files import load_spec
+from privateer_lab.load.driver import run_load
 from privateer_lab.services.processes import free_port, running
 
 SPEC = Path(__file__).parents[2] / "examples" / "adult-shuffle.toml"

@@ -7,7 +7,7 @@ import pytest
 
 from privateer_client import Client, Ledger, Limits, Outcome
 from privateer_core.errors import UnfitValueWarning
-from privateer_lab.load import run_load
+from privateer_lab.load.driver import run_load
 from privateer_lab.services.processes import free_port, running
 from tests.support.specs import make_spec
 

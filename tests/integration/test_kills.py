@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from privateer_core.spec.spec import Spec
-from privateer_lab.load import LoadResult, run_load
+from privateer_lab.load.driver import LoadResult, run_load
 from privateer_lab.services.processes import Services
 from tests.integration.test_pipeline import SHUFFLED, facts, held, services, settled
 from tests.support.specs import make_spec
@@ -78,9 +78,7 @@ def counted(at: Services, folder: Path, least: int) -> int:
 def test_a_hundred_kills_lose_and_double_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], victims: list[str]
 ) -> None:
-    monkeypatch.setattr(
-        "privateer_lab.load.upload_endpoint.PATIENCE", 90.0
-    )  # a busy machine starts what was killed slowly
+    monkeypatch.setattr("privateer_lab.load.endpoints.PATIENCE", 90.0)  # a busy machine starts what was killed slowly
     rng, kills, run = random.Random(7), 0, 0
     while kills < KILLS:
         folder, run = tmp_path / str(run), run + 1

@@ -11,7 +11,7 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.errors import UnfitValueWarning
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.spec import Spec
-from privateer_lab.load import run_load
+from privateer_lab.load.driver import run_load
 from privateer_lab.services.processes import Services, free_port, running
 
 PROMISES: dict[str, dict[str, Any]] = {

@@ -15,9 +15,9 @@ from privateer_client import Client, Ledger, Limits, Outcome
 from privateer_core.privacy.certificate import recompute
 from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.spec.spec import Spec
-from privateer_lab.cli.spec_files import load_spec
-from privateer_lab.load import LoadResult, run_load
+from privateer_lab.cli.input_files import load_spec
 from privateer_lab.load.command import main
+from privateer_lab.load.driver import LoadResult, run_load
 from privateer_lab.services.processes import Services, free_port, running
 from privateer_lab.simulation.simulate import simulate_once
 from tests.support.answers import fact

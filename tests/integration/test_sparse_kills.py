@@ -13,7 +13,7 @@ import pytest
 
 from privateer_core.errors import Unavailable
 from privateer_core.wire.publication import decode_publication
-from privateer_lab.load import run_load
+from privateer_lab.load.driver import run_load
 from privateer_lab.services.processes import Services
 from tests.integration.test_kills import create
 from tests.integration.test_pipeline import facts, services

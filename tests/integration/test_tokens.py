@@ -18,8 +18,7 @@ from privateer_core.wire.problem import slug_of
 from privateer_core.wire.tokens.attestation import HEADER
 from privateer_core.wire.tokens.token import Challenge, PendingToken, read_authorization
 from privateer_core.wire.tokens.token_keys import Directory
-from privateer_lab.load import run_load
-from privateer_lab.load.driver import LIMITS
+from privateer_lab.load.driver import LIMITS, run_load
 from privateer_lab.services.processes import IssuerProcess, free_port, running
 from tests.integration.test_kills import Killer, create
 from tests.integration.test_pipeline import facts as facts_of

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from privateer_core.spec.spec import Spec
-from privateer_lab.load import run_load
+from privateer_lab.load.driver import run_load
 from privateer_lab.services.processes import Services, free_port, running
 from tests.support.specs import make_spec
 

@@ -7,7 +7,7 @@ import sys
 
 import httpx
 
-_SERVED = ("/", "/page.mjs", "/style.css", "/icon.svg", "/told.json", "/sdk/index.js", "/sdk/privacy/curves.js")
+_SERVED = ("/", "/page.mjs", "/style.css", "/icon.svg", "/demo.json", "/sdk/index.js", "/sdk/privacy/curves.js")
 
 
 def _started() -> tuple[subprocess.Popen[str], str]:
@@ -34,7 +34,7 @@ def test_it_serves_its_page_under_a_strict_policy_and_stops() -> None:
             assert answer.headers["x-content-type-options"] == "nosniff"
         for path in ("/nowhere", "/../site.py", "/sdk/../../site.py", "/sdk/%2e%2e/package.json"):
             assert httpx.get(page.rstrip("/") + path).status_code == 404
-        told = httpx.get(f"{page}told.json").json()
+        told = httpx.get(f"{page}demo.json").json()
         origin = {"origin": page.rstrip("/")}
         answer = httpx.get(f"{told['server']}/experiments/{told['experiment']}", headers=origin)
         assert answer.headers["access-control-allow-origin"] == origin["origin"]

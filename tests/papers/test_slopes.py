@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from privateer_lab.baselines.base import Visitors
-from privateer_lab.baselines.run import play_together
-from privateer_lab.baselines.unlearned import Uniform
+from privateer_lab.baselines.run import Uniform, play_together
 from privateer_papers.paper_2 import slopes
 from privateer_papers.paper_2.contextual import PublishedGeneralized, PublishedLinear
 from privateer_papers.paper_2.slopes import KINDS, LINES, SLOPES, slope, verdict

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.cli.input_files import load_spec
 from privateer_lab.simulation.simulate import simulate_once
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.partition.change_detection import FALSE_ALARM_RATE

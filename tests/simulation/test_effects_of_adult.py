@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.cli.input_files import load_spec
 from privateer_lab.simulation.simulation import Simulation
 
 SPEC = Path(__file__).parents[2] / "examples" / "adult-effects.toml"

@@ -13,7 +13,7 @@ from privateer_core.algorithms.convex.spec import ConvexSpec
 from privateer_core.algorithms.linear.design_matrix import prior_moments
 from privateer_core.policies.decisions import Arms
 from privateer_core.primitives.contributions import VectorSums, merged
-from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.cli.input_files import load_spec
 from privateer_lab.simulation.delayed_reports import LateSimulation
 from privateer_lab.simulation.devices import SeededNoise
 from privateer_lab.simulation.simulate import simulate_once

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.cli.input_files import load_spec
 from privateer_lab.simulation.simulate import simulate_in_short, simulation
 from privateer_server.algorithms.linear.learner import ResidualLearner
 from tests.support.linears import linear_spec

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.cli.input_files import load_spec
 from privateer_lab.environments import environment_for
 from privateer_lab.simulation.simulate import simulate_once
 from privateer_server.algorithms import learner_for

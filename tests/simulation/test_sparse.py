@@ -7,7 +7,7 @@ import pytest
 
 from privateer_core.answer.facts import Table
 from privateer_core.answer.parts import Figures
-from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.cli.input_files import load_spec
 from privateer_lab.simulation.simulate import simulate_in_short, simulation
 from tests.support.sparse import sparse_spec
 

@@ -32,7 +32,7 @@ class Law(Protocol):
 
 
 def _cut(values: Integers, edges: Integers, below: Array) -> tuple[Integers, Array]:
-    """Cells that end with ``edges``, from the chances of values up to each edge."""
+    """Return cells that end with ``edges``, and their chances, from those of values up to each edge."""
     return np.searchsorted(edges, values, side="left"), np.diff(below, prepend=0.0, append=1.0)
 
 
@@ -48,7 +48,7 @@ class NormalLaw:
         return _cut(values, edges, ndtr((edges + 0.5) / self.deviation))
 
     def log(self, values: Integers) -> Array:
-        """Logarithm of the density."""
+        """Return the logarithm of the density."""
         return np.asarray(-np.square(values / self.deviation) / 2)
 
 
@@ -68,7 +68,7 @@ class LaplaceLaw:
         return _cut(values, edges, np.where(edges >= 0, 1 - above, above))
 
     def log(self, values: Integers) -> Array:
-        """Logarithm of the chance."""
+        """Return the logarithm of the chance."""
         return np.asarray(-np.abs(values) / self.scale)
 
 
@@ -86,7 +86,7 @@ class BinomialLaw:
         return _cut(values, edges, binom.cdf(edges, self.trials, self.probability))
 
     def log(self, values: Integers) -> Array:
-        """Logarithm of the chance."""
+        """Return the logarithm of the chance."""
         return np.asarray(binom.logpmf(values, self.trials, self.probability))
 
 
@@ -101,7 +101,7 @@ class UniformLaw:
         return values * count // self.below, np.full(count, 1 / count)
 
     def log(self, values: Integers) -> Array:
-        """All are as likely."""
+        """Return zeros: all values are as likely."""
         return np.zeros(len(values))
 
 

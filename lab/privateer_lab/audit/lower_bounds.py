@@ -85,7 +85,7 @@ class _Cuts:
     equal: NDArray[np.bool_]
 
     def counts(self, ordered: Scores) -> NDArray[np.int64]:
-        """How many of the sorted scores are in each event."""
+        """Return how many of the sorted scores are in each event."""
         below = np.searchsorted(ordered, self.values, side="left")
         above = np.searchsorted(ordered, self.values, side="right")
         return np.asarray(np.where(self.equal, above, len(ordered)) - below)
@@ -128,12 +128,12 @@ def _deltas(bounds: _Bounds, epsilon: float) -> Scores:
 
 
 def _at_best(hoped: Scores, held: Scores) -> float:
-    """What holds of the event for which most was hoped."""
+    """Return the bound that holds of the event for which the first half promised most."""
     return float(held[np.argmax(hoped)])
 
 
 def _proved_normal_epsilon(left: Scores, right: Scores, delta: float, alarm: float) -> float:
-    """Epsilon of normal noise by the errors of one threshold (the trade-off function of Gaussian privacy).
+    """Return a lower bound of normal noise's epsilon by the errors of one threshold (Gaussian trade-off function).
 
     The threshold is chosen on the first tenth, since a rough one does, and its errors are counted on the rest.
     """

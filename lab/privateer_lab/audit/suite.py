@@ -1,14 +1,16 @@
 """Runs the attacks and collects what they find."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Final, Literal
 
+import msgspec
+
 from privateer_core.privacy.trust import TRUST
 from privateer_lab.audit.attacks import attacks_of_algorithms
 from privateer_lab.audit.case import ANY, CHANNELS, Case
+from privateer_lab.audit.finding import FORMAT, AuditFinding
 from privateer_lab.audit.lower_bounds import attack
 from privateer_lab.audit.mechanisms.bounded_vectors import vector_cases
 from privateer_lab.audit.mechanisms.hits import hit_cases
@@ -22,45 +24,6 @@ from privateer_lab.audit.whole_experiments import experiment_cases
 
 FALSE_ALARM: Final = 1e-4
 """Chance that an audit of true claims reports any of them as broken."""
-FORMAT: Final = "privateer/audit/1"
-
-
-@dataclass(frozen=True)
-class AuditFinding:
-    """What one attack found.
-
-    Attributes
-    ----------
-    mechanism
-        Class of the mechanism, or name of the algorithm; `CHANNELS` for a channel.
-    lower_bound
-        Epsilon that is proved at delta; None where nothing is claimed but a law, and for a channel, which tells
-        something or nothing.
-    confidence
-        With which all lower bounds and laws of a run hold together; None for a channel.
-    unsafe
-        Whether the claim is a paper's that the accountant does not confirm.
-    law
-        Of a part: how likely its observations, or stranger ones, are by the law that it must have (a p-value).
-    """
-
-    attack: str
-    mechanism: str
-    model: str
-    calibration: str
-    epsilon: float | None
-    delta: float | None
-    lower_bound: float | None
-    confidence: float | None
-    samples: int
-    verdict: Literal["holds", "broken"]
-    unsafe: bool = False
-    law: float | None = None
-
-    @property
-    def holds(self) -> bool:
-        """Whether the claim stands."""
-        return self.verdict == "holds"
 
 
 def cases(samples: int) -> list[Case]:
@@ -180,5 +143,5 @@ def summary(findings: list[AuditFinding]) -> dict[str, Any]:
         "unsafe": known,
         "attacks": len(findings),
         "false_alarm": FALSE_ALARM,
-        "findings": [vars(finding) for finding in findings],
+        "findings": [msgspec.structs.asdict(finding) for finding in findings],
     }

@@ -136,9 +136,9 @@ class LogSource:
 
     def consistency(self, first: int, second: int) -> list[bytes]:
         """Return what the server gives as the proof that its log of one size begins with that of another."""
-        told = self.read("/log/consistency", first=first, second=second).get("hashes", [])
+        hashes = self.read("/log/consistency", first=first, second=second).get("hashes", [])
         try:
-            return [base64.b64decode(one, validate=True) for one in told]
+            return [base64.b64decode(one, validate=True) for one in hashes]
         except (TypeError, ValueError, binascii.Error):
             return []
 
@@ -196,9 +196,9 @@ def _followed(
 
 
 def _entries(source: LogSource, start: int, end: int) -> list[Entry]:
-    told = source.read("/log/entries", start=start, end=end).get("entries")
+    listed = source.read("/log/entries", start=start, end=end).get("entries")
     try:
-        found = [Entry(one["experiment"], one["version"], bytes.fromhex(one["digest"])) for one in told]
+        found = [Entry(one["experiment"], one["version"], bytes.fromhex(one["digest"])) for one in listed]
     except (TypeError, KeyError, ValueError):
         found = []
     if not found or len(found) > end - start:

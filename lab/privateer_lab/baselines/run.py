@@ -2,18 +2,55 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from privateer_core.policies.decisions import Arms
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_lab.baselines import BASELINES
-from privateer_lab.baselines.base import Baseline, with_arms
-from privateer_lab.baselines.people import GROUP, People
-from privateer_lab.simulation.devices import scaled_rewards
+from privateer_lab.baselines.base import Baseline, Visitors, with_arms
+from privateer_lab.environments import environment_for
+from privateer_lab.simulation.devices import scaled, scaled_rewards
 from privateer_lab.simulation.parallel import Backend, each
 from privateer_lab.simulation.summary import regret_figures
+
+GROUP: Final = 1 << 16
+"""Most people at a time: bounds memory, whatever the size of a round."""
+_PEOPLE: Final = 1 << 20
+"""People whose expected rewards decide; with more of them the best arm is clear or does not matter."""
+
+
+class People:
+    """Contexts in order, and rewards with common random numbers: two baselines that play one arm get one reward.
+
+    Parameters
+    ----------
+    spec
+        A spec with a ``population``.
+    seed
+        Seeds the environment, as in the experiment's own run, and contexts and rewards.
+    """
+
+    def __init__(self, spec: ArmsSpec, seed: int) -> None:
+        self._spec, self._seed = spec, seed
+        self._environment = environment_for(spec, seed)
+        self._rng = np.random.default_rng([seed, 3])
+        self._groups = self._seen = 0
+
+    def next(self, people: int) -> Visitors:
+        """Return the next people, at most `GROUP`."""
+        raw = self._environment.contexts(self._seen, people, self._rng)
+        self._seen += people
+        self._groups += 1
+        return Visitors(self._groups - 1, raw, scaled(raw, self._spec), self._environment.means(raw))
+
+    def rewards(self, visitors: Visitors, arms: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Draw the rewards of the arms played, shape (n,), in their own units."""
+        rng = np.random.default_rng([self._seed, 4, visitors.number])
+        return self._environment.rewards(visitors.raw, Arms(arms), rng)
 
 
 @dataclass(frozen=True)
@@ -99,3 +136,37 @@ def summaries(played: list[list[BaselineRun]]) -> dict[str, dict[str, Any]]:
             "leaks": BASELINES[name].leaks,
         }
     return found
+
+
+class Uniform(Baseline):
+    """Every arm with the same probability: what an experiment earns before anything is learned."""
+
+    def choose(self, visitors: Visitors) -> NDArray[np.int64]:
+        """Return random arms, shape (n,)."""
+        return self.rng.integers(0, self.spec.arm_count, len(visitors))
+
+
+class Constant(Baseline):
+    """For everybody the arm with the largest mean of expected rewards over the run's own first million people."""
+
+    def __init__(self, spec: ArmsSpec, seed: int) -> None:
+        super().__init__(spec, seed)
+        people, left = People(spec, seed), min(spec.experiment.horizon, _PEOPLE)
+        total = np.zeros(spec.arm_count)
+        while left:
+            size = min(left, GROUP)
+            total += people.next(size).means.sum(axis=0)
+            left -= size
+        self.arm = int(np.argmax(total))
+
+    def choose(self, visitors: Visitors) -> NDArray[np.int64]:
+        """Return the one arm for everybody, shape (n,)."""
+        return np.full(len(visitors), self.arm)
+
+
+class Oracle(Baseline):
+    """The best arm for everyone: its regret is 0, and its reward the most that any policy can hope for."""
+
+    def choose(self, visitors: Visitors) -> NDArray[np.int64]:
+        """Return everybody's best arm, shape (n,)."""
+        return np.asarray(visitors.means.argmax(axis=1))

@@ -1,19 +1,23 @@
 """What an answer costs that does nothing: a policy that a device has already, and an upload refused by its headers."""
 
+import os
+import subprocess
+import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import httpx
 
 from privateer_core.errors import Unavailable
 from privateer_core.wire.batch import UPLOAD
 from privateer_core.wire.envelope import MEDIA_TYPE
-from privateer_lab.bench.bare import bare
 from privateer_lab.bench.processor_time import cpu_seconds, open_seconds
-from privateer_lab.bench.sealed import bench_spec
-from privateer_lab.bench.sender import send_all
+from privateer_lab.bench.uploads import bench_spec, send_all
 from privateer_lab.services.processes import free_port, running
 from privateer_lab.services.rest import create
 
@@ -25,6 +29,8 @@ _TRIES: Final = 3
 _BODY: Final = bytes(150)
 """Has the length of one report's envelope."""
 _NOT_MODIFIED, _REFUSED = 304, 403
+_SECONDS: Final = 30.0
+_CODE: Final = "import sys; from privateer_lab.bench.answers import serve; serve(int(sys.argv[1]))"
 
 
 def bench_answers(people: int) -> dict[str, dict[str, float]]:
@@ -85,3 +91,48 @@ def _seconds(url: str, pid: int, request: bytes, status: int) -> float:
     if set(statuses) != {status}:
         raise Unavailable(f"the answers were {dict(statuses)}", remedy="see the services' log above")
     return (cpu_seconds(pid) - before) / _REQUESTS
+
+
+class Bare(NamedTuple):
+    """Where it listens, and its process."""
+
+    url: str
+    pid: int
+
+
+def serve(port: int) -> None:
+    """Run it on a port of the loopback interface."""
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+    async def unchanged(request: Request) -> Response:
+        return Response(status_code=304, headers={"ETag": request.headers.get("if-none-match", "")})
+
+    app = Starlette(routes=[Route("/experiments/{name}/policy", unchanged)])
+    how: dict[str, Any] = {"loop": "uvloop", "http": "httptools", "access_log": False, "log_level": "error"}
+    uvicorn.run(app, port=port, **how)
+
+
+@contextmanager
+def bare() -> Iterator[Bare]:
+    """Run it as a process of its own."""
+    port = free_port()
+    process = subprocess.Popen([sys.executable, "-P", "-c", _CODE, str(port)], env=os.environ)
+    url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + _SECONDS
+    try:
+        while not _answers(url) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        yield Bare(url, process.pid)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/experiments/bench/policy", timeout=2).status_code == httpx.codes.NOT_MODIFIED
+    except httpx.TransportError:
+        return False

@@ -1,29 +1,43 @@
-"""What a report costs from its upload to the policy that learned from it, over HTTP, sealed and durable."""
+"""What a report costs from its upload to the policy that learned from it, over HTTP, and whether memory stays flat."""
 
+import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import httpx
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from privateer_core.clock import SystemClock
 from privateer_core.errors import Unavailable
-from privateer_core.wire.envelope import MEDIA_TYPE
+from privateer_core.wire.envelope import MEDIA_TYPE, Envelope, binding, decode_envelope, pieces
 from privateer_core.wire.keys import own_key
-from privateer_lab.bench.processor_time import cpu_seconds, open_seconds
-from privateer_lab.bench.sealed import Sealed, bench_spec, seal_round
-from privateer_lab.bench.sender import send_all
-from privateer_lab.bench.stages import stage_seconds
+from privateer_lab.bench.processor_time import cpu_seconds, memory_of, open_seconds
+from privateer_lab.bench.uploads import Sealed, bench_spec, seal_round, send_all
 from privateer_lab.services.processes import Services, free_port, running
 from privateer_lab.services.rest import create
+from privateer_server.data import Data, open_data
+from privateer_server.intake.accumulator import Accumulator
+from privateer_server.rounds.closing import Closer
+from privateer_server.rounds.open_round import first_round, record
+from privateer_server.settings import ServerSettings
 
 EXPERIMENTS: Final = 4
 _OVERLAP: Final = 2
 """So many experiments' people report at the same time."""
 _PATIENCE: Final = 120.0
-_NAMES: Final = ("shuffler", "server")
+_SERVICES: Final = ("shuffler", "server")
 _ACCEPTED: Final = 202
+_GROUP: Final = 900
+"""Reports that the server commits at once under load."""
+_STAGED: Final = "bench"
+LOOK: Final = 100_000
+"""Reports between two looks."""
+_BATCH: Final = 100
+"""Reports an upload."""
 
 
 class _Used(NamedTuple):
@@ -101,7 +115,7 @@ def publication(server: str, name: str) -> bytes:
 
 def _measure(at: Services, work: Callable[[], None]) -> _Used:
     def now() -> dict[str, float]:
-        return {name: cpu_seconds(at.processes.pid(name)) for name in _NAMES}
+        return {name: cpu_seconds(at.processes.pid(name)) for name in _SERVICES}
 
     before, own, started = now(), time.process_time(), time.perf_counter()
     work()
@@ -141,3 +155,95 @@ def _wait(asking: httpx.Client, server: str, name: str, version: int) -> None:
         if time.monotonic() > deadline:
             raise Unavailable(f"{name} did not learn from its round", remedy="see the services' log above")
         time.sleep(0.02)
+
+
+def stage_seconds(people: int) -> dict[str, float]:
+    """Return the processor time that each stage takes for the reports of a round of so many people, in seconds."""
+    with tempfile.TemporaryDirectory(prefix="privateer-") as folder:
+        data = open_data(ServerSettings(Path(folder), "the token of a benchmark"))
+        try:
+            return _Stages(data, people).run()
+        finally:
+            data.close()
+
+
+class _Stages:
+    """One round of an experiment on a data folder, and the processor time that it took so far, by stage."""
+
+    def __init__(self, data: Data, people: int) -> None:
+        spec = bench_spec(_STAGED, "server", people)
+        self._data, self._people = data, people
+        self._current = first_round(spec, data.keys.make())
+        self._opener = data.keys.find(self._current.round.public_key)
+        data.store.create(_STAGED, self._current.schedule.encoded, record(self._current, self._opener))
+        self._spent = dict.fromkeys(("open", "add", "commit", "learn"), 0.0)
+
+    def run(self) -> dict[str, float]:
+        """Take the reports of the whole round, in groups, and learn from it."""
+        key = Ed25519PrivateKey.generate()
+        for body in seal_round(self._current.publication, _STAGED, self._people, _GROUP, key).bodies:
+            self._take(decode_envelope(body))
+        with self._timed("learn"):
+            Closer(self._data, SystemClock()).close(self._current)
+        return self._spent
+
+    def _take(self, envelope: Envelope) -> None:
+        facts, opener = self._current.round, self._opener
+        assert opener is not None, "its key was just made"
+        with self._timed("open"):
+            sealed = pieces(envelope.sealed, facts.sealed_size)
+            opened = opener.open(sealed, binding(envelope.header, facts.model))
+        with self._timed("add"):
+            with self._data.store.locked([_STAGED]) as locked:
+                seen = locked.seen(_STAGED, opened)
+            accumulator = Accumulator(self._current, seen, opener)
+            accumulator.examine(opened)
+            accumulator.take(envelope, opened)
+            self._current, change = accumulator.close()
+        with self._timed("commit"):
+            self._data.store.commit([change])
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        started = time.process_time()
+        yield
+        self._spent[stage] += time.process_time() - started
+
+
+def bench_memory(reports: int, look: int = LOOK) -> Iterator[dict[str, float]]:
+    """Send shuffled reports, round after round, each sealed ahead; yield the memory of every process after every look.
+
+    Parameters
+    ----------
+    reports
+        In all; a whole number of looks is sent.
+    look
+        Reports between two looks: a round of each of a few experiments.
+
+    Yields
+    ------
+    dict
+        ``reports`` so far, and the MiB of each process that are in memory, such as ``server`` and ``server 1``, the
+        first process that it started; this process, which seals and sends all of them, is the ``generator``.
+    """
+    each, looks = look // EXPERIMENTS, max(1, reports // look)
+    names = [f"bench-{number}" for number in range(EXPERIMENTS)]
+    with (
+        tempfile.TemporaryDirectory(prefix="privateer-") as folder,
+        running(Path(folder), free_port(), free_port(), quiet=True) as at,
+    ):
+        for name in names:
+            create(at.admin, bench_spec(name, "shuffler", each, looks + 1), at.token)
+        key = own_key(at.sender_key, "--data")
+        for seen in range(1, looks + 1):
+            rounds = [seal_round(publication(at.server, name), name, each, _BATCH, key) for name in names]
+            report(at.server, at.shuffler, names, rounds, seen + 1)
+            yield {"reports": seen * look} | _memory(at)
+
+
+def _memory(at: Services) -> dict[str, float]:
+    found = {"generator": memory_of(os.getpid())[0]}
+    for name in ("shuffler", "server"):
+        own, *children = memory_of(at.processes.pid(name))
+        found |= {name: own} | {f"{name} {number}": size for number, size in enumerate(children, 1)}
+    return found

@@ -15,7 +15,7 @@ from privateer_core.errors import SpecError, Unavailable
 from privateer_core.wire.keys import own_key, publish_key
 from privateer_lab.bench.path import EXPERIMENTS, publication, report
 from privateer_lab.bench.processor_time import cpu_seconds, open_seconds
-from privateer_lab.bench.sealed import bench_spec, seal_round
+from privateer_lab.bench.uploads import bench_spec, seal_round
 from privateer_lab.services.processes import Processes, free_port
 from privateer_lab.services.rest import create
 

@@ -1,46 +1,143 @@
-"""The command line: ``privateer``. Errors are one line and exit code 2."""
+"""The command line: ``privateer``. Errors are one line and exit code 2.
+
+A command's module is imported when somebody runs the command: the list of all commands needs none of them.
+"""
 
 import sys
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 from typer._click.exceptions import ClickException as UsageError  # typer brings its own click, unnamed
+from typer.core import TyperCommand, TyperGroup
+from typing_extensions import override
 
-from privateer_core.errors import PrivateerError, printable
-from privateer_lab.cli import change, operate, run
-from privateer_lab.cli.ask import effects_report, experiment, report
-from privateer_lab.cli.develop import peers
-from privateer_lab.cli.develop.plugins import install
-from privateer_lab.cli.prove import account, audit, records, review, transparency
-from privateer_lab.cli.try_out import plan, simulate, spec_from
+from privateer_core.errors import PluginError, PrivateerError, printable
+from privateer_core.plugins import Plugins
+
+COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
+    "Try out": {
+        "demo": ("run", "Start services, let people take part, and show what is learned."),
+        "spec-from": ("try_out", "Draft a spec from the columns of a file."),
+        "plan": ("plan", "Show what an experiment would cost and earn under several promises."),
+        "simulate": ("try_out", "Run an experiment with simulated people."),
+        "sweep": ("try_out", "Run a spec over all combinations of settings."),
+        "load": ("try_out", "Let simulated people take part over HTTP."),
+    },
+    "Run services": {
+        "up": ("run", "Run a server and a shuffler until you interrupt them."),
+        "server": ("run", "Run the server."),
+        "shuffler": ("run", "Run the shuffler."),
+        "issuer": ("run", "Run the issuer of upload tokens."),
+    },
+    "Ask": {
+        "create": ("ask", "Create an experiment from a spec, or check the spec."),
+        "list": ("ask", "List the experiments of a server."),
+        "show": ("ask", "Show progress, result and promise of an experiment."),
+        "policy": ("ask", "Show who gets which option."),
+        "effects": ("ask", "Show effects with intervals, and what else was found."),
+        "report": ("ask", "Write what was asked and learned as one HTML file."),
+    },
+    "Change": {
+        "pause": ("change", "Ask nobody until you resume."),
+        "resume": ("change", "Ask people again after a pause."),
+        "stop": ("change", "End an experiment."),
+        "extend": ("change", "Let an experiment last longer."),
+        "add-arm": ("change", "Try one more arm."),
+        "retire-arm": ("change", "Give an arm to nobody any more."),
+        "clone": ("change", "Begin an experiment with what another one has learned."),
+        "delete": ("change", "Erase an experiment for good."),
+        "log": ("change", "Show what was changed, when and by whom."),
+        "export": ("change", "Write policy, result, record and certificate to files."),
+    },
+    "Operate": {
+        "doctor": ("operate", "Look for what is wrong with services, and change nothing."),
+        "backup": ("operate", "Copy the database of a running server."),
+        "restore": ("operate", "Make a data folder from a backup."),
+        "token": ("operate", "Make admin tokens of a server."),
+    },
+    "Prove": {
+        "account": ("account", "Calculate privacy, and check records and certificates."),
+        "audit": ("prove", "Attack every claim of privacy."),
+        "review": ("prove", "Write a pack of documents for reviewers and lawyers."),
+        "identity": ("prove", "Show the key that a server signs with."),
+        "audit-log": ("prove", "Check what is new in a server's public log."),
+    },
+    "Develop": {
+        "bench": ("run", "Measure what a report costs on its way."),
+        "peers": ("try_out", "Compare an experiment with libraries that have no privacy."),
+    },
+}
+"""The commands by heading: the module in ``privateer_lab.cli`` that has each, and what it does."""
+PLUGINS: Final = Plugins[Callable[[typer.Typer], None]]("privateer.commands", "distribution that brings it", "command")
+"""What adds a command to the command line, by the command's name; ``account-x`` adds to the group ``account``."""
+_PAPERS: Final = {"reproduce": "Make a figure or table of a paper again."}
+"""Commands of the distribution privateer-papers."""
+_MODULES: Final = {name: module for commands in COMMANDS.values() for name, (module, _) in commands.items()}
+
+
+@cache
+def command(name: str) -> Any:
+    """Import a command of ours, or a group of commands, with what plug-ins add to it.
+
+    Raises
+    ------
+    PluginError
+        If it is a plug-in's, which is not installed or cannot be imported.
+    """
+    app = typer.Typer()
+    if name in _MODULES:
+        import_module(f"privateer_lab.cli.{_MODULES[name]}").register(app)
+        _say([_added(plugin, app) for plugin in PLUGINS if plugin.startswith(f"{name}-")])
+    elif name in PLUGINS:
+        PLUGINS[name](app)
+    else:
+        raise PluginError(f"the command {name} is not installed", field=name, remedy="install privateer-papers")
+    return typer.main.get_group(app).commands[name]
+
+
+def _added(plugin: str, app: typer.Typer) -> PluginError | None:
+    """Add a plug-in's commands; return what is wrong with it."""
+    try:
+        PLUGINS[plugin](app)
+    except PluginError as problem:
+        return problem
+    return None
+
+
+def _say(problems: list[PluginError | None]) -> None:
+    for problem in filter(None, problems):
+        print(f"privateer: {printable(str(problem))}", file=sys.stderr)
+
+
+class _Commands(TyperGroup):
+    """The commands, each as a line of help until somebody runs it."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for heading, commands in COMMANDS.items():
+            for name, (_, line) in commands.items():
+                self.add_command(TyperCommand(name, help=line, rich_help_panel=heading))
+        for name, line in _PAPERS.items():
+            self.add_command(TyperCommand(name, help=line, rich_help_panel="Develop", hidden=name not in PLUGINS))
+
+    @override
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, command(name) if name in _MODULES or name in _PAPERS else found, rest
+
 
 app = typer.Typer(
     name="privateer",
+    cls=_Commands,
     help="Learn which option works best for whom, from people whose data never leaves their device in the clear.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for module in (
-    run,
-    spec_from,
-    experiment,
-    effects_report,
-    change,
-    operate,
-    transparency,
-    simulate,
-    plan,
-    peers,
-    account,
-    records,
-    audit,
-    review,
-    report,
-):
-    module.register(app)
-for problem in install(app):
-    print(f"privateer: {printable(str(problem))}", file=sys.stderr)
+_say([_added(one, app) for one in PLUGINS if one not in _PAPERS and one.partition("-")[0] not in _MODULES])
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,7 +1,6 @@
 """What commands print: JSON for machines, tables and progress bars for people."""
 
 import json
-import math
 import signal
 import sys
 import tempfile
@@ -17,12 +16,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from privateer_core.errors import SpecError, printable
+from privateer_lab.figures import readable
 
 T = TypeVar("T")
 _WIDE = 10_000
 """Columns of an output that is no terminal, so that nothing wraps."""
-_SHOWN = 8
-"""Items of a list that are shown."""
 screen = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
 
 
@@ -83,38 +81,6 @@ def print_titled(title: str, table: Table) -> None:
     """Print a table under its title, which may be the longer of the two."""
     screen.print(printable(title), style="italic", markup=False, soft_wrap=True)
     screen.print(table)
-
-
-def whole_percent(share: float) -> str:
-    """Write a share in whole percent: what is not all is never rounded to all, nor something to nothing."""
-    whole = f"{share:.0%}"
-    if whole == "0%" and share > 0:
-        return "below 1%"
-    return "above 99%" if whole == "100%" and share < 1 else whole
-
-
-def readable(value: Any) -> str:
-    """Write a figure for people: thousands separated, four significant digits for small fractions, yes or no.
-
-    Zero has no sign.
-    """
-    if value is None:
-        return "none"
-    if isinstance(value, list):
-        shown = ", ".join(readable(one) for one in value[:_SHOWN])
-        return shown if len(value) <= _SHOWN else f"{shown}, ... ({len(value):,} in all)"
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {readable(one)}" for name, one in value.items())
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:z,.0f}" if abs(value) >= 100 else f"{value:z.4g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def percent(share: float) -> str:
-    """Write a share in percent, rounded up to a tenth so that it stays a bound."""
-    return f"{math.ceil(share * 1000 - 1e-9) / 10:g} %"
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from privateer_core.errors import SpecError
 from privateer_lab.audit.transparency_log import LogSource
 from privateer_lab.cli.options import ADMIN_URL
 from privateer_lab.cli.output import print_json, print_table, screen
+from privateer_lab.figures import named
 from privateer_lab.services.processes import IssuerProcess, Services, free_port, running
 
 Data = Annotated[Path, typer.Option(help="Folder for keys and databases.")]
@@ -132,8 +133,7 @@ def demo(
 
     In a terminal the services stay until you press Enter, so that you can look at the dashboard.
     """
-    from privateer_lab.services.demo import run_demo
-    from privateer_lab.services.web_demo import run_web_demo
+    from privateer_lab.services.demo import run_demo, run_web_demo
 
     is_watched = sys.stdin.isatty() and sys.stdout.isatty()
     if web:
@@ -210,4 +210,4 @@ def bench(
         return
     screen.print("Each figure of the report path is processor time a report, in multiples of opening one.")
     for title, figures in tables.items():
-        print_table(title, [(key.replace("_", " "), value) for key, value in figures.items()])
+        print_table(title, named(figures))

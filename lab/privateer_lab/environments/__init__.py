@@ -7,21 +7,23 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.sections import parse_section
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments.environment import Environment, EnvironmentSection, PlayedRewards
-from privateer_lab.environments.files.adult import AdultSection
-from privateer_lab.environments.files.classified import CsvSection
-from privateer_lab.environments.synthetic.bernoulli import BernoulliSection
-from privateer_lab.environments.synthetic.disjoint import DisjointSection
+from privateer_lab.environments.files.classified import AdultSection, CsvSection
+from privateer_lab.environments.files.people_file import files_of
 from privateer_lab.environments.synthetic.effects import EffectsSection
-from privateer_lab.environments.synthetic.functions import PeaksSection, QuadrantsSection, SmoothSection
-from privateer_lab.environments.synthetic.linear import LinearSection
+from privateer_lab.environments.synthetic.functions import (
+    BernoulliSection,
+    PeaksSection,
+    QuadrantsSection,
+    SmoothSection,
+)
+from privateer_lab.environments.synthetic.linear import DisjointSection, LinearSection, NeedlesSection
 from privateer_lab.environments.synthetic.losses import LossesSection
-from privateer_lab.environments.synthetic.mixed import MixedSection
-from privateer_lab.environments.synthetic.needles import NeedlesSection
-from privateer_lab.environments.synthetic.slopes import SlopesSection
+from privateer_lab.environments.synthetic.mixed import MixedSection, SlopesSection
 
 __all__ = [
     "Environment",
     "PlayedRewards",
+    "check_files",
     "check_population",
     "default_environment",
     "environment_for",
@@ -91,6 +93,19 @@ def check_population(spec: Spec) -> None:
     for field, table in tables.items():
         if table is not None:
             _parsed(spec, table, field)
+
+
+def check_files(spec: Spec) -> None:
+    """Check that the files of a spec's populations are there, which takes next to no time.
+
+    Raises
+    ------
+    SpecError
+        If one is not.
+    """
+    for table in (spec.population, *(source.population for source in spec.sources)):
+        if table and "path" in table:
+            files_of(table["path"])
 
 
 def default_environment(spec: Spec) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from privateer_core.spec.toml_file import apply_setting, read_tables
 from privateer_core.wire.envelope import REPORTS_PER_BODY_MAX
 from privateer_core.wire.keys import own_key, publish_key
 from privateer_lab.environments import default_environment
-from privateer_lab.load.backoff import patiently
-from privateer_lab.load.driver import USERS, LoadResult
-from privateer_lab.load.load_run import Interrupted, run_load
+from privateer_lab.figures import named, readable
+from privateer_lab.load.driver import USERS, Interrupted, LoadResult, run_load
+from privateer_lab.load.endpoints import patiently
 from privateer_lab.load.populations import kept_people
 from privateer_lab.services.rest import ask
 
@@ -192,16 +192,5 @@ def _show(result: LoadResult, people: LoadPeople, as_json: bool) -> None:
     if as_json:
         print(json.dumps({**figures, "population": people.population}, indent=2))
         return
-    for name, value in figures.items():
-        print(f"{name.replace('_', ' '):22} {_readable(value)}")
-
-
-def _readable(value: Any) -> str:
-    """Write a figure for people."""
-    if isinstance(value, dict):
-        return ", ".join(f"{count:,} {name}" for name, count in value.items()) or "0"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:,.4g}" if abs(value) < 100 else f"{value:,.0f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    for name, value in named(figures):
+        print(f"{name:40} {readable(value) or 'none'}")

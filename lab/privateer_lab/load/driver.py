@@ -1,4 +1,4 @@
-"""Simulated people of one experiment, over HTTP."""
+"""Simulated people who take part over HTTP, round after round, with a progress bar."""
 
 import asyncio
 import math
@@ -6,19 +6,23 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from privateer_client.participation import Participation
 from privateer_core.errors import Conflict, InputError, Unavailable
 from privateer_core.policies.decisions import Arms, Decisions, Plays
 from privateer_core.privacy.verification import Limits
+from privateer_core.wire.keys import read_signing_key
 from privateer_lab.environments import Environment, default_environment, environment_for
 from privateer_lab.load.wire import Wire
 from privateer_lab.simulation.devices import arms_before, received, scaled, scaled_rewards
-from privateer_lab.simulation.regret import Score
+from privateer_lab.simulation.scores import Score
 
 LIMITS: Final = Limits(
     epsilon=math.inf, delta=0.5, local_epsilon=math.inf, honest_fraction=1.0, min_batch=1, arms="hidden", curator=True
@@ -33,7 +37,7 @@ _PATIENCE: Final = 600.0
 """Seconds that the server may take to learn from a round, or a shuffler to deliver it."""
 _FILL: Final = 10.0
 """Seconds after which a round that is still open has lost reports."""
-Progress: TypeAlias = Callable[[int], None]
+Advance: TypeAlias = Callable[[int], None]
 """Is called with the number of people who have just taken part."""
 
 
@@ -80,7 +84,8 @@ class LoadResult(Score):
 
     def as_dict(self) -> dict[str, Any]:
         """Return all figures for ``--json``."""
-        figures = {name: value for name, value in vars(self).items() if name not in ("played", "facts")}
+        kept = {name: value for name, value in vars(self).items() if name not in ("played", "facts")}
+        figures = {"people": self.people, **kept}
         rates = ("regret", "uniform_regret", "best_constant_regret", "people_per_second")
         mean = self.reward / max(1, self.played.times)
         return (
@@ -119,7 +124,7 @@ class Driver:
         users: int | None,
         concurrency: int,
         batch: int,
-        progress: Progress,
+        progress: Advance,
         begins: Callable[[], None] = lambda: None,
     ) -> LoadResult:
         """Have people take part until all have, or the experiment is over, or it waits for people who are not there."""
@@ -137,7 +142,7 @@ class Driver:
         return self.result
 
     def _people(self, part: Participation, users: int | None) -> int:
-        """How many people there are; only some of those whom a public draw asks may be among them."""
+        """Return how many people there are; only some of those whom a public draw asks may be among them."""
         draw = part.policy.draw
         if draw is None:
             return users or USERS
@@ -147,7 +152,7 @@ class Driver:
         return users or draw.people
 
     def _groups(self, part: Participation, people: int, batch: int) -> Iterator[int]:
-        """Sizes of the uploads of the people who answer a round, until it is closed."""
+        """Yield the sizes of the uploads of the people who answer a round, until it is closed."""
         if part.waits:
             return
         left = people - self.result.people
@@ -161,7 +166,7 @@ class Driver:
             left -= group
             yield group
 
-    async def _answer(self, part: Participation, groups: Iterator[int], concurrency: int, progress: Progress) -> None:
+    async def _answer(self, part: Participation, groups: Iterator[int], concurrency: int, progress: Advance) -> None:
         """Have groups of people upload their reports; those who come to a full round are turned away."""
         self.closed = False
 
@@ -206,7 +211,7 @@ class Driver:
         return part.reports(contexts, coins, decisions, values)
 
     def _decisions(self, part: Participation, contexts: NDArray[np.float64], coins: NDArray[np.uint32]) -> Decisions:
-        """What people play now, or what those of a source have played before."""
+        """Return what people play now, or what those of a source have played before."""
         source = part.spec.source(self.cohort)
         if source is None:
             return part.decide(contexts, coins)
@@ -229,7 +234,7 @@ class Driver:
         return await self._next(part, fills)
 
     def _answered(self) -> int:
-        """Reports that were counted, or came when the round was full."""
+        """Return how many reports were counted, or came when the round was full."""
         return self.result.accepted + self.result.refused["round-closed"]
 
     async def _next(self, old: Participation | None, fills: bool = False) -> Participation:
@@ -274,3 +279,91 @@ class Driver:
             detail = "an arm was added while people took part, and they are simulated for the others"
             raise Conflict(detail, field="NAME", remedy="start the load again")
         return self.environment
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C ended a run; ``result`` is what was counted before."""
+
+    def __init__(self, result: LoadResult) -> None:
+        super().__init__()
+        self.result = result
+
+
+def run_load(
+    name: str,
+    server: str,
+    shuffler: str | None,
+    *,
+    users: int | None = None,
+    population: dict[str, Any] | None = None,
+    concurrency: int = 4,
+    batch: int = 100,
+    seed: int = 0,
+    cohort: str = "",
+    sender_key: Path | None = None,
+    issuer: str | None = None,
+    attestation_secret: bytes | None = None,
+    begins: Callable[[], None] = lambda: None,
+    each: Callable[[LoadResult], None] = lambda _: None,
+) -> LoadResult:
+    """Drive simulated people through an experiment.
+
+    Parameters
+    ----------
+    name, server, shuffler
+        The experiment, and its services; the shuffler only if its reports are shuffled.
+    users
+        How many people there are: of those whom the experiment draws from its population, the others never answer.
+        None: 10,000, or the whole population.
+    population, seed
+        The table of a spec that names the people, None: those that fit the experiment; and the seed of contexts and
+        rewards.
+    concurrency, batch
+        Uploads under way at a time, and people in one; real devices send 1.
+    cohort
+        The source to which these people belong; empty for the experiment's own people.
+    sender_key
+        File of a private key that the services trust with several people's reports at once.
+    issuer, attestation_secret
+        The issuer of upload tokens, if reports need some, and what the application's backend shares with it.
+    begins
+        Is called before anybody takes part, once the experiment is known and these people fit it.
+    each
+        Is called with what is counted so far, whenever people have taken part.
+
+    Raises
+    ------
+    PrivateerError
+        If the experiment is not there, its terms do not hold, or nobody answers.
+    Interrupted
+        On Ctrl-C, once somebody has taken part.
+    """
+    console = Console(stderr=True)
+    columns = (TextColumn("people"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    sender = read_signing_key(sender_key, "--sender-key") if sender_key else None
+
+    async def drive() -> tuple[LoadResult, bool]:
+        started, whole = time.perf_counter(), True
+        async with Wire.open(name, server, shuffler, concurrency, sender, issuer, attestation_secret) as wire:
+            driver = Driver(wire, population, seed, cohort)
+
+            def advance(people: int) -> None:
+                bar.advance(task, people)
+                each(driver.result)
+
+            try:
+                await driver.run(users, concurrency, batch, advance, begins)
+            except asyncio.CancelledError:  # by Ctrl-C
+                whole = False
+        driver.result.seconds = time.perf_counter() - started
+        return driver.result, whole
+
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("people", total=users)
+        try:
+            result, whole = asyncio.run(drive())
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
+    if not whole:
+        raise Interrupted(result) if result.people else KeyboardInterrupt
+    return result

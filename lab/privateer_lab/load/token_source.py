@@ -14,8 +14,7 @@ from privateer_core.wire.problem import slug_of
 from privateer_core.wire.tokens.attestation import HEADER, attest
 from privateer_core.wire.tokens.token import REQUEST_TYPE, Challenge, PendingToken, server_name
 from privateer_core.wire.tokens.token_keys import Directory, TokenKey
-from privateer_lab.load.backoff import TRIES, Backoff
-from privateer_lab.load.upload_endpoint import PATIENCE
+from privateer_lab.load.endpoints import PATIENCE, TRIES, Backoff
 
 _FIELD: Final = "--issuer"
 _FRESH: Final = 60.0

@@ -1,4 +1,4 @@
-"""What the load driver sends and fetches, again until somebody answers."""
+"""How a load run talks to services over HTTP, and what became of the people of each upload."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,22 +7,84 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 import aiohttp
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer_client.delivery import EndpointAnswer
+from privateer_client.delivery import ACCEPTED, EndpointAnswer, Outcome, judge, outcome_of
 from privateer_core.errors import Deleted, NotFound, SenderRefused, TermsRefused, Unavailable
 from privateer_core.wire.batch import UPLOAD
 from privateer_core.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope
 from privateer_core.wire.problem import slug_of
 from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY
 from privateer_core.wire.tokens.token import authorization
-from privateer_lab.load.backoff import TRIES, Backoff
-from privateer_lab.load.counts import Counts
+from privateer_lab.load.endpoints import TRIES, Backoff, UploadWait, meet, no_url
 from privateer_lab.load.token_source import TokenSource
-from privateer_lab.load.upload_endpoint import UploadWait, meet, no_url
 
+_PENDING: Final = "pending"
 _WAIT: Final = 10
 """Seconds of a long poll for the next policy."""
+
+
+class _Verdicts(msgspec.Struct):
+    accepted: int = 0
+    refused: dict[str, int] = {}
+
+
+@dataclass
+class Counts:
+    """People whose reports were accepted, and the others by reason, after each answer to the same bytes.
+
+    Attributes
+    ----------
+    people
+        All people of the upload.
+    accepted, refused
+        What the last answer said; until the first one everybody is ``pending``.
+    """
+
+    people: int
+    accepted: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.refused = {_PENDING: self.people}
+
+    @property
+    def pending(self) -> bool:
+        """Whether the same bytes may bring more people in."""
+        return any(outcome_of(reason) is Outcome.PENDING for reason in self.refused)
+
+    def update(self, answer: EndpointAnswer, again: bool) -> None:
+        """Count an answer; if the bytes were sent ``again``, duplicates were accepted before."""
+        accepted, refused = self._read(answer)
+        if again:
+            accepted += refused.pop("duplicate-report", 0)
+        # A round that closed in between also turns away those whose reports it had taken.
+        self.refused = _without(refused, self.accepted - accepted)
+        self.accepted = max(self.accepted, accepted)
+
+    def _read(self, answer: EndpointAnswer) -> tuple[int, dict[str, int]]:
+        try:
+            said = msgspec.json.decode(answer.body, type=_Verdicts)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            said = _Verdicts(0, {_PENDING: self.people})
+        verdict = judge(answer)
+        if verdict.outcome is Outcome.PENDING:
+            return 0, {_PENDING: self.people}
+        if answer.status == ACCEPTED:
+            return said.accepted, dict(said.refused)
+        return 0, dict(said.refused) or {verdict.reason or "duplicate-report": self.people}
+
+
+def _without(refused: dict[str, int], people: int) -> dict[str, int]:
+    """Return the refusals without those of some people."""
+    left = {}
+    for reason, count in refused.items():
+        spared = min(count, max(0, people))
+        people -= spared
+        if count > spared:
+            left[reason] = count - spared
+    return left
 
 
 @dataclass
@@ -123,7 +185,7 @@ class Wire:
                     if slug_of(answer) == SenderRefused.slug:
                         remedy = "name another with --sender-key, or send people one by one with --batch 1"
                         raise SenderRefused("the services do not trust this key", field="--sender-key", remedy=remedy)
-                    counts.hear(EndpointAnswer(response.status, answer), attempt > 0)
+                    counts.update(EndpointAnswer(response.status, answer), attempt > 0)
                     waiting.note(response.status, answer)
             except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
                 raise no_url("--url") from None

@@ -11,7 +11,7 @@ from privateer_core.errors import InputError, SpecError
 from privateer_core.spec.columns import is_missing
 from privateer_core.spec.features import Feature, Numeric, Ranked
 from privateer_core.spec.spec import Spec
-from privateer_lab.environments.files.file_columns import readings
+from privateer_lab.environments.files.file_columns import interpretations
 from privateer_lab.notebook.tabular import library
 
 Array: TypeAlias = NDArray[np.float64]
@@ -173,7 +173,7 @@ def _feature(columns: Columns, name: str, feature: Feature) -> Array:
 
 def _meaning(name: str, feature: Feature, value: Any) -> float:
     """Read one value as a device does; a text also as what a file may mean by it."""
-    for way in readings(value) if isinstance(value, str) else (value,):
+    for way in interpretations(value) if isinstance(value, str) else (value,):
         try:
             return feature.read(name, way)
         except InputError as error:

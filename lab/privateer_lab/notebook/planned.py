@@ -124,7 +124,7 @@ def plan(
         parsed,
         tuple(found.outcomes()),
         table_of("batches", batches(wanted)),
-        table_of("what can be found", _told(foreseen([one for one in wanted if not found.refuses(one)]))),
+        table_of("what can be found", _findings(foreseen([one for one in wanted if not found.refuses(one)]))),
         tuple(map(_left_out, found.refused)),
         tuple(dict.fromkeys(concern for one in wanted for concern in one.spec.concerns())),
     )
@@ -169,7 +169,7 @@ def _left_out(refused: Mapping[str, Any]) -> str:
     return f"{refused['model']} at epsilon {refused['epsilon']:g}: {refused['why']}"
 
 
-def _told(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _findings(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows of each promise's first table."""
     return [
         {"model": one["model"], "epsilon": one["epsilon"], **row}

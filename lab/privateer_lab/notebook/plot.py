@@ -15,19 +15,17 @@ from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.spec.spec import Spec
 from privateer_lab.answer_words import rows_drawn
 from privateer_lab.notebook.data_frames import Array
-from privateer_lab.notebook.off_policy.evaluation import Evaluation
-from privateer_lab.notebook.off_policy.replayed import Replayed
+from privateer_lab.notebook.evaluation import Evaluation
 from privateer_lab.notebook.planned import Planned
-from privateer_lab.notebook.policies import LoadedPolicy, address
+from privateer_lab.notebook.policies import LoadedPolicy, address, draw_map
 from privateer_lab.notebook.policies import policy as policy_of
-from privateer_lab.notebook.policy_map import draw_map
+from privateer_lab.notebook.replayed import Replayed
 from privateer_lab.notebook.results import Found
 from privateer_lab.notebook.results import result as result_of
 from privateer_lab.notebook.simulated import Simulated
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tabular import library
-from privateer_lab.pages.style import COLOURS, in_thousands
-from privateer_lab.picture import Picture, drawing
+from privateer_lab.picture import COLOURS, Picture, drawing, in_thousands
 from privateer_lab.services.rest import ask
 
 __all__ = ["Picture", "effects", "policy", "privacy", "regret"]

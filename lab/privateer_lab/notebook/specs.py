@@ -11,7 +11,7 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.sections import toml_tables
 from privateer_core.spec.spec import Spec
 from privateer_core.spec.toml_file import apply_setting
-from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.cli.input_files import load_spec
 from privateer_lab.environments import check_population
 from privateer_lab.planning.spec_draft import Draft, draft, toml
 

@@ -105,7 +105,7 @@ class Tabular(ABC):
 
     def _shown(self) -> list[list[str]]:
         """Return the head and the first rows as texts."""
-        from privateer_lab.cli.output import readable
+        from privateer_lab.figures import readable
 
         columns = self.table.columns
         rows = zip(*(values[:_SHOWN] for values in columns.values()), strict=True)

@@ -12,10 +12,9 @@ from privateer_core.answer.parts import EffectsOverTime
 from privateer_core.errors import printable
 from privateer_lab.answer_tables import estimates_of, tables_of
 from privateer_lab.answer_words import Drawn, left_out, most_drawn, rows_drawn, sentences
-from privateer_lab.cli.output import readable
+from privateer_lab.figures import readable
 from privateer_lab.pages.plots import in_thousands, panels
-from privateer_lab.pages.style import BETTER, COLOURS, GREY, WORSE
-from privateer_lab.picture import whole_label
+from privateer_lab.picture import BETTER, COLOURS, GREY, WORSE, whole_label
 
 _CLAIM: Final = ("against", "about", "epsilon", "delta")
 _NOTHING: Final = {"epsilon": "nothing is claimed", "delta": None}

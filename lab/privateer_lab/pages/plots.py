@@ -12,7 +12,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from privateer_lab.pages.style import COLOURS, STYLE, in_thousands
+from privateer_lab.picture import COLOURS, STYLE, in_thousands
 
 __all__ = ["COLOURS", "from_zero", "in_thousands", "panels", "save"]
 

@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from privateer_core.errors import printable
-from privateer_lab.cli.output import percent, readable
+from privateer_lab.figures import percent, readable
 
 _FOLDER: Final = "pages"
 _SHORT: Final = re.compile(r"e([+-])0*(?=\d)")

@@ -137,7 +137,7 @@ def _with_as_many_choices(spec: Spec, row: Trust, table: dict[str, Any]) -> None
 
 
 def _limit(spec: Spec, epsilon: float) -> float:
-    """The most that a report may cost by itself, which no promise may exceed."""
+    """Return the most that a report may cost by itself, which no promise may exceed."""
     return max(epsilon, spec.privacy.local_epsilon_max, *(source.epsilon or 0.0 for source in spec.sources))
 
 
@@ -282,7 +282,7 @@ def people_needed(run: Run, share: float) -> int | None:
 
 
 def _curves(run: Run) -> NDArray[np.float64]:
-    """The path from its beginning, shape (4, points)."""
+    """Return the path from its beginning, shape (4, points)."""
     return np.array([(0, 0.0, 0.0, 0.0), *run.path]).T
 
 
@@ -321,7 +321,7 @@ def _foresee(variant: Variant) -> dict[str, Any]:
 
 
 def _median(found: list[int | None]) -> int | None:
-    """None counts as more than any number."""
+    """Return the median, where None counts as more than any number."""
     ordered = sorted(found, key=lambda value: (value is None, value))
     return ordered[len(ordered) // 2]
 

@@ -5,8 +5,12 @@ import time
 from typing import Any, Final
 
 import httpx
+import msgspec
 
 from privateer_client.transport import retry_seconds
+from privateer_core.answer import Answer
+from privateer_core.answer.policy_view import PolicyView
+from privateer_core.answer.stored import read_answer
 from privateer_core.errors import Deleted, NotFound, PrivateerError, SpecError, Unauthorized, Unavailable
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.problem import slug_of
@@ -93,7 +97,7 @@ def ask(method: str, url: str, *, field: str = "--url", **options: Any) -> Any:
     Unavailable
         If it does not answer, or not as a Privateer service does.
     """
-    return _told(_asked(method, url, field, **options), field)
+    return _decoded(_asked(method, url, field, **options), field)
 
 
 def create(admin: str, spec: Spec, token: str | None, start: Any = None) -> tuple[Any, bool]:
@@ -106,7 +110,7 @@ def create(admin: str, spec: Spec, token: str | None, start: Any = None) -> tupl
     if start is not None:
         body, page = {"spec": body, "start": start}, f"experiments/{spec.name}/warm-start"
     response = _asked("POST", f"{admin}/{page}", field, json=body, headers=bearer(token))
-    return _told(response, field), response.status_code == _CREATED
+    return _decoded(response, field), response.status_code == _CREATED
 
 
 def fetch(url: str, *, field: str = "--url", **options: Any) -> bytes:
@@ -128,6 +132,34 @@ def bearer(token: str | None) -> dict[str, bytes]:
     return {"Authorization": b"Bearer " + token.encode(errors="surrogateescape")}
 
 
+def answer_in(document: Any) -> Answer:
+    """Return the answer that a server sent.
+
+    Raises
+    ------
+    Unavailable
+        If it is none: names that control a terminal, or figures that are none.
+    """
+    try:
+        return read_answer(document)
+    except msgspec.ValidationError:
+        raise Unavailable("the answer is not a result", field="--url", remedy="correct the address") from None
+
+
+def policy_in(document: Any) -> PolicyView:
+    """Return the policy that a server sent.
+
+    Raises
+    ------
+    Unavailable
+        If it is none.
+    """
+    try:
+        return msgspec.convert(document, PolicyView)
+    except msgspec.ValidationError:
+        raise Unavailable("the answer is not a policy", field="--url", remedy="correct the address") from None
+
+
 def _asked(method: str, url: str, field: str, **options: Any) -> httpx.Response:
     try:
         response = bounded_request(method, url, **options)
@@ -147,7 +179,7 @@ def _asked(method: str, url: str, field: str, **options: Any) -> httpx.Response:
     return response
 
 
-def _told(response: httpx.Response, field: str) -> dict[str, Any]:
+def _decoded(response: httpx.Response, field: str) -> dict[str, Any]:
     answer = _object(response)
     if answer is None:
         raise Unavailable("the answer is not a Privateer server's", field=field, remedy="correct the address")

@@ -68,13 +68,13 @@ def held_for(facts: Mapping[str, Any], url: str) -> ShufflerProgress | None:
     if facts["shuffler"] is None:  # it claims an experiment before it holds anything
         return ShufflerProgress(0, batch)
     try:
-        told = ask("GET", f"{url}/held", field=_FIELD)
+        status = ask("GET", f"{url}/held", field=_FIELD)
     except PrivateerError as error:
         return ShufflerProgress(None, batch, unknown=f"{error.detail}. {_REMEDY}")
-    if told.get("shuffler") != facts["shuffler"]:
+    if status.get("shuffler") != facts["shuffler"]:
         return ShufflerProgress(
             None, batch, unknown=f"the shuffler at {url} is not the one that has claimed it. {_REMEDY}"
         )
-    own = [one for one in told["rounds"] if one["experiment"] == facts["name"]]
+    own = [one for one in status["rounds"] if one["experiment"] == facts["name"]]
     held = sum(one["held"] for one in own)
-    return ShufflerProgress(held, batch, told["min_batch"], any(one["full"] for one in own))
+    return ShufflerProgress(held, batch, status["min_batch"], any(one["full"] for one in own))

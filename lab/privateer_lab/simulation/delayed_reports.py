@@ -14,7 +14,7 @@ from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments import population_of
-from privateer_lab.environments.delays import Delay
+from privateer_lab.environments.environment import Delay
 from privateer_lab.simulation.devices import SeededNoise, scaled, scaled_rewards
 from privateer_lab.simulation.simulation import Simulation
 from privateer_server.rounds.late_reports import shares_by_policy

@@ -6,8 +6,6 @@ from importlib import import_module
 from itertools import islice
 from typing import Any, Final, Literal, TypeVar, cast
 
-import joblib
-
 from privateer_core.errors import SpecError
 
 R = TypeVar("R")
@@ -45,6 +43,8 @@ def each(
     workers = min(jobs or os.cpu_count() or 1, len(tasks))
     if workers <= 1:
         return (run(*task) for task in tasks)
+    import joblib  # takes longer to import than most commands to run
+
     with joblib.parallel_config(backend="loky", n_jobs=workers):
         parallel = joblib.Parallel(return_as="generator_unordered")
         return cast(Generator[R, None, None], parallel(joblib.delayed(run)(*task) for task in tasks))

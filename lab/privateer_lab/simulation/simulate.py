@@ -8,8 +8,7 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_lab.simulation.delayed_reports import LateSimulation, delay_of
 from privateer_lab.simulation.parallel import Backend, each
-from privateer_lab.simulation.returning_people import ReturningSimulation
-from privateer_lab.simulation.simulation import FIGURES, SENT, Run, Simulation
+from privateer_lab.simulation.simulation import FIGURES, SENT, ReturningSimulation, Run, Simulation
 from privateer_server.rounds.loop import Schedule, Step
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""An experiment in one process: the schedule, policies and mechanisms of the services, and simulated people."""
+"""An experiment in one process: simulated people choose and report round by round."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,19 +8,20 @@ from typing import Any, Final, TypeGuard, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms, Decisions, Plays
 from privateer_core.policies.policy import Boxes
 from privateer_core.policies.report_ages import message_size
 from privateer_core.primitives.contributions import BoundedVectors, merged
 from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.trust import TRUST
+from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.context import COLUMNS_MAX
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments import Environment, PlayedRewards, environment_for
 from privateer_lab.simulation.aggregation import BoxPeople, EnvironmentBoxes, can_aggregate
-from privateer_lab.simulation.coverage import Judgement, compares
 from privateer_lab.simulation.devices import SeededNoise, arms_before, received, scaled, scaled_rewards
-from privateer_lab.simulation.regret import Point, Score
+from privateer_lab.simulation.scores import Judgement, Point, Score, compares
 from privateer_server.rounds.loop import Decided, Schedule, Step
 
 _BY_BOXES: Final = 2000
@@ -184,9 +185,9 @@ class Simulation:
     ) -> Any:
         """Have people with these contexts choose; return what those who report contribute."""
         contexts, coins = scaled(raw, self.spec), drawn_coins(rng, len(raw))
-        return self.told(policy, raw, coins, policy.decide(contexts, coins), rng, reporting)
+        return self.rewarded(policy, raw, coins, policy.decide(contexts, coins), rng, reporting)
 
-    def told(
+    def rewarded(
         self,
         policy: Any,
         raw: NDArray[np.float64],
@@ -291,6 +292,53 @@ def _joined(blocks: Iterator[BoundedVectors]) -> BoundedVectors:
 
 
 def _blocks(people: int, columns: int) -> list[tuple[int, int]]:
-    """First person and size of each block."""
+    """Yield the first person and the size of each block."""
     size = _BLOCK if columns <= COLUMNS_MAX else max(1, _NUMBERS // columns)
     return [(start, min(size, people - start)) for start in range(0, people, size)]
+
+
+class ReturningSimulation(Simulation):
+    """A simulation in which people come in turn, all of them in every period, and report as their devices do.
+
+    So nobody is in one round twice. There are as many people as make the reports of the horizon, and no fewer than the
+    largest round has. Where a device reports one time of several, it draws in advance which one, and the experiment
+    ends when all people have come each time.
+    """
+
+    def __init__(self, spec: ArmsSpec, seed: int) -> None:
+        for key in ("delay", "drift"):
+            if (spec.population or {}).get(key):
+                detail = "must not be given with experiment.reports_per_person above 1: nobody simulates both"
+                raise SpecError(detail, field=f"population.{key}", remedy="remove one of them")
+        super().__init__(spec, seed, one_by_one=True)
+        times, horizon = spec.experiment.reports_per_person, spec.experiment.horizon
+        people = horizon if spec.privacy.trust.draws_one else max(-(-horizon // times), spec.largest_batch())
+        self.choices = horizon * times // spec.reports
+        self._people = self.environment.contexts(0, people, self.rng)
+        self._drawn = self.rng.integers(0, times, people) if spec.privacy.trust.draws_one else None
+
+    def play(self, policy: Any, people: int, rng: np.random.Generator, _seen: int = 0) -> Any:
+        """Have people come until so many report; return what these contribute."""
+        here = self._reporting(self.people + np.arange(self._until(people)))
+        return self.played(policy, self._coming(len(here)), rng, here)
+
+    def choose(self, policy: Any, people: int) -> None:
+        """Have so many people choose, of whom nobody reports."""
+        self.played(policy, self._coming(people), self.rng, np.zeros(people, bool))
+
+    def _coming(self, people: int) -> NDArray[np.float64]:
+        return np.asarray(self._people[(self.people + np.arange(people)) % len(self._people)])
+
+    def _reporting(self, visits: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell in which of these visits a person reports."""
+        if self._drawn is None:
+            return np.ones(len(visits), bool)
+        times, people = np.divmod(visits, len(self._people))
+        return np.asarray(self._drawn[people] == times)
+
+    def _until(self, reports: int) -> int:
+        """Return how many people have to come until so many have reported."""
+        if self._drawn is None:
+            return reports
+        left = self._reporting(np.arange(self.people, self.choices))
+        return int(np.flatnonzero(left)[reports - 1]) + 1

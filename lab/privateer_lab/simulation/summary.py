@@ -5,17 +5,28 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from privateer_core.privacy.certificate import certify
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_lab.simulation.delayed_reports import assumed
-from privateer_lab.simulation.interval import interval
 from privateer_lab.simulation.simulate import Run
 
 _CLIPPED: Final = 0.01
 """Share of clipped rewards that is worth a warning."""
+
+
+def interval(values: NDArray[np.float64]) -> float | None:
+    """Return half of the 95 % interval of the mean of independent values, (n,), by Student's t; None for one value.
+
+    The interval is exact for normal values; for the regrets of a few runs it is approximate.
+    """
+    if len(values) < 2:
+        return None
+    return float(stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / len(values) ** 0.5)
 
 
 def summary(spec: Spec, runs: list[Run], started: float) -> dict[str, Any]:

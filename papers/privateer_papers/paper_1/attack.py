@@ -8,12 +8,10 @@ from numpy.typing import NDArray
 
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.sampling.entropy import SecureNoise
-from privateer_lab.audit.case import Case
+from privateer_lab.audit.case import Case, Integers, MechanismPart, Noise, noise_part
 from privateer_lab.audit.law import LaplaceLaw, Law
 from privateer_lab.audit.lower_bounds import Scores
-from privateer_lab.audit.mechanisms.keyed import LAYOUT, PAIRS, maker
-from privateer_lab.audit.parts.keyed import ELSEWHERE, SUMS, people, plain
-from privateer_lab.audit.parts.part import Integers, MechanismPart, Noise, noise_part
+from privateer_lab.audit.mechanisms.keyed import ELSEWHERE, LAYOUT, PAIRS, SUMS, maker, people, plain
 from privateer_lab.audit.views import Target, log_likelihood, mechanism_case, model_of, reports
 from privateer_papers.paper_1.laplace_cells import UNIT, LaplaceCells
 from privateer_papers.trust import PUBLISHED

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.baselines.base import Baseline, Visitors
-from privateer_lab.baselines.bins import ContextBins
+from privateer_lab.baselines.tree import ContextBins
 from privateer_papers.paper_1.baseline import deepest, effective_people, favoured_shares, warm_start
 
 Array = NDArray[np.float64]

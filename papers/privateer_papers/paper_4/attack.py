@@ -9,7 +9,7 @@ import numpy as np
 from privateer_core.accounting.events import Pure
 from privateer_core.algorithms.trial import TrialPolicy
 from privateer_core.primitives.contributions import KeyedValues
-from privateer_lab.audit.attacks.trial import NAME, speaks
+from privateer_lab.audit.attacks.releases import NAME, speaks
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.lower_bounds import Scores
 from privateer_lab.audit.views import draw_coins, model_of, releases

@@ -21,9 +21,9 @@ from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.certificate import certify
 from privateer_core.privacy.terms import calibrate
 from privateer_core.spec.spec import Privacy
-from privateer_lab.cli.ask.experiment import claimed
+from privateer_lab.cli.account import print_rounds
+from privateer_lab.cli.ask import claimed
 from privateer_lab.cli.output import print_table
-from privateer_lab.cli.prove.records import print_rounds
 from tests.support.devices import pay
 from tests.support.records import record_of
 from tests.unit.client.test_ledger_file import WRONG, newer
@@ -365,7 +365,7 @@ def test_a_record_is_shown_by_cohort(capsys: pytest.CaptureFixture[str]) -> None
     assert "test: one person's privacy against server and shuffler" in out
     assert "assumed: devices run the client library; the shuffler does not collude" in out
     assert out.count("rounds: signed-symbol") == 3
-    assert len(re.findall(r"released ┃ +local.epsilon ┃", out)) == 3
+    assert len(re.findall(r"released ┃ +epsilon of a report alone ┃", out)) == 3
 
 
 def test_a_record_that_does_not_add_up_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -395,7 +395,7 @@ def test_what_is_not_a_document_is_one_line(
     name: str, text: str, says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if "bytes" in says:
-        monkeypatch.setattr("privateer_lab.cli.documents._SIZE_MAX", 1000)
+        monkeypatch.setattr("privateer_lab.cli.input_files._SIZE_MAX", 1000)
     (tmp_path / name).write_text(text)
     code, out, err = run(capsys, "account", "verify", str(tmp_path / name))
     assert (code, out, err.count("\n"), "FILE: " in err, says in err) == (2, "", 1, True, True)

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from privateer_lab.cli.command_line import main
-from privateer_lab.cli.documents import read_document
+from privateer_lab.cli.input_files import read_document
 from privateer_lab.services.processes import Services, free_port, running
 from tests.support.servers import SMALL
 from tests.support.specs import tables

@@ -3,13 +3,15 @@
 import json
 import subprocess
 import sys
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
 import httpx
 import pytest
+import typer
 
-from privateer_lab.cli.command_line import main
+from privateer_lab.cli.command_line import COMMANDS, main
 from tests.support.doctor import free_ports
 
 ROOT = Path(__file__).parents[3]
@@ -47,7 +49,7 @@ def test_simulate_shows_a_batch_only_where_the_promise_counts_on_one(capsys: pyt
     for spec, shows in ((SPEC, False), (shuffled, True)):
         code, out, _ = run(capsys, "simulate", spec, "--users", "3000", "--jobs", "1")
         assert (code, "epsilon" in out) == (0, True)
-        for key in ("min batch", "honest fraction", "local epsilon max"):
+        for key in ("reports in a batch", "honest share of a batch", "epsilon of a report alone"):
             assert (key in out) == shows
 
 
@@ -139,3 +141,24 @@ def test_without_its_libraries_it_says_what_to_install() -> None:
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--version") == (0, f"privateer {version('privateer-lab')}\n", "")
+
+
+def test_the_list_of_commands_is_the_commands() -> None:
+    listed = {name: module for commands in COMMANDS.values() for name, (module, _) in commands.items()}
+    for module in set(listed.values()):
+        app = typer.Typer()
+        import_module(f"privateer_lab.cli.{module}").register(app)
+        assert set(typer.main.get_group(app).commands) == {name for name, where in listed.items() if where == module}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
+def test_the_list_of_commands_imports_none_of_their_libraries(arguments: list[str]) -> None:
+    code = (
+        "import sys\nfrom privateer_lab.cli.command_line import main\n"
+        f"try:\n    main({arguments!r})\nexcept SystemExit:\n    print('modules', *sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    imported = {name.partition(".")[0] for name in done.stdout.rpartition("modules")[2].split()}
+    heavy = {"numpy", "scipy", "pydantic", "fastapi", "httpx", "aiohttp", "joblib", "matplotlib", "msgspec", "pyarrow"}
+    assert "typer" in imported
+    assert not imported & {*heavy, "privateer_server", "privateer_client", "privateer_papers"}

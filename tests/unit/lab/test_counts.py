@@ -5,7 +5,7 @@ import pytest
 
 from privateer_client.delivery import EndpointAnswer
 from privateer_core.wire.problem import problem_type
-from privateer_lab.load.counts import Counts
+from privateer_lab.load.wire import Counts
 
 
 def told(status: int, slug: str = "", **members: object) -> EndpointAnswer:
@@ -15,7 +15,7 @@ def told(status: int, slug: str = "", **members: object) -> EndpointAnswer:
 def heard(*answers: EndpointAnswer) -> tuple[int, dict[str, int], bool]:
     counts = Counts(10)
     for number, answer in enumerate(answers):
-        counts.hear(answer, number > 0)
+        counts.update(answer, number > 0)
     return counts.accepted, counts.refused, counts.pending
 
 

@@ -146,7 +146,7 @@ def test_the_command_prints_a_spec_that_simulates(tmp_path, capsys, monkeypatch)
     assert "Everybody may read a spec" in said
     assert "rain: low = " in said
     assert "sun" not in said
-    from privateer_lab.cli.spec_files import load_spec
+    from privateer_lab.cli.input_files import load_spec
 
     spec = load_spec(out, [])
     assert spec.options == ("beans", "ferns", "melons")

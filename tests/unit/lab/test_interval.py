@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privateer_lab.simulation.interval import interval
+from privateer_lab.simulation.summary import interval
 
 
 def test_of_two_values_it_is_students() -> None:

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from privateer_core.errors import NotFound, PrivateerError, SpecError, Unavailable
 from privateer_core.wire.envelope import header_of
 from privateer_core.wire.problem import problem_body
-from privateer_lab.load import upload_endpoint as endpoint
-from privateer_lab.load.backoff import Backoff
+from privateer_lab.load import endpoints
+from privateer_lab.load.endpoints import Backoff
 from privateer_lab.load.wire import Wire
 from privateer_server.rounds.open_round import first_round
 from tests.support.phased import phased_spec
@@ -74,7 +74,7 @@ async def test_an_address_that_takes_no_reports_is_told_at_once(status: int, bod
 
 
 async def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "PATIENCE", 0.3)
+    monkeypatch.setattr(endpoints, "PATIENCE", 0.3)
     async with Wire.open("test", "http://127.0.0.1:1", "http://127.0.0.1:1", 1) as wire:
         with pytest.raises(
             Unavailable, match=r"^--shuffler: no answer from http://127\.0\.0\.1:1 \(is the shuffler running\?\)"
@@ -99,7 +99,7 @@ async def test_an_endpoint_that_does_not_decide_is_named_once(
         said += capsys.readouterr().err
         return bool(said)
 
-    monkeypatch.setattr(endpoint, "PATIENCE", 0.2)
+    monkeypatch.setattr(endpoints, "PATIENCE", 0.2)
     async with answering(lambda: (200, FACTS), told) as where, Wire.open("test", where, where, 1) as wire:
         assert await asyncio.gather(send(wire), send(wire)) == [(1, {}), (1, {})]
     said += capsys.readouterr().err
@@ -109,8 +109,8 @@ async def test_an_endpoint_that_does_not_decide_is_named_once(
 async def test_a_wait_is_explained_in_the_endpoints_own_words(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(endpoint, "PATIENCE", 0.0)
-    waiting = endpoint.UploadWait("shuffler")
+    monkeypatch.setattr(endpoints, "PATIENCE", 0.0)
+    waiting = endpoints.UploadWait("shuffler")
     waiting.note(503, problem_body(Unavailable("the disk is full", remedy="give it\nroom")))
     with waiting.limited():
         await asyncio.sleep(0.05)
@@ -121,4 +121,4 @@ async def test_answers_are_read_to_a_bound() -> None:
     body = b'{"experiment": "test", "batch": 1, "x": "' + b"x" * (1 << 20) + b'"}'
     async with answering(lambda: (200, body)) as where, aiohttp.ClientSession() as http:
         with pytest.raises(NotFound, match="this is not a shuffler"):
-            await endpoint.meet(http, where, "test", Backoff())
+            await endpoints.meet(http, where, "test", Backoff())

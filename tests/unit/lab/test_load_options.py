@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from privateer_core.errors import NotFound, Unavailable
 from privateer_core.wire.envelope import header_of
 from privateer_core.wire.problem import problem_body
+from privateer_lab.figures import readable
 from privateer_lab.load import command
 from privateer_lab.load.command import main
 from privateer_lab.load.driver import Driver
@@ -83,8 +84,8 @@ def test_what_the_server_does_not_have_is_named_by_its_argument(
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        ({}, "0"),
-        ({"round-closed": 1200, "wrong-key": 3}, "1,200 round-closed, 3 wrong-key"),
+        ({}, ""),
+        ({"round-closed": 1200, "wrong-key": 3}, "round-closed 1,200, wrong-key 3"),
         (False, "no"),
         (True, "yes"),
         (25086105, "25,086,105"),
@@ -93,4 +94,4 @@ def test_what_the_server_does_not_have_is_named_by_its_argument(
     ],
 )
 def test_figures_are_for_people(value: object, shown: str) -> None:
-    assert command._readable(value) == shown
+    assert readable(value) == shown

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from privateer_core.errors import Unavailable
 from privateer_core.wire.envelope import header_of
 from privateer_core.wire.problem import problem_body
-from privateer_lab.load import backoff as patience
 from privateer_lab.load import command
+from privateer_lab.load.endpoints import TRIES
 from privateer_lab.load.wire import Wire
 from privateer_lab.services.rest import Busy
 from privateer_server.rounds.open_round import first_round
@@ -86,10 +86,10 @@ async def test_every_question_waits_as_long_as_it_is_asked_to(sleeps: Sleeps) ->
 
 async def test_an_endpoint_that_never_decides_is_given_up(sleeps: Sleeps) -> None:
     facts = [web.json_response({"experiment": "test", "batch": 10})]
-    async with answering(facts=facts, reports=[busy("1") for _ in range(patience.TRIES)]) as wire:
+    async with answering(facts=facts, reports=[busy("1") for _ in range(TRIES)]) as wire:
         refused = await wire.send(header_of(FIRST.round, FIRST.digest), b"sealed", 2, "shuffler")
     assert refused == (0, {"pending": 2})
-    assert len(sleeps.seconds) == patience.TRIES
+    assert len(sleeps.seconds) == TRIES
 
 
 def test_a_server_that_is_busy_when_the_run_begins_is_asked_again(
@@ -110,4 +110,4 @@ def test_a_server_that_stays_busy_is_told_in_its_own_words(monkeypatch: pytest.M
     monkeypatch.setattr("privateer_lab.services.rest.bounded_request", lambda *_, **__: later)
     with pytest.raises(Busy, match="the database does not answer"):
         command._spec(command._parser().parse_args(["test"]))
-    assert len(sleeps.seconds) == patience.TRIES - 1
+    assert len(sleeps.seconds) == TRIES - 1

@@ -7,9 +7,9 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.spec import Spec
-from privateer_lab.cli.ask import experiment as experiments
+from privateer_lab.cli import ask as experiments
 from privateer_lab.cli.command_line import main as privateer
-from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.cli.input_files import load_spec
 from privateer_lab.load import command
 from privateer_lab.load.driver import LoadResult
 from privateer_lab.load.populations import keep_people, kept_people

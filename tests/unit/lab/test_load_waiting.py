@@ -13,7 +13,7 @@ from privateer_core.errors import RoundClosed, Unavailable
 from privateer_core.wire.envelope import header_of
 from privateer_core.wire.problem import problem_body
 from privateer_lab.load import driver
-from privateer_lab.load.backoff import Backoff
+from privateer_lab.load.endpoints import Backoff
 from privateer_lab.load.wire import Wire
 from privateer_server.rounds.open_round import first_round
 from tests.support.phased import phased_spec

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_lab.baselines.peers import MabWiser, VowpalWabbit, peers_of
+from privateer_lab.baselines.peers import CHANCE, MabWiser, VowpalWabbit, compare, contestants, peers_of, side_by_side
 from privateer_lab.baselines.run import play_together
-from privateer_lab.cli.spec_files import load_spec
-from privateer_lab.simulation.comparison import CHANCE, compare, contestants, side_by_side
+from privateer_lab.cli.input_files import load_spec
 from tests.support.specs import make_spec
 from tests.unit.lab.test_cli import run
 

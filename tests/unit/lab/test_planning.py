@@ -14,7 +14,7 @@ from privateer_core.accounting.amplification import shuffled_delta
 from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import honest_people
 from privateer_lab.cli import output
-from privateer_lab.cli.try_out import plan as planning
+from privateer_lab.cli import plan as planning
 from privateer_lab.planning import first_look
 from privateer_lab.planning import sweep as sweeps
 from privateer_lab.planning.first_look import begun, so_far
@@ -383,3 +383,15 @@ def test_a_run_that_is_terminated_keeps_what_came(capsys: pytest.CaptureFixture[
     finally:
         signal.signal(signal.SIGTERM, before)
     assert "interrupted after 1 of 3 runs" in capsys.readouterr().err
+
+
+def test_a_missing_file_of_people_is_found_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("a run began")
+
+    monkeypatch.setattr("privateer_lab.cli.plan.possible", never)
+    code, out, err = run(capsys, "plan", SPEC, "--set", "population.name=adult", "--set", "population.path=none.csv")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("privateer: population.path: cannot read none.csv")

@@ -11,7 +11,7 @@ from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.parts import Contradiction, FeatureSelection
 from privateer_lab.answer_words import chosen_by
 from privateer_lab.cli.command_line import main
-from privateer_lab.cli.output import whole_percent
+from privateer_lab.figures import whole_percent
 from privateer_server.rounds.loop import Schedule
 from tests.support.phased import phased_spec
 from tests.support.specs import make_spec
@@ -33,7 +33,7 @@ def cells(text: str) -> list[list[str]]:
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, answers: Any) -> str:
-    monkeypatch.setattr("privateer_lab.cli.ask.experiment.ask", lambda _, url: answers(url.rpartition("/")[2]))
+    monkeypatch.setattr("privateer_lab.cli.ask.ask", lambda _, url: answers(url.rpartition("/")[2]))
     with pytest.raises(SystemExit) as stop:
         main([command, "test"])
     assert stop.value.code in (None, 0)
@@ -45,7 +45,7 @@ def test_a_policy_without_bins_is_tables(capsys: pytest.CaptureFixture[str], mon
     step = Schedule(spec).open(3)
     view = msgspec.to_builtins(step.policy.view(spec))
     rows = cells(shown(monkeypatch, capsys, "policy", lambda _: {"policy": view, "spec": {}}))
-    for row in (["clients", "2"], ["places", "4"], ["active", "0, 1, 2, 3, 4, 5, 6, 7, ... (30 in all)"]):
+    for row in (["people asked", "2"], ["places", "4"], ["active", "0, 1, 2, 3, 4, 5, 6, 7, ... (30 in all)"]):
         assert row in rows
     for action, plays in view["shows"]["plays"].items():
         assert [action, str(plays)] in rows
@@ -73,7 +73,7 @@ def test_show_prints_what_was_found_if_there_is_something(
 def test_a_result_of_an_older_server_is_shown(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privateer_lab.cli.ask.effects_report.ask", lambda *_: {"result": OLDER})
+    monkeypatch.setattr("privateer_lab.cli.ask.ask", lambda *_: {"result": OLDER})
     with pytest.raises(SystemExit):
         main(["effects", "test"])
     text = capsys.readouterr().out

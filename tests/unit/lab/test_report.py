@@ -34,16 +34,14 @@ from privateer_core.errors import Unavailable
 from privateer_core.spec.spec import Spec
 from privateer_lab.answer_tables import rows_of
 from privateer_lab.audit.whole_experiments import contribution
-from privateer_lab.cli.ask.experiment import answer_in, policy_in
 from privateer_lab.cli.command_line import main
 from privateer_lab.pages.report import pictures
-from privateer_lab.pages.report.findings import Findings
+from privateer_lab.pages.report.findings import Findings, meaning, warnings
 from privateer_lab.pages.report.page import html
-from privateer_lab.pages.report.words import meaning, warnings
 from privateer_lab.pages.review.subject import ExperimentStanding
 from privateer_lab.services.demo import demo_spec
 from privateer_lab.services.processes import Services, free_port, running
-from privateer_lab.services.rest import create
+from privateer_lab.services.rest import answer_in, create, policy_in
 from privateer_server.rounds.loop import Schedule
 from tests.support.pages import Page, check
 from tests.support.specs import make_spec

@@ -8,10 +8,10 @@ import pytest
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
 from privateer_core.privacy.terms import Terms
-from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.cli.input_files import load_spec
 from privateer_lab.planning.plans import variants
-from privateer_lab.simulation.returning_people import ReturningSimulation
 from privateer_lab.simulation.simulate import simulate_once, simulation
+from privateer_lab.simulation.simulation import ReturningSimulation
 from privateer_lab.simulation.summary import warnings
 from tests.support.linears import linear_spec
 from tests.support.phases import small_spec

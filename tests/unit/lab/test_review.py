@@ -17,15 +17,14 @@ from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.privacy.risk import risks
 from privateer_core.privacy.trust import TRUST
 from privateer_lab.cli.command_line import main
-from privateer_lab.cli.output import percent
+from privateer_lab.figures import percent
 from privateer_lab.pages.review.document import Review, make_review
 from privateer_lab.pages.review.evidence import read_audit, run_audit, wanted_of
-from privateer_lab.pages.review.facts import MISSING, Facts, read_facts
 from privateer_lab.pages.review.guidance import mechanisms_of
 from privateer_lab.pages.review.page import html, write
+from privateer_lab.pages.review.parties import retention
 from privateer_lab.pages.review.registry import as_yaml
-from privateer_lab.pages.review.retention import retention
-from privateer_lab.pages.review.subject import ExperimentStanding, Subject, plain
+from privateer_lab.pages.review.subject import MISSING, ExperimentStanding, Facts, Subject, plain, read_facts
 from tests.documents import schemas
 from tests.support.pages import check
 from tests.support.records import SPECS, rounds_of

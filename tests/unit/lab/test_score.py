@@ -3,7 +3,7 @@
 import numpy as np
 
 from privateer_lab.environments import PlayedRewards
-from privateer_lab.simulation.regret import Score
+from privateer_lab.simulation.scores import Score
 
 
 def test_an_option_that_is_always_best_loses_nothing() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from privateer_core.errors import SpecError, Unavailable
 from privateer_lab.cli.command_line import main
-from privateer_lab.load import run_load
+from privateer_lab.load.driver import run_load
 from privateer_lab.services.demo import demo_spec
 from privateer_lab.services.processes import Processes, check_ports, free_port, running
 from privateer_lab.services.rest import create

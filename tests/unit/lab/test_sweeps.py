@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.cli.input_files import load_spec
 from privateer_lab.planning import sweep as sweeps
 from privateer_lab.simulation.simulate import figures_of
 from tests.support.specs import make_spec

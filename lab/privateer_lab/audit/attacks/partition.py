@@ -121,7 +121,7 @@ def _shuffled(scene: Scene, privacy: Privacy, count: int) -> Case:
 
 
 def _batches(scene: Scene) -> Sampler:
-    """Everybody else is elsewhere, with a reward of 0, and plays what their coins say; nobody sees their arms."""
+    """Sample batches in which everybody else is elsewhere, has a reward of 0, and plays arms that nobody sees."""
     policy, others = scene.policy, SeenPerson(_ELSEWHERE, 0.0)
 
     def score(who: int, count: int) -> Scores:
@@ -171,7 +171,7 @@ def _released(scene: Scene, privacy: Privacy, count: int) -> Case:
 
 
 def _releases(scene: Scene) -> Sampler:
-    """A curator's releases of one person's round: the adversary knows everybody else, and takes them away."""
+    """Sample a curator's releases of one person's round: the adversary takes away everybody else, whom it knows."""
     policy = scene.policy
     curator = cast(CentralSums, policy.mechanism)
     silent = msgspec.structs.replace(curator, standard_deviation=0.0)

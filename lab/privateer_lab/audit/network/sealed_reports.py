@@ -99,8 +99,8 @@ def _held(current: OpenRound, opener: Opener, sealed: list[bytes]) -> Scores:
     header = header_of(current.round, current.digest)
     plain = opener.open(sealed, binding(header, current.round.model))
     policy, mechanism = current.step.policy, current.mechanism
-    told = [report[REPORT_ID_SIZE:] for report in plain]
-    reports = mechanism.parse(by_age(told)[0] if policy.tells_age else b"".join(told))
+    contents = [report[REPORT_ID_SIZE:] for report in plain]
+    reports = mechanism.parse(by_age(contents)[0] if policy.tells_age else b"".join(contents))
     contexts, arms = np.full((len(reports), 1), _CONTEXT), Arms(np.zeros(len(reports), np.int64))
     left, right = (
         log_likelihood(
@@ -147,7 +147,7 @@ def _batches(who: int, count: int) -> Scores:
 
 
 async def _all_shuffled(current: OpenRound, batches: list[list[bytes]]) -> list[list[bytes]]:
-    """Side by side, each through a pool of its own, since a pool mostly waits for the disk."""
+    """Shuffle batches side by side, each through a pool of its own, since a pool mostly waits for the disk."""
     return await asyncio.gather(*(_shuffled(current, sealed) for sealed in batches))
 
 

@@ -1,14 +1,15 @@
-"""Columns of a CSV file in memory, as small as they can be."""
+"""Columns of CSV and Parquet files: their names, their kinds, and what a cell says."""
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.errors import InputError
+from privateer_core.errors import InputError, SpecError
 from privateer_core.spec.features import Feature
 
 Texts: TypeAlias = Any
@@ -16,6 +17,8 @@ Texts: TypeAlias = Any
 _VALUES_MAX: Final = 1000
 YES: Final = ("true", "yes", "t", "y")
 NO: Final = ("false", "no", "f", "n")
+_ROWS: Final = 2**16
+"""Rows at a time."""
 
 
 class Unfit(Exception):
@@ -116,7 +119,7 @@ class Values(Column):
         return numbers
 
     def _number(self, text: str) -> float:
-        for value in readings(text):
+        for value in interpretations(text):
             try:
                 return self._feature.read(self.name, value)
             except InputError:
@@ -124,7 +127,7 @@ class Values(Column):
         return math.nan
 
 
-def readings(text: str) -> Iterator[str | int | bool]:
+def interpretations(text: str) -> Iterator[str | int | bool]:
     """Yield what a text of a file may mean: a level, a whole number, or yes or no."""
     yield text
     number = number_of(text)
@@ -166,3 +169,71 @@ class Categories(Column):
             what = f"makes more than {_VALUES_MAX:,} different values"
             raise Unfit(numbers >= _VALUES_MAX, what, "leave the column out")
         return numbers
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file is named as Parquet files are."""
+    return path.suffix == ".parquet"
+
+
+def parquet_header(path: Path) -> list[str]:
+    """Return the names of a file's columns.
+
+    Raises
+    ------
+    SpecError
+        If it is no Parquet file, or pyarrow is missing.
+    """
+    return list(_opened(path).schema_arrow.names)
+
+
+def parquet_rows(path: Path) -> int:
+    """Return the number of a file's rows."""
+    return int(_opened(path).metadata.num_rows)
+
+
+def parquet_blocks(path: Path, names: Sequence[str]) -> Iterator[dict[str, Texts]]:
+    """Yield texts by column, some rows at a time; a value that is missing is an empty text.
+
+    Raises
+    ------
+    SpecError
+        If a column has values that are no numbers, texts, or yes or no.
+    """
+    import pyarrow as pa
+    from pyarrow import compute
+
+    file = _opened(path)
+    columns = {one.strip(): one for one in file.schema_arrow.names}
+    for batch in file.iter_batches(_ROWS, columns=[columns[name] for name in names]):
+        found = {}
+        for name in names:
+            try:
+                texts = compute.cast(batch.column(columns[name]), pa.string())
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                message = f"column {name!r} of {path} has values that are no numbers or texts"
+                raise refused(message, "leave the column out") from None
+            found[name] = compute.utf8_trim_whitespace(compute.fill_null(texts, ""))
+        yield found
+
+
+def _opened(path: Path) -> Any:
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError:
+        raise missing_pyarrow() from None
+    try:
+        return parquet.ParquetFile(path)
+    except (OSError, pa.ArrowInvalid):
+        raise refused(f"cannot read {path}", "give the path of a CSV or Parquet file") from None
+
+
+def refused(message: str, remedy: str) -> SpecError:
+    """Make the error of a file that cannot be used."""
+    return SpecError(message, field="population.path", remedy=remedy)
+
+
+def missing_pyarrow() -> SpecError:
+    """Make the error of a machine that cannot read files of people."""
+    return refused("pyarrow, which reads CSV and Parquet files, is missing", "install privateer-lab[workbench]")

@@ -13,9 +13,17 @@ from typing import Any, Final, TextIO
 import numpy as np
 
 from privateer_core.errors import SpecError
-from privateer_lab.environments.files import parquet
-from privateer_lab.environments.files.file_columns import Column, Texts, Unfit
-from privateer_lab.environments.files.parquet import missing_pyarrow, refused
+from privateer_lab.environments.files.file_columns import (
+    Column,
+    Texts,
+    Unfit,
+    is_parquet,
+    missing_pyarrow,
+    parquet_blocks,
+    parquet_header,
+    parquet_rows,
+    refused,
+)
 
 _MISSING: Final = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 _BYTES: Final = {"value": 16, "feature": 24}
@@ -24,6 +32,21 @@ _BLOCK: Final = 2**20
 """Bytes that pyarrow reads at a time; also the longest row."""
 _ROWS: Final = 2**14
 """Rows that Python's reader makes columns of at a time."""
+
+
+def files_of(path: str) -> list[Path]:
+    """Return the files of a population's ``path``, separated by commas.
+
+    Raises
+    ------
+    SpecError
+        If one is not there.
+    """
+    files = [Path(part.strip()) for part in path.split(",")]
+    for file in files:
+        if not file.is_file():  # pipes and devices may have no end, and can be read but once
+            raise _unreadable(file)
+    return files
 
 
 class PeopleFile:
@@ -49,12 +72,9 @@ class PeopleFile:
     # takes a quote after a blank for a letter, so that Python's reader makes the columns of files that have one.
 
     def __init__(self, path: str, header: Sequence[str] | None = None, remark: str | None = None) -> None:
-        self.paths = [Path(part.strip()) for part in path.split(",")]
-        for file in self.paths:
-            if not file.is_file():  # pipes and devices may have no end, and can be read but once
-                raise _unreadable(file)
+        self.paths = files_of(path)
         self._headless, self._remark = header is not None, remark
-        headers = [_header_of(file) if header is None or parquet.is_one(file) else header for file in self.paths]
+        headers = [_header_of(file) if header is None or is_parquet(file) else header for file in self.paths]
         self.header = tuple(header or headers[0])
         for other, file in zip(headers, self.paths, strict=True):
             if tuple(other) != self.header:
@@ -82,9 +102,7 @@ class PeopleFile:
         SpecError
             Naming a row and column that cannot be used, or the memory that it would take, or that pyarrow is missing.
         """
-        counts = [
-            parquet.rows_in(path) if parquet.is_one(path) else sum(1 for _ in self._rows(path)) for path in self.paths
-        ]
+        counts = [parquet_rows(path) if is_parquet(path) else sum(1 for _ in self._rows(path)) for path in self.paths]
         width = _BYTES["value"] * len(columns) + _BYTES["feature"] * features
         names = tuple(dict.fromkeys([*(column.name for column in columns), *complete]))
         _check_fits(sum(counts) * width, available_memory())
@@ -122,7 +140,7 @@ class PeopleFile:
 
     def _wrong(self, path: Path, row: int, column: str, what: str, remedy: str) -> SpecError:
         """Name a row as a spreadsheet does; ``row`` counts those of `_rows`, from 0."""
-        number = row + 1 if parquet.is_one(path) else next(islice(self._rows(path), row, None))[0]
+        number = row + 1 if is_parquet(path) else next(islice(self._rows(path), row, None))[0]
         return refused(f"row {number}, column {column!r} of {path} {what}", remedy)
 
     def _rows(self, path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -139,8 +157,8 @@ class PeopleFile:
 
     def _blocks(self, path: Path, names: Sequence[str]) -> Iterator[dict[str, Texts]]:
         """Yield texts by column, some rows at a time, of a file whose `_rows` are fine."""
-        if parquet.is_one(path):
-            yield from parquet.blocks_of(path, names)
+        if is_parquet(path):
+            yield from parquet_blocks(path, names)
             return
         try:
             import pyarrow as pa
@@ -185,7 +203,7 @@ def _check_fits(needed: float, free: float) -> None:
 
 
 def _header_of(path: Path) -> list[str]:
-    names = parquet.header_of(path) if parquet.is_one(path) else next((cells for _, cells in _records(path)), [])
+    names = parquet_header(path) if is_parquet(path) else next((cells for _, cells in _records(path)), [])
     names = [name.strip() for name in names]
     if not names or not all(names) or len(set(names)) < len(names):
         raise refused(f"{path} has no header", "begin it with a row of distinct names, one a column")

@@ -1,14 +1,22 @@
-"""Rewards linear in public actions, with a parameter of everybody's own (paper 5, Section 2)."""
+"""People whose mean rewards are linear: in public actions, in correlated features, or in a few of many features."""
 
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Final, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from pydantic import Field, field_validator
+from scipy.special import expit, ndtr
 
-from privateer_core.policies.decisions import Plays
+from privateer_core.errors import SpecError
+from privateer_core.policies.decisions import Arms, Plays
 from privateer_core.policies.policy import Policy
-from privateer_lab.environments.delays import Delay
-from privateer_lab.environments.environment import Array, Environment, EnvironmentSection, PlayedRewards
+from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.features import Numeric
+from privateer_lab.environments.environment import Array, Delay, Environment, EnvironmentSection, PlayedRewards
+
+_CORRELATION: Final = 0.7
+_SCALES: Final = (0.15, 0.6)
+_STEEPNESS: Final = 4.0
+"""Slope of log odds near a mean of 1/2, so that both links have the same mean rewards there."""
 
 
 @runtime_checkable
@@ -92,3 +100,163 @@ class LinearEnvironment(Environment):
         """Return whether the best action is still among the policy's ``active`` ones, if it has such."""
         active = getattr(policy, "active", None)
         return {} if active is None else {"best_action_kept": float(np.argmax(self.values) in active)}
+
+
+class DisjointSection(EnvironmentSection):
+    """Features z in [-1, 1], scaled to their bounds, correlate along their order; rewards are 0 or 1.
+
+    Attributes
+    ----------
+    link
+        ``identity``: arm k has the mean 1/2 + b_k + z s_k, at least 0 and at most 1. ``logistic``: its log odds are
+        4 (b_k + z s_k).
+    slopes, intercepts
+        Standard deviations of the s_k, coordinate by coordinate, and of the b_k: normal variables of the run's seed.
+    """
+
+    name: Literal["disjoint"]
+    link: Literal["identity", "logistic"] = "identity"
+    slopes: float = Field(default=0.15, ge=0, le=10, allow_inf_nan=False)
+    intercepts: float = Field(default=0.05, ge=0, le=10, allow_inf_nan=False)
+
+    def environment(self, spec: ArmsSpec, seed: int) -> "Disjoint":
+        """Make the environment of a seed, which decides the parameters."""
+        features = spec.features
+        for name, feature in features.items():
+            if not isinstance(feature, Numeric) or feature.missing:
+                detail = "population 'disjoint' has numbers between bounds only, and nobody's is missing"
+                raise SpecError(detail, field=f"context.features.{name}", remedy="give it low and high")
+        bounds = np.array([(one.low, one.high) for one in features.values() if isinstance(one, Numeric)])
+        return Disjoint(self, bounds, spec.arm_count, seed)
+
+
+class Disjoint(Environment):
+    """Mean rewards of arms that share no parameter.
+
+    Attributes
+    ----------
+    slopes, intercepts
+        Shapes (d, arms) and (arms,).
+    """
+
+    def __init__(self, section: DisjointSection, bounds: Array, arms: int, seed: int) -> None:
+        self._logistic, self._low, self._width = section.link == "logistic", bounds[:, 0], bounds[:, 1] - bounds[:, 0]
+        rng = np.random.default_rng([seed, 11, arms, len(bounds)])
+        self.slopes: Array = section.slopes * rng.normal(size=(len(bounds), arms))
+        self.intercepts: Array = section.intercepts * rng.normal(size=arms)
+        self._scales = np.linspace(*_SCALES, len(bounds))
+
+    def contexts(self, _seen: int, people: int, rng: np.random.Generator) -> Array:
+        """Draw features of an autoregression, (n, d), in their own units."""
+        z = rng.normal(size=(people, len(self._low)))
+        for j in range(1, z.shape[1]):
+            z[:, j] = _CORRELATION * z[:, j - 1] + np.sqrt(1 - _CORRELATION**2) * z[:, j]
+        places = (np.clip(z * self._scales, -1.0, 1.0) + 1) / 2
+        return np.asarray(self._low + self._width * places)
+
+    def means(self, contexts: Array) -> Array:
+        """Return the expected reward of every arm, (n, arms)."""
+        z = 2 * (contexts - self._low) / self._width - 1
+        effects = self.intercepts + z @ self.slopes
+        return np.asarray(expit(_STEEPNESS * effects) if self._logistic else np.clip(0.5 + effects, 0.0, 1.0))
+
+
+@runtime_checkable
+class OfArmsSpec(Protocol):
+    """A spec whose arms have ``arm_features`` numbers each, within the bounds of ``context``, arm by arm."""
+
+    arm_features: int
+    arm_count: int
+    context: Any
+    reward: Any
+
+
+class NeedlesSection(EnvironmentSection):
+    """Mean rewards are linear in a few of the numbers of the arm: the middle of the range, and their sum of products.
+
+    Attributes
+    ----------
+    coefficients
+        What moving a number by half its range adds to the reward; the seed says which features have them.
+    deviation
+        Standard deviation of normal noise in rewards.
+    correlation
+        Of the normal variables, one after the other, whose ranks the numbers of an arm are; they stay uniform.
+    intercept
+        What is added to every reward, and ``shift``: what is added to every number, in half ranges.
+    """
+
+    needs: ClassVar[type] = OfArmsSpec
+    name: Literal["needles"]
+    coefficients: tuple[float, ...] = Field(default=(0.5, -0.5, 0.5), min_length=1, max_length=1000)
+    deviation: float = Field(default=0.5, ge=0, le=1e6, allow_inf_nan=False)
+    correlation: float = Field(default=0.0, ge=0, lt=1, allow_inf_nan=False)
+    intercept: float = Field(default=0.0, ge=-1e6, le=1e6, allow_inf_nan=False)
+    shift: float = Field(default=0.0, ge=-1, le=1, allow_inf_nan=False)
+
+    def environment(self, spec: OfArmsSpec, seed: int) -> "Needles":
+        """Make the environment of a seed, which decides which features matter.
+
+        Raises
+        ------
+        SpecError
+            If there are fewer features than coefficients, or mean rewards leave the spec's range.
+        """
+        size, half = sum(map(abs, self.coefficients)), spec.reward.half_range
+        if len(self.coefficients) > spec.arm_features:
+            detail = f"must be at most {spec.arm_features}, the features of an arm"
+            raise SpecError(detail, field="population.coefficients", remedy="leave some out")
+        if not size + abs(self.intercept) <= half:
+            detail = f"add up to {size + abs(self.intercept):g}, and rewards are within {half:g} of their middle"
+            remedy = "make them smaller, or widen reward.low and reward.high"
+            raise SpecError(detail, field="population.coefficients", remedy=remedy)
+        return Needles(self, spec, seed)
+
+
+class Needles(Environment):
+    """Contexts, and rewards of a few of their features.
+
+    Attributes
+    ----------
+    places
+        Which features of an arm matter, (s,), in order.
+    coefficients
+        Those of their coefficients, (s,).
+    """
+
+    def __init__(self, section: NeedlesSection, spec: OfArmsSpec, seed: int) -> None:
+        self._section, self._shape = section, (spec.arm_count, spec.arm_features)
+        self._low, self._half = spec.context.low, (spec.context.high - spec.context.low) / 2
+        self._middle = spec.reward.middle + section.intercept
+        rng = np.random.default_rng([seed, 13, spec.arm_features])
+        places = rng.choice(spec.arm_features, len(section.coefficients), replace=False)
+        order = np.argsort(places)
+        self.places, self.coefficients = places[order], np.array(section.coefficients)[order]
+
+    def contexts(self, _seen: int, people: int, rng: np.random.Generator) -> Array:
+        """Draw the numbers of all arms, (n, arms * features), in their own units."""
+        arms, features = self._shape
+        drawn: Array = (
+            self._correlated(people, rng) if self._section.correlation else rng.random((people, arms * features))
+        )
+        drawn *= 2 * self._half
+        drawn += self._low + self._half * self._section.shift
+        return np.asarray(np.clip(drawn, self._low, self._low + 2 * self._half) if self._section.shift else drawn)
+
+    def _correlated(self, people: int, rng: np.random.Generator) -> Array:
+        """Draw uniform numbers of normal variables, each of which correlates with the one before it."""
+        share = self._section.correlation
+        normal = rng.normal(size=(people, *self._shape))
+        for place in range(1, self._shape[1]):
+            normal[:, :, place] = share * normal[:, :, place - 1] + np.sqrt(1 - share**2) * normal[:, :, place]
+        return np.asarray(ndtr(normal).reshape(people, self._shape[0] * self._shape[1]))
+
+    def means(self, contexts: Array) -> Array:
+        """Return the expected reward of every arm, (n, arms)."""
+        numbers = contexts.reshape(len(contexts), *self._shape)[:, :, self.places]
+        return np.asarray(self._middle + ((numbers - self._low) / self._half - 1) @ self.coefficients)
+
+    def rewards(self, contexts: Array, decisions: Arms, rng: np.random.Generator) -> Array:
+        """Draw rewards of the arms, (n,)."""
+        means = self.means(contexts)[np.arange(len(contexts)), decisions.arms]
+        return np.asarray(means + self._section.deviation * rng.normal(size=len(means)))

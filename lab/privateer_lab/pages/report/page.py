@@ -10,10 +10,9 @@ import msgspec
 from privateer_core.answer.parts import BinMeans, EffectsOverTime
 from privateer_core.answer.policy_view import BinShares
 from privateer_lab.answer_tables import Row, Titled, estimates_of, rows_of, tables_of
-from privateer_lab.cli.output import readable
-from privateer_lab.pages.report.findings import Findings
+from privateer_lab.figures import readable
+from privateer_lab.pages.report.findings import Findings, meaning, warnings
 from privateer_lab.pages.report.pictures import of_answer, of_policy
-from privateer_lab.pages.report.words import meaning, warnings
 from privateer_lab.pages.templates import page
 
 _ROWS: Final = 60

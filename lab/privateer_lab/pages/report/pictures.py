@@ -23,10 +23,9 @@ from privateer_core.answer.policy_view import (
 from privateer_core.spec.features import Feature, Numeric
 from privateer_core.spec.spec import Spec
 from privateer_lab.answer_words import Drawn, left_out, most_drawn, rows_drawn
-from privateer_lab.cli.output import whole_percent
+from privateer_lab.figures import whole_percent
 from privateer_lab.pages.effect_report import draw_over_time, draw_rows
-from privateer_lab.pages.style import COLOURS, GREY
-from privateer_lab.picture import Picture, label, page_drawing
+from privateer_lab.picture import COLOURS, GREY, Picture, label, page_drawing
 
 _BARS: Final = 30
 """Rows of a picture with bars or intervals."""
@@ -127,11 +126,11 @@ def of_groups(shows: GroupShares, spec: Spec) -> Picture:
 
 
 def _stacked(rows: Sequence[tuple[str, Shares]], arms: Sequence[str], caption: str) -> Picture:
-    told = "; ".join(
+    text = "; ".join(
         f"{name}: {', '.join(f'{arm} {whole_percent(share)}' for arm, share in one.items())}" for name, one in rows[:8]
     )
     colours = _colours(arms)
-    with page_drawing(f"Bars of shares. {told}.", caption, 1.1 + 0.36 * len(rows)) as (picture, axis):
+    with page_drawing(f"Bars of shares. {text}.", caption, 1.1 + 0.36 * len(rows)) as (picture, axis):
         for place, (_, shares) in enumerate(rows):
             start = 0.0
             for arm in arms:
@@ -153,18 +152,18 @@ def of_plays(shows: PlayCounts, _spec: Spec) -> Picture:
     """Draw how often each action is played, most often first."""
     rows = sorted(shows.plays.items(), key=lambda row: -row[1])
     caption = f"How often each is played, the first {min(_BARS, len(rows))} of {len(rows):,}."
-    told = ", ".join(f"{name} {count:,} times" for name, count in rows[:8])
-    return _bars(rows, f"Bars: {told}.", caption, "times played")
+    text = ", ".join(f"{name} {count:,} times" for name, count in rows[:8])
+    return _bars(rows, f"Bars: {text}.", caption, "times played")
 
 
 @of_policy.register
 def of_point(shows: Point, _spec: Spec) -> Picture:
     """Draw the coordinates of a centre."""
     rows = list(shows.centre.items())
-    told = ", ".join(f"{name} {at:z.3g}" for name, at in rows[:8])
+    text = ", ".join(f"{name} {at:z.3g}" for name, at in rows[:8])
     around = "" if shows.farthest is None else f" People's points are up to {shows.farthest:z.3g} away."
     caption = f"The centre, the first {min(_BARS, len(rows))} of {len(rows):,} coordinates.{around}"
-    return _bars(rows, f"Bars of the centre's coordinates: {told}.", caption, "coordinate")
+    return _bars(rows, f"Bars of the centre's coordinates: {text}.", caption, "coordinate")
 
 
 def _bars(rows: Sequence[tuple[str, float]], title: str, caption: str, axis_label: str) -> Picture:
@@ -214,14 +213,14 @@ def of_answer(answer: Answer) -> list[Picture]:
 def _of_estimates(answer: Answer, rows: Sequence[Drawn]) -> Picture:
     """Draw estimates with their intervals; of the effects, those of which something is known."""
     shown, effects = rows[: most_drawn(rows, _BARS)], len(answer.effects)
-    told = "; ".join(f"{one.name} {one.value:z.3g} ({one.low:z.3g} to {one.high:z.3g})" for one in shown[:8])
+    text = "; ".join(f"{one.name} {one.value:z.3g} ({one.low:z.3g} to {one.high:z.3g})" for one in shown[:8])
     with_ = "" if answer.confidence is None else f" with intervals of {100 * answer.confidence:g} % confidence"
     caption = f"Estimates{with_}{left_out(len(shown), len(rows))}."
     if effects:
         caption += " Blue and red: decided better and worse. Grey rings: not decided."
     if effects > len(rows):
         caption += f" Of {effects - len(rows):,} effects too little is known to draw them; the table says why."
-    with page_drawing(f"Estimates: {told}.", caption, 0.9 + 0.28 * len(shown)) as (picture, axis):
+    with page_drawing(f"Estimates: {text}.", caption, 0.9 + 0.28 * len(shown)) as (picture, axis):
         draw_rows(axis, shown)
         axis.set_xlabel("effect" if effects else "estimate")
     return picture

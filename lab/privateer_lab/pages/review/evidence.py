@@ -1,10 +1,9 @@
 """Evidence of the audit about one experiment: attacks that were run, here or before; never any that were not."""
 
 from collections.abc import Iterable
-from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
@@ -12,50 +11,12 @@ from privateer_core.errors import SpecError
 from privateer_core.mechanisms import Mechanism
 from privateer_core.privacy.record import Record
 from privateer_core.spec.spec import Spec
-from privateer_lab.cli.documents import read_document
+from privateer_lab.audit.finding import FORMAT, Audit, AuditFinding
+from privateer_lab.cli.input_files import read_document
 from privateer_lab.cli.output import progress
 
 _OPTION: Final = "--audit"
 _REMEDY: Final = "write one with privateer audit --json"
-
-
-class Attack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one attack found (`privateer_lab.audit.suite.AuditFinding`)."""
-
-    attack: str
-    mechanism: str
-    model: str
-    calibration: str
-    epsilon: float | None
-    delta: float | None
-    lower_bound: float | None
-    confidence: float | None
-    samples: int
-    verdict: Literal["holds", "broken"]
-    unsafe: bool = False
-    law: float | None = None
-
-
-class Audit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An audit as `privateer audit --json` writes it.
-
-    Attributes
-    ----------
-    privateer, at
-        The version that attacked itself, and when, in UTC.
-    false_alarm
-        Chance that true claims are reported as broken.
-    """
-
-    format: Literal["privateer/audit/1"]
-    privateer: str
-    at: datetime
-    holds: bool
-    broken: tuple[str, ...]
-    unsafe: tuple[str, ...]
-    attacks: int
-    false_alarm: float
-    findings: tuple[Attack, ...]
 
 
 class AuditEvidence(msgspec.Struct, frozen=True):
@@ -83,7 +44,7 @@ class AuditEvidence(msgspec.Struct, frozen=True):
     false_alarm: float
     wanted: tuple[str, ...]
     unattacked: tuple[str, ...]
-    attacks: tuple[Attack, ...]
+    attacks: tuple[AuditFinding, ...]
     broken: int
 
 
@@ -110,8 +71,8 @@ def read_audit(file: Path, spec: Spec, record: Record) -> AuditEvidence:
         If the file is no audit, or one by another version of Privateer: that attacked other code.
     """
     document = _read(file)
-    if not isinstance(document, dict) or document.get("format") != _format():
-        raise SpecError(f"{file} is no audit of the format {_format()}", field=_OPTION, remedy=_REMEDY)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise SpecError(f"{file} is no audit of the format {FORMAT}", field=_OPTION, remedy=_REMEDY)
     audit, here = _converted(document), version("privateer-lab")
     if audit.privateer != here:
         detail = f"{file} has an audit of Privateer {audit.privateer}, and this is {here}"
@@ -124,12 +85,6 @@ def _read(file: Path) -> Any:
         return read_document(file)
     except SpecError as error:
         raise SpecError(error.detail, field=_OPTION, remedy=_REMEDY) from None
-
-
-def _format() -> str:
-    from privateer_lab.audit.suite import FORMAT
-
-    return FORMAT
 
 
 def _converted(document: dict[str, Any]) -> Audit:

@@ -9,11 +9,10 @@ from typing import Final
 import msgspec
 
 from privateer_core.privacy.record import Record
-from privateer_lab.cli.output import percent
+from privateer_lab.figures import percent
 from privateer_lab.pages.review.evidence import AuditEvidence
-from privateer_lab.pages.review.facts import Facts
 from privateer_lab.pages.review.promises import StatedClaim
-from privateer_lab.pages.review.subject import Subject
+from privateer_lab.pages.review.subject import Facts, Subject
 from privateer_lab.pages.templates import exact, moment
 
 _TO_SAY = "Unknown."

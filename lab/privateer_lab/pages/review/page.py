@@ -8,7 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from privateer_core.privacy.trust import trust_of
-from privateer_lab.cli.output import open_folder, percent, readable
+from privateer_lab.cli.output import open_folder
+from privateer_lab.figures import percent, readable
 from privateer_lab.pages.review.document import Review
 from privateer_lab.pages.review.promises import promised
 from privateer_lab.pages.review.registry import as_yaml

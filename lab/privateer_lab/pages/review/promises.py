@@ -9,7 +9,7 @@ import msgspec
 from privateer_core.privacy.certificate import Certificate, Verdict, recompute
 from privateer_core.privacy.certificate import Claim as Certified
 from privateer_core.privacy.risk import reconstruction, risks
-from privateer_lab.cli.output import percent
+from privateer_lab.figures import percent
 from privateer_lab.pages.templates import exact
 
 CANDIDATES: Final = (2, 10, 100)
@@ -76,10 +76,11 @@ def promised(first: Mapping[str, Certified | StatedClaim]) -> str:
     """Say what people are promised, by the first claim of each cohort: people of sources may be promised less."""
     own = first[""]
     others = {cohort: _figures(one) for cohort, one in first.items() if _figures(one) != _figures(own)}
-    told = f"promised {_figures(own)}, against {own.against}"
+    own_words = f"promised {_figures(own)}, against {own.against}"
     if not others:
-        return f"Each person is {told}"
-    return "; ".join([f"People of no source are {told}", *(f"those of {one} {said}" for one, said in others.items())])
+        return f"Each person is {own_words}"
+    of_sources = (f"those of {one} {said}" for one, said in others.items())
+    return "; ".join([f"People of no source are {own_words}", *of_sources])
 
 
 def _figures(claim: Certified | StatedClaim) -> str:
@@ -115,12 +116,12 @@ def _words(claim: Certified, verdict: Verdict, guesses: tuple[Guess, ...]) -> st
     times = f"{_up(math.exp(claim.epsilon))} times"
     likely = f"What they see is at most {times} as probable with a person's own record as with any other{but}."
     first = guesses[0]
-    told = (
+    named = (
         f"Somebody who knows everything else, and for whom {first.candidates} records are equally likely, names the "
         f"right one in at most {percent(first.at_most)} of all cases; a blind guess does in {percent(first.blind)}."
     )
     fails = [] if verdict.holds else ["THE CLAIM DOES NOT HOLD: what was recomputed is above it."]
-    return " ".join([likely, told, *fails])
+    return " ".join([likely, named, *fails])
 
 
 def _up(value: float) -> str:

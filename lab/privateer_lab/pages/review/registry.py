@@ -8,10 +8,9 @@ from typing import Any, Final
 
 import yaml
 
-from privateer_lab.pages.review.facts import MISSING, Facts
 from privateer_lab.pages.review.parties import Party, parties
 from privateer_lab.pages.review.promises import StatedClaim
-from privateer_lab.pages.review.subject import Subject
+from privateer_lab.pages.review.subject import MISSING, Facts, Subject
 
 _NO_DATE: Final = "1900-01-01"
 """What the registry's own template has where a date has to be filled in."""

@@ -1,8 +1,9 @@
-"""What is reviewed: a running experiment, as its server answers, or a spec that nobody has started."""
+"""What a review is about: an experiment or a spec, and what only people know of it."""
 
 import re
+from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -13,8 +14,28 @@ from privateer_core.privacy.certificate import Certificate
 from privateer_core.privacy.record import Record, make_record
 from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.spec.spec import NAME, Spec
-from privateer_lab.cli.spec_files import load_spec
+from privateer_core.spec.toml_file import read_tables
+from privateer_lab.cli.input_files import load_spec
 from privateer_lab.services.rest import RemoteError, ask
+
+MISSING: Final = "TO BE FILLED IN"
+SECTORS: Final = ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")
+"""Those of the registry's schema."""
+_OPTION: Final = "--facts"
+_TEXT_MAX: Final = 4000
+_ASKED: Final = (
+    ("curators", "who publishes the experiment and answers for it", "the data controller"),
+    ("contact", "whom people can ask about it", "the data controller"),
+    ("intended_use", "what the result is for", "the product team"),
+    ("region", "where the people are, and whose law applies", "the data controller"),
+    ("publication_date", "when the first policy was, or will be, published", "the operator"),
+    ("authors", "who fills in the registry's entry", "the reviewer"),
+    ("legal_basis", "on what legal basis people are asked", "the data controller's lawyer"),
+    ("information", "how people are told of it", "the data controller's lawyer"),
+    ("deletion", "when the experiment, backups and exports are deleted", "the operator"),
+    ("choices", "why this trust model, epsilon and delta were chosen", "the privacy engineer"),
+    ("bias", "whom the outcome may treat worse, and what is done about it", "the product team"),
+)
 
 
 class ExperimentStanding(msgspec.Struct, frozen=True):
@@ -114,3 +135,90 @@ def _with_tokens(page: str) -> bool:
 def plain(value: Any) -> Any:
     """Return a struct as JSON brings it."""
     return msgspec.json.decode(msgspec.json.encode(value))
+
+
+class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What no software knows; an empty value is unknown.
+
+    Attributes
+    ----------
+    curators, contact
+        Who publishes and answers for the experiment, and how to reach them.
+    intended_use, region, sector, publication_date, authors, sources, notes
+        As the DP deployments registry has them.
+    legal_basis, information, deletion
+        On what basis people are asked, how they are told, and when the experiment is deleted.
+    choices
+        Why this trust model, epsilon and delta.
+    bias
+        Whom the outcome may treat worse, and what is done about it.
+    """
+
+    curators: tuple[str, ...] = ()
+    contact: str = ""
+    intended_use: str = ""
+    region: str = ""
+    sector: str = ""
+    publication_date: str = ""
+    authors: tuple[str, ...] = ()
+    sources: str = ""
+    notes: str = ""
+    legal_basis: str = ""
+    information: str = ""
+    deletion: str = ""
+    choices: str = ""
+    bias: str = ""
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """Something that is not known, who has to say it, and under which key of the file."""
+
+    what: str
+    who: str
+    key: str
+
+
+def read_facts(file: Path | None) -> Facts:
+    """Read the file that people fill in; without one nothing of it is known.
+
+    Raises
+    ------
+    SpecError
+        If the file cannot be read, or has an unknown key or an impossible value; names the key.
+    """
+    if file is None:
+        return Facts()
+    tables = read_tables(file, [], _OPTION)
+    if unknown := set(tables) - set(Facts.__struct_fields__):
+        known = ", ".join(Facts.__struct_fields__)
+        raise SpecError("there is no such key", field=f"{_OPTION}: {min(unknown)}", remedy=f"the keys are {known}")
+    try:
+        found = msgspec.convert(_dated(tables), Facts)
+    except msgspec.ValidationError as error:
+        raise SpecError(f"{error}", field=_OPTION, remedy="write text, and lists of text as the page has it") from None
+    _check(found)
+    return found
+
+
+def _dated(tables: dict[str, Any]) -> dict[str, Any]:
+    """Write dates of TOML as text."""
+    return {key: value.isoformat() if isinstance(value, date) else value for key, value in tables.items()}
+
+
+def _check(facts: Facts) -> None:
+    for key, value in msgspec.structs.asdict(facts).items():
+        if any(len(text) > _TEXT_MAX for text in ([value] if isinstance(value, str) else value)):
+            raise SpecError(f"has more than {_TEXT_MAX} characters", field=f"{_OPTION}: {key}", remedy="shorten it")
+    if facts.sector and facts.sector not in SECTORS:
+        raise SpecError(
+            "is no sector of the registry", field=f"{_OPTION}: sector", remedy=f"one of {', '.join(SECTORS)}"
+        )
+    try:
+        _ = facts.publication_date and date.fromisoformat(facts.publication_date)
+    except ValueError:
+        raise SpecError("is no date", field=f"{_OPTION}: publication_date", remedy="write YYYY-MM-DD") from None
+
+
+def unknowns(facts: Facts) -> tuple[Unknown, ...]:
+    """Return what nobody has said yet."""
+    return tuple(Unknown(what, who, key) for key, what, who in _ASKED if not getattr(facts, key))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privateer_lab.baselines.bins import ContextBins
+from privateer_lab.baselines.tree import ContextBins
 
 
 def grown(dimension: int, seed: int = 0, rounds: int = 6) -> ContextBins:

@@ -8,7 +8,7 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_lab.environments import environment_for
-from privateer_lab.environments.files.adult import ADDED
+from privateer_lab.environments.files.classified import ADDED
 from tests.support.specs import make_spec
 
 ROW = (
@@ -118,8 +118,8 @@ def test_what_a_policy_of_64_cells_could_reach(features, projected, share):
 
 @pytest.mark.data
 def test_one_hot_columns_are_as_many_as_the_paper_says():
-    from privateer_lab.environments.files.adult import COLUMNS as NAMES
-    from privateer_lab.environments.files.adult import PROJECTION
+    from privateer_lab.environments.files.classified import COLUMNS as NAMES
+    from privateer_lab.environments.files.classified import PROJECTION
     from privateer_lab.environments.files.file_contexts import Projected
     from privateer_lab.environments.files.people_file import PeopleFile
 

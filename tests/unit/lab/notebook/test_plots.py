@@ -13,7 +13,7 @@ from privateer_core.errors import SpecError
 from privateer_core.privacy.certificate import certify
 from privateer_core.privacy.risk import risks
 from privateer_lab.notebook.plot import true_positives
-from privateer_lab.pages.style import COLOURS
+from privateer_lab.picture import COLOURS
 
 FALSE = np.linspace(0, 1, 501)
 

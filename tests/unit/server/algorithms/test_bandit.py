@@ -11,7 +11,7 @@ from privateer_core.algorithms.bandit import BanditPolicy, BanditSpec, layout
 from privateer_core.errors import SpecError
 from privateer_core.primitives.contributions import KeyedSums
 from privateer_core.privacy.terms import calibrate
-from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.cli.input_files import load_spec
 from privateer_lab.simulation.simulate import simulate_once
 from privateer_papers.paper_2.bandit_learner import lil_ucb
 from privateer_server.algorithms import learner_for

@@ -18,7 +18,7 @@ const WORDS = {
   "not-asked": "The experiment asks nobody now. Nothing was sent.",
 };
 const $ = (id) => document.getElementById(id);
-const told = await (await fetch("told.json")).json();
+const demo = await (await fetch("demo.json")).json();
 const watch = watchRequests(note);
 /** @type {import("./sdk/session.js").Session | null} */
 let session = null;
@@ -48,7 +48,7 @@ function visitor() {
   }
 }
 
-const client = (ledger) => new Client(told.server, { shuffler: told.shuffler, ledger, limits: LIMITS, patience: 3 });
+const client = (ledger) => new Client(demo.server, { shuffler: demo.shuffler, ledger, limits: LIMITS, patience: 3 });
 
 async function begin() {
   const lacks = await missing();
@@ -57,7 +57,7 @@ async function begin() {
     return;
   }
   try {
-    session = await client(new IndexedDbLedger(`privateer-demo-${visitor()}`)).join(told.experiment);
+    session = await client(new IndexedDbLedger(`privateer-demo-${visitor()}`)).join(demo.experiment);
     trouble(session.offline ? "The server does not answer. You can choose by the policy that was kept here." : "");
     $("choose").disabled = false;
     if (!session.asked) $("outcome").textContent = "This visitor has reported, and never does so twice. You may still look at places.";
@@ -117,7 +117,7 @@ $("other").addEventListener("click", () => {
 async function simulated() {
   const uniform = () => crypto.getRandomValues(new Uint32Array(1))[0] / 2 ** 32;
   const mood = uniform();
-  const one = await client(new MemoryLedger()).join(told.experiment);
+  const one = await client(new MemoryLedger()).join(demo.experiment);
   const chances = { Lake: mood < 0.5 ? 0.9 : 0.2, Forest: 0.5, Market: mood < 0.5 ? 0.2 : 0.9 };
   const place = one.choose({ mood });
   await one.report(uniform() < chances[place]);
@@ -143,7 +143,7 @@ $("crowd").addEventListener("click", async () => {
 
 /** @param {string} page */
 async function asked(page) {
-  const answer = await fetch(`${told.server}/experiments/${told.experiment}${page}`, { headers: { accept: "application/json" }, credentials: "omit" });
+  const answer = await fetch(`${demo.server}/experiments/${demo.experiment}${page}`, { headers: { accept: "application/json" }, credentials: "omit" });
   if (!answer.ok) throw new Error(`status ${answer.status}`);
   return answer.json();
 }

@@ -1,0 +1,353 @@
+"""``account``: calculators of privacy; what was promised, whether it holds, and what was spent."""
+
+import math
+import sqlite3
+from datetime import date, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from privateer_client.ledger.account import Payment
+from privateer_client.ledger.ledger import COSTS, Ledger, default_path
+from privateer_core.accounting.accountant import account
+from privateer_core.accounting.amplification import amplified_local_epsilon
+from privateer_core.accounting.binomial import shuffled_bits_probability, shuffled_bits_trials
+from privateer_core.accounting.clones import clones_local_epsilon
+from privateer_core.accounting.events import (
+    Approximate,
+    Event,
+    Gaussian,
+    Parallel,
+    Repeated,
+    Sequential,
+    ShuffledMessage,
+    ShuffledResponse,
+    ShuffledSubset,
+    read_event,
+)
+from privateer_core.accounting.gaussian import (
+    classic_gaussian_standard_deviation,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_standard_deviation,
+)
+from privateer_core.accounting.numerics import check
+from privateer_core.errors import SpecError
+from privateer_core.privacy.certificate import Certificate, Claim, Verdict, recompute
+from privateer_core.privacy.record_verification import read_certificates
+from privateer_lab.cli.ask import Name, claimed
+from privateer_lab.cli.input_files import read_document
+from privateer_lab.cli.options import URL, Json, Url
+from privateer_lab.cli.output import print_json, print_rows, print_table, screen
+from privateer_lab.figures import name_of, named
+from privateer_lab.services.rest import ask
+
+Epsilon = Annotated[float, typer.Option(help="Epsilon of the promise.")]
+Delta = Annotated[float, typer.Option(help="Delta of the promise.")]
+Sensitivity = Annotated[float, typer.Option(help="L2 distance between neighbours.")]
+Batch = Annotated[int, typer.Option(help="Number of reports that are shuffled together.")]
+
+accounts = typer.Typer(help="Calculate privacy, and check records and certificates.", no_args_is_help=True)
+_ROUNDS_SHOWN = 20
+_COLUMNS = ("version", "batch", "received", "honest", "released")
+
+
+class Bound(StrEnum):
+    """Bounds for the privacy of a shuffled message."""
+
+    CLONES = "clones"
+    BINARY = "binary"
+    K_ARY = "k-ary"
+    SUBSET = "subset"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (experiment, verify, ledger):
+        accounts.command()(command)
+    app.add_typer(accounts, name="account")
+
+
+def _show(title: str, result: dict[str, Any], as_json: bool) -> None:
+    print_json(result) if as_json else print_table(title, named(result))
+
+
+@accounts.command()
+def classic_gaussian(epsilon: Epsilon, delta: Delta, sensitivity: Sensitivity = 1.0, as_json: Json = False) -> None:
+    """Show the true privacy of the textbook's normal noise, which is proved only for epsilon below 1."""
+    standard_deviation = classic_gaussian_standard_deviation(epsilon, delta, sensitivity)
+    result = {
+        "claimed_epsilon": epsilon,
+        "claimed_delta": delta,
+        "standard_deviation": standard_deviation,
+        "true_delta": gaussian_delta(epsilon, standard_deviation, sensitivity),
+        "true_epsilon_at_delta": gaussian_epsilon(delta, standard_deviation, sensitivity),
+        "exact_standard_deviation": gaussian_standard_deviation(epsilon, delta, sensitivity),
+    }
+    _show("classic Gaussian", result, as_json)
+
+
+@accounts.command()
+def gaussian(epsilon: Epsilon, delta: Delta, sensitivity: Sensitivity = 1.0, as_json: Json = False) -> None:
+    """Compute the smallest normal noise that keeps a promise."""
+    standard_deviation = gaussian_standard_deviation(epsilon, delta, sensitivity)
+    curve = account(Gaussian(standard_deviation, sensitivity))
+    result = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "sensitivity": sensitivity,
+        "standard_deviation": standard_deviation,
+        "exact": curve.exact,
+        "proof": curve.proof,
+    }
+    _show("analytic Gaussian", result, as_json)
+
+
+@accounts.command()
+def amplification(
+    epsilon: Epsilon,
+    delta: Delta,
+    batch: Batch,
+    bound: Annotated[
+        Bound, typer.Option(help="clones: any pure message; subset: subset selection; others: randomized response.")
+    ] = Bound.CLONES,
+    symbols: Annotated[int, typer.Option(help="Size of the alphabet, for k-ary and subset.")] = 2,
+    own: Annotated[int, typer.Option(help="How many symbols are a person's own, for subset.")] = 1,
+    limit: Annotated[float, typer.Option(help="Largest local epsilon to consider.")] = 16.0,
+    as_json: Json = False,
+) -> None:
+    """Compute the largest local epsilon of one message whose shuffled batch keeps a promise."""
+    if bound is Bound.BINARY:
+        symbols = 2
+    at_most_limit = 0 < epsilon < math.inf and epsilon <= limit <= 16
+    check("--epsilon", epsilon, at_most_limit, "above 0 and at most --limit, which is at most 16")
+    check("--delta", delta, 0 < delta < 1, "above 0 and below 1")
+    if bound is Bound.CLONES:
+        local_epsilon = clones_local_epsilon(epsilon, delta, batch, limit)
+        event: Event = ShuffledMessage(local_epsilon, batch)
+    else:
+        own = own if bound is Bound.SUBSET else 1
+        account(ShuffledSubset(min(limit, epsilon), symbols, own, batch)).delta(epsilon)  # refuses what is out of range
+        local_epsilon = amplified_local_epsilon(epsilon, delta, symbols / own, batch, limit)
+        response = ShuffledResponse(local_epsilon, symbols, batch)
+        event = ShuffledSubset(local_epsilon, symbols, own, batch) if bound is Bound.SUBSET else response
+    curve = account(event)
+    result = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "batch": batch,
+        "bound": bound.value,
+        "local_epsilon": local_epsilon,
+        "delta_reached": curve.delta(epsilon),
+        "exact": curve.exact,
+        "proof": curve.proof,
+    }
+    _show("amplification by shuffling", result, as_json)
+
+
+@accounts.command()
+def shuffled_bits(
+    epsilon: Epsilon,
+    delta: Delta,
+    coordinates: Annotated[int, typer.Option(min=1, help="Number of coordinates of the vector.")],
+    batch: Batch,
+    levels: Annotated[int, typer.Option(min=1, help="Number of steps of one coordinate.")] = 10,
+    honest_fraction: Annotated[float, typer.Option(help="Share of the batch whose noise counts.")] = 1.0,
+    as_json: Json = False,
+) -> None:
+    """Compute the bits that hide a shuffled sum of vectors, for each person and in all."""
+    check("--honest-fraction", honest_fraction, 0 < honest_fraction <= 1, "above 0 and at most 1")
+    honest = math.floor(honest_fraction * batch)
+    check("--batch", batch, honest >= 1, "so large that at least one report is honest")
+    total = shuffled_bits_trials(epsilon, delta, levels, coordinates)
+    bits = math.ceil(total / honest)
+    probability = 0.5 if bits > 1 else shuffled_bits_probability(epsilon, delta, levels, coordinates, honest)
+    standard_deviation = math.sqrt(bits * honest * probability * (1 - probability))
+    exact = gaussian_standard_deviation(epsilon, delta, levels * math.sqrt(coordinates))
+    result = {
+        "noise_bits_total": total,
+        "bits_per_person": bits,
+        "probability": probability,
+        "noise_standard_deviation": standard_deviation,
+        "against_analytic_gaussian": standard_deviation / exact,
+        "bits_sent_per_person": coordinates * (levels + bits),
+    }
+    _show("shuffled bits", result, as_json)
+
+
+@accounts.command()
+def compose(
+    file: Annotated[Path, typer.Argument(help="JSON or TOML file with an event, or a list (TOML: key events).")],
+    delta: Annotated[list[float], typer.Option(help="Delta at which to report epsilon. Repeat it for more.")] = [1e-6],  # noqa: B006 - typer copies it
+    as_json: Json = False,
+) -> None:
+    """Compute the privacy of events on the same record, in sequence. docs/accounting.md names the events."""
+    value = read_document(file)
+    events = value.get("events") if isinstance(value, dict) and set(value) == {"events"} else value
+    event = read_event({"event": "sequential", "events": events} if isinstance(events, list) else value)
+    curve = account(event)
+    result: dict[str, Any] = {"exact": curve.exact, "proof": curve.proof}
+    result["curve"] = [{"delta": d, "epsilon": finite(curve.epsilon(d))} for d in delta]
+    if as_json:
+        print_json(result)
+        return
+    rows = [(f"epsilon at delta {row['delta']:g}", row["epsilon"]) for row in result["curve"]]
+    print_table("composition", [*rows, (name_of("exact"), curve.exact), ("proof", curve.proof)])
+
+
+def finite(value: float) -> float | None:
+    """Return a number for JSON, which has no infinity: None stands for it."""
+    return value if math.isfinite(value) else None
+
+
+def experiment(name: Name, url: Url = URL, as_json: Json = False) -> None:
+    """Show what an experiment promises to a person: against whom, round by round, and why it is true.
+
+    The command refuses an answer whose rounds do not make its certificates.
+    """
+    record = ask("GET", f"{url}/experiments/{name}/privacy")
+    certificates = read_certificates(record)
+    if as_json:
+        print_json(record)
+        return
+    for cohort, certificate in certificates.items():
+        whose = f"a person of {cohort}" if cohort else "one person"
+        for claim in certificate.claims:
+            rows = [("about", claim.about), *claimed(claim.epsilon, claim.delta)]
+            rows += [*_each(claim), (name_of("exact"), claim.exact), ("proof", claim.proof)]
+            print_table(f"{name}: {whose}'s privacy against {claim.against}", rows)
+        _print_assumptions(certificate)
+    for promise in [*record.get("sources", []), record]:
+        if promise.get("rounds"):
+            print_rounds(promise["rounds"])
+
+
+def _each(claim: Claim) -> list[tuple[str, Any]]:
+    """Return what one of several reports costs; several messages of one report are one."""
+    if not (isinstance(claim.event, Repeated) and isinstance(claim.event.of, Parallel)):
+        return []
+    cost = account(claim.event.of).epsilon(claim.delta)
+    return [("reports", claim.event.count), ("epsilon of one report", finite(cost))]
+
+
+def print_rounds(rounds: list[dict[str, Any]]) -> None:
+    """Print a table of an experiment's last rounds, with those parameters of their mechanism that are numbers.
+
+    The epsilon of a mechanism is that of one message by itself, and not the promise. We show that of the whole report.
+    """
+    rows = [{key: row[key] for key in _COLUMNS} | _numbers(row["mechanism"]) for row in rounds[-_ROUNDS_SHOWN:]]
+    shown = [dict(named(row)) for row in rows]
+    print_rows(f"the last {len(shown)} of {len(rounds)} rounds: {rounds[-1]['mechanism']['type']}", shown)
+
+
+def _numbers(mechanism: dict[str, Any]) -> dict[str, int | float]:
+    numbers = {key: value for key, value in mechanism.items() if isinstance(value, int | float)}
+    if "epsilon" not in numbers:
+        return numbers
+    return {"local_epsilon": numbers.pop("epsilon") * numbers.get("repeats", 1), **numbers}
+
+
+def verify(
+    file: Annotated[Path, typer.Argument(help="A certificate, or a privacy record that holds one, as JSON.")],
+    as_json: Json = False,
+) -> None:
+    """Recompute every claim of a certificate from nothing but the file; exit with 1 if one does not hold.
+
+    The rounds of a privacy record are checked as well: they must make its certificates.
+    """
+    certificates = read_certificates(read_document(file))
+    verdicts = {cohort: recompute(certificate) for cohort, certificate in certificates.items()}
+    if as_json:
+        claims = {cohort: msgspec.to_builtins(found) for cohort, found in verdicts.items()}
+        sources = [{"name": name, "claims": found} for name, found in claims.items() if name]
+        own = {"experiment": certificates[""].experiment, "claims": claims[""]}
+        print_json(own | ({"sources": sources} if sources else {}))
+    else:
+        for cohort, certificate in certificates.items():
+            _print_verdicts(cohort, certificate, verdicts[cohort])
+    if not all(verdict.holds for found in verdicts.values() for verdict in found):
+        raise typer.Exit(1)
+
+
+def _print_verdicts(cohort: str, certificate: Certificate, verdicts: list[Verdict]) -> None:
+    whose = f"{certificate.experiment}, source {cohort}" if cohort else certificate.experiment
+    for verdict in verdicts:
+        claim = [(f"claimed {key}", value) for key, value in claimed(verdict.epsilon, verdict.delta)]
+        found = [] if verdict.epsilon is None else [("delta", verdict.found)]
+        rows = [("about", verdict.about), *claim, *found, ("proof", verdict.proof)]
+        print_table(f"{whose}: against {verdict.against}", [*rows, ("holds", "yes" if verdict.holds else "NO")])
+    _print_assumptions(certificate)
+
+
+def _print_assumptions(certificate: Certificate) -> None:
+    screen.print("assumed: " + "; ".join(certificate.assumes), markup=False)
+
+
+def ledger(
+    path: Annotated[Path | None, typer.Option(help="The device's ledger; default PRIVATEER_LEDGER.")] = None,
+    delta: Annotated[float, typer.Option(help="The delta at which the composed epsilon is read.")] = 1e-5,
+    as_json: Json = False,
+) -> None:
+    """Show what this device has spent, by experiment, by server and together, and which reports still wait."""
+    if not 0 <= delta < 1:
+        raise SpecError("must be at least 0 and below 1", field="--delta", remedy="1e-5 is usual")
+    payments, waiting = _held(path or default_path())
+    rows: list[dict[str, Any]] = [
+        {name: finite(value) if isinstance(value, float) else value for name, value in _shown(one).items()}
+        | {"waiting": one.experiment in waiting}
+        for one in payments
+    ]
+    by_server = {one.server: [other for other in payments if other.server == one.server] for one in payments}
+    servers = {server: _sums(paid) for server, paid in by_server.items()}
+    composed = {"epsilon_composed": _composed(payments, delta), "at_delta": delta}
+    spent = {"experiments": len(payments), **_sums(payments), **composed, "waiting": len(waiting)}
+    if as_json:
+        print_json({"payments": rows, "servers": servers, "spent": spent})
+        return
+    for row in rows:
+        print_table(str(row.pop("experiment")), named(row | {"day": _date(row["day"])}))
+    for server, sums in servers.items():
+        print_table(f"at {server}", named(sums))
+    print_table("together", named(spent))
+
+
+def _held(where: Path) -> tuple[list[Payment], set[str]]:
+    """Return the payments of a ledger, and the experiments whose reports wait. The file may be anything."""
+    if not where.is_file():
+        raise SpecError(f"there is no ledger at {where}", field="--path", remedy="name the device's ledger")
+    try:
+        device = Ledger(where)
+        payments, waiting = device.payments(), {report.experiment for report in device.waiting()}
+        msgspec.convert([vars(payment) for payment in payments], list[Payment])
+    except (sqlite3.Error, msgspec.ValidationError, TypeError):
+        raise SpecError("not a ledger, or a damaged one", field="--path", remedy="name the device's ledger") from None
+    return payments, waiting
+
+
+def _shown(payment: Payment) -> dict[str, Any]:
+    """Return what a payment says to a person."""
+    return {name: value for name, value in vars(payment).items() if name not in ("period", "pinned")}
+
+
+def _date(day: int) -> str:
+    """Return the date of a day since 1970, or the number itself if somebody wrote an impossible one."""
+    try:
+        return str(date(1970, 1, 1) + timedelta(days=day))
+    except OverflowError:
+        return str(day)
+
+
+def _sums(payments: list[Payment]) -> dict[str, float | None]:
+    """Return the sums that the ledger's limits are compared with."""
+    return {f"{cost}_in_sum": finite(sum(getattr(one, cost) for one in payments)) for cost in COSTS}
+
+
+def _composed(payments: list[Payment], delta: float) -> float | None:
+    """Return the epsilon of all payments together by the accountant; None if one of them had no promise."""
+    if any(math.isinf(payment.epsilon) for payment in payments):
+        return None
+    events = tuple(Approximate(payment.epsilon, payment.delta) for payment in payments)
+    return finite(account(Sequential(events)).epsilon(delta)) if events else 0.0

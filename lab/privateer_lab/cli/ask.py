@@ -1,0 +1,234 @@
+"""``create``, ``list``, ``show``, ``policy``, ``effects``, ``report``: experiments over REST, and what they found."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from privateer_core.answer import Answer
+from privateer_core.answer.export import read_export
+from privateer_core.errors import SpecError
+from privateer_core.spec.spec import Spec
+from privateer_lab.cli.input_files import load_spec, read_document
+from privateer_lab.cli.options import (
+    ADMIN_URL,
+    SHUFFLER_ADMIN_URL,
+    URL,
+    AdminUrl,
+    Json,
+    Set,
+    ShufflerAdminUrl,
+    SpecFile,
+    Token,
+    Url,
+)
+from privateer_lab.cli.output import print_json, print_table, screen
+from privateer_lab.figures import named
+from privateer_lab.load.populations import keep_people
+from privateer_lab.services.rest import answer_in, ask, policy_in
+from privateer_lab.services.rest import create as post
+from privateer_lab.services.shuffler_status import held_for
+from privateer_lab.terminal import print_answer, print_policy
+
+Name = Annotated[str, typer.Argument(help="Name of the experiment.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(create)
+    app.command(name="list")(list_experiments)
+    app.command()(show)
+    for command in (policy, effects, report):
+        app.command()(command)
+
+
+def create(
+    spec: SpecFile,
+    token: Token = None,
+    admin_url: AdminUrl = ADMIN_URL,
+    settings: Set = [],  # noqa: B006 - typer's way to say none
+    warm_start: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Begin with what an exported experiment has learned.")
+    ] = None,
+    is_check: Annotated[
+        bool, typer.Option("--check", help="Check the spec here, and create nothing: asks no server, needs no token.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Create an experiment from a spec; with --check find out whether a server would take it, and what is unwise.
+
+    The same spec again changes nothing. A server does not get the spec's population: it is kept here, and
+    privateer load plays it.
+    """
+    parsed = load_spec(spec, settings)
+    start = None if warm_start is None else read_document(warm_start)
+    if start is not None:
+        read_export(start, "--warm-start")
+    if is_check:
+        _tell_checked(parsed.without_people(), start, as_json)
+        return
+    answer, is_new = post(admin_url, parsed, token, start)
+    try:
+        keep_people(parsed)
+    except OSError as error:
+        detail = f"the spec's population is not kept ({error.strerror})"
+        print(f"privateer: warning: {detail}: give privateer load --population {spec}", file=sys.stderr)
+    if as_json:
+        print_json(answer)
+    elif is_new:
+        screen.print(f"created {parsed.name}")
+    else:
+        screen.print(f"{parsed.name} existed already, with this very spec: nothing changed")
+
+
+def _tell_checked(spec: Spec, start: Any, as_json: bool) -> None:
+    """Open the first round as a server does, and say what the spec's own concerns are."""
+    from privateer_server.experiments.exports import start_with
+    from privateer_server.rounds.loop import Schedule
+
+    schedule, begun = Schedule(spec), None if start is None else start_with(start).begun
+    asked, concerns = schedule.open(0, 1, begun(schedule) if begun else None).batch, spec.concerns()
+    if as_json:
+        print_json({"experiment": spec.name, "first_round": asked, "warnings": concerns})
+        return
+    screen.print(f"{spec.name}: a server takes this spec; its first round asks {asked:,} people. Nothing was created")
+    for concern in concerns:
+        screen.print(f"warning: {concern}", soft_wrap=True, markup=False)
+
+
+def list_experiments(url: Url = URL, as_json: Json = False) -> None:
+    """List the experiments of a server."""
+    answer = ask("GET", f"{url}/experiments")
+    if as_json:
+        print_json(answer)
+        return
+    for row in answer["experiments"]:
+        screen.print(f"{row['name']}: {row['status']}, version {row['version']}, {row['model']}")
+
+
+def show(
+    name: Name, url: Url = URL, shuffler_admin_url: ShufflerAdminUrl = SHUFFLER_ADMIN_URL, as_json: Json = False
+) -> None:
+    """Show an experiment: its progress and result, refused reports by reason, and what it promises to a person.
+
+    It also says what waits at the shuffler.
+    """
+    page = f"{url}/experiments/{name}"
+    answer = ask("GET", page)
+    state = ask("GET", f"{page}/state")
+    found = answer_in(state.get("answer", state.get("state")))
+    answer["privacy"], answer["answer"] = ask("GET", f"{page}/privacy"), msgspec.to_builtins(found)
+    waits = held_for(answer, shuffler_admin_url)
+    if waits:
+        answer["at_shuffler"] = waits.document()
+    if as_json:
+        print_json(answer)
+    else:
+        _print_facts(name, answer, found, waits.words() if waits else None)
+
+
+def _print_facts(name: str, answer: dict[str, Any], found: Answer, waits: str | None) -> None:
+    """Print what `show` found; ``waits`` is a sentence about the shuffler."""
+    figures = {key: value for key, value in answer.items() if not isinstance(value, dict | list | bool | None)}
+    print_table(name, [*named(figures), ("changes accepted", ", ".join(answer.get("accepts", ())) or None)])
+    if until := answer.get("draining_until"):
+        screen.print(f"draining until {until}: only those who chose before report", soft_wrap=True)
+    if waits:
+        screen.print(waits, soft_wrap=True, markup=False)
+    if found.says_something:
+        print_answer(found)
+    else:
+        screen.print(_without_result(answer), soft_wrap=True)
+    if answer.get("refused"):
+        print_table("refused reports", answer["refused"].items())
+    else:
+        screen.print("no reports refused")
+    for claim in answer["privacy"]["certificate"]["claims"]:
+        rows = [("about", claim["about"]), *claimed(claim["epsilon"], claim["delta"]), ("proof", claim["proof"])]
+        print_table(f"privacy against {claim['against']}", rows)
+
+
+def _without_result(answer: dict[str, Any]) -> str:
+    """Say why there is no result."""
+    return "no result so far: wait for the end of the round" if answer.get("batch") else "it ended without a result"
+
+
+def claimed(epsilon: float | None, delta: float) -> list[tuple[str, Any]]:
+    """Return the rows of a table that state a claim."""
+    if epsilon is None:
+        return [("epsilon, delta", "nothing is claimed")]
+    return [("epsilon", epsilon), ("delta", delta)]
+
+
+def policy(
+    name: Name,
+    url: Url = URL,
+    version: Annotated[int | None, typer.Option(min=1, help="Show the policy of this round, not the newest.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show a policy: as a map where it divides one or two numbers into bins, as tables otherwise."""
+    facts = ask("GET", f"{url}/experiments/{name}")
+    suffix = f"/{version}" if version else ""
+    answer = ask("GET", f"{url}/experiments/{name}/policy{suffix}")
+    if as_json:
+        print_json(answer)
+        return
+    arms = facts["spec"].get("experiment", {}).get("arms", ())
+    print_policy(name, policy_in(answer.get("policy")), arms)
+
+
+def effects(
+    name: Annotated[str, typer.Argument(help="Name of the experiment.")],
+    url: Url = URL,
+    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report as Markdown.")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw FILE.png and FILE.svg.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what an experiment has found: estimates with intervals, and all that its algorithm reports beside them."""
+    page = f"{url}/experiments/{name}"
+    answer = ask("GET", f"{page}/result")
+    found = answer_in(answer.get("result"))
+    if markdown or plot:
+        _write_effects(name, found, ask("GET", f"{page}/privacy")["certificate"]["claims"], markdown, plot)
+    if as_json:
+        print_json(msgspec.to_builtins(found))
+        return
+    print_answer(found)
+
+
+def _write_effects(
+    name: str, answer: Answer, claims: list[dict[str, Any]], markdown: Path | None, plot: Path | None
+) -> None:
+    from privateer_lab.pages import effect_report
+    from privateer_lab.pages.plots import save
+
+    if markdown:
+        markdown.write_text(effect_report.markdown(name, answer, claims))
+    if plot:
+        save(effect_report.draw_effects(name, answer), plot)
+
+
+def report(
+    name: Name,
+    out: Annotated[Path | None, typer.Option(metavar="FILE.html", help="The file; NAME.html by default.")] = None,
+    url: Url = URL,
+) -> None:
+    """Write what an experiment asked and learned as one HTML file: people, policy, estimates, warnings, privacy."""
+    where = out or Path(f"{Path(name).name}.html")
+    if where.is_dir():
+        raise SpecError(f"{where} is a folder", field="--out", remedy="name a file")
+    if not where.parent.is_dir():
+        raise SpecError(f"there is no folder {where.parent}", field="--out", remedy="make it, or name another one")
+    write_report(name, url, where)
+
+
+def write_report(name: str, url: str, where: Path) -> None:
+    """Write the report of an experiment to a file."""
+    from privateer_lab.pages.report.findings import findings
+    from privateer_lab.pages.report.page import html
+
+    body = html(findings(name, url), url).encode()
+    where.write_bytes(body)
+    screen.print(f"{where}: {len(body):,} bytes", soft_wrap=True, markup=False)

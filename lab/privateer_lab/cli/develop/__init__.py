@@ -1,1 +1,0 @@
-"""Commands for whoever works on algorithms."""

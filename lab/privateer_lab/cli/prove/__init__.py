@@ -1,1 +1,0 @@
-"""Commands that calculate, attack and verify what is promised."""

@@ -1,0 +1,221 @@
+"""``spec-from``, ``simulate``, ``load``, ``sweep``, ``peers``: an experiment with simulated people."""
+
+import math
+import time
+from pathlib import Path
+from typing import Annotated, Any, Final, cast
+
+import typer
+
+from privateer_core.errors import SpecError, printable
+from privateer_core.spec.arms import ArmsSpec
+from privateer_lab.baselines import chosen
+from privateer_lab.baselines.run import play, summaries
+from privateer_lab.cli.input_files import load_spec
+from privateer_lab.cli.options import Jobs, Json, On, PeopleSpec, Seeds, Set, Users
+from privateer_lab.cli.output import print_json, print_rows, print_table, progress, screen
+from privateer_lab.figures import margin, named
+from privateer_lab.planning.spec_draft import Draft, draft
+from privateer_lab.planning.sweep import SweepJournal, cells, combinations, parse_axes, write_parquet
+from privateer_lab.planning.sweep import sweep as rows_of
+from privateer_lab.simulation.simulate import figures_of
+from privateer_lab.simulation.simulate import simulate as runs_of
+from privateer_lab.simulation.summary import summary
+
+_OF_BATCHES: Final = ("min_batch", "honest_fraction", "local_epsilon_max")
+"""Keys of a promise that say nothing where reports are not shuffled in batches."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("spec-from")(spec_from)
+    app.command()(simulate)
+    app.command(
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
+        help="Have simulated people take part over HTTP, with the real client: privateer load NAME --users N.",
+    )(load)
+    app.command()(sweep)
+    app.command()(peers)
+
+
+def spec_from(
+    data: Annotated[Path, typer.Argument(help="A CSV file with a header, plain or gzipped, or a Parquet file.")],
+    name: Annotated[str | None, typer.Option(help="The experiment's name; the file's by default.")] = None,
+    arms: Annotated[str, typer.Option(help="Names of the options, separated by commas.")] = "",
+    label: Annotated[str | None, typer.Option(help="Column of the class that decides which option is right.")] = None,
+    bounds: Annotated[
+        list[str], typer.Option(help="Public bounds of a numeric column: hours=0:80. May be repeated.")
+    ] = [],  # noqa: B006 - typer's way to say none
+    quantiles: Annotated[
+        bool, typer.Option("--quantiles", help="Give crowded numbers cut points, not bounds.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="File to write the spec to.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Draft a spec from the columns of a CSV or Parquet file; say what comes from the data and would become public."""
+    given = dict(_bounds(one) for one in bounds)
+    made = draft(
+        data,
+        name=name or _name(data),
+        arms=[arm.strip() for arm in arms.split(",") if arm.strip()],
+        label=label,
+        bounds=given,
+        quantiles=quantiles,
+        seen_from=out.parent if out else None,
+    )
+    if out:
+        out.write_text(made.text, encoding="utf-8")
+    if as_json:
+        print_json({"spec": made.text, "confirm": list(made.confirm), "notes": list(made.notes)})
+        return
+    if not out:
+        typer.echo(made.text, nl=False)
+    _explain(made, out)
+
+
+def _name(data: Path) -> str:
+    """Make a name that a spec may have of a file's."""
+    letters = "".join(one if one.isascii() and one.isalnum() else "-" for one in data.name.split(".")[0].lower())
+    return letters.strip("-")[:63] or "my-experiment"
+
+
+def _bounds(text: str) -> tuple[str, tuple[float, float]]:
+    name, _, ends = text.rpartition("=")
+    low, _, high = ends.partition(":")
+    try:
+        found = float(low), float(high)
+    except ValueError:
+        found = (math.nan, math.nan)
+    if not name or not found[0] < found[1]:
+        raise SpecError("cannot read it", field="--bounds", remedy="write column=low:high, as in hours=0:80")
+    return name, found
+
+
+def _explain(made: Draft, out: Path | None) -> None:
+    """Say on standard error what somebody has to confirm, so that standard output is the spec alone."""
+    lines = [f"Wrote {out}."] if out else []
+    if made.confirm:
+        lines += ["Everybody may read a spec. These come from the data: change or confirm them before you create it."]
+        lines += [f"  {one}" for one in made.confirm]
+    for line in [*lines, *made.notes]:
+        typer.echo(printable(line), err=True)
+
+
+def simulate(
+    spec: PeopleSpec,
+    users: Users = None,
+    seeds: Seeds = 1,
+    jobs: Jobs = None,
+    backend: On = "processes",
+    settings: Set = [],  # noqa: B006 - typer's way to say none
+    baseline: Annotated[
+        list[str], typer.Option(help="Another policy to compare with, or 'all'; see docs/baselines.md.")
+    ] = [],  # noqa: B006
+    as_json: Json = False,
+) -> None:
+    """Run an experiment with simulated people in this process."""
+    parsed = load_spec(spec, settings, users)
+    names = chosen(baseline, parsed)
+    started = time.perf_counter()
+    runs = progress(runs_of(parsed, seeds, jobs, backend), seeds, "runs")
+    result = {"experiment": parsed.name, **parsed.privacy.model_dump(), **summary(parsed, runs, started)}
+    if names and len(runs) == seeds:
+        others = progress(play(parsed, names, seeds, jobs, backend), seeds, "baselines")
+        result["baselines"] = summaries(others)
+    if as_json:
+        print_json(result)
+    else:
+        idle = () if parsed.privacy.trust.batched else _OF_BATCHES
+        rows = [(key, value) for key, value in result.items() if key not in idle]
+        shown = [(key, value) for key, value in rows if not isinstance(value, list | dict | None)]
+        print_table(parsed.name, named(dict(shown)))
+        for line in result["assumed"]:
+            screen.print(line, soft_wrap=True)
+        for warning in result["warnings"]:
+            screen.print(f"warning: {warning}")
+        print_baselines(result)
+    if len(runs) < seeds:
+        raise typer.Exit(130)
+
+
+def load(context: typer.Context) -> None:
+    """Hand the arguments to the load driver, which an image may hold without the rest of the lab."""
+    from privateer_lab.load.command import main
+
+    main(context.args)
+
+
+def sweep(
+    spec: PeopleSpec,
+    out: Annotated[Path, typer.Option(help="The table, .csv or .parquet; rows are added to one that exists.")],
+    vary: Annotated[list[str], typer.Option(help="Values of a key: section.key=value,value. May be repeated.")] = [],  # noqa: B006
+    seeds: Seeds = 4,
+    jobs: Jobs = None,
+    backend: On = "processes",
+    settings: Set = [],  # noqa: B006 - typer's way to say none
+) -> None:
+    """Run a spec over all combinations of settings. After Ctrl-C the same command goes on where it stopped."""
+    if out.suffix not in (".csv", ".parquet"):
+        raise SpecError("must end in .csv or .parquet", field="--out", remedy="name such a file")
+    axes = parse_axes(vary)
+    wanted = cells(((values, load_spec(spec, settings + changes)) for values, changes in combinations(axes)), seeds)
+    figures = figures_of(wanted[0].spec)
+    path = out if out.suffix == ".csv" else out.with_name(out.name + ".csv")
+    with SweepJournal(path, axes, figures) as journal:
+        missing = len(journal.missing(wanted))
+        done = progress(rows_of(wanted, journal, jobs, backend), missing, "runs")
+    if len(done) < missing:
+        raise typer.Exit(130)
+    if path != out:
+        write_parquet(path, out)
+    screen.print(f"{out}: {len(wanted)} runs, {missing} of them new")
+
+
+def peers(
+    spec: PeopleSpec,
+    users: Users = None,
+    seeds: Seeds = 2,
+    settings: Set = [],  # noqa: B006 - typer's way to say none
+    as_json: Json = False,
+) -> None:
+    """Compare an experiment with Vowpal Wabbit and mabwiser, which have no privacy, with the same simulated people."""
+    from privateer_lab.baselines.peers import compare, contestants, side_by_side
+
+    parsed = load_spec(spec, settings, users)
+    makers = contestants(parsed)
+    rows = progress(compare(cast(ArmsSpec, parsed), makers, seeds), seeds * len(makers), "runs")
+    found = side_by_side(rows, parsed.experiment.horizon)
+    if as_json:
+        print_json({"experiment": parsed.name, "people": parsed.experiment.horizon, "seeds": seeds, "policies": found})
+    else:
+        title = "the same people; speed is by a second of processor time"
+        print_rows(title, [_peer_row(*one) for one in found.items()])
+    if len(rows) < seeds * len(makers):
+        raise typer.Exit(130)
+
+
+def _peer_row(name: str, figures: dict[str, float | None]) -> dict[str, object]:
+    return {
+        "policy": name,
+        "regret": figures["regret_mean"],
+        "95 % interval": margin(figures["regret_ci95"]),
+        "decisions a second": figures["decisions_per_second"],
+        "people a second, learning included": figures["people_per_second"],
+    }
+
+
+def print_baselines(result: dict[str, Any]) -> None:
+    """Print a row for each of a simulation's ``baselines``, under one for the policy itself; nothing without them."""
+    if baselines := result.get("baselines"):
+        policies = {result["experiment"]: {**result, "leaks": False}, **baselines}
+        print_rows("baselines", [_baseline_row(name, figures) for name, figures in policies.items()])
+
+
+def _baseline_row(name: str, figures: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "policy": f"{name} (leaks: not private)" if figures["leaks"] else name,
+        "regret": figures["regret_mean"],
+        "95 % interval": margin(figures["regret_ci95"]),
+        "worst seed": figures["regret_worst"],
+        "reward": figures["reward_mean"],
+    }

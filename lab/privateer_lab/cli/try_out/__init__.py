@@ -1,1 +1,0 @@
-"""Commands that try an experiment out: a draft of its spec, a plan, and simulated people."""

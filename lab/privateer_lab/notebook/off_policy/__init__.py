@@ -1,1 +1,0 @@
-"""What a policy would have earned, from a log of what another one chose."""
