@@ -134,7 +134,7 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
     @classmethod
     def instances(cls) -> dict[str, Self]:
         """Return small instances by name."""
-        layout = SlotLayout(5, np.zeros((4, 0), np.uint32))
+        layout = SlotLayout.ungrouped(4, 5)
         return {f"{scale:g}": cls(layout, scale) for scale in (1.0, 4.0)}
 
     def weaker(self, factor: float) -> Self:

@@ -13,7 +13,7 @@ from privateer_lab.audit.mechanisms.keyed import PAIRS, Person
 from privateer_lab.audit.views import Coins, Maker, Target, batches, mechanism_case, releases, reports
 
 _SLOTS = SlotLayout.small()
-_CELLS = SlotLayout(5, np.zeros((4, 0), np.uint32))
+_CELLS = SlotLayout.ungrouped(4, 5)
 _DELTA, _BATCH, _LOCAL_MAX = 0.1, 100, 12.0
 
 

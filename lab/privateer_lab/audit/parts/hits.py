@@ -46,4 +46,4 @@ def _pair_part(name: str, own: int) -> MechanismPart:
 
 
 def _keys(count: int) -> SlotLayout:
-    return SlotLayout(5, np.zeros((count, 0), np.uint32))
+    return SlotLayout.ungrouped(count, 5)
