@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from privateer_core.algorithms.ucb import UcbPolicy, UcbSpec
 from typing_extensions import override
 
+from privateer_core.algorithms.ucb import UcbPolicy, UcbSpec
 from privateer_core.policies.policy import Array
 from privateer_core.primitives.contributions import CellHits
 from privateer_server.algorithms import NewRound, RoundsLearner
