@@ -16,7 +16,7 @@ from privateer_lab.audit.parts.keyed import ELSEWHERE, SUMS, people, plain
 from privateer_lab.audit.parts.part import Integers, MechanismPart, Noise, noise_part
 from privateer_lab.audit.views import Target, log_likelihood, mechanism_case, model_of, reports
 from privateer_papers.paper_1.laplace_cells import UNIT, LaplaceCells
-from privateer_papers.trust import PUBLISHED
+from privateer_papers.published_trust import PUBLISHED
 
 _L1: Final = 4
 """What a replaced person moves in all cells, in units of a value."""

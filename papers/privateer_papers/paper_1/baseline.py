@@ -12,7 +12,7 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.baselines.base import Baseline, Visitors
 from privateer_papers.paper_1.ldpmab import LdpmabPolicy, LdpmabSection, LdpmabSpec
 from privateer_papers.paper_1.ldpmab_learner import LdpmabLearner, LdpmabState
-from privateer_papers.trust import PublishedPrivacy
+from privateer_papers.published_trust import PublishedPrivacy
 from privateer_server.algorithms import NewRound
 
 _SOURCES: Final = 2

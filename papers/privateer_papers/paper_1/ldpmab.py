@@ -15,7 +15,7 @@ from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.spec import Source
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
-from privateer_papers.trust import PublishedPrivacy
+from privateer_papers.published_trust import PublishedPrivacy
 
 
 class LdpmabSection(PartitionSection):

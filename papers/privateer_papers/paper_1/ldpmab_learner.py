@@ -14,7 +14,7 @@ from privateer_core.errors import SpecError
 from privateer_core.primitives.contributions import CellSums
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_papers.paper_1.ldpmab import LdpmabPolicy, LdpmabSpec
-from privateer_server.algorithms import Learner, NewRound
+from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.partition.cohorts import CohortLearner
 from privateer_server.algorithms.partition.description import bin_means
 from privateer_server.algorithms.partition.space import Space
@@ -178,8 +178,3 @@ class LdpmabLearner(CohortLearner[LdpmabState]):
         confidence = 1 - 1 / self.spec.experiment.horizon
         scaled = (reward.unscaled(means), reward.span * radii)
         return bin_means(state.active, self.edges(state), *scaled, self.spec, confidence)
-
-
-def learner(spec: LdpmabSpec) -> Learner:
-    """Return the learner that a spec names."""
-    return LdpmabLearner(spec)

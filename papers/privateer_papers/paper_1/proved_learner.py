@@ -13,7 +13,7 @@ from privateer_core.errors import SpecError
 from privateer_core.primitives.contributions import KeyedSums
 from privateer_papers.paper_1.confidence import upper_bound
 from privateer_papers.paper_1.proved import ProvedSpec
-from privateer_server.algorithms import Learner, NewRound
+from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.partition.allocation import only_best
 from privateer_server.algorithms.partition.cohorts import CohortLearner
 from privateer_server.algorithms.partition.description import CONFIDENCE, DEVIATIONS, bin_means
@@ -250,8 +250,3 @@ def _variance(release: KeyedSums, mass: Array) -> Array:
 def _means(state: ProvedState) -> Array:
     """Estimates, 0 where nothing is known."""
     return state.moment / np.where(state.precision > 0, state.precision, 1.0)
-
-
-def learner(spec: ProvedSpec) -> Learner:
-    """Return the learner that a spec names."""
-    return ProvedLearner(spec)

@@ -18,7 +18,7 @@ from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import Question, VectorSum
-from privateer_papers.trust import PublishedPrivacy, refuse_model
+from privateer_papers.published_trust import PublishedPrivacy, refuse_model
 
 HALF: Final = 0.5
 """B of Algorithm 1: losses are at most this far from the middle of their range."""

@@ -11,7 +11,7 @@ from privateer_core.algorithms.bandit import BanditPolicy, BanditSpec, layout
 from privateer_core.errors import SpecError
 from privateer_core.primitives.contributions import VectorSums
 from privateer_papers.paper_2.bandit import HALF, PublishedBanditPolicy
-from privateer_server.algorithms import Learner, NewRound, RoundsLearner
+from privateer_server.algorithms import NewRound, RoundsLearner
 from privateer_server.algorithms.bandit import BanditLearner, BanditState
 from privateer_server.algorithms.bandit.rules import PER_REWARD, Evidence, tsallis
 
@@ -97,8 +97,3 @@ def lil_ucb(evidence: Evidence, proxy_of_one: float, failure: float) -> tuple[in
     most = int(np.argmax(plays))
     stops = arms > 1 and plays[most] >= 1 + ((2 + _LIL_BETA) / _LIL_BETA) ** 2 * (plays.sum() - plays[most])
     return (most, True) if stops else (int(np.argmax(index)), False)
-
-
-def learner(spec: BanditSpec) -> Learner:
-    """Return the learner that a spec names."""
-    return PublishedBanditLearner(spec)

@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.convex.policy import ConvexPolicy
-from privateer_core.algorithms.convex.spec import ConvexSpec
 from privateer_core.primitives.contributions import VectorSums
 from privateer_core.privacy.terms import Terms
 from privateer_papers.paper_2.convex import PublishedConvexPolicy
-from privateer_server.algorithms import Learner, NewRound
+from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.convex import ConvexLearner, ConvexState, drawn_frame
 
 Array = NDArray[np.float64]
@@ -86,8 +85,3 @@ class PublishedConvexLearner(ConvexLearner):
     def _barriers(self) -> int:
         """nu, the parameter of the barrier."""
         return 1 if self.domain.shape == "ball" else 2 * self.domain.dimension
-
-
-def learner(spec: ConvexSpec) -> Learner:
-    """Return the learner of a spec."""
-    return PublishedConvexLearner(spec)

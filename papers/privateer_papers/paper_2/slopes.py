@@ -192,4 +192,4 @@ def _draw(title: str, rows: Rows) -> Figure:
     return figure
 
 
-SLOPES: Final = Reproduction("table-1-slopes", "Paper 2, Table 1: slopes of regret", _rows, _draw, verdict)
+SLOPES: Final = Reproduction("paper-2-table-1", "Paper 2, Table 1: slopes of regret", _rows, _draw, verdict)

@@ -9,7 +9,7 @@ from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
 from privateer_core.algorithms.trial.sections import TrialSection
 from privateer_core.errors import SpecError
 from privateer_core.spec.sections import parse_section
-from privateer_papers.trust import PublishedPrivacy
+from privateer_papers.published_trust import PublishedPrivacy
 
 ROUNDS_MAX: Final = 2000
 _THEIRS: Final = frozenset({"name", "alpha", "width", "rate"})

@@ -14,7 +14,7 @@ from privateer_core.errors import SpecError
 from privateer_core.primitives.contributions import CellHits
 from privateer_papers.paper_4.dp_conse import DpConseSpec
 from privateer_papers.paper_4.numbers import ConSE
-from privateer_server.algorithms import Learner, NewRound, RoundsLearner
+from privateer_server.algorithms import NewRound, RoundsLearner
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -214,8 +214,3 @@ class DpConseLearner(RoundsLearner[DpConseSpec, DpConseState, TrialPolicy]):
 def _certain(arms: Integers) -> Array:
     """Return shares (bins, 2) where everybody gets the arm left, or the control while there are two."""
     return np.eye(2)[np.maximum(arms, 0)]
-
-
-def learner(spec: DpConseSpec) -> Learner:
-    """Return the learner of a spec."""
-    return DpConseLearner(spec)

@@ -11,7 +11,7 @@ from privateer_core.algorithms.phased import PhasedPolicy, PhasedSection, Phased
 from privateer_core.errors import SpecError
 from privateer_core.primitives.clipping import Ball
 from privateer_papers.paper_5.bits import EPSILON_MAX
-from privateer_papers.trust import PublishedPrivacy
+from privateer_papers.published_trust import PublishedPrivacy
 
 _SERVED: Final = ("local", "shuffle", "central")
 

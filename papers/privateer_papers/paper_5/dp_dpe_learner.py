@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.algorithms.phased import PhasedPolicy, PhasedSpec
+from privateer_core.algorithms.phased import PhasedPolicy
 from privateer_papers.paper_5.dp_dpe import DpDpePolicy
-from privateer_server.algorithms import Learner, NewRound
+from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.phased import PhasedLearner, PhasedState, PhaseEstimate
 
 Array = NDArray[np.float64]
@@ -46,8 +46,3 @@ class DpDpeLearner(PhasedLearner):
         noise = 2 * math.sqrt(policy.mechanism.spread(people)[0] * dimension)
         width = (rewards + sampled + noise) * math.sqrt(2 * self.log)
         return np.asarray(np.max(values) - values <= 2 * width)
-
-
-def learner(spec: PhasedSpec) -> Learner:
-    """Return the learner of a spec."""
-    return DpDpeLearner(spec)

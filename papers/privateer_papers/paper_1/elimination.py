@@ -1,0 +1,67 @@
+"""Paper 1's Algorithm 2 in outline: a tree of bins, in each of which arms are dropped until it is halved."""
+
+from dataclasses import replace
+from typing import Any, ClassVar, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from privateer_core.algorithms.partition import PartitionSpec, corners
+from privateer_server.algorithms.partition.cohorts import CohortLearner
+from privateer_server.algorithms.partition.space import Space
+from privateer_server.algorithms.partition.splitting import halved
+
+Array = NDArray[np.float64]
+S = TypeVar("S")
+
+
+class EliminationLearner(CohortLearner[S]):
+    """A learner that drops arms in bins, and halves bins in which it has seen enough.
+
+    States have ``depths``, ``paths`` and ``active``, as in `PartitionPolicy`.
+
+    Attributes
+    ----------
+    sums, bin_axis
+        Fields of a state that add up what was reported on each bin, and the axis of theirs that has the bins.
+    """
+
+    sums: ClassVar[tuple[str, ...]]
+    bin_axis: ClassVar[int] = 0
+
+    def __init__(self, spec: PartitionSpec) -> None:
+        super().__init__(spec)
+        self.space = Space(spec.blocks)
+        self.axes = self.space.in_turn()
+
+    @override
+    def edges(self, state: Any) -> tuple[Array, Array]:
+        return corners(state.depths, state.paths, self.axes, self.spec.dimension)
+
+    def refined(self, state: S, ready: NDArray[np.bool_]) -> S:
+        """Return the state with bins halved that are ``ready``, (bins,), and undecided; halves start with no sums."""
+        before: Any = state
+        halves = ready & (before.active.sum(axis=1) > 1) & (before.depths < self.space.depth)
+        copies, fresh, depths, paths = halved(before.depths, before.paths, halves)
+        sums = {name: np.take(getattr(before, name), copies, axis=self.bin_axis) for name in self.sums}
+        for kept in sums.values():
+            kept[(slice(None),) * self.bin_axis + (fresh,)] = 0
+        return cast(S, replace(before, depths=depths, paths=paths, active=before.active[copies], **sums))
+
+
+def surviving(active: NDArray[np.bool_], lower: Array, most: Array) -> NDArray[np.bool_]:
+    """Return active arms, (bins, arms), less those that another active arm leads by more than is explained.
+
+    Parameters
+    ----------
+    active
+        Arms not dropped yet, (bins, arms).
+    lower
+        Lower bounds: of each arm's mean, (bins, arms), or of its lead over each other arm, (bins, arms, arms).
+    most
+        What bounds must exceed for an arm to be dropped, of a shape that goes with (bins, arms).
+    """
+    mine = active[:, :, None] if lower.ndim == 3 else active
+    rivals = np.where(mine, lower, -np.inf).max(axis=1, keepdims=lower.ndim == 2)
+    return np.asarray(active & ~(rivals > most))
