@@ -48,20 +48,3 @@ class EliminationLearner(CohortLearner[S]):
         for kept in sums.values():
             kept[(slice(None),) * self.bin_axis + (fresh,)] = 0
         return cast(S, replace(before, depths=depths, paths=paths, active=before.active[copies], **sums))
-
-
-def surviving(active: NDArray[np.bool_], lower: Array, most: Array) -> NDArray[np.bool_]:
-    """Return active arms, (bins, arms), less those that another active arm leads by more than is explained.
-
-    Parameters
-    ----------
-    active
-        Arms not dropped yet, (bins, arms).
-    lower
-        Lower bounds: of each arm's mean, (bins, arms), or of its lead over each other arm, (bins, arms, arms).
-    most
-        What bounds must exceed for an arm to be dropped, of a shape that goes with (bins, arms).
-    """
-    mine = active[:, :, None] if lower.ndim == 3 else active
-    rivals = np.where(mine, lower, -np.inf).max(axis=1, keepdims=lower.ndim == 2)
-    return np.asarray(active & ~(rivals > most))

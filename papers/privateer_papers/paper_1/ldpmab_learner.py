@@ -8,17 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, corners
+from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
 from privateer_core.answer.parts import BinMeans
 from privateer_core.errors import SpecError
 from privateer_core.primitives.contributions import CellSums
 from privateer_core.primitives.public_coins import UNIT, Layout
+from privateer_papers.paper_1.elimination import EliminationLearner
 from privateer_papers.paper_1.ldpmab import LdpmabPolicy, LdpmabSpec
 from privateer_server.algorithms import NewRound
-from privateer_server.algorithms.partition.cohorts import CohortLearner
 from privateer_server.algorithms.partition.description import bin_means
-from privateer_server.algorithms.partition.space import Space
-from privateer_server.algorithms.partition.splitting import halved
 
 _CONFIDENCE: Final = 2.0
 """C_n of eq. (14) is 2 log2(n), as in the authors' code."""
@@ -45,7 +43,7 @@ class LdpmabState:
     heard: int = 0
 
 
-class LdpmabLearner(CohortLearner[LdpmabState]):
+class LdpmabLearner(EliminationLearner[LdpmabState]):
     """Algorithms 2 and 3 with the authors' constants, which learn where the paper's own do not.
 
     C_n = 2 log2(n); a bin may drop arms after log2(n)^2 people; tau_s = 2^(-s/d), where eq. (17) has 2 sqrt(d) times
@@ -53,10 +51,11 @@ class LdpmabLearner(CohortLearner[LdpmabState]):
     """
 
     state_type = LdpmabState
+    sums = ("people", "rewards", "counts")
+    bin_axis = 1
 
     def __init__(self, spec: LdpmabSpec) -> None:
         super().__init__(spec)
-        self._space = Space(spec.blocks)
         self._epsilons = np.array([spec.privacy_of(cohort).bound for cohort in self.cohorts])[:, None]
         others = sum(source.people for source in spec.sources)
         self._log = math.log2(max(2, spec.experiment.horizon, others))
@@ -96,7 +95,7 @@ class LdpmabLearner(CohortLearner[LdpmabState]):
         made = self.policy_of_coins(
             ahead,
             Layout(ahead.seed, edges),
-            axes=self._space.in_turn(),
+            axes=self.axes,
             depths=state.depths,
             paths=state.paths,
             active=active,
@@ -117,7 +116,7 @@ class LdpmabLearner(CohortLearner[LdpmabState]):
         state = self.counted(state, policy, release.reports)
         mean, radius = self._estimates(state)
         state = replace(state, active=self._surviving(state, mean, radius))
-        return self._refined(state, radius)
+        return self.refined(state, self.ready(state, radius))
 
     def _shares(self, state: LdpmabState) -> NDArray[np.float64]:
         """The probability of every arm in each bin, eq. (8)."""
@@ -151,25 +150,10 @@ class LdpmabLearner(CohortLearner[LdpmabState]):
         mean = np.clip((weights * state.rewards).sum(axis=0) / count, 0.0, 1.0)
         return np.where(some, mean, 0.0), np.where(some, radius, np.inf)
 
-    def _refined(self, state: LdpmabState, radius: NDArray[np.float64]) -> LdpmabState:
+    def ready(self, state: LdpmabState, radius: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Tell in which bins the radius of every active arm is below tau."""
         tau = 2.0 ** (-state.depths / self.spec.dimension)
-        narrow = (~state.active | (radius < tau[:, None])).all(axis=1)
-        ready = narrow & (state.active.sum(axis=1) > 1) & (state.depths < self._space.depth)
-        copies, fresh, depths, paths = halved(state.depths, state.paths, ready)
-        keep = ~fresh
-        return replace(
-            state,
-            depths=depths,
-            paths=paths,
-            active=state.active[copies],
-            people=state.people[:, copies] * keep,
-            rewards=state.rewards[:, copies] * keep[:, None],
-            counts=state.counts[:, copies] * keep[:, None],
-        )
-
-    @override
-    def edges(self, state: LdpmabState) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return corners(state.depths, state.paths, self._space.in_turn(), self.spec.dimension)
+        return np.asarray((~state.active | (radius < tau[:, None])).all(axis=1))
 
     @override
     def bin_means(self, state: LdpmabState) -> BinMeans:

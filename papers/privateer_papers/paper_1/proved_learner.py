@@ -12,14 +12,12 @@ from privateer_core.answer.parts import BinMeans
 from privateer_core.errors import SpecError
 from privateer_core.primitives.contributions import KeyedSums
 from privateer_papers.paper_1.confidence import upper_bound
+from privateer_papers.paper_1.elimination import EliminationLearner
 from privateer_papers.paper_1.proved import ProvedSpec
 from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.partition.allocation import only_best
-from privateer_server.algorithms.partition.cohorts import CohortLearner
 from privateer_server.algorithms.partition.description import CONFIDENCE, DEVIATIONS, bin_means
 from privateer_server.algorithms.partition.round_estimates import bin_sums
-from privateer_server.algorithms.partition.space import Space
-from privateer_server.algorithms.partition.splitting import halved
 
 Array = NDArray[np.float64]
 
@@ -65,7 +63,7 @@ class ProvedState:
     expected: float = 0.0
 
 
-class ProvedLearner(CohortLearner[ProvedState]):
+class ProvedLearner(EliminationLearner[ProvedState]):
     """Algorithm 2 of paper 1 with public arms, one signed symbol, and bounds that hold for all rounds, bins and arms.
 
     With probability 1 - ``failure`` no arm is ever dropped in a bin that has a place where it is best, if mean rewards
@@ -73,12 +71,11 @@ class ProvedLearner(CohortLearner[ProvedState]):
     """
 
     state_type = ProvedState
+    sums = ("precision", "moment", "heaviest")
 
     def __init__(self, spec: ProvedSpec) -> None:
         super().__init__(spec)
         self._bounds = spec.algorithm
-        space = Space(spec.blocks)
-        self._axes, self._deepest = space.in_turn(), space.depth
 
     @override
     def start(self, seed: int) -> ProvedState:
@@ -112,7 +109,7 @@ class ProvedLearner(CohortLearner[ProvedState]):
         bins = np.flatnonzero(active.sum(axis=1) > 1)
         shares = active[bins] / active[bins].sum(axis=1, keepdims=True)
         people = np.asarray(0.5 ** state.depths[bins])
-        tree = {"axes": self._axes, "depths": state.depths, "paths": state.paths, "active": active, "bins": bins}
+        tree = {"axes": self.axes, "depths": state.depths, "paths": state.paths, "active": active, "bins": bins}
         return self.policy_of_shares(ahead, shares, people, **tree)
 
     @override
@@ -133,15 +130,11 @@ class ProvedLearner(CohortLearner[ProvedState]):
         moment[bins] += weight * found.sums
         if not _signs(release):
             heaviest[bins] = np.maximum(heaviest[bins], np.max(weight, axis=1, initial=0.0))
-        state = replace(
-            state,
-            precision=precision,
-            moment=moment,
-            heaviest=heaviest,
-        )
+        state = replace(state, precision=precision, moment=moment, heaviest=heaviest)
         state = self.counted(state, policy, release.reports)
         lower, width = self.leads(state)
-        return self._halved(replace(state, active=self._surviving(state, lower)), width)
+        state = replace(state, active=self._surviving(state, lower))
+        return self.refined(state, self.ready(state, width))
 
     def _mass(self, depths: NDArray[np.int64]) -> Array:
         """Most people who may be in bins of these depths."""
@@ -182,31 +175,16 @@ class ProvedLearner(CohortLearner[ProvedState]):
         density_bound 4 L times the integral of t over the bin, which is largest from a corner, and there at most
         volume sqrt(sum_j width_j^2 / 3) (Jensen).
         """
-        lower, upper = corners(depths, paths, self._axes, self.spec.dimension)
+        lower, upper = corners(depths, paths, self.axes, self.spec.dimension)
         distance = np.sqrt(((upper - lower) ** 2).sum(axis=1) / 3)
         bounds = self._bounds
         return np.asarray(4 * bounds.lipschitz * bounds.density_bound * 0.5**depths * distance)
 
-    def _halved(self, state: ProvedState, width: Array) -> ProvedState:
-        """Halve undecided bins whose arms are known better than the bin is narrow; halves start with nothing known."""
+    def ready(self, state: ProvedState, width: Array) -> NDArray[np.bool_]:
+        """Tell in which bins the active arms are known better than the bin is narrow."""
         both = _each(state.active, np.logical_and)
         widest = np.where(both, width, 0.0).max(axis=(1, 2))
-        ready = widest < _SPLIT * self._bias(state.depths, state.paths)
-        ready &= (state.active.sum(axis=1) > 1) & (state.depths < self._deepest)
-        copies, fresh, depths, paths = halved(state.depths, state.paths, ready)
-        return replace(
-            state,
-            depths=depths,
-            paths=paths,
-            active=state.active[copies],
-            precision=state.precision[copies] * ~fresh[:, None],
-            moment=state.moment[copies] * ~fresh[:, None],
-            heaviest=state.heaviest[copies] * ~fresh,
-        )
-
-    @override
-    def edges(self, state: ProvedState) -> tuple[Array, Array]:
-        return corners(state.depths, state.paths, self._axes, self.spec.dimension)
+        return np.asarray(widest < _SPLIT * self._bias(state.depths, state.paths))
 
     @override
     def has_evidence(self, state: ProvedState) -> bool:

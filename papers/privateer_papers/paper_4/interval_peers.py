@@ -155,4 +155,4 @@ def verdict(rows: Rows) -> str:
     return f"Half-widths at {_PEOPLE:,} people, level .95, of an effect of {effect:.2f}:\n" + "\n".join(said)
 
 
-PEERS: Final = Reproduction("paper-4-intervals", "Sequential intervals of an A/B test", _rows, _draw, verdict)
+PEERS: Final = Reproduction("paper-4-intervals", "Paper 4: sequential intervals of an A/B test", _rows, _draw, verdict)
