@@ -1,4 +1,4 @@
-"""Attacks on LDPMAB's reports: Laplace noise of every cell, as a whole and draw by draw."""
+"""Attack LDPMAB's reports, as a whole and draw by draw of the Laplace noise in each cell."""
 
 import math
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Paper 1's algorithm with what its authors' public code leaves open in the paper or has otherwise, made private."""
+"""The baseline `ldpmab`: paper 1's algorithm as its authors' public code has it, made private."""
 
 import math
 from typing import Any, ClassVar, Final

@@ -1,4 +1,4 @@
-"""Paper 1's Algorithm 2 in outline: a tree of bins, in each of which arms are dropped until it is halved."""
+"""A learner over a tree of bins, as both learners of paper 1 are: arms are dropped in a bin until it is halved."""
 
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar, cast

@@ -1,4 +1,4 @@
-"""LDPMAB (paper 1, Algorithms 2 and 3), with honest noise: its spec and its policy."""
+"""The spec and policy of LDPMAB (paper 1, Algorithms 2 and 3), with honest noise."""
 
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final, Literal, Self

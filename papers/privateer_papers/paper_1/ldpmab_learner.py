@@ -1,4 +1,4 @@
-"""What learns in LDPMAB: paper 1, Algorithms 2 and 3, eq. (8) to (29), with honest noise for every cell."""
+"""The learner of LDPMAB: paper 1, Algorithms 2 and 3, eq. (8) to (29), with honest noise for every cell."""
 
 import math
 from dataclasses import dataclass, replace
@@ -62,7 +62,7 @@ class LdpmabLearner(EliminationLearner[LdpmabState]):
 
     @override
     def start(self, seed: int) -> LdpmabState:
-        """One bin, all arms."""
+        """Return one bin with all arms."""
         arms, cohorts = self.spec.arm_count, len(self.cohorts)
         zero = np.zeros(1, np.int64)
         sums = np.zeros((cohorts, 1, arms))
@@ -85,7 +85,7 @@ class LdpmabLearner(EliminationLearner[LdpmabState]):
 
     @override
     def policy(self, state: LdpmabState, ahead: NewRound) -> LdpmabPolicy:
-        """Every active arm of a bin is equally likely, eq. (8); every bin is a key.
+        """Return a policy by which active arms of a bin are equally likely, eq. (8); every bin is a key.
 
         At the end (``batch`` 0), which the paper leaves open, every bin plays the active arm of the highest estimate.
         """
@@ -119,13 +119,13 @@ class LdpmabLearner(EliminationLearner[LdpmabState]):
         return self.refined(state, self.ready(state, radius))
 
     def _shares(self, state: LdpmabState) -> NDArray[np.float64]:
-        """The probability of every arm in each bin, eq. (8)."""
+        """Return the probability of every arm in each bin, eq. (8)."""
         return np.asarray(state.active / state.active.sum(axis=1, keepdims=True))
 
     def _surviving(
         self, state: LdpmabState, mean: NDArray[np.float64], radius: NDArray[np.float64]
     ) -> NDArray[np.bool_]:
-        """Active arms less those that eq. (16) and (29) drop."""
+        """Return active arms less those that eq. (16) and (29) drop."""
         lower = np.where(state.active, mean - 2 * radius, -np.inf).max(axis=1, keepdims=True)
         return np.asarray(state.active & ~(lower > mean + 2 * radius))
 
@@ -134,7 +134,7 @@ class LdpmabLearner(EliminationLearner[LdpmabState]):
         return np.asarray(np.arange(state.active.shape[1]) == mean.argmax(axis=1)[:, None])
 
     def _estimates(self, state: LdpmabState) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Estimates of eq. (26) and radii of eq. (28), which are (13) and (14) where there are no sources.
+        """Return estimates of eq. (26) and radii of eq. (28), which are (13) and (14) where there are no sources.
 
         A cohort counts from log2(n)^2 people on, eq. (27). Estimates are clipped to the range of rewards, since ratios
         of noise are wild; the radius is infinite where the weighted count is not positive.

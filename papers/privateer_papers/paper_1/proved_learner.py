@@ -1,4 +1,4 @@
-"""What learns with a finite-sample guarantee: it drops no arm where it is best, but for a stated failure."""
+"""The learner with a finite-sample guarantee: it drops no arm where it is best, but for a stated failure."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -79,7 +79,7 @@ class ProvedLearner(EliminationLearner[ProvedState]):
 
     @override
     def start(self, seed: int) -> ProvedState:
-        """One bin, all arms."""
+        """Return one bin with all arms."""
         shape = (1, self.spec.arm_count)
         zero = np.zeros(1, np.int64)
         known, expected = np.zeros(shape), self.spec.experiment.horizon / self.spec.arm_count
@@ -104,7 +104,7 @@ class ProvedLearner(EliminationLearner[ProvedState]):
 
     @override
     def policy(self, state: ProvedState, ahead: NewRound) -> PartitionPolicy:
-        """Every active arm of a bin is equally likely; at the end (``batch`` 0) every bin plays its best arm."""
+        """Return a policy of equally likely active arms; at the end (``batch`` 0) every bin plays its best arm."""
         active = state.active if ahead.batch else only_best(state.active, state.precision > 0, _means(state))
         bins = np.flatnonzero(active.sum(axis=1) > 1)
         shares = active[bins] / active[bins].sum(axis=1, keepdims=True)
@@ -137,11 +137,11 @@ class ProvedLearner(EliminationLearner[ProvedState]):
         return self.refined(state, self.ready(state, width))
 
     def _mass(self, depths: NDArray[np.int64]) -> Array:
-        """Most people who may be in bins of these depths."""
+        """Return the most people who may be in bins of these depths."""
         return np.asarray(np.minimum(1.0, self._bounds.density_bound * 0.5**depths))
 
     def leads(self, state: ProvedState) -> tuple[Array, Array]:
-        """Lower bounds of each arm's lead over each other, and the width of what is left open; (bins, arms, arms) each.
+        """Return lower bounds of each arm's lead over each other, and widths of what is open; (bins, arms, arms) each.
 
         A lead is estimated in two ways, each of which may fail half as often: by the arms' estimates, and, where their
         precisions are about equal, by the difference of their moments over the mean precision. A bin of depth s may
@@ -164,12 +164,12 @@ class ProvedLearner(EliminationLearner[ProvedState]):
         return np.where(known, lower, -np.inf), np.where(known, np.minimum(separate[1], paired[1]), np.inf)
 
     def _surviving(self, state: ProvedState, lower: Array) -> NDArray[np.bool_]:
-        """Active arms less those that another arm beats by more than the bin's width explains."""
+        """Return active arms less those that another arm beats by more than the bin's width explains."""
         rivals = np.where(state.active[:, :, None], lower, -np.inf).max(axis=1)
         return np.asarray(state.active & ~(rivals > self._bias(state.depths, state.paths)[:, None]))
 
     def _bias(self, depths: NDArray[np.int64], paths: NDArray[np.int64]) -> Array:
-        """Most that an arm may lead by, over the people of a bin, which is behind at some place of it, (bins,).
+        """Return the most, (bins,), that an arm may lead by over the people of a bin in which it is behind somewhere.
 
         2 f - 1 of two arms may move apart by 4 L t at distance t from that place. The sum over people is at most
         density_bound 4 L times the integral of t over the bin, which is largest from a corner, and there at most
@@ -201,7 +201,7 @@ class ProvedLearner(EliminationLearner[ProvedState]):
         return bin_means(state.active, edges, means, DEVIATIONS * errors, self.spec, CONFIDENCE)
 
     def _scaled(self, state: ProvedState) -> tuple[Array, Array]:
-        """Means and standard errors in the unit of rewards, (bins, arms) each; nan where nothing is known."""
+        """Return means and standard errors in the unit of rewards, (bins, arms) each; nan where nothing is known."""
         mass = 0.5 ** state.depths[:, None]
         low, high = self.spec.reward.low, self.spec.reward.high
         means = low + (high - low) * (_means(state) / mass + 1) / 2
@@ -210,7 +210,7 @@ class ProvedLearner(EliminationLearner[ProvedState]):
 
 
 def _each(values: NDArray[Any], combine: np.ufunc) -> NDArray[Any]:
-    """``values`` (bins, arms) of two arms combined, shape (bins, arms, arms)."""
+    """Combine the ``values`` (bins, arms) of every two arms; shape (bins, arms, arms)."""
     return np.asarray(combine(values[:, :, None], values[:, None, :]))
 
 
@@ -220,11 +220,11 @@ def _signs(release: KeyedSums) -> bool:
 
 
 def _variance(release: KeyedSums, mass: Array) -> Array:
-    """Bound of the second moment of one report's score at each key."""
+    """Return a bound of the second moment of one report's score at each key."""
     other = max(release.hit_other, release.hit_none)
     return np.asarray(mass * max(0.0, release.hit_own - other) + other)
 
 
 def _means(state: ProvedState) -> Array:
-    """Estimates, 0 where nothing is known."""
+    """Return estimates, 0 where nothing is known."""
     return state.moment / np.where(state.precision > 0, state.precision, 1.0)

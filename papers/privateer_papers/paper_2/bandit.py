@@ -1,4 +1,4 @@
-"""Paper 2, Algorithm 1, as printed: its spec, and its policy, one arm a round."""
+"""The spec and policy of paper 2's Algorithm 1, as printed: one arm a round."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

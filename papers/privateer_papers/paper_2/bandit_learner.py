@@ -1,4 +1,4 @@
-"""What learns in paper 2, Algorithm 1, as printed."""
+"""The learner of paper 2's Algorithm 1, as printed."""
 
 import math
 from typing import Any, Final
@@ -22,7 +22,7 @@ _LIL_BETA: Final = 1.0
 
 
 class PublishedBanditLearner(BanditLearner):
-    """Paper 2, Algorithm 1, as printed: one arm a round, and losses with normal noise go to the host as they are.
+    """A learner that plays one arm a round, and gives losses with normal noise to its host as they are.
 
     The hosts are Tsallis-INF, whose rate knows nothing of the noise (Theorem 11), and lil'UCB, whose proxy is
     1/4 + sigma^2 (Theorem 12).

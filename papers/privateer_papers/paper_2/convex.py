@@ -1,4 +1,4 @@
-"""Paper 2's convex optimization as printed: its spec, and its policy, one direction a round."""
+"""The spec and policy of paper 2's convex optimization as printed: one direction a round."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, Self

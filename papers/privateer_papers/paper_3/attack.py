@@ -1,4 +1,4 @@
-"""An attack on the support that published PrivateLASSO tells: one person decides who is a candidate at all."""
+"""Attack the support that published PrivateLASSO tells: one person decides which features are candidates at all."""
 
 import math
 from typing import Final

@@ -1,4 +1,4 @@
-"""What learns in ConSE, without a promise, and in DP-ConSE, with one."""
+"""The learner of ConSE, without a promise, and of DP-ConSE, with one."""
 
 from dataclasses import dataclass, replace
 
@@ -165,7 +165,7 @@ class DpConseLearner(RoundsLearner[DpConseSpec, DpConseState, TrialPolicy]):
         return np.asarray(state.arms == BOTH if state.heard < self.half else state.played.sum(axis=1) < state.lengths)
 
     def _shares(self, state: DpConseState) -> Array:
-        """Shares of the arms in each bin, shape (bins, 2)."""
+        """Return the shares of the arms in each bin, shape (bins, 2)."""
         tossing = self._tossing(state)
         return np.where(np.repeat(tossing, len(state.arms) // len(tossing))[:, None], 0.5, _certain(state.arms))
 

@@ -36,7 +36,7 @@ SHUFFLED: Final = {"delta": 1e-6, "honest_fraction": 1.0, "local_epsilon_max": 8
 
 
 def matched(model: str, people: int, alpha: float, epsilon: float, seed: int) -> tuple[float, float]:
-    """Regret over that of a coin, and root mean square error, of probability matching with a floor of people^-alpha/2.
+    """Return regret over a coin's, and root mean square error, of probability matching with a floor of people^-alpha/2.
 
     Bins are a power of 2: the largest up to n^(1/3), or (q^2 n)^(1/4) where reports are of one bit. The curve has
     the power of 2 nearest to that number to the 1 - alpha, of effects weighted for the least variance.
@@ -58,7 +58,7 @@ def matched(model: str, people: int, alpha: float, epsilon: float, seed: int) ->
 
 
 def published(people: int, alpha: float, epsilon: float | None, width: str, seed: int) -> tuple[float, float]:
-    """Regret over that of a coin, and root mean square error, of ConSE and of DP-ConSE."""
+    """Return regret over a coin's, and root mean square error, of ConSE and of DP-ConSE."""
     rng, algorithm = np.random.default_rng([seed, 4]), ConSE(people, alpha, epsilon, width)  # type: ignore[arg-type]
     bins, wide, half = algorithm.bins, algorithm.wide_bins, people // 2
     first, second = (rng.multinomial(n, np.full(count, 1 / count)) for n, count in ((half, bins), (half, wide)))
@@ -75,7 +75,7 @@ def published(people: int, alpha: float, epsilon: float | None, width: str, seed
 
 
 def bound(people: int, alpha: float) -> tuple[float, float]:
-    """Theorems 3.2 and 4.5, n^(1 - alpha) and the root of n^(-2 (1 - alpha)/3), without constants or logarithms."""
+    """Return the rates of Theorems 3.2 and 4.5: n^(1 - alpha), over n, and the root of n^(-2 (1 - alpha)/3)."""
     return people**-alpha, people ** (-(1 - alpha) / 3)
 
 
@@ -90,7 +90,7 @@ def setting_of(privacy: Privacy, bins: int, batch: int) -> Setting:
 
 
 def _sizes(people: int) -> list[int]:
-    """People of each epoch: at its end there are 1.5 times those at the end of the one before."""
+    """Return the people of each epoch: at its end there are 1.5 times those at the end of the one before."""
     ends = np.rint(people * GROWTH ** np.arange(1.0 - EPOCHS, 1.0))
     return [int(size) for size in np.diff(ends, prepend=0)]
 
@@ -103,7 +103,7 @@ def _privacy(model: str, epsilon: float) -> Privacy:
 
 
 def _curve(evidence: TrialEvidence, wide: int) -> Array:
-    """Effects in wide bins: means of those of narrow ones, weighted with the inverse of their variance."""
+    """Return effects in wide bins: means of those of narrow ones, weighted with the inverse of their variance."""
     sums, design = evidence.precise, evidence.design
     rate, q, o, _ = rates(sums)
     share = (rate - 2 * o) / q if design.counted else design.segments[:, None]

@@ -1,4 +1,4 @@
-"""DP-DPE (paper 5) as printed: its spec and its policy."""
+"""The spec and policy of DP-DPE (paper 5), as printed."""
 
 from dataclasses import dataclass
 from typing import Final, Literal, Self
@@ -45,7 +45,7 @@ class DpDpeSpec(PhasedSpec):
 
 @dataclass(frozen=True)
 class DpDpePolicy(PhasedPolicy):
-    """A phase; shuffled averages may be clipped farther out."""
+    """A policy of one phase, in which shuffled averages may be clipped farther out."""
 
     @override
     def _bounded(self, ball: Ball, spec: PhasedSpec) -> bool:

@@ -1,4 +1,4 @@
-"""What learns in DP-DPE: the paper's design, width and end."""
+"""The learner of DP-DPE, with the paper's design, width and end."""
 
 import math
 from dataclasses import fields
@@ -28,7 +28,7 @@ class DpDpeLearner(PhasedLearner):
 
     @override
     def _ending(self, state: PhasedState, support: Indices, plays: Indices, left: int) -> tuple[Indices, Indices]:
-        """As much of the phase as fits."""
+        """Return as much of the last phase as fits into the people who are left."""
         if len(state.active) == 1:
             return super()._ending(state, support, plays, left)
         cut = np.diff(np.cumsum(plays) * left // plays.sum(), prepend=0)
@@ -38,7 +38,7 @@ class DpDpeLearner(PhasedLearner):
     def _keep(
         self, closed: int, policy: PhasedPolicy, people: int, _points: Array, values: Array, _estimate: PhaseEstimate
     ) -> NDArray[np.bool_]:
-        """Line 18 with W of eq. (3), sigma_n = 2 sigma_noise sqrt(d) as its proofs have it (not by sqrt |V|)."""
+        """Keep actions by line 18, with W of eq. (3) and, as its proofs have it, sigma_n = 2 sigma_noise sqrt(d)."""
         dimension = self.actions.shape[1]
         length = self.spec.first_length * 2.0**closed
         rewards = self.spec.reward.half_range * math.sqrt(2 * dimension / (people * length))
