@@ -7,7 +7,7 @@ import pytest
 from privateer_lab.simulation.simulate import simulate_once
 from privateer_lab.simulation.summary import summary
 from privateer_papers.paper_5 import regret
-from privateer_papers.paper_5.regret import TABLE_1, curve, fixed_clients, section_7, verdict
+from privateer_papers.paper_5.phased_regret import TABLE_1, curve, fixed_clients, section_7, verdict
 from privateer_papers.reproduction import Effort, Rows
 
 TARGETS = {
