@@ -155,7 +155,7 @@ def test_everything_takes_a_new_algorithm(copy: Path) -> None:
 
 @pytest.mark.nightly
 def test_everything_takes_a_new_trust_model(copy: Path) -> None:
-    trust = copy / "shared" / "privateer_core" / "trust.py"
+    trust = copy / "shared" / "privateer_core" / "privacy" / "trust.py"
     rows, table = "    for row in (\n", "TRUST: Final[dict[str, Trust]] = {\n"
     put(trust, ROW, after=rows)
     source = trust.read_text()
