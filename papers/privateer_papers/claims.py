@@ -1,6 +1,6 @@
-"""Privacy claims of the papers, next to the results of our accountant."""
+"""Set the papers' privacy claims beside what our accountant finds, and attack the noise that they calibrate."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +15,11 @@ from privateer_lab.cli.account import Batch, Delta, Epsilon, accounts
 from privateer_lab.cli.options import Json
 from privateer_lab.cli.output import print_json, print_table, screen
 from privateer_lab.figures import named
-from privateer_papers.paper_5.bits import published_bits
+from privateer_papers.paper_5.bits import published_bits, published_vectors
+from privateer_papers.published_trust import PUBLISHED, classic_noise
+
+if TYPE_CHECKING:  # the audit is loaded when somebody attacks
+    from privateer_lab.audit.case import Case
 
 
 def register(app: typer.Typer) -> None:
@@ -147,3 +151,23 @@ def _paper_5() -> list[dict[str, Any]]:
 
 
 _CLAIMS = {1: _paper_1, 2: _paper_2, 3: _paper_3, 4: _paper_4, 5: _paper_5}
+
+
+def attacks(samples: int) -> list["Case"]:
+    """Return attacks on paper 5's bits, and on textbook noise at an epsilon below 1, where alone it is private."""
+    from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
+    from privateer_lab.audit.mechanisms.bounded_vectors import BALL, BOX, DELTA, PEOPLE, target
+    from privateer_lab.audit.views import batches, mechanism_case, releases, reports
+
+    claim, found = (0.9, DELTA), []
+    for ball in (BALL, BOX):
+        noise = classic_noise(ball, *claim)
+        device, curator = target(GaussianVectors(ball, noise)), target(CentralVectors(ball, noise))
+        count = max(2000, samples // 10)
+        found += [
+            mechanism_case(f"vectors in {ball.norm}", reports, device, claim, 4 * samples, PUBLISHED),
+            mechanism_case(f"release in {ball.norm}", releases, curator, claim, count, PUBLISHED),
+        ]
+    bits, promise = published_vectors(BOX, 10.0, 0.01, PEOPLE), (10.0, 0.01)
+    summed = mechanism_case("summed batch", batches, target(bits), promise, max(2000, samples // 20), PUBLISHED)
+    return [*found, summed]

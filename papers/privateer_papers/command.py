@@ -1,6 +1,7 @@
-"""The command ``privateer reproduce``: figures and tables of the papers, made again."""
+"""Make figures and tables of the papers again: the command ``privateer reproduce``."""
 
 import json
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,6 +22,24 @@ def register(app: typer.Typer) -> None:
     app.command()(reproduce)
 
 
+@cache
+def all_reproductions() -> "dict[str, Reproduction]":
+    """Return every figure and table that can be made again, by its name: the paper's number and what it is there."""
+    from privateer_papers.paper_1.figures.figure_6 import FIGURE_6
+    from privateer_papers.paper_1.figures.figure_7 import FIGURE_7
+    from privateer_papers.paper_1.figures.figure_8 import FIGURE_8
+    from privateer_papers.paper_1.figures.figure_9 import FIGURE_9
+    from privateer_papers.paper_1.figures.table_2 import TABLE_2
+    from privateer_papers.paper_2.slopes import SLOPES
+    from privateer_papers.paper_3.regret import LASSO
+    from privateer_papers.paper_4.interval_peers import PEERS
+    from privateer_papers.paper_4.pareto import PARETO
+    from privateer_papers.paper_5.phased_regret import FIGURE_2, TABLE_1
+
+    paper_1 = (FIGURE_6, FIGURE_7, FIGURE_8, FIGURE_9, TABLE_2)
+    return {made.name: made for made in (*paper_1, SLOPES, LASSO, PARETO, PEERS, FIGURE_2, TABLE_1)}
+
+
 def reproduce(
     name: Annotated[str, typer.Argument(help="A figure or table, or 'list' to see them all.")],
     out: Annotated[Path, typer.Option(help="The folder for NAME.png, .svg, .json and .txt.")] = Path("reproductions"),
@@ -35,19 +54,19 @@ def reproduce(
     as_json: Json = False,
 ) -> None:
     """Make a figure or table of a paper again, and say what its numbers show."""
-    from privateer_papers.registry import REPRODUCTIONS
     from privateer_papers.reproduction import Effort, Rows
 
+    reproductions = all_reproductions()
     if name == "list":
-        known = [{"name": one.name, "title": one.title} for one in REPRODUCTIONS.values()]
+        known = [{"name": one.name, "title": one.title} for one in reproductions.values()]
         print_json(known) if as_json else screen.print("\n".join(f"{one['name']:20} {one['title']}" for one in known))
         return
-    if name not in REPRODUCTIONS:
-        raise SpecError(f"no reproduction {name!r}", field="NAME", remedy=f"choose from {', '.join(REPRODUCTIONS)}")
+    if name not in reproductions:
+        raise SpecError(f"no reproduction {name!r}", field="NAME", remedy=f"choose from {', '.join(reproductions)}")
     if published and not Path(published).is_file():
         raise SpecError(f"cannot read {published}", field="--published", remedy="give the path of the CSV file")
     open_folder(out, "--out")
-    made, effort = REPRODUCTIONS[name], Effort(quick, seeds or (2 if quick else 10), jobs, backend, published, adult)
+    made, effort = reproductions[name], Effort(quick, seeds or (2 if quick else 10), jobs, backend, published, adult)
     found = progress(chain(made.rows(effort), (None,)), 0, "rows")
     rows, whole = Rows(row for row in found if row is not None), found[-1] is None
     verdict, paths = _finished(made, rows, whole, out)

@@ -1,4 +1,4 @@
-"""What a reproduction is: runs to make, a figure of them, and a verdict computed from them."""
+"""A reproduction: runs to make, a figure of them, and a verdict computed from them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class Rows(list[Row]):
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is run.
+    """How much of a reproduction is run.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class Reproduction:
 
 @dataclass(frozen=True)
 class ReproductionCase:
-    """One setting.
+    """A setting that is simulated, and who plays beside it.
 
     Attributes
     ----------

@@ -4,7 +4,7 @@ import numpy as np
 
 from privateer_lab.audit.attacks import attacks_of_algorithms
 from privateer_lab.audit.suite import FALSE_ALARM, _attacked, summary
-from privateer_papers.paper_3.attack import cases
+from privateer_papers.paper_3.privatelasso_attack import cases
 
 ALARM = FALSE_ALARM / 60
 

@@ -30,9 +30,9 @@ from privateer_core.primitives.contributions import BoundedVectors, KeyedValues,
 from privateer_core.primitives.public_coins import UNIT as SHARES
 from privateer_core.spec.spec import Spec
 from privateer_lab.simulation.devices import SeededNoise
-from privateer_papers.paper_1.attack import cells_of
 from privateer_papers.paper_1.laplace_cells import UNIT as CELL_UNIT
 from privateer_papers.paper_1.laplace_cells import CellSums, LaplaceCells
+from privateer_papers.paper_1.ldpmab_attack import cells_of
 from tests.support.people import Round, rounds
 
 Array = NDArray[np.float64]

@@ -19,7 +19,7 @@ from privateer_core.mechanisms import BitVectors, Mechanism, ScreenedMoments, Ve
 from privateer_core.primitives.contributions import BoundedVectors, KeyedValues
 from privateer_core.privacy.trust import TRUST
 from privateer_lab.simulation.devices import SeededNoise
-from privateer_papers.trust import ROWS
+from privateer_papers.published_trust import ROWS
 from tests.contract.subjects import (
     EXACT,
     KEYED_PAIRS,

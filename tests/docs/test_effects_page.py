@@ -9,8 +9,8 @@ import pytest
 from privateer_core.errors import SpecError
 from privateer_core.spec.spec import Privacy
 from privateer_lab.cli.input_files import load_spec
+from privateer_papers.command import all_reproductions
 from privateer_papers.paper_4.frontier import setting_of
-from privateer_papers.registry import REPRODUCTIONS
 from privateer_server.algorithms.trial.group_sequential import decision_time, drift_of
 from privateer_server.algorithms.trial.power import people_needed
 from privateer_server.algorithms.trial.trial_evidence import PlannedEpoch, TrialDesign
@@ -56,7 +56,7 @@ def test_all_rows_are_found_and_decision_times_are_right() -> None:
 def test_commands_name_what_there_is() -> None:
     (commands,) = blocks("sh", PAGE)
     for name in re.findall(r"reproduce (\S+)", commands):
-        assert name in REPRODUCTIONS
+        assert name in all_reproductions()
     for path in re.findall(r"(?:tests|examples)/\S+", commands):
         assert (ROOT / path).is_file()
 

@@ -1,17 +1,30 @@
 """Two files and an entry point of each make an algorithm, and a row of a table a trust model: nothing else changes."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 DUMMY = ROOT / "tests" / "support" / "ucb"
 ROLES = ("shared", "client", "shuffler", "server", "lab", "papers")
+LINES = {
+    "shared": (
+        'trial = "privateer_core.algorithms.trial:ALGORITHM"',
+        'ucb = "privateer_core.algorithms.ucb:ALGORITHM"',
+    ),
+    "server": (
+        'trial = "privateer_server.algorithms.trial:learner"',
+        'ucb = "privateer_server.algorithms.ucb:UcbLearner"',
+    ),
+}
+"""The line of each distribution that makes the dummy algorithm an entry point, and the line before it."""
 ROW = """        Trust(
             name="stricter",
             sees="reports that are twice as private as promised",
@@ -65,9 +78,8 @@ def copy(tmp_path: Path) -> Path:
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     shutil.copy(DUMMY / "public.py", tmp_path / "shared" / "privateer_core" / "algorithms" / "ucb.py")
     shutil.copy(DUMMY / "learner.py", tmp_path / "server" / "privateer_server" / "algorithms" / "ucb.py")
-    for role, module, made in (("shared", "privateer_core", "ALGORITHM"), ("server", "privateer_server", "learner")):
-        line = f'"{module}.algorithms.trial:{made}"\n'
-        put(tmp_path / role / "pyproject.toml", f"ucb = {line.replace('trial', 'ucb')}", after=f"trial = {line}")
+    for role, (after, line) in LINES.items():
+        put(tmp_path / role / "pyproject.toml", f"{line}\n", after=f"{after}\n")
         installed(tmp_path, role)
     return tmp_path
 
@@ -116,19 +128,36 @@ def battery(copy: Path, words: str) -> int:
     return int(summary.partition(" passed")[0].split()[-1])
 
 
+def drawn_by_the_dashboard(copy: Path) -> dict[str, Any]:
+    """Return what the dashboard's modules make of the policies that were published, by trust model."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("everything but the dashboard takes the algorithm: its modules need Node")
+    command = [node, "tests/support/ucb/draw.mjs", "published.json"]
+    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
 def test_the_battery_takes_a_new_algorithm(copy: Path) -> None:
     assert battery(copy, "ucb") > 4 * 20
 
 
 def test_everything_takes_a_new_algorithm(copy: Path) -> None:
-    """In one process and over HTTP, under all four trust models."""
+    """In one process and over HTTP, under all four trust models; the dashboard draws what is published."""
     said = run(copy, "tests/support/ucb/everything.py", str(copy), "ucb")
     assert said.strip().splitlines()[-1] == "local shuffle central none"
+    drawn = drawn_by_the_dashboard(copy)
+    assert list(drawn) == ["local", "shuffle", "central", "none"]
+    for one in drawn.values():
+        assert one["bins"] == 16
+        assert all(words in one["text"] for words in ("A = a, ahead in", "16 bins as a table", "x1: 0.25 to 0.5"))
+        assert not any(words in one["text"] for words in ("does not know how to draw", "undefined", "NaN"))
 
 
 @pytest.mark.nightly
 def test_everything_takes_a_new_trust_model(copy: Path) -> None:
-    trust = copy / "shared" / "privateer_core" / "trust.py"
+    trust = copy / "shared" / "privateer_core" / "privacy" / "trust.py"
     rows, table = "    for row in (\n", "TRUST: Final[dict[str, Trust]] = {\n"
     put(trust, ROW, after=rows)
     source = trust.read_text()

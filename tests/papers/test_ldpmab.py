@@ -18,7 +18,7 @@ def far_bin(people: int, rounds: int) -> np.ndarray:
     counts = []
     for seed in range(rounds):
         baseline = Ldpmab(make_spec({"privacy.epsilon": 2.0, "experiment.horizon": 80_000}), seed)
-        baseline.state = baseline.learner._refined(baseline.state, np.zeros((1, 3)))
+        baseline.state = baseline.learner.refined(baseline.state, np.array([True]))
         one_round(baseline, np.full((people, 2), 0.25), np.zeros(people))
         assert baseline.state.people.tolist() == [[people, people]]
         counts.append(baseline.state.counts[0, 1])

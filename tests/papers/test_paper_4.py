@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from privateer_core.spec.spec import Privacy
-from privateer_papers.paper_4.frontier import matched, published, setting_of
+from privateer_papers.paper_4.frontier import UNIFORM, error_of, losses_of, matched, means_of, published, setting_of
 from privateer_papers.paper_4.interval_peers import intervals
-from privateer_papers.paper_4.losses import UNIFORM, error_of, losses_of, means_of
 from privateer_papers.paper_4.numbers import ConSE
 
 MILLION = 1_000_000

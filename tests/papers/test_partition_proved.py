@@ -40,7 +40,7 @@ def known(mean, precision, arms=3, depth=0, heaviest=0.0):
 @pytest.mark.parametrize("changes", [{}, {"privacy.epsilon": 4.0}, SHUFFLE], ids=["local-1", "local-4", "shuffle"])
 def test_estimates_are_calibrated(changes, monkeypatch):
     """Standardized errors of a flat problem's first round, 300 seeds: mean 0, and no more spread than is claimed."""
-    monkeypatch.setattr(ProvedLearner, "_halved", lambda self, state, width: state)
+    monkeypatch.setattr(ProvedLearner, "refined", lambda self, state, ready: state)
     spec = make_spec({**changes, **PROVED, "experiment.horizon": 1000})
     errors = []
     for seed in range(300):
@@ -53,7 +53,7 @@ def test_estimates_are_calibrated(changes, monkeypatch):
 
 
 def test_scores_that_are_signs_have_no_heavy_steps(monkeypatch):
-    monkeypatch.setattr(ProvedLearner, "_halved", lambda self, state, width: state)
+    monkeypatch.setattr(ProvedLearner, "refined", lambda self, state, ready: state)
     learner = learner_for(make_spec(PROVED))
     policy = learner.policy(learner.start(0), NewRound(1, 1, 1000))
     sparse = wild_release(policy, np.random.default_rng(1), 0.3)
@@ -151,7 +151,7 @@ def test_what_the_width_of_a_bin_explains_is_no_less_than_any_such_lead():
     learner, rng = learner_for(spec), np.random.default_rng(1)
     for depth in range(7):
         bias = learner._bias(np.array([depth]), np.zeros(1, np.int64))[0]
-        widths = 0.5 ** np.bincount(learner._axes[:depth], minlength=3)
+        widths = 0.5 ** np.bincount(learner.axes[:depth], minlength=3)
         places = rng.random((20_000, 3)) * widths
         for at in [np.zeros(3), widths, *(rng.random((5, 3)) * widths)]:
             lead = 3.0 * np.prod(widths) * (4 * 2.0 * np.linalg.norm(places - at, axis=1)).mean()
@@ -169,13 +169,13 @@ def test_a_clear_loser_is_dropped_and_a_close_one_stays():
 
 def test_halves_start_with_nothing_known():
     learner, state = known([0.5, 0.45, 0.4], 1e6)
-    halved = learner._halved(state, learner.leads(state)[1])
+    halved = learner.refined(state, learner.ready(state, learner.leads(state)[1]))
     assert halved.depths.tolist() == [1, 1]
     assert halved.paths.tolist() == [0, 1]
     assert (halved.precision == 0).all()
     assert (halved.moment == 0).all()
     _, unknown = known([0.5, 0.45, 0.4], 1.0)
-    assert learner._halved(unknown, learner.leads(unknown)[1]).depths.tolist() == [0]
+    assert learner.refined(unknown, learner.ready(unknown, learner.leads(unknown)[1])).depths.tolist() == [0]
 
 
 def test_of_no_reports_nothing_is_said():

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from privateer_papers.command import all_reproductions
 from privateer_papers.paper_1.figures import figure_7
 from privateer_papers.paper_1.setting import PAPER
-from privateer_papers.registry import REPRODUCTIONS
 from privateer_papers.reproduction import OURS, Effort, ReproductionCase, Row, Rows
 from tests.unit.lab.test_cli import run
 
@@ -23,7 +23,7 @@ sample_size_target,symmetric,8,1,0.0,1.0,10000,0,2,2,2,True,30,5.0,10.0,1.0
 """
 
 
-ELSEWHERE = ("paper-1-table-2", "table-1-slopes")
+ELSEWHERE = ("paper-1-table-2", "paper-2-table-1")
 """Those whose small versions need a file, or take longer than a test may."""
 ROWS = Rows(
     [
@@ -61,7 +61,7 @@ def test_a_curve_is_a_mean_at_every_value() -> None:
     assert ROWS.where(policy="c").curve("n")[1].shape == (2, 0)
 
 
-@pytest.mark.parametrize("name", [name for name in REPRODUCTIONS if name not in ELSEWHERE])
+@pytest.mark.parametrize("name", [name for name in all_reproductions() if name not in ELSEWHERE])
 @pytest.mark.battery
 def test_in_small(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, out, _ = run(
@@ -96,7 +96,7 @@ def test_table_2_in_small(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.data] * (name == "paper-1-table-2")) for name in REPRODUCTIONS]
+    "name", [pytest.param(name, marks=[pytest.mark.data] * (name == "paper-1-table-2")) for name in all_reproductions()]
 )
 def test_in_full(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     adult = ("--adult", os.environ["PRIVATEER_ADULT"]) if name == "paper-1-table-2" else ()
@@ -136,14 +136,14 @@ def test_the_span_of_regrets_in_figure_9() -> None:
     ]
     ordered = {"policy": OURS, "panel": "order", "epsilon": 1.0, "n": 5}
     rows += [ordered | {"order": order, "regret": told} for order, told in (("first_sup", 100.0), ("first_inf", 150.0))]
-    told = REPRODUCTIONS["paper-1-figure-9"].verdict(Rows(rows))
+    told = all_reproductions()["paper-1-figure-9"].verdict(Rows(rows))
     assert "is 20 to 3,000." in told
     assert "is 7 to 8." in told
     assert "+50%" in told
 
 
 def test_the_list_names_all(capsys: pytest.CaptureFixture[str]) -> None:
-    assert all(name in run(capsys, "reproduce", "list")[1] for name in REPRODUCTIONS)
+    assert all(name in run(capsys, "reproduce", "list")[1] for name in all_reproductions())
 
 
 @pytest.mark.parametrize(("name", "count"), [("paper-1-figure-6", 1), ("paper-1-figure-9", 1), ("paper-5-table-1", 3)])
@@ -151,13 +151,13 @@ def test_what_was_interrupted_early_keeps_its_rows(
     name: str, count: int, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Far too few rows for a verdict or a picture."""
-    made = REPRODUCTIONS[name]
+    made = all_reproductions()[name]
 
     def stopped(effort: Effort) -> Iterator[Row]:
         yield from islice(made.rows(effort), count)
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(REPRODUCTIONS, name, replace(made, rows=stopped))
+    monkeypatch.setitem(all_reproductions(), name, replace(made, rows=stopped))
     options = ("--quick", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path))
     code, out, err = run(capsys, "reproduce", name, *options)
     assert code == 130

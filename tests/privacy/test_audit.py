@@ -28,7 +28,7 @@ from privateer_lab.audit.lower_bounds import attack
 from privateer_lab.audit.suite import attacked, mechanisms
 from privateer_lab.simulation.devices import SeededNoise
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
-from privateer_papers.trust import ROWS, classic_noise
+from privateer_papers.published_trust import ROWS, classic_noise
 from tests.privacy.planted import DEFECTS, Patch
 from tests.unit.lab.test_cli import run
 

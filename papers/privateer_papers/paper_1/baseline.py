@@ -1,4 +1,4 @@
-"""Paper 1's algorithm with what its authors' public code leaves open in the paper or has otherwise, made private."""
+"""The baseline `ldpmab`: paper 1's algorithm as its authors' public code has it, made private."""
 
 import math
 from typing import Any, ClassVar, Final
@@ -12,7 +12,7 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.baselines.base import Baseline, Visitors
 from privateer_papers.paper_1.ldpmab import LdpmabPolicy, LdpmabSection, LdpmabSpec
 from privateer_papers.paper_1.ldpmab_learner import LdpmabLearner, LdpmabState
-from privateer_papers.trust import PublishedPrivacy
+from privateer_papers.published_trust import PublishedPrivacy
 from privateer_server.algorithms import NewRound
 
 _SOURCES: Final = 2

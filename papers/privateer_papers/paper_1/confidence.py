@@ -14,7 +14,7 @@ _DEPTH: Final = 8.0
 
 
 def upper_bound(variance: Array, scale: Array, failure: Array, expected: float) -> Array:
-    """A bound that a martingale exceeds at any time with probability at most ``failure``; the arguments broadcast.
+    """Return a bound that a martingale exceeds at any time with at most this ``failure``; the arguments broadcast.
 
     For every line's slope b, exp(b Z - psi(b) V) is a supermartingale that starts at 1, psi(b) = b^2 / (2 (1 - c b)),
     and by Ville's inequality it ever exceeds 1/a with probability at most a. So does Z exceed the least of all lines

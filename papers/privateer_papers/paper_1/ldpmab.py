@@ -1,4 +1,4 @@
-"""LDPMAB (paper 1, Algorithms 2 and 3), with honest noise: its spec and its policy."""
+"""The spec and policy of LDPMAB (paper 1, Algorithms 2 and 3), with honest noise."""
 
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final, Literal, Self
@@ -15,7 +15,7 @@ from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.spec import Source
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
-from privateer_papers.trust import PublishedPrivacy
+from privateer_papers.published_trust import PublishedPrivacy
 
 
 class LdpmabSection(PartitionSection):

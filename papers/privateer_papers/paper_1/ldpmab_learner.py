@@ -1,4 +1,4 @@
-"""What learns in LDPMAB: paper 1, Algorithms 2 and 3, eq. (8) to (29), with honest noise for every cell."""
+"""The learner of LDPMAB: paper 1, Algorithms 2 and 3, eq. (8) to (29), with honest noise for every cell."""
 
 import math
 from dataclasses import dataclass, replace
@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, corners
+from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
 from privateer_core.answer.parts import BinMeans
 from privateer_core.errors import SpecError
 from privateer_core.primitives.public_coins import UNIT, Layout
+from privateer_papers.paper_1.elimination import EliminationLearner
 from privateer_papers.paper_1.laplace_cells import CellSums
 from privateer_papers.paper_1.ldpmab import LdpmabPolicy, LdpmabSpec
-from privateer_server.algorithms import Learner, NewRound
-from privateer_server.algorithms.partition.bin_tree import Space, halved
-from privateer_server.algorithms.partition.cohorts import CohortLearner, bin_means
+from privateer_server.algorithms import NewRound
+from privateer_server.algorithms.partition.cohorts import bin_means
 
 _CONFIDENCE: Final = 2.0
 """C_n of eq. (14) is 2 log2(n), as in the authors' code."""
@@ -43,7 +43,7 @@ class LdpmabState:
     reported: int = 0
 
 
-class LdpmabLearner(CohortLearner[LdpmabState]):
+class LdpmabLearner(EliminationLearner[LdpmabState]):
     """Algorithms 2 and 3 with the authors' constants, which learn where the paper's own do not.
 
     C_n = 2 log2(n); a bin may drop arms after log2(n)^2 people; tau_s = 2^(-s/d), where eq. (17) has 2 sqrt(d) times
@@ -51,17 +51,18 @@ class LdpmabLearner(CohortLearner[LdpmabState]):
     """
 
     state_type = LdpmabState
+    sums = ("people", "rewards", "counts")
+    bin_axis = 1
 
     def __init__(self, spec: LdpmabSpec) -> None:
         super().__init__(spec)
-        self._space = Space(spec.blocks)
         self._epsilons = np.array([spec.privacy_of(cohort).bound for cohort in self.cohorts])[:, None]
         others = sum(source.people for source in spec.sources)
         self._log = math.log2(max(2, spec.experiment.horizon, others))
 
     @override
     def start(self, seed: int) -> LdpmabState:
-        """One bin, all arms."""
+        """Return one bin with all arms."""
         arms, cohorts = self.spec.arm_count, len(self.cohorts)
         zero = np.zeros(1, np.int64)
         sums = np.zeros((cohorts, 1, arms))
@@ -84,7 +85,7 @@ class LdpmabLearner(CohortLearner[LdpmabState]):
 
     @override
     def policy(self, state: LdpmabState, ahead: NewRound) -> LdpmabPolicy:
-        """Every active arm of a bin is equally likely, eq. (8); every bin is a key.
+        """Return a policy by which active arms of a bin are equally likely, eq. (8); every bin is a key.
 
         At the end (``batch`` 0), which the paper leaves open, every bin plays the active arm of the highest estimate.
         """
@@ -94,7 +95,7 @@ class LdpmabLearner(CohortLearner[LdpmabState]):
         made = self.policy_of_coins(
             ahead,
             Layout(ahead.seed, edges),
-            axes=self._space.in_turn(),
+            axes=self.axes,
             depths=state.depths,
             paths=state.paths,
             active=active,
@@ -115,16 +116,16 @@ class LdpmabLearner(CohortLearner[LdpmabState]):
         state = self.counted(state, policy, release.reports)
         mean, radius = self._estimates(state)
         state = replace(state, active=self._surviving(state, mean, radius))
-        return self._refined(state, radius)
+        return self.refined(state, self.ready(state, radius))
 
     def _shares(self, state: LdpmabState) -> NDArray[np.float64]:
-        """The probability of every arm in each bin, eq. (8)."""
+        """Return the probability of every arm in each bin, eq. (8)."""
         return np.asarray(state.active / state.active.sum(axis=1, keepdims=True))
 
     def _surviving(
         self, state: LdpmabState, mean: NDArray[np.float64], radius: NDArray[np.float64]
     ) -> NDArray[np.bool_]:
-        """Active arms less those that eq. (16) and (29) drop."""
+        """Return active arms less those that eq. (16) and (29) drop."""
         lower = np.where(state.active, mean - 2 * radius, -np.inf).max(axis=1, keepdims=True)
         return np.asarray(state.active & ~(lower > mean + 2 * radius))
 
@@ -133,7 +134,7 @@ class LdpmabLearner(CohortLearner[LdpmabState]):
         return np.asarray(np.arange(state.active.shape[1]) == mean.argmax(axis=1)[:, None])
 
     def _estimates(self, state: LdpmabState) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Estimates of eq. (26) and radii of eq. (28), which are (13) and (14) where there are no sources.
+        """Return estimates of eq. (26) and radii of eq. (28), which are (13) and (14) where there are no sources.
 
         A cohort counts from log2(n)^2 people on, eq. (27). Estimates are clipped to the range of rewards, since ratios
         of noise are wild; the radius is infinite where the weighted count is not positive.
@@ -149,25 +150,10 @@ class LdpmabLearner(CohortLearner[LdpmabState]):
         mean = np.clip((weights * state.rewards).sum(axis=0) / count, 0.0, 1.0)
         return np.where(some, mean, 0.0), np.where(some, radius, np.inf)
 
-    def _refined(self, state: LdpmabState, radius: NDArray[np.float64]) -> LdpmabState:
+    def ready(self, state: LdpmabState, radius: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Tell in which bins the radius of every active arm is below tau."""
         tau = 2.0 ** (-state.depths / self.spec.dimension)
-        narrow = (~state.active | (radius < tau[:, None])).all(axis=1)
-        ready = narrow & (state.active.sum(axis=1) > 1) & (state.depths < self._space.depth)
-        copies, fresh, depths, paths = halved(state.depths, state.paths, ready)
-        keep = ~fresh
-        return replace(
-            state,
-            depths=depths,
-            paths=paths,
-            active=state.active[copies],
-            people=state.people[:, copies] * keep,
-            rewards=state.rewards[:, copies] * keep[:, None],
-            counts=state.counts[:, copies] * keep[:, None],
-        )
-
-    @override
-    def edges(self, state: LdpmabState) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return corners(state.depths, state.paths, self._space.in_turn(), self.spec.dimension)
+        return np.asarray((~state.active | (radius < tau[:, None])).all(axis=1))
 
     @override
     def bin_means(self, state: LdpmabState) -> BinMeans:
@@ -176,8 +162,3 @@ class LdpmabLearner(CohortLearner[LdpmabState]):
         confidence = 1 - 1 / self.spec.experiment.horizon
         scaled = (reward.unscaled(means), reward.span * radii)
         return bin_means(state.active, self.edges(state), *scaled, self.spec, confidence)
-
-
-def learner(spec: LdpmabSpec) -> Learner:
-    """Return the learner that a spec names."""
-    return LdpmabLearner(spec)

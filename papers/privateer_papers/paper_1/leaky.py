@@ -1,4 +1,4 @@
-"""Paper 1's public code in distribution, which is not private: for comparison with the published figures alone."""
+"""The baseline `leaky`: paper 1's public code in distribution, which is not private, beside the published figures."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""Paper 1's elimination with a finite-sample guarantee: its spec. Policies and promises are the product's."""
+"""The spec of paper 1's elimination with a finite-sample guarantee; policies and promises are the product's."""
 
 from typing import Final, Literal, Self
 

@@ -1,4 +1,4 @@
-"""What learns with a finite-sample guarantee: it drops no arm where it is best, but for a stated failure."""
+"""The learner with a finite-sample guarantee: it drops no arm where it is best, but for a stated failure."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -12,11 +12,11 @@ from privateer_core.answer.parts import BinMeans
 from privateer_core.errors import SpecError
 from privateer_core.primitives.contributions import KeyedSums
 from privateer_papers.paper_1.confidence import upper_bound
+from privateer_papers.paper_1.elimination import EliminationLearner
 from privateer_papers.paper_1.proved import ProvedSpec
-from privateer_server.algorithms import Learner, NewRound
+from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.partition.allocation import only_best
-from privateer_server.algorithms.partition.bin_tree import Space, halved
-from privateer_server.algorithms.partition.cohorts import CONFIDENCE, DEVIATIONS, CohortLearner, bin_means
+from privateer_server.algorithms.partition.cohorts import CONFIDENCE, DEVIATIONS, bin_means
 from privateer_server.algorithms.partition.round_estimates import bin_sums
 
 Array = NDArray[np.float64]
@@ -63,7 +63,7 @@ class ProvedState:
     expected: float = 0.0
 
 
-class ProvedLearner(CohortLearner[ProvedState]):
+class ProvedLearner(EliminationLearner[ProvedState]):
     """Algorithm 2 of paper 1 with public arms, one signed symbol, and bounds that hold for all rounds, bins and arms.
 
     With probability 1 - ``failure`` no arm is ever dropped in a bin that has a place where it is best, if mean rewards
@@ -71,16 +71,15 @@ class ProvedLearner(CohortLearner[ProvedState]):
     """
 
     state_type = ProvedState
+    sums = ("precision", "moment", "heaviest")
 
     def __init__(self, spec: ProvedSpec) -> None:
         super().__init__(spec)
         self._bounds = spec.algorithm
-        space = Space(spec.blocks)
-        self._axes, self._deepest = space.in_turn(), space.depth
 
     @override
     def start(self, seed: int) -> ProvedState:
-        """One bin, all arms."""
+        """Return one bin with all arms."""
         shape = (1, self.spec.arm_count)
         zero = np.zeros(1, np.int64)
         known, expected = np.zeros(shape), self.spec.experiment.horizon / self.spec.arm_count
@@ -105,12 +104,12 @@ class ProvedLearner(CohortLearner[ProvedState]):
 
     @override
     def policy(self, state: ProvedState, ahead: NewRound) -> PartitionPolicy:
-        """Every active arm of a bin is equally likely; at the end (``batch`` 0) every bin plays its best arm."""
+        """Return a policy of equally likely active arms; at the end (``batch`` 0) every bin plays its best arm."""
         active = state.active if ahead.batch else only_best(state.active, state.precision > 0, _means(state))
         bins = np.flatnonzero(active.sum(axis=1) > 1)
         shares = active[bins] / active[bins].sum(axis=1, keepdims=True)
         people = np.asarray(0.5 ** state.depths[bins])
-        tree = {"axes": self._axes, "depths": state.depths, "paths": state.paths, "active": active, "bins": bins}
+        tree = {"axes": self.axes, "depths": state.depths, "paths": state.paths, "active": active, "bins": bins}
         return self.policy_of_shares(ahead, shares, people, **tree)
 
     @override
@@ -131,22 +130,18 @@ class ProvedLearner(CohortLearner[ProvedState]):
         moment[bins] += weight * found.sums
         if not _signs(release):
             heaviest[bins] = np.maximum(heaviest[bins], np.max(weight, axis=1, initial=0.0))
-        state = replace(
-            state,
-            precision=precision,
-            moment=moment,
-            heaviest=heaviest,
-        )
+        state = replace(state, precision=precision, moment=moment, heaviest=heaviest)
         state = self.counted(state, policy, release.reports)
         lower, width = self.leads(state)
-        return self._halved(replace(state, active=self._surviving(state, lower)), width)
+        state = replace(state, active=self._surviving(state, lower))
+        return self.refined(state, self.ready(state, width))
 
     def _mass(self, depths: NDArray[np.int64]) -> Array:
-        """Most people who may be in bins of these depths."""
+        """Return the most people who may be in bins of these depths."""
         return np.asarray(np.minimum(1.0, self._bounds.density_bound * 0.5**depths))
 
     def leads(self, state: ProvedState) -> tuple[Array, Array]:
-        """Lower bounds of each arm's lead over each other, and the width of what is left open; (bins, arms, arms) each.
+        """Return lower bounds of each arm's lead over each other, and widths of what is open; (bins, arms, arms) each.
 
         A lead is estimated in two ways, each of which may fail half as often: by the arms' estimates, and, where their
         precisions are about equal, by the difference of their moments over the mean precision. A bin of depth s may
@@ -169,42 +164,27 @@ class ProvedLearner(CohortLearner[ProvedState]):
         return np.where(known, lower, -np.inf), np.where(known, np.minimum(separate[1], paired[1]), np.inf)
 
     def _surviving(self, state: ProvedState, lower: Array) -> NDArray[np.bool_]:
-        """Active arms less those that another arm beats by more than the bin's width explains."""
+        """Return active arms less those that another arm beats by more than the bin's width explains."""
         rivals = np.where(state.active[:, :, None], lower, -np.inf).max(axis=1)
         return np.asarray(state.active & ~(rivals > self._bias(state.depths, state.paths)[:, None]))
 
     def _bias(self, depths: NDArray[np.int64], paths: NDArray[np.int64]) -> Array:
-        """Most that an arm may lead by, over the people of a bin, which is behind at some place of it, (bins,).
+        """Return the most, (bins,), that an arm may lead by over the people of a bin in which it is behind somewhere.
 
         2 f - 1 of two arms may move apart by 4 L t at distance t from that place. The sum over people is at most
         density_bound 4 L times the integral of t over the bin, which is largest from a corner, and there at most
         volume sqrt(sum_j width_j^2 / 3) (Jensen).
         """
-        lower, upper = corners(depths, paths, self._axes, self.spec.dimension)
+        lower, upper = corners(depths, paths, self.axes, self.spec.dimension)
         distance = np.sqrt(((upper - lower) ** 2).sum(axis=1) / 3)
         bounds = self._bounds
         return np.asarray(4 * bounds.lipschitz * bounds.density_bound * 0.5**depths * distance)
 
-    def _halved(self, state: ProvedState, width: Array) -> ProvedState:
-        """Halve undecided bins whose arms are known better than the bin is narrow; halves start with nothing known."""
+    def ready(self, state: ProvedState, width: Array) -> NDArray[np.bool_]:
+        """Tell in which bins the active arms are known better than the bin is narrow."""
         both = _each(state.active, np.logical_and)
         widest = np.where(both, width, 0.0).max(axis=(1, 2))
-        ready = widest < _SPLIT * self._bias(state.depths, state.paths)
-        ready &= (state.active.sum(axis=1) > 1) & (state.depths < self._deepest)
-        copies, fresh, depths, paths = halved(state.depths, state.paths, ready)
-        return replace(
-            state,
-            depths=depths,
-            paths=paths,
-            active=state.active[copies],
-            precision=state.precision[copies] * ~fresh[:, None],
-            moment=state.moment[copies] * ~fresh[:, None],
-            heaviest=state.heaviest[copies] * ~fresh,
-        )
-
-    @override
-    def edges(self, state: ProvedState) -> tuple[Array, Array]:
-        return corners(state.depths, state.paths, self._axes, self.spec.dimension)
+        return np.asarray(widest < _SPLIT * self._bias(state.depths, state.paths))
 
     @override
     def has_evidence(self, state: ProvedState) -> bool:
@@ -221,7 +201,7 @@ class ProvedLearner(CohortLearner[ProvedState]):
         return bin_means(state.active, edges, means, DEVIATIONS * errors, self.spec, CONFIDENCE)
 
     def _scaled(self, state: ProvedState) -> tuple[Array, Array]:
-        """Means and standard errors in the unit of rewards, (bins, arms) each; nan where nothing is known."""
+        """Return means and standard errors in the unit of rewards, (bins, arms) each; nan where nothing is known."""
         mass = 0.5 ** state.depths[:, None]
         low, high = self.spec.reward.low, self.spec.reward.high
         means = low + (high - low) * (_means(state) / mass + 1) / 2
@@ -230,7 +210,7 @@ class ProvedLearner(CohortLearner[ProvedState]):
 
 
 def _each(values: NDArray[Any], combine: np.ufunc) -> NDArray[Any]:
-    """``values`` (bins, arms) of two arms combined, shape (bins, arms, arms)."""
+    """Combine the ``values`` (bins, arms) of every two arms; shape (bins, arms, arms)."""
     return np.asarray(combine(values[:, :, None], values[:, None, :]))
 
 
@@ -240,16 +220,11 @@ def _signs(release: KeyedSums) -> bool:
 
 
 def _variance(release: KeyedSums, mass: Array) -> Array:
-    """Bound of the second moment of one report's score at each key."""
+    """Return a bound of the second moment of one report's score at each key."""
     other = max(release.hit_other, release.hit_none)
     return np.asarray(mass * max(0.0, release.hit_own - other) + other)
 
 
 def _means(state: ProvedState) -> Array:
-    """Estimates, 0 where nothing is known."""
+    """Return estimates, 0 where nothing is known."""
     return state.moment / np.where(state.precision > 0, state.precision, 1.0)
-
-
-def learner(spec: ProvedSpec) -> Learner:
-    """Return the learner that a spec names."""
-    return ProvedLearner(spec)

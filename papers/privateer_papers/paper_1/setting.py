@@ -1,4 +1,4 @@
-"""Paper 1: the problem of its Section 4.1, sources of it, and the regret that it published."""
+"""The problem of paper 1's Section 4.1, its sources, and the regret that the paper published."""
 
 import csv
 from collections.abc import Collection, Iterator, Sequence

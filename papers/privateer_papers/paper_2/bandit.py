@@ -1,4 +1,4 @@
-"""Paper 2, Algorithm 1, as printed: its spec, and its policy, one arm a round."""
+"""The spec and policy of paper 2's Algorithm 1, as printed: one arm a round."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import Question, VectorSum
-from privateer_papers.trust import PublishedPrivacy, refuse_model
+from privateer_papers.published_trust import PublishedPrivacy, refuse_model
 
 HALF: Final = 0.5
 """B of Algorithm 1: losses are at most this far from the middle of their range."""

@@ -1,4 +1,4 @@
-"""What learns in paper 2, Algorithm 1, as printed."""
+"""The learner of paper 2's Algorithm 1, as printed."""
 
 import math
 from typing import Any, Final
@@ -11,7 +11,7 @@ from privateer_core.algorithms.bandit import BanditPolicy, BanditSpec, layout
 from privateer_core.errors import SpecError
 from privateer_core.primitives.contributions import VectorSums
 from privateer_papers.paper_2.bandit import HALF, PublishedBanditPolicy
-from privateer_server.algorithms import Learner, NewRound, RoundsLearner
+from privateer_server.algorithms import NewRound, RoundsLearner
 from privateer_server.algorithms.bandit.learner import BanditLearner, BanditState
 from privateer_server.algorithms.bandit.posterior import PER_REWARD, ArmPosterior
 from privateer_server.algorithms.bandit.sampling_rules import tsallis
@@ -23,7 +23,7 @@ _LIL_BETA: Final = 1.0
 
 
 class PublishedBanditLearner(BanditLearner):
-    """Paper 2, Algorithm 1, as printed: one arm a round, and losses with normal noise go to the host as they are.
+    """A learner that plays one arm a round, and gives losses with normal noise to its host as they are.
 
     The hosts are Tsallis-INF, whose rate knows nothing of the noise (Theorem 11), and lil'UCB, whose proxy is
     1/4 + sigma^2 (Theorem 12).
@@ -98,8 +98,3 @@ def lil_ucb(posterior: ArmPosterior, proxy_of_one: float, failure: float) -> tup
     most = int(np.argmax(plays))
     stops = arms > 1 and plays[most] >= 1 + ((2 + _LIL_BETA) / _LIL_BETA) ** 2 * (plays.sum() - plays[most])
     return (most, True) if stops else (int(np.argmax(index)), False)
-
-
-def learner(spec: BanditSpec) -> Learner:
-    """Return the learner that a spec names."""
-    return PublishedBanditLearner(spec)

@@ -1,4 +1,4 @@
-"""Paper 2's convex optimization as printed: its spec, and its policy, one direction a round."""
+"""The spec and policy of paper 2's convex optimization as printed: one direction a round."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, Self
@@ -16,7 +16,7 @@ from privateer_core.policies.decisions import Arms
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.primitives.questions import Question, VectorSum
-from privateer_papers.trust import PublishedPrivacy, refuse_model
+from privateer_papers.published_trust import PublishedPrivacy, refuse_model
 
 _BALL: Final = Ball("max", 1.0, 1)
 Array = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""What learns on a convex set as paper 2 and those whom it builds on print it; symbols are those of the product's."""
+"""The learner of paper 2's convex optimization, as the paper and its sources print it; symbols are the product's."""
 
 import math
 from dataclasses import fields
@@ -9,18 +9,17 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.convex.policy import ConvexPolicy
-from privateer_core.algorithms.convex.spec import ConvexSpec
 from privateer_core.primitives.contributions import VectorSums
 from privateer_core.privacy.terms import Terms
 from privateer_papers.paper_2.convex import PublishedConvexPolicy
-from privateer_server.algorithms import Learner, NewRound
+from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.convex.learner import ConvexLearner, ConvexState, drawn_frame
 
 Array = NDArray[np.float64]
 
 
 class PublishedConvexLearner(ConvexLearner):
-    """One direction a round, and the papers' constants."""
+    """A learner with one direction a round, and the papers' constants."""
 
     @override
     def _frame(self, state: ConvexState, seed: int) -> Array:
@@ -43,7 +42,7 @@ class PublishedConvexLearner(ConvexLearner):
 
     @override
     def _deviation(self, terms: Terms) -> float:
-        """L with the bound of Theorem 3's proof."""
+        """Return L with the bound of Theorem 3's proof."""
         half, horizon = self.spec.reward.half_range, self.spec.experiment.horizon
         power = self._power(terms.mechanism, terms.batch)
         return half * (1 + math.sqrt((power - 1) * 2 * math.log(2 * horizon**2)))
@@ -65,7 +64,7 @@ class PublishedConvexLearner(ConvexLearner):
 
     @override
     def _eta(self, learned: int, terms: Terms) -> float:
-        """Hazan and Levy's step, which does not change, for losses of smoothness mu; else Saha and Tewari's."""
+        """Return Hazan and Levy's step, which does not change, for losses of smoothness mu; else Saha and Tewari's."""
         horizon = self.spec.experiment.horizon
         square, log = (self.domain.dimension * self._deviation(terms)) ** 2, math.log(max(3, horizon))
         if self.rule.strong_convexity:
@@ -84,10 +83,5 @@ class PublishedConvexLearner(ConvexLearner):
 
     @property
     def _barriers(self) -> int:
-        """nu, the parameter of the barrier."""
+        """Return nu, the parameter of the barrier."""
         return 1 if self.domain.shape == "ball" else 2 * self.domain.dimension
-
-
-def learner(spec: ConvexSpec) -> Learner:
-    """Return the learner of a spec."""
-    return PublishedConvexLearner(spec)

@@ -1,4 +1,7 @@
-"""Paper 2's linear bandit with the joint report and the textbook's noise: its spec, and what learns."""
+"""The spec of paper 2's linear bandit, with joint reports and the textbook's noise.
+
+The product's `JointLearner` learns it, whatever the noise of the reports is.
+"""
 
 from typing import Final, Literal, Self
 
@@ -7,9 +10,7 @@ from typing_extensions import override
 from privateer_core.algorithms import Algorithm
 from privateer_core.algorithms.linear.policy import LinearPolicy
 from privateer_core.algorithms.linear.spec import LinearSpec, LinearTable
-from privateer_papers.trust import PublishedPrivacy
-from privateer_server.algorithms import Learner
-from privateer_server.algorithms.linear.learner import JointLearner
+from privateer_papers.published_trust import PublishedPrivacy
 
 
 class PublishedLinearTable(LinearTable):
@@ -32,8 +33,3 @@ class PublishedLinearSpec(LinearSpec):
 
 
 ALGORITHM: Final = Algorithm(PublishedLinearSpec, LinearPolicy)
-
-
-def learner(spec: PublishedLinearSpec) -> Learner:
-    """Return the learner of a spec: that of joint reports, whatever their noise is."""
-    return JointLearner(spec)

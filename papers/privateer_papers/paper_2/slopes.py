@@ -65,7 +65,7 @@ class Line:
 
 
 def _points(loss: str, lowest: float, **algorithm: Any) -> dict[str, Any]:
-    """Points of a ball in three dimensions, of which people report without error."""
+    """Return a spec about a ball in three dimensions, of whose points people report without error."""
     return {
         "experiment": {},
         "domain": {"shape": "ball", "dimension": 3},
@@ -76,7 +76,7 @@ def _points(loss: str, lowest: float, **algorithm: Any) -> dict[str, Any]:
 
 
 def _contexts(**link: str) -> dict[str, Any]:
-    """Two arms and four features; rounds that grow, as examples have them."""
+    """Return a spec of two arms and four features, with rounds that grow as in the examples."""
     return {
         "experiment": {"arms": ["a", "b"], "round_growth": 0.3},
         "context": {"features": {f"x{i}": {"low": -1.0, "high": 1.0} for i in range(1, 5)}},
@@ -192,4 +192,4 @@ def _draw(title: str, rows: Rows) -> Figure:
     return figure
 
 
-SLOPES: Final = Reproduction("table-1-slopes", "Paper 2, Table 1: slopes of regret", _rows, _draw, verdict)
+SLOPES: Final = Reproduction("paper-2-table-1", "Paper 2, Table 1: slopes of regret", _rows, _draw, verdict)

@@ -1,4 +1,4 @@
-"""Paper 3's PrivateLASSO as published: for comparison, since its support step leaks and its constants drown it.
+"""Paper 3's PrivateLASSO as published, for comparison: its support step leaks and its constants drown it.
 
 It exists in the lab only, and no spec can name it. Faults are kept: S_0 is not private, no sensitivity is stated for
 the LASSO estimate, its thresholds are below 0 for epsilon 1 and above, its penalty is not divided by the people, an

@@ -36,7 +36,7 @@ def problem(features: int, people: int, privacy: Row) -> Spec:
     return parse_spec(
         {
             "experiment": {
-                "name": "lasso",
+                "name": "paper-3-regret",
                 "arms": ["a", "b", "c", "d", "e"],
                 "horizon": people,
                 "round_size": 1000,
@@ -132,4 +132,4 @@ def _compared(rows: Rows, ends: list[int]) -> str:
     )
 
 
-LASSO: Final = Reproduction("lasso", "Paper 3: private sparse linear bandits", _rows, _draw, verdict)
+LASSO: Final = Reproduction("paper-3-regret", "Paper 3: private sparse linear bandits", _rows, _draw, verdict)

@@ -1,4 +1,4 @@
-"""ConSE, and DP-ConSE where something is promised (paper 4), as printed: their spec. Policies are the product's."""
+"""The spec of ConSE, and of DP-ConSE where something is promised (paper 4), as printed; policies are the product's."""
 
 from typing import Any, ClassVar, Final, Literal, Self
 
@@ -9,7 +9,7 @@ from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
 from privateer_core.algorithms.trial.sections import TrialSection
 from privateer_core.errors import SpecError
 from privateer_core.spec.sections import parse_section
-from privateer_papers.trust import PublishedPrivacy
+from privateer_papers.published_trust import PublishedPrivacy
 
 ROUNDS_MAX: Final = 2000
 _THEIRS: Final = frozenset({"name", "alpha", "width", "rate"})
@@ -63,7 +63,7 @@ class DpConseSpec(TrialSpec):
     @property
     @override
     def looks(self) -> tuple[int, ...]:
-        """People after every round: rounds of one size, and one that ends with the first half of all people."""
+        """Return the people after every round: rounds of one size, one of which ends with the first half of people."""
         people, size = self.experiment.horizon, self.experiment.round_size
         half = people // 2
         return (*range(size, half, size), half, *range(half + size, people, size), people)
@@ -71,7 +71,7 @@ class DpConseSpec(TrialSpec):
     @classmethod
     @override
     def instances(cls) -> dict[str, Self]:
-        """With many people, of whom the first half ends epochs, in few rounds."""
+        """Return instances with many people, of whom the first half ends epochs, in few rounds."""
         promises: dict[str, dict[str, Any]] = {"none": {}, "central": {"epsilon": 1.0, "delta": 1e-4}}
         data = {
             "experiment": {"name": "test", "arms": ["a", "b"], "horizon": 20_000, "round_size": 2_500},

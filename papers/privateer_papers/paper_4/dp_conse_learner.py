@@ -1,4 +1,4 @@
-"""What learns in ConSE, without a promise, and in DP-ConSE, with one."""
+"""The learner of ConSE, without a promise, and of DP-ConSE, with one."""
 
 from dataclasses import dataclass, replace
 
@@ -14,7 +14,7 @@ from privateer_core.errors import SpecError
 from privateer_core.primitives.contributions import CellHits
 from privateer_papers.paper_4.dp_conse import DpConseSpec
 from privateer_papers.paper_4.numbers import ConSE
-from privateer_server.algorithms import Learner, NewRound, RoundsLearner
+from privateer_server.algorithms import NewRound, RoundsLearner
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -173,7 +173,7 @@ class DpConseLearner(RoundsLearner[DpConseSpec, DpConseState, TrialPolicy]):
         )
 
     def _shares(self, state: DpConseState) -> Array:
-        """Shares of the arms in each bin, shape (bins, 2)."""
+        """Return the shares of the arms in each bin, shape (bins, 2)."""
         tossing = self._tossing(state)
         return np.where(np.repeat(tossing, len(state.arms) // len(tossing))[:, None], 0.5, _certain(state.arms))
 
@@ -222,8 +222,3 @@ class DpConseLearner(RoundsLearner[DpConseSpec, DpConseState, TrialPolicy]):
 def _certain(arms: Integers) -> Array:
     """Return shares (bins, 2) where everybody gets the arm left, or the control while there are two."""
     return np.eye(2)[np.maximum(arms, 0)]
-
-
-def learner(spec: DpConseSpec) -> Learner:
-    """Return the learner of a spec."""
-    return DpConseLearner(spec)

@@ -1,4 +1,7 @@
-"""Points of paper 4's frontier: regret and the error of the effect's curve, at one alpha."""
+"""Compute points of paper 4's frontier: regret and the error of the effect's curve, at one alpha.
+
+What becomes of people under ConSE and DP-ConSE is drawn person by person, in distribution.
+"""
 
 from typing import Final
 
@@ -12,8 +15,6 @@ from privateer_core.primitives.questions import KeyedHits
 from privateer_core.privacy.terms import calibrate
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.spec import Privacy
-from privateer_papers.paper_4.elimination import eliminate, estimate
-from privateer_papers.paper_4.losses import UNIFORM, error_of, losses_of, means_of
 from privateer_papers.paper_4.numbers import ConSE
 from privateer_papers.paper_4.trials import Setting, Trials
 from privateer_server.algorithms.trial.allocation import floored, matching
@@ -24,12 +25,18 @@ Array = NDArray[np.float64]
 MODELS: Final = ("none", "central", "shuffle", "local")
 EPOCHS: Final = 12
 GROWTH: Final = 1.5
+HEIGHT: Final = 0.3
+"""The effect on people is .3 sin(2 pi x), at x uniform in [0, 1]; rewards are 0 or 1."""
+BASE: Final = 0.5
+UNIFORM: Final = HEIGHT / np.pi
+"""Regret a person of flipping a coin: half the mean of |effect|."""
+_FINE: Final = 4096
 SHUFFLED: Final = {"delta": 1e-6, "honest_fraction": 1.0, "local_epsilon_max": 8.0}
 """The promise of a batch; its size decides what a report costs by itself."""
 
 
 def matched(model: str, people: int, alpha: float, epsilon: float, seed: int) -> tuple[float, float]:
-    """Regret over that of a coin, and root mean square error, of probability matching with a floor of people^-alpha/2.
+    """Return regret over a coin's, and root mean square error, of probability matching with a floor of people^-alpha/2.
 
     Bins are a power of 2: the largest up to n^(1/3), or (q^2 n)^(1/4) where reports are of one bit. The curve has
     the power of 2 nearest to that number to the 1 - alpha, of effects weighted for the least variance.
@@ -51,7 +58,7 @@ def matched(model: str, people: int, alpha: float, epsilon: float, seed: int) ->
 
 
 def published(people: int, alpha: float, epsilon: float | None, width: str, seed: int) -> tuple[float, float]:
-    """Regret over that of a coin, and root mean square error, of ConSE and of DP-ConSE."""
+    """Return regret over a coin's, and root mean square error, of ConSE and of DP-ConSE."""
     rng, algorithm = np.random.default_rng([seed, 4]), ConSE(people, alpha, epsilon, width)  # type: ignore[arg-type]
     bins, wide, half = algorithm.bins, algorithm.wide_bins, people // 2
     first, second = (rng.multinomial(n, np.full(count, 1 / count)) for n, count in ((half, bins), (half, wide)))
@@ -68,7 +75,7 @@ def published(people: int, alpha: float, epsilon: float | None, width: str, seed
 
 
 def bound(people: int, alpha: float) -> tuple[float, float]:
-    """Theorems 3.2 and 4.5, n^(1 - alpha) and the root of n^(-2 (1 - alpha)/3), without constants or logarithms."""
+    """Return the rates of Theorems 3.2 and 4.5: n^(1 - alpha), over n, and the root of n^(-2 (1 - alpha)/3)."""
     return people**-alpha, people ** (-(1 - alpha) / 3)
 
 
@@ -83,7 +90,7 @@ def setting_of(privacy: Privacy, bins: int, batch: int) -> Setting:
 
 
 def _sizes(people: int) -> list[int]:
-    """People of each epoch: at its end there are 1.5 times those at the end of the one before."""
+    """Return the people of each epoch: at its end there are 1.5 times those at the end of the one before."""
     ends = np.rint(people * GROWTH ** np.arange(1.0 - EPOCHS, 1.0))
     return [int(size) for size in np.diff(ends, prepend=0)]
 
@@ -96,7 +103,7 @@ def _privacy(model: str, epsilon: float) -> Privacy:
 
 
 def _curve(evidence: TrialEvidence, wide: int) -> Array:
-    """Effects in wide bins: means of those of narrow ones, weighted with the inverse of their variance."""
+    """Return effects in wide bins: means of those of narrow ones, weighted with the inverse of their variance."""
     sums, design = evidence.precise, evidence.design
     rate, q, o, _ = rates(sums)
     share = (rate - 2 * o) / q if design.counted else design.segments[:, None]
@@ -104,3 +111,56 @@ def _curve(evidence: TrialEvidence, wide: int) -> Array:
     weights = (1 / (np.square(gain) * sums.variance))[:, 0].reshape(wide, -1)
     effects = (gain * sums.difference)[:, 0].reshape(wide, -1)
     return np.asarray((effects * weights).sum(axis=1) / weights.sum(axis=1))
+
+
+def means_of(bins: int) -> Array:
+    """Return mean rewards of control and treatment in equal bins, shape (bins, 2)."""
+    edges = np.cos(2 * np.pi * np.arange(bins + 1) / bins)
+    effect = HEIGHT * bins / (2 * np.pi) * (edges[:-1] - edges[1:])
+    return np.stack([np.full(bins, BASE), BASE + effect], axis=1)
+
+
+def losses_of(bins: int) -> Array:
+    """Return what a person of each bin loses on average with control and with treatment, shape (bins, 2)."""
+    effect = _effects(bins)
+    return np.stack([np.maximum(effect, 0).mean(axis=1), np.maximum(-effect, 0).mean(axis=1)], axis=1)
+
+
+def error_of(curve: Array) -> float:
+    """Return the root mean square, over people, of the difference between a curve of equal steps and the effect."""
+    return float(np.sqrt(np.square(curve[:, None] - _effects(len(curve))).mean()))
+
+
+def _effects(bins: int) -> Array:
+    """Return the effect at points of each bin, shape (bins, points)."""
+    points = _FINE // bins
+    return np.asarray(HEIGHT * np.sin(2 * np.pi * (np.arange(bins * points) + 0.5) / (bins * points)).reshape(bins, -1))
+
+
+def eliminate(algorithm: ConSE, people: int, means: Array, rng: np.random.Generator) -> tuple[int, int | None]:
+    """Return after how many of a bin's people one arm is left, and which; None if both are after all of them."""
+    used, epoch = 0, 0
+    while True:
+        length = algorithm.randomized(algorithm.length(epoch), rng) if epoch else 1
+        if used + length > people:
+            return people, None
+        used += length
+        if epoch:
+            apart = algorithm.apart(*_tossed(length, means, rng), length, rng)
+            if abs(apart) > algorithm.margin(epoch):
+                return used, int(apart > 0)
+        epoch += 1
+
+
+def estimate(algorithm: ConSE, people: int, means: Array, rng: np.random.Generator) -> tuple[int, float]:
+    """Return how many people of a wide bin flip coins, and the effect that is published of it."""
+    length = algorithm.randomized(algorithm.coins, rng)
+    used = min(people, length)
+    return used, algorithm.effect(*_tossed(used, means, rng), length, rng)
+
+
+def _tossed(people: int, means: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Have so many people flip coins: return what each arm won, and how often it was played."""
+    treated = rng.binomial(people, 0.5)
+    played = np.array([people - treated, treated])
+    return rng.binomial(played, means).astype(np.float64), played.astype(np.float64)

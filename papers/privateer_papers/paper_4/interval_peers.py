@@ -55,12 +55,12 @@ def intervals(seed: int) -> list[Row]:
 
 
 def _flipped(bits: NDArray[np.int64], kept: float, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Randomized response of bits."""
+    """Randomize bits by randomized response."""
     return np.where(rng.random(len(bits)) < kept, bits, rng.integers(0, 2, len(bits)))
 
 
 def _ours(arms: NDArray[np.int64], bits: NDArray[np.int64], ends: NDArray[np.int64], kept: float) -> tuple[Any, Any]:
-    """Repeated intervals, and those of the line: the arm is public, and only the reward is randomized."""
+    """Return repeated intervals, and those of the line: the arm is public, and only the reward is randomized."""
     design = TrialDesign(_ALPHA, _PEOPLE, np.array([0.5, 0.5]), np.ones(1), counted=kept == 1)
     evidence, line, repeated, strict = TrialEvidence.begin(design), ConfidenceSequence.begin(design), [], []
     for start, end in zip((0, *ends[:-1]), ends, strict=True):
@@ -110,7 +110,7 @@ def _mixture(arms: NDArray[np.int64], bits: NDArray[np.int64], ends: NDArray[np.
 
 
 def _library(arms: NDArray[np.int64], bits: NDArray[np.int64], ends: NDArray[np.int64]) -> list[tuple[float, float]]:
-    """Intervals of statsmodels for two proportions (Agresti and Caffo), each at a level that all looks share."""
+    """Return statsmodels' intervals for two proportions (Agresti and Caffo), each at a level that all looks share."""
     from statsmodels.stats.proportion import confint_proportions_2indep
 
     found = []
@@ -138,7 +138,7 @@ def _draw(title: str, rows: Rows) -> Figure:
 
 
 def _as_figure(rows: Rows) -> Rows:
-    """Rows that have an interval, with its half-width as the figure that is drawn."""
+    """Return rows that have an interval, with its half-width as the figure that is drawn."""
     return Rows({**row, "regret": row["half"]} for row in rows if np.isfinite(row["half"]))
 
 
@@ -155,4 +155,4 @@ def verdict(rows: Rows) -> str:
     return f"Half-widths at {_PEOPLE:,} people, level .95, of an effect of {effect:.2f}:\n" + "\n".join(said)
 
 
-PEERS: Final = Reproduction("trial-widths", "Sequential intervals of an A/B test", _rows, _draw, verdict)
+PEERS: Final = Reproduction("paper-4-intervals", "Paper 4: sequential intervals of an A/B test", _rows, _draw, verdict)

@@ -1,4 +1,4 @@
-"""Paper 4's numbers: how many people an epoch has, how far apart means must be, and the noise on both, as published.
+"""Sequences of paper 4 as published: the people of an epoch, how far apart means must be, and the noise on both.
 
 Faults are kept, and the noise is not enough: a replaced person changes the lengths of epochs and the means of two
 segments, and each of them takes a part of epsilon of its own. Where the text leaves something open, the first epoch
@@ -39,21 +39,21 @@ class ConSE:
 
     @property
     def bins(self) -> int:
-        """M."""
+        """The number of bins, the paper's M."""
         return int(self.people ** (1 / 3) + 1e-9)
 
     @property
     def wide_bins(self) -> int:
-        """M'."""
+        """The number of wide bins, the paper's M'."""
         return int(self.people ** ((1 - self.alpha) / 3) + 1e-9)
 
     @property
     def coins(self) -> int:
-        """T*: people of each wide bin who flip coins in the second half."""
+        """The people, T*, of each wide bin who flip coins in the second half."""
         return int(self.people ** (2 / 3 * (1 - self.alpha)) + 1e-9)
 
     def length(self, epoch: int) -> float:
-        """R_e: people of an epoch."""
+        """Return R_e, the people of an epoch."""
         if epoch == 0:
             return 1.0
         step = 2.0**-epoch
@@ -62,7 +62,7 @@ class ConSE:
         return float(max(sampling, private / (self.epsilon or 1.0)) + 1)
 
     def margin(self, epoch: int) -> float:
-        """2 h_e + 2 c_e: how far apart means must be."""
+        """Return 2 h_e + 2 c_e, how far apart means must be."""
         length = self.length(epoch)
         sampling = np.sqrt(np.log(16 * self.people * epoch**2) / (2 * length))
         factor = 2 if self.width == "algorithm" else 1
@@ -70,7 +70,7 @@ class ConSE:
         return float(2 * sampling + 2 * private)
 
     def randomized(self, length: float, rng: np.random.Generator) -> int:
-        """Lap+: add discrete Laplace noise of scale 2/epsilon to a length, not below 0."""
+        """Apply Lap+: add discrete Laplace noise of scale 2/epsilon to a length, not below 0."""
         whole = int(length)
         if self.epsilon is None:
             return whole

@@ -77,4 +77,6 @@ def verdict(rows: Rows) -> str:
     return "\n".join(lines)
 
 
-PARETO: Final = Reproduction("pareto", "Paper 4, Figure 1: regret and the error of effects", _rows, _draw, verdict)
+PARETO: Final = Reproduction(
+    "paper-4-figure-1", "Paper 4, Figure 1: regret and the error of effects", _rows, _draw, verdict
+)

@@ -1,4 +1,4 @@
-"""Releases of many trials at once, drawn from the exact laws of mechanisms: repetitions are more segments."""
+"""Draw releases of many trials at once from the exact laws of mechanisms: repetitions are more segments."""
 
 from dataclasses import dataclass
 
@@ -43,7 +43,7 @@ class Trials:
 
     @property
     def design(self) -> TrialDesign:
-        """What is planned, of all trials."""
+        """The design of all trials together."""
         return TrialDesign(
             self.alpha, self.people, np.array(self.arms), np.tile(self.segments, self.count), self.setting.counted
         )

@@ -1,4 +1,4 @@
-"""DP-DPE (paper 5) as printed: its spec and its policy."""
+"""The spec and policy of DP-DPE (paper 5), as printed."""
 
 from dataclasses import dataclass
 from typing import Final, Literal, Self
@@ -11,7 +11,7 @@ from privateer_core.algorithms.phased import PhasedPolicy, PhasedSection, Phased
 from privateer_core.errors import SpecError
 from privateer_core.primitives.clipping import Ball
 from privateer_papers.paper_5.bits import EPSILON_MAX
-from privateer_papers.trust import PublishedPrivacy
+from privateer_papers.published_trust import PublishedPrivacy
 
 _SERVED: Final = ("local", "shuffle", "central")
 
@@ -45,7 +45,7 @@ class DpDpeSpec(PhasedSpec):
 
 @dataclass(frozen=True)
 class DpDpePolicy(PhasedPolicy):
-    """A phase; shuffled averages may be clipped farther out."""
+    """A policy of one phase, in which shuffled averages may be clipped farther out."""
 
     @override
     def _bounded(self, ball: Ball, spec: PhasedSpec) -> bool:

@@ -1,4 +1,4 @@
-"""What learns in DP-DPE: the paper's design, width and end."""
+"""The learner of DP-DPE, with the paper's design, width and end."""
 
 import math
 from dataclasses import fields
@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.algorithms.phased import PhasedPolicy, PhasedSpec
+from privateer_core.algorithms.phased import PhasedPolicy
 from privateer_papers.paper_5.dp_dpe import DpDpePolicy
-from privateer_server.algorithms import Learner, NewRound
+from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.phased.learner import PhasedLearner, PhasedState, PhaseEstimate
 
 Array = NDArray[np.float64]
@@ -28,7 +28,7 @@ class DpDpeLearner(PhasedLearner):
 
     @override
     def _ending(self, state: PhasedState, support: Indices, plays: Indices, left: int) -> tuple[Indices, Indices]:
-        """As much of the phase as fits."""
+        """Return as much of the last phase as fits into the people who are left."""
         if len(state.active) == 1:
             return super()._ending(state, support, plays, left)
         cut = np.diff(np.cumsum(plays) * left // plays.sum(), prepend=0)
@@ -38,7 +38,7 @@ class DpDpeLearner(PhasedLearner):
     def _keep(
         self, closed: int, policy: PhasedPolicy, people: int, _points: Array, values: Array, _estimate: PhaseEstimate
     ) -> NDArray[np.bool_]:
-        """Line 18 with W of eq. (3), sigma_n = 2 sigma_noise sqrt(d) as its proofs have it (not by sqrt |V|)."""
+        """Keep actions by line 18, with W of eq. (3) and, as its proofs have it, sigma_n = 2 sigma_noise sqrt(d)."""
         dimension = self.actions.shape[1]
         length = self.spec.first_length * 2.0**closed
         rewards = self.spec.reward.half_range * math.sqrt(2 * dimension / (people * length))
@@ -46,8 +46,3 @@ class DpDpeLearner(PhasedLearner):
         noise = 2 * math.sqrt(policy.mechanism.spread(people)[0] * dimension)
         width = (rewards + sampled + noise) * math.sqrt(2 * self.log)
         return np.asarray(np.max(values) - values <= 2 * width)
-
-
-def learner(spec: PhasedSpec) -> Learner:
-    """Return the learner of a spec."""
-    return DpDpeLearner(spec)

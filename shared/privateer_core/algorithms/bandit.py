@@ -97,7 +97,7 @@ class BanditSpec(ArmsSpec):
         if not self.privacy.arm_in_key:
             return KeyedMeans(choice)
         played = int(np.count_nonzero(choice.shares[0]))
-        return SmallDomainMeans(Layout(choice.seed, np.zeros((played, 0), np.uint32)), key_share=1 / played)
+        return SmallDomainMeans(Layout.ungrouped(played, choice.seed), key_share=1 / played)
 
     @override
     def usual_question(self) -> Question:
@@ -200,11 +200,10 @@ class BanditPolicy(ArmsPolicy):
 
     def _asks(self, spec: BanditSpec) -> bool:
         """Whether reports are about what the spec says."""
-        mechanism = self.terms.mechanism
-        if not isinstance(mechanism, KeyedMechanism | NamedSymbol) or self.fresh_coins != spec.privacy.arm_in_key:
+        if not isinstance(self.terms.mechanism, KeyedMechanism | NamedSymbol):
             return False
-        expected = (len(self.cells), 1) if self.fresh_coins else (1, spec.arm_count)
-        return (mechanism.layout.keys, mechanism.layout.groups) == expected
+        same = self.fresh_coins == spec.privacy.arm_in_key
+        return same and (self.asks_about(len(self.cells)) if self.fresh_coins else self.asks_about(1, spec.arm_count))
 
     @override
     def decide(self, contexts: Array, coins: Coins) -> Arms:
@@ -216,7 +215,7 @@ class BanditPolicy(ArmsPolicy):
         if self.fresh_coins:
             keys = np.full(self.layout.groups, -1, np.int64)
             keys[self.cells] = np.arange(len(self.cells))
-            return KeyedValues(coins, keys[decisions.arms], np.zeros(len(coins), np.int64), rewards)
+            return KeyedValues.ungrouped(coins, keys[decisions.arms], rewards)
         return KeyedValues(coins, np.zeros(len(coins), np.int64), decisions.arms, rewards)
 
     @override

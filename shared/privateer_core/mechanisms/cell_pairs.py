@@ -124,7 +124,7 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
     @classmethod
     @override
     def instances(cls) -> dict[str, Self]:
-        layout = SlotLayout(5, np.zeros((4, 0), np.uint32))
+        layout = SlotLayout.ungrouped(4, 5)
         return {f"{scale:g}": cls(layout, scale) for scale in (1.0, 4.0)}
 
     @override

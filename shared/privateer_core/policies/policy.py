@@ -22,6 +22,7 @@ from privateer_core.spec.reward import GuardedReward, Reward
 
 Array = NDArray[np.float64]
 Coins = NDArray[np.uint32]
+Ints = NDArray[np.int64]
 
 
 class Policy(ABC):
@@ -130,6 +131,11 @@ class Policy(ABC):
     def fits(self, spec: Any) -> bool:
         """Whether a learner makes it: types, shapes and ranges are right, and it asks no more than the spec."""
         raise NotImplementedError
+
+    def asks_about(self, keys: int, groups: int = 1) -> bool:
+        """Whether reports are about so many keys, of so many groups each."""
+        layout = getattr(self.terms.mechanism, "layout", None)
+        return layout is not None and (layout.keys, layout.groups) == (keys, groups)
 
     @abstractmethod
     def decide(self, contexts: Array, coins: Coins) -> Any:

@@ -28,6 +28,11 @@ class KeyedValues:
     groups: NDArray[np.int64]
     values: NDArray[np.float64]
 
+    @classmethod
+    def ungrouped(cls, coins: NDArray[np.uint32], keys: NDArray[np.int64], values: NDArray[np.float64]) -> Self:
+        """Return values for keys that have one group each."""
+        return cls(coins, keys, np.zeros_like(keys), values)
+
     def __len__(self) -> int:
         return len(self.coins)
 
@@ -115,6 +120,18 @@ class CellHits:
     def hit_other(self) -> float:
         """Probability of a hit for a person with another key, where keys are named."""
         return 2 * self.other
+
+    def estimates(self) -> NDArray[np.float64]:
+        """Estimate what people have, where keys are named; shape (3, keys, groups).
+
+        Returns
+        -------
+        People who have the key, the sum of their scores ``2 value - 1``, and the variance of that sum at most: the
+        estimates of several rounds add up.
+        """
+        people = (self.hits - self.hit_other * self.reports) / self.gain
+        variances = (np.maximum(self.hits, 0.0) + 2 * self.noise) / self.gain**2
+        return np.stack([people, self.sums / self.gain, variances])
 
 
 @dataclass(frozen=True, repr=False)

@@ -9,7 +9,7 @@ and these do not average out as a round grows (docs/learning.md, 3, has the meas
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,11 @@ class Layout:
         """Return a layout of four keys and three groups, for tests and audits."""
         edges = [[20_000, 40_000], [10_000, UNIT], [0, 30_000], [30_000, 30_000]]
         return cls(5, np.array(edges, np.uint32))
+
+    @classmethod
+    def ungrouped(cls, keys: int, seed: int) -> Self:
+        """Return a plan of so many keys, of one group each, so that coins choose nothing."""
+        return cls(seed, np.zeros((keys, 0), np.uint32))
 
     @property
     def keys(self) -> int:

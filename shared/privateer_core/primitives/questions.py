@@ -1,7 +1,7 @@
 """Questions that a round asks of people: one of the statistical primitives each, with its sizes."""
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import Layout, SlotLayout
@@ -115,6 +115,11 @@ class KeyedHits:
     """
 
     layout: SlotLayout
+
+    @classmethod
+    def of_keys(cls, keys: int, seed: int = 0) -> Self:
+        """Return the question about so many keys, of one group each; ``seed`` is public, of 64 bits."""
+        return cls(SlotLayout.ungrouped(keys, seed))
 
 
 Question: TypeAlias = KeyedMeans | KeyedHits | VectorSum

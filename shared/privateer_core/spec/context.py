@@ -5,6 +5,7 @@ function of the spec alone. Devices, simulated people and the load driver all en
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -98,6 +99,37 @@ def conditions_of(features: Mapping[str, Feature], lower: Array, upper: Array) -
             found.append(feature.condition(name, lower[part], upper[part]))
         start = part.stop
     return tuple(found)
+
+
+@dataclass(frozen=True)
+class EqualBins:
+    """Bins of contexts, as many along every column and as wide.
+
+    Attributes
+    ----------
+    sides
+        Bins along each column.
+    columns
+        Columns of an encoded context.
+    """
+
+    sides: int
+    columns: int
+
+    @property
+    def count(self) -> int:
+        """Number of bins."""
+        return int(self.sides**self.columns)
+
+    def locate(self, contexts: Array) -> NDArray[np.int64]:
+        """Return the bin of each of n people, (n,), by their contexts (n, columns) in [0, 1]."""
+        places = np.minimum((contexts * self.sides).astype(np.int64), self.sides - 1)
+        return np.asarray(places @ self.sides ** np.arange(self.columns)[::-1])
+
+    def edges(self) -> tuple[Array, Array]:
+        """Return the lower and upper corners of the bins, (bins, columns) each."""
+        places = np.arange(self.count)[:, None] // self.sides ** np.arange(self.columns)[::-1] % self.sides
+        return places / self.sides, (places + 1) / self.sides
 
 
 def bins_of(

@@ -1,6 +1,7 @@
 """Everything that a user does with an algorithm, by the command line: FOLDER ALGORITHM [TRUST MODEL ...].
 
-A test runs this on a copy of the tree to which an algorithm was added.
+A test runs this on a copy of the tree to which an algorithm was added. It finds what the services published in
+``FOLDER/published.json``.
 """
 
 import io
@@ -71,7 +72,9 @@ def in_one_process(specs: dict[str, Path], algorithm: str) -> None:
     assert {one["model"] for one in found["findings"]} >= {model for model in specs if TRUST[model].promises}
 
 
-def over_http(specs: dict[str, Path], at: Services) -> None:
+def over_http(specs: dict[str, Path], at: Services) -> dict[str, Any]:
+    """Return what is published of each experiment when it is over, by trust model."""
+    published = {}
     for model, spec in specs.items():
         cli("create", spec, "--token", at.token, "--admin-url", at.admin)
         where = ("--url", at.server, "--shuffler", at.shuffler, "--sender-key", at.sender_key)
@@ -86,6 +89,8 @@ def over_http(specs: dict[str, Path], at: Services) -> None:
         record = spec.with_suffix(".json")
         record.write_text(json.dumps(cli("account", "experiment", model, "--url", at.server, "--json")))
         cli("account", "verify", record)
+        published[model] = published_of(f"{at.server}/experiments/{model}")
+    return published
 
 
 def drawn_by_all_faces(model: str, at: Services) -> None:
@@ -96,6 +101,12 @@ def drawn_by_all_faces(model: str, at: Services) -> None:
     cli("report", model, "--url", at.server, "--out", page)
     assert "<img" in page.read_text()
     assert cli("show", model, "--url", at.server)
+
+
+def published_of(page: str) -> Any:
+    """Return what the dashboard asks for: the policy, the answer and the spec."""
+    policy, state, facts = (httpx.get(f"{page}{route}").json() for route in ("/policy", "/state", ""))
+    return {"policy": policy["policy"], "answer": state["answer"], "spec": facts["spec"]}
 
 
 def wait(page: str) -> None:
@@ -110,7 +121,8 @@ def everything(folder: Path, algorithm: str, *models: str) -> None:
     specs = {model: written(folder, algorithm, model) for model in models or TRUST}
     in_one_process(specs, algorithm)
     with running(folder / "data", free_port(), free_port(), quiet=True) as at:
-        over_http(specs, at)
+        published = over_http(specs, at)
+    (folder / "published.json").write_text(json.dumps(published))
     print(*specs)
 
 

@@ -1,10 +1,9 @@
 """Upper confidence bounds on fixed bins: their spec and policy. docs/adding-an-algorithm.md explains them."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Final, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from typing_extensions import override
 
@@ -12,13 +11,12 @@ from privateer_core.algorithms import Algorithm
 from privateer_core.answer.policy_view import PolicyView
 from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms
-from privateer_core.policies.policy import ArmsPolicy, Array, Coins
+from privateer_core.policies.policy import ArmsPolicy, Array, Coins, Ints
 from privateer_core.primitives.contributions import KeyedValues
-from privateer_core.primitives.public_coins import SlotLayout
-from privateer_core.primitives.questions import KeyedHits, Question
+from privateer_core.primitives.questions import KeyedHits
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.arms import ArmsSpec
-from privateer_core.spec.context import bins_of
+from privateer_core.spec.context import EqualBins, bins_of
 from privateer_core.spec.sections import Section
 
 
@@ -32,59 +30,53 @@ class UcbSection(Section):
 class UcbSpec(ArmsSpec):
     """An experiment with upper confidence bounds."""
 
-    question: ClassVar[type[Question]] = KeyedHits
+    question = KeyedHits
     algorithm: UcbSection  # type: ignore[assignment] # a section of its own, with the base's key
 
+    @property
+    def bins(self) -> EqualBins:
+        """The bins of contexts, in each of which every arm is a key."""
+        return EqualBins(self.algorithm.bins, self.dimension)
+
     @model_validator(mode="after")
-    def _can_be_asked(self) -> Self:
-        if self.algorithm.bins**self.dimension * self.arm_count > 1024:
-            detail = "there are more than 1024 pairs of a bin and an arm"
-            raise SpecError(detail, field="algorithm.bins", remedy="lower it, or have fewer features")
+    def _has_few_keys(self) -> Self:
+        if self.bins.count * self.arm_count > 1024:
+            raise SpecError("too many pairs of a bin and an arm", field="algorithm.bins", remedy="have at most 1024")
         return self
 
     @override
     def usual_question(self, seed: int = 0) -> KeyedHits:
-        keys = self.algorithm.bins**self.dimension * self.arm_count
-        return KeyedHits(SlotLayout(seed, np.zeros((keys, 0), np.uint32)))
+        return KeyedHits.of_keys(self.bins.count * self.arm_count, seed)
 
 
 @dataclass(frozen=True)
 class UcbPolicy(ArmsPolicy):
-    """The arm of every bin: ``table`` has an axis for each column of a context."""
+    """The arm of every bin: ``table`` has the shape (bins,)."""
 
     version: int
-    table: NDArray[np.int64]
+    bins: EqualBins
+    table: Ints
     terms: Terms
 
     @override
     def fits(self, spec: UcbSpec) -> bool:
-        keys = spec.usual_question().layout.keys
-        same = self.table.shape == (spec.algorithm.bins,) * spec.dimension and self.table.dtype == np.int64
-        asked = getattr(self.terms.mechanism, "layout", SlotLayout.small()).shares.shape == (keys, 1)
-        return same and asked and bool(np.isin(self.table, np.flatnonzero(spec.playable)).all())
-
-    def bins_of(self, contexts: Array) -> tuple[NDArray[np.int64], ...]:
-        """Return the bin of each of n people: places, (n,) each, along the axes of ``table``."""
-        places = np.minimum((contexts * self.table.shape).astype(np.int64), np.array(self.table.shape) - 1)
-        return tuple(places.T)
+        typed = self.bins == spec.bins and self.table.shape == (spec.bins.count,) and self.table.dtype == np.int64
+        playable = bool(np.isin(self.table, np.flatnonzero(spec.playable)).all())
+        return typed and playable and self.asks_about(spec.bins.count * spec.arm_count)
 
     @override
     def decide(self, contexts: Array, coins: Coins) -> Arms:
-        return Arms(self.table[self.bins_of(contexts)])
+        return Arms(self.table[self.bins.locate(contexts)])
 
     @override
     def contribute(self, contexts: Array, coins: Coins, decisions: Arms, rewards: Array) -> KeyedValues:
-        mechanism: Any = self.terms.mechanism
-        bins = np.ravel_multi_index(self.bins_of(contexts), self.table.shape)
-        keys = bins * (mechanism.layout.keys // self.table.size) + decisions.arms
-        return KeyedValues(coins, keys, np.zeros_like(keys), rewards)
+        keys = self.bins.locate(contexts) + self.bins.count * decisions.arms
+        return KeyedValues.ungrouped(coins, keys, rewards)
 
     @override
     def view(self, spec: UcbSpec) -> PolicyView:
-        places = np.indices(self.table.shape).reshape(self.table.ndim, -1).T
-        corners = places / self.table.shape, (places + 1) / self.table.shape
-        arms = [{spec.options[arm]: 1.0} for arm in self.table.ravel().tolist()]
-        return PolicyView(spec.algorithm.name, self.version, bins_of(spec.features, corners, arms))
+        arms = [{spec.options[arm]: 1.0} for arm in self.table.tolist()]
+        return PolicyView(spec.algorithm.name, self.version, bins_of(spec.features, self.bins.edges(), arms))
 
 
 ALGORITHM: Final = Algorithm(UcbSpec, UcbPolicy)

@@ -17,7 +17,7 @@ from privateer_core.privacy.certificate import certify, read_certificate, recomp
 from privateer_core.privacy.terms import Terms, calibrate
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.spec import Privacy
-from privateer_papers.trust import PublishedPrivacy
+from privateer_papers.published_trust import PublishedPrivacy
 
 PRIVACY = {
     "local": Privacy(model="local", epsilon=1.0),

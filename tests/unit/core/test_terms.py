@@ -18,7 +18,7 @@ from privateer_core.privacy.trust import honest_people
 from privateer_core.sampling.response import RandomizedResponse
 from privateer_core.spec.spec import Privacy
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
-from privateer_papers.trust import PublishedPrivacy
+from privateer_papers.published_trust import PublishedPrivacy
 from tests.support.shuffling import sampled_blanket_delta
 
 CENTRAL = Privacy(model="central", epsilon=1.0, delta=1e-6)

@@ -18,7 +18,7 @@ from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.primitives.questions import VectorSum
 from privateer_core.privacy.terms import Terms, calibrate, nobody_asked
 from privateer_core.spec.spec import Privacy
-from privateer_papers.trust import PublishedPrivacy
+from privateer_papers.published_trust import PublishedPrivacy
 from tests.support.phased import TRUST
 from tests.support.statistics import FALSE_ALARM
 

@@ -19,7 +19,7 @@ from privateer_core.privacy.terms import calibrate
 from privateer_core.spec.spec import Privacy
 from privateer_lab.simulation.devices import SeededNoise
 from privateer_papers.paper_5.bits import published_vectors
-from privateer_papers.trust import classic_noise
+from privateer_papers.published_trust import classic_noise
 
 
 @pytest.mark.parametrize("norm", ["l2", "max"])

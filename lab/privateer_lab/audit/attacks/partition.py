@@ -74,7 +74,7 @@ def _policy(privacy: Privacy, shares: Scores) -> PartitionPolicy:
     """Return a policy of one bin, or of two halves of the feature, with these shares of the arms, (bins, arms)."""
     bins, arms = shares.shape
     choice = Layout(0x5EED, np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32))
-    in_key = Layout(0x5EED, np.zeros((bins * arms, 0), np.uint32))
+    in_key = Layout.ungrouped(bins * arms, 0x5EED)
     question = KeyedMeans(in_key if privacy.arm_in_key else choice, 1.0, 1 / bins)
     return PartitionPolicy(
         version=1,

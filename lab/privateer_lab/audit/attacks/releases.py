@@ -11,7 +11,6 @@ from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.screened_moments import Moments, ScreenedMoments
 from privateer_core.policies.decisions import Arms
 from privateer_core.primitives.contributions import BoundedVectors, KeyedValues
-from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import KeyedHits
 from privateer_core.privacy.trust import TIGHT
 from privateer_core.sampling.entropy import SecureNoise
@@ -94,7 +93,7 @@ def _pairs(who: int, count: int) -> Scores:
 
     One release of many experiments' cells: the noise of each is its own.
     """
-    mechanism = CellPairs.calibrated(KeyedHits(SlotLayout(0, np.zeros((2 * count, 0), np.uint32))), _EPSILON)
+    mechanism = CellPairs.calibrated(KeyedHits.of_keys(2 * count), _EPSILON)
     coins, group = np.zeros(count, np.uint32), np.zeros(count, np.int64)
     records = KeyedValues(coins, 2 * np.arange(count) + who, group, np.ones(count))
     total = mechanism.add(mechanism.empty(), mechanism.randomize(records, SecureNoise()))

@@ -16,7 +16,7 @@ from privateer_lab.audit.mechanisms.keyed import COIN, PAIRS, maker, symbol_part
 from privateer_lab.audit.views import Maker, Target, batches, mechanism_case, model_of, releases, reports
 
 _SLOTS = SlotLayout.small()
-_CELLS = SlotLayout(5, np.zeros((4, 0), np.uint32))
+_CELLS = SlotLayout.ungrouped(4, 5)
 _DELTA, _BATCH, _LOCAL_MAX = 0.1, 100, 12.0
 _COUNT = 4_000
 
@@ -99,4 +99,4 @@ def _pair_part(name: str, own: int) -> MechanismPart:
 
 
 def _keys(count: int) -> SlotLayout:
-    return SlotLayout(5, np.zeros((count, 0), np.uint32))
+    return SlotLayout.ungrouped(count, 5)

@@ -156,7 +156,7 @@ def _symbol_parts() -> list[MechanismPart]:
 
 def plain(keys: int) -> Layout:
     """Return a layout of so many keys, each of one group."""
-    return Layout(5, np.zeros((keys, 0), np.uint32))
+    return Layout.ungrouped(keys, 5)
 
 
 def _central_parts() -> list[MechanismPart]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from scipy.special import hyp2f1
 
-from privateer_core.spec.context import FEATURES_MAX
+from privateer_core.spec.context import FEATURES_MAX, EqualBins
 from privateer_core.spec.sections import Section
 
 Array = NDArray[np.float64]
@@ -186,7 +186,7 @@ class VariedDensity(Density):
     def weights(self, points: Array) -> Array:
         """Return the probabilities of the points' cells, shape (m,)."""
         features = points.shape[1]
-        cells = np.ravel_multi_index(tuple((points * self.side).astype(np.int64).T), [self.side] * features)
+        cells = EqualBins(self.side, features).locate(points)
         return np.asarray(self._probabilities(features)[cells])
 
 

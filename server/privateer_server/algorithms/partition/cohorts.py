@@ -129,7 +129,7 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
         """
         in_key = self.spec.privacy.arm_in_key
         asked: NDArray[np.bool_] = by_whole(bins["active"][bins["bins"]], bins.get("wholes"))
-        reported = Layout(layout.seed, np.zeros((int(asked.sum()), 0), np.uint32)) if in_key else layout
+        reported = Layout.ungrouped(int(asked.sum()), layout.seed) if in_key else layout
         return PartitionPolicy(
             version=ahead.version,
             dimension=self.spec.dimension,

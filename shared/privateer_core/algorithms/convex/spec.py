@@ -208,7 +208,7 @@ class ConvexSpec(Spec):
         """
         if self.privacy.arm_in_key:
             keys = self.domain.dimension
-            return KeyedMeans(Layout(seed, np.zeros((keys, 0), np.uint32)), 1.0, 1 / keys)
+            return KeyedMeans(Layout.ungrouped(keys, seed), 1.0, 1 / keys)
         return KeyedMeans(even(seed, self.domain.dimension))
 
     def concerns(self) -> list[str]:

@@ -84,7 +84,7 @@ class PartitionPolicy(AskedBins, ArmsPolicy):
     ) -> KeyedValues:
         keys = self.key_of_bin[self.locate(contexts)]
         if self.fresh_coins:
-            return KeyedValues(coins, self._key_of_cell[keys, decisions.arms], np.zeros_like(keys), rewards)
+            return KeyedValues.ungrouped(coins, self._key_of_cell[keys, decisions.arms], rewards)
         return KeyedValues(coins, keys, decisions.arms, rewards)
 
     @property

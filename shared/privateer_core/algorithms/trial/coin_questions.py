@@ -104,7 +104,7 @@ def information_ratio(segments: int, epsilon: float, share: float) -> float:
 
 
 def _calibrated(keys: int, epsilon: float) -> NamedSymbol:
-    return NamedSymbol.calibrated(KeyedHits(SlotLayout(0, np.zeros((keys, 0), np.uint32))), epsilon)
+    return NamedSymbol.calibrated(KeyedHits.of_keys(keys), epsilon)
 
 
 def coin_layout(seed: int, shares: Array, questions: Sequence[CoinQuestion]) -> SlotLayout:

@@ -298,8 +298,7 @@ class TrialSpec(ArmsSpec):
 
     def named_cells(self, layout: SlotLayout) -> KeyedHits:
         """Return what a round asks whose reports name segment and arm."""
-        keys = layout.keys * self.arm_count * self.answers
-        return KeyedHits(SlotLayout(layout.seed, np.zeros((keys, 0), np.uint32)))
+        return KeyedHits.of_keys(layout.keys * self.arm_count * self.answers, layout.seed)
 
     @property
     def smallest(self) -> float | None:

@@ -1,4 +1,4 @@
-"""Trust models as the papers calibrate them: their mechanisms and their constants, in rows of their own.
+"""Rows of trust models for published algorithms: each paper's mechanisms, calibrated by its constants.
 
 No device takes part under such a row, and no server runs an experiment under one: its calibration has another name.
 """
@@ -24,6 +24,11 @@ from privateer_papers.paper_5.bits import published_vectors
 
 PUBLISHED: Final = "published"
 """What the papers' calibrations are called in terms."""
+FIGURES: Final = (
+    f"epsilon, delta and noise are the paper's (calibration: {PUBLISHED}): a claim has the paper's delta if our "
+    "accountant finds that it holds, and else the delta that the accountant finds at the paper's epsilon"
+)
+"""What certificates and records of published algorithms say of their figures."""
 _DELTA_LEAST: Final = 1e-15
 """Normal noise needs a delta above 0."""
 
@@ -63,7 +68,11 @@ _SERVES: Final[dict[str, dict[Any, Serving]]] = {
 }
 ROWS: Final[dict[str, Trust]] = {
     name: replace(
-        TRUST[name], calibration=PUBLISHED, serves=serves, delta_least=max(TRUST[name].delta_least, _DELTA_LEAST)
+        TRUST[name],
+        calibration=PUBLISHED,
+        serves=serves,
+        delta_least=max(TRUST[name].delta_least, _DELTA_LEAST),
+        assumes=(*TRUST[name].assumes, *[FIGURES] * TRUST[name].promises),
     )
     for name, serves in _SERVES.items()
 }

@@ -1,4 +1,4 @@
-"""An attack on the support that published PrivateLASSO tells: one person decides who is a candidate at all."""
+"""Attack the support that published PrivateLASSO tells: one person decides which features are candidates at all."""
 
 import math
 from typing import Final
@@ -11,7 +11,7 @@ from privateer_lab.audit.lower_bounds import Scores
 from privateer_lab.audit.views import model_of, releases
 from privateer_papers.paper_3.lasso_bandits import PENALTY, Problem, lasso
 from privateer_papers.paper_3.privatelasso import support
-from privateer_papers.trust import PUBLISHED
+from privateer_papers.published_trust import PUBLISHED
 
 _PEOPLE: Final = 1024
 _FEATURES: Final = 8

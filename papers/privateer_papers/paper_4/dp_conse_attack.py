@@ -1,4 +1,4 @@
-"""An attack on DP-ConSE by somebody who knows everybody else, and reads the effects that it publishes."""
+"""Attack DP-ConSE as somebody who knows everybody else, and reads the effects that it publishes."""
 
 from dataclasses import replace
 from functools import cache
@@ -31,7 +31,7 @@ def cases(samples: int) -> list[Case]:
 
 @cache
 def _spec() -> DpConseSpec:
-    """Two rounds, one for each half of the people: the second asks wide bins for their coins, in pairs of bins."""
+    """Return a spec of a round for each half of the people: the second asks pairs of wide bins for their coins."""
     return DpConseSpec.model_validate(
         {
             "experiment": {"name": "audit", "arms": ["a", "b"], "horizon": _PEOPLE, "round_size": _PEOPLE // 2},
@@ -48,7 +48,7 @@ def _spec() -> DpConseSpec:
 
 
 def _effects(who: int, count: int) -> Scores:
-    """Effects that DP-ConSE publishes of the person's wide bin and of the other, ``count`` pairs.
+    """Return effects that DP-ConSE publishes of the person's wide bin and of the other, ``count`` pairs.
 
     Of everybody else the control's reward is 1 and the treatment's 0; of the person it is the other way round, so
     that the effect of the person's bin rises, whichever arm the coin gives.
@@ -61,7 +61,7 @@ def _effects(who: int, count: int) -> Scores:
 
 
 def _one_experiment(learner: DpConseLearner, who: int, seed: int) -> Scores:
-    """Effects around each of the pairs of wide bins of one experiment, shape (pairs, 2); a person is in each pair."""
+    """Return effects around each pair of wide bins of one experiment, (pairs, 2); a person is in each pair."""
     step = learner.next(learner.start(seed), 1, seed)
     policy = cast(TrialPolicy, step.policy)
     empty = policy.mechanism.simulate(_nobody(), np.random.default_rng(0))

@@ -1,4 +1,4 @@
-"""Attacks on LDPMAB's reports: Laplace noise of every cell, as a whole and draw by draw."""
+"""Attack LDPMAB's reports, as a whole and draw by draw of the Laplace noise in each cell."""
 
 import math
 from typing import Any, Final
@@ -14,7 +14,7 @@ from privateer_lab.audit.lower_bounds import Scores
 from privateer_lab.audit.mechanisms.keyed import ELSEWHERE, LAYOUT, PAIRS, SUMS, maker, people, plain
 from privateer_lab.audit.views import Target, log_likelihood, mechanism_case, model_of, reports
 from privateer_papers.paper_1.laplace_cells import UNIT, LaplaceCells
-from privateer_papers.trust import PUBLISHED
+from privateer_papers.published_trust import PUBLISHED
 
 _L1: Final = 4
 """What a replaced person moves in all cells, in units of a value."""
