@@ -172,7 +172,7 @@ def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
     traces, clock = Traces(settings.traces), clock or SystemClock()
     gate = settings.tokens.gate(clock=clock)
     metrics = ServerMetrics(traces.stage)
-    admins = Admins(AdminTokens(settings.token_digest, settings.admin_tokens), clock)
+    admins = Admins(AdminTokens(settings.admin_token, settings.admin_tokens), clock)
     data, experiments = open_experiments(settings, clock)
     intake, background = Intake(data, experiments, metrics, clock, settings.openers), Background()
     deadlines = Deadlines(experiments, intake, clock, background)

@@ -82,7 +82,7 @@ async def attacked(app: Server, client: httpx.AsyncClient) -> None:
 
 async def test_one_nonce_holds_nobody_up(tmp_path: Path) -> None:
     tokens = mint.settings(tmp_path / "tokens", *NAMES, origin=ORIGIN)
-    app = create_app(ServerSettings(tmp_path / "data", TOKEN, tokens=tokens))
+    app = create_app(ServerSettings(data=tmp_path / "data", admin_token=TOKEN, tokens=tokens))
     async with serving(app) as client:
         await attacked(app, client)
 

@@ -134,7 +134,7 @@ async def test_a_restart_goes_on_with_key_and_log(settings: ServerSettings) -> N
 
 
 async def test_a_key_elsewhere(settings: ServerSettings, tmp_path: Path) -> None:
-    elsewhere = replace(settings, identity=tmp_path / "secret", admin_token="token-of-the-tests")
+    elsewhere = settings.model_copy(update={"identity": tmp_path / "secret"})
     async with serving(create_app(elsewhere)):
         assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
         assert not (settings.data / "identity.key").exists()

@@ -11,7 +11,8 @@ from starlette.routing import Route
 
 from privateer_core.errors import SpecError
 from privateer_core.serving.http.answer import HttpAnswer, with_body
-from privateer_core.serving.http.cors import Origins, origins
+from privateer_core.serving.http.cors import Origins
+from privateer_core.serving.settings import PrivatePort, PublicPort, ServiceSettings
 
 SHOP = "https://shop.example"
 ASKS = {"access-control-request-method": "POST", "access-control-request-headers": "content-type"}
@@ -62,6 +63,15 @@ async def test_no_answer_allows_cookies() -> None:
             answer = await _answer(allowed, method, origin=SHOP, **ASKS)
             assert answer.headers["access-control-allow-origin"] in (SHOP, "*")
             assert "access-control-allow-credentials" not in answer.headers
+
+
+class AnyService(ServiceSettings):
+    port: PublicPort = 1
+    admin_port: PrivatePort = 2
+
+
+def origins(variables: dict[str, str]) -> tuple[str, ...]:
+    return AnyService.read(variables).origins
 
 
 def test_origins_are_read() -> None:

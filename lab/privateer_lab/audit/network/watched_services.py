@@ -181,11 +181,13 @@ class WatchedStage:
     async def start(self, folder: Path, stack: AsyncExitStack) -> None:
         """Serve until ``stack`` is left."""
         (folder / "trusted").mkdir()
-        settings = ServerSettings(folder / "server", _TOKEN, (folder / "trusted",))
+        settings = ServerSettings(data=folder / "server", admin_token=_TOKEN, shuffler_keys=(folder / "trusted",))
         server = await stack.enter_async_context(_served(create_server(settings)))
         self.upstream.hosts = {"server": server}
         data = folder / "shuffler"
-        mixing = ShufflerSettings("http://server", data, folder / "trusted" / "shuffler.pub")
+        mixing = ShufflerSettings(
+            server_url="http://server", data=data, public_key_file=folder / "trusted" / "shuffler.pub"
+        )
         shuffler = await stack.enter_async_context(_served(create_shuffler(mixing, self.upstream)))
         self.people.hosts = self._quiet.hosts = {"server": server, "shuffler": shuffler}
         body = self._spec.model_dump(mode="json", exclude_none=True)

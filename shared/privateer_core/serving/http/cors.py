@@ -1,22 +1,18 @@
 """Pages of other origins that may use a service from a browser: none, unless the operator names them."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Final
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from privateer_core.errors import SpecError
 from privateer_core.serving.http.answer import WHOLE
 from privateer_core.serving.http.listeners import Application
 from privateer_core.serving.http.report_endpoint import Reply
 from privateer_core.wire.tokens.attestation import HEADER as ATTESTATION
 
-VARIABLE: Final = "PRIVATEER_ORIGINS"
 ANY: Final = "*"
-_REMEDY: Final = "list origins such as https://shop.example, separated by spaces, or * for all"
 _ASKED: Final = {
     "Access-Control-Allow-Methods": "GET, HEAD, POST",
     "Access-Control-Allow-Headers": f"Accept, Authorization, Content-Type, If-None-Match, {ATTESTATION}",
@@ -26,31 +22,6 @@ _SHOWN: Final = "ETag, Retry-After, Privateer-Asks, Privateer-Signed"
 VARY: Final = {"Vary": "Origin"}
 """What all answers say where an origin is allowed: a cache must not give one origin what it keeps for another."""
 _NO_CONTENT: Final = 204
-
-
-def origins(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the origins that ``PRIVATEER_ORIGINS`` lists; none if it is missing or empty.
-
-    Raises
-    ------
-    SpecError
-        If one is no origin: a scheme, a host and perhaps a port.
-    """
-    named = tuple(variables.get(VARIABLE, "").replace(",", " ").split())
-    for one in named:
-        if one != ANY and not _is_origin(one):
-            raise SpecError(f"{one!r} is no origin", field=VARIABLE, remedy=_REMEDY)
-    return named
-
-
-def _is_origin(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        is_web = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
-    # A browser sends origins in lower case and without a slash at their end.
-    return is_web and text == text.lower() and text == f"{parts.scheme}://{parts.netloc}" and "@" not in text
 
 
 def shown_to(origin: str, allowed: Collection[str]) -> dict[str, str]:

@@ -6,20 +6,18 @@ did not give is refused. Addresses in digits are nobody's name, and are taken.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from ipaddress import ip_address
 from typing import Final, Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from privateer_core.errors import NotFound, SpecError
+from privateer_core.errors import NotFound
 from privateer_core.serving.http.problems import HostRefused, problem_answer
 from privateer_core.serving.http.report_endpoint import Reply
 
 IS_PUBLIC: Final = "privateer.is_public"
 """The scope of a request has this key if it came to the public listener."""
-VARIABLE: Final = "PRIVATEER_ADMIN_NAMES"
-_NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9._-]{0,251}[a-z0-9_])?")
 _HOST: Final = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[^\[\]:@/\s]+))(?::[0-9]{0,5})?")
 _LOCAL: Final = "localhost"
 """It and all names below it are this machine's own (RFC 6761, section 6.3)."""
@@ -69,22 +67,6 @@ class PublicPages:
         return "\n" not in scope["path"] and self._is_public(scope["method"], scope["path"])
 
 
-def host_names(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names that ``PRIVATEER_ADMIN_NAMES`` lists; none if it is missing or empty.
-
-    Raises
-    ------
-    SpecError
-        If one is no name of a host.
-    """
-    named = tuple(variables.get(VARIABLE, "").replace(",", " ").split())
-    for one in named:
-        if not _NAME.fullmatch(one):
-            remedy = "list names such as server.internal in lower case, without ports, separated by commas"
-            raise SpecError(f"{one!r} is no name of a host", field=VARIABLE, remedy=remedy)
-    return named
-
-
 class Hosts:
     """ASGI middleware of a private listener, which answers only to its own names.
 
@@ -105,7 +87,7 @@ class Hosts:
         if scope["type"] == "http" and not self._is_ours(scope):
             detail = "the private listener is not known by this name"
             refused = HostRefused(
-                detail, field="Host", remedy=f"call it by its address, or list the name in {VARIABLE}"
+                detail, field="Host", remedy="call it by its address, or list the name in PRIVATEER_ADMIN_NAMES"
             )
             await problem_answer(refused).send(scope, send)
         else:
