@@ -33,7 +33,9 @@ class IssuerSettings(ServiceSettings):
 
     port: PublicPort = 8004
     admin_port: PrivatePort = 8005
-    data: Path = Field(Path("data/issuer"), description="directory of the keys, and of what each device has had")
+    data: Path = Field(
+        default=Path("data/issuer"), description="directory of the keys, and of what each device has had"
+    )
     experiments: Annotated[tuple[str, ...], from_text(_experiments)] = Field(
         description="the names of the experiments that it issues tokens for, separated by commas"
     )
@@ -46,22 +48,22 @@ class IssuerSettings(ServiceSettings):
         description="`hmac`, or the name of another [plug](tokens.md#the-issuer); `open` trusts all"
     )
     attestation_secrets: Path | None = Field(
-        None,
+        default=None,
         description="file of the secrets that it shares with the application's backend under `hmac`: hexadecimal, 32 "
         "bytes or more, one a line",
     )
     tokens_per_device: Annotated[int, Field(ge=1, le=_SHARE_MAX)] = Field(
-        1, description="tokens of an experiment for one device"
+        default=1, description="tokens of an experiment for one device"
     )
     key_days: Annotated[int, Field(ge=1, le=_DAYS_MAX)] = Field(
-        90, description="days after which a key gets a successor; it is valid for twice as long"
+        default=90, description="days after which a key gets a successor; it is valid for twice as long"
     )
     public_keys_file: Annotated[Path, Shown("`issuer.json` in the data directory")] = Field(
         default_factory=lambda given: given["data"] / "issuer.json",
         validation_alias="PRIVATEER_PUBLIC_KEY_FILE",
         description="where it writes its public keys, for those who check tokens",
     )
-    environment: dict[str, str] = Field({}, exclude=True, repr=False, description="all variables, for the plug")
+    environment: dict[str, str] = Field(default={}, exclude=True, repr=False, description="all variables, for the plug")
 
 
 def read_settings(environment: Mapping[str, str]) -> IssuerSettings:

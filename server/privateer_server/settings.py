@@ -44,58 +44,58 @@ class ServerSettings(UploadSettings):
     port: PublicPort = 8000
     admin_port: PrivatePort = 8002
     body_budget: BodyBudget = 256 * _MIB
-    admin_token: Annotated[bytes | str, from_text(_digest), Shown("this or the next is required")] = Field(
-        b"",
+    admin_token: Annotated[bytes, from_text(_digest), Shown("this or the next is required")] = Field(
+        default=b"",
         repr=False,
         description="bearer token that creates, changes and deletes experiments, and fetches backups; 16 characters or "
         "more, such as `openssl rand -hex 16` prints. Only its SHA-256 is kept",
     )
     admin_tokens: Path | None = Field(
-        None,
+        default=None,
         description="file of further tokens with names, scopes and expiries, read anew for each request "
         "([operations](operations.md#admin-tokens))",
     )
     shuffler_keys: Paths = Field(
-        (),
+        default=(),
         description="files or directories of trusted shufflers' public keys (`*.pub`), a file for each organisation; "
         "separated by `:`",
     )
-    report_bytes_max: Size = Field(4 * _MIB, description="bytes of the largest upload")
-    batch_bytes_max: Size = Field(256 * _MIB, description="bytes of the largest batch")
+    report_bytes_max: Size = Field(default=4 * _MIB, description="bytes of the largest upload")
+    batch_bytes_max: Size = Field(default=256 * _MIB, description="bytes of the largest batch")
     data: Annotated[Path, Shown("`data/server` under `privateer server`, required by `privateer-server`")] = Field(
-        Path(), description="directory of keys and databases"
+        default=Path(), description="directory of keys and databases"
     )
     journal: Annotated[Path | None, Shown("`journal.db` in the data directory")] = Field(
-        None, description="file of the journal; best on another disk ([operations](operations.md))"
+        default=None, description="file of the journal; best on another disk ([operations](operations.md))"
     )
     openers: Annotated[int, Field(ge=0, le=_OPENERS_MAX), Shown("the cores")] = Field(
-        0, description="processes that open reports; `0`: the server opens them itself"
+        default=0, description="processes that open reports; `0`: the server opens them itself"
     )
     database: Database = Field(
-        "",
+        default="",
         repr=False,
         description="`postgresql://...`: the data that several servers share; then `PRIVATEER_DATA` and "
         "`PRIVATEER_JOURNAL` are not used ([operations](operations.md#more-than-one-server))",
     )
     journal_database: Annotated[Database, Shown("required with `PRIVATEER_DATABASE`")] = Field(
-        "",
+        default="",
         repr=False,
         description="another PostgreSQL database, for the journal and the keys of open rounds: never back it up",
     )
     store_key_file: Annotated[Path | None, Shown("required with `PRIVATEER_DATABASE`")] = Field(
-        None,
+        default=None,
         description="file of 32 bytes that encrypts the keys of open rounds there, such as `openssl rand -out FILE 32` "
         "writes; no other service has it",
     )
     identity: Annotated[
         Path | None, Shown("`identity.key` in the data directory; required with `PRIVATEER_DATABASE`")
     ] = Field(
-        None,
+        default=None,
         description="file of the key that signs publications and the log, made if missing; servers that share their "
         "data have the same key ([operations](operations.md#the-servers-key-and-its-log))",
     )
     traces: str = Field(
-        "",
+        default="",
         description="address of a collector of traces, OTLP over HTTP, such as `http://127.0.0.1:4318` "
         "([operations](operations.md#traces))",
     )

@@ -51,15 +51,16 @@ class ShufflerSettings(UploadSettings):
     port: PublicPort = 8001
     admin_port: PrivatePort = 8003
     server_url: Annotated[str, from_text(_url)] = Field(
-        "http://127.0.0.1:8002", description="the server's private listener, the one address that the shuffler calls"
+        default="http://127.0.0.1:8002",
+        description="the server's private listener, the one address that the shuffler calls",
     )
     database: Database = Field(
-        "",
+        default="",
         repr=False,
         description="`postgresql://...`: a database of its own, for what several shuffler replicas hold together; then "
         "`PRIVATEER_DATA` is not used ([operations](operations.md#more-than-one-shuffler))",
     )
-    data: Path = Field(Path("data/shuffler"), description="directory of the key and the reports that are held")
+    data: Path = Field(default=Path("data/shuffler"), description="directory of the key and the reports that are held")
     public_key_file: Annotated[
         Path | None, Shown("`shuffler.pub` in the data directory; nowhere, if replicas share a database")
     ] = Field(
@@ -67,27 +68,29 @@ class ShufflerSettings(UploadSettings):
         description="where it writes its public key, for the server to trust",
     )
     min_batch: Annotated[int, Field(ge=1, le=1 << 31)] = Field(
-        100, description="the shuffler's own floor under a batch: it takes no reports for smaller rounds"
+        default=100, description="the shuffler's own floor under a batch: it takes no reports for smaller rounds"
     )
     body_limit: Annotated[int, Field(ge=1 << 10, le=1 << 30)] = Field(
-        8 << 20, description="bytes of the largest upload"
+        default=8 << 20, description="bytes of the largest upload"
     )
     body_budget: BodyBudget = 64 << 20
     server_ca: Annotated[Path | None, Shown("the public authorities")] = Field(
-        None, description="file (PEM) of the authorities that the server's certificate may be from"
+        default=None, description="file (PEM) of the authorities that the server's certificate may be from"
     )
     server_key: Annotated[frozenset[bytes], from_text(_keys), Shown("the first key that it meets")] = Field(
-        frozenset(),
+        default=frozenset(),
         description="the server's public key, as `privateer identity` prints it; several are separated by commas",
     )
     store_key_file: Annotated[Path | None, Shown("required with `PRIVATEER_DATABASE`")] = Field(
-        None,
+        default=None,
         description="file of 32 bytes that encrypts the reports that are held there, such as "
         "`openssl rand -out FILE 32` writes; no other service has it",
     )
     signing_key: Annotated[
         Path | None, Shown("`shuffler.key` in the data directory; required with `PRIVATEER_DATABASE`")
-    ] = Field(None, description="file of the key that signs batches, made if missing; replicas have the same key")
+    ] = Field(
+        default=None, description="file of the key that signs batches, made if missing; replicas have the same key"
+    )
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:

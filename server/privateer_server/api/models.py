@@ -13,7 +13,7 @@ from privateer_core.answer import Answer
 from privateer_core.answer.export import Status
 from privateer_core.answer.policy_view import PolicyView
 from privateer_core.errors import BadRequest
-from privateer_server.experiments.acceptance import Change
+from privateer_server.experiments.changes import Verb
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -56,7 +56,7 @@ class Standing(Summary):
     refused: dict[str, int]
     shuffler: str | None
     draining_until: str | None
-    accepts: list[Change]
+    accepts: list[Verb]
     publishes_result: bool
 
 

@@ -153,7 +153,9 @@ class Settings(BaseSettings):
         cls,
         settings_cls: type[BaseSettings],  # noqa: ARG003 - the library's signature
         init_settings: PydanticBaseSettingsSource,
-        **_: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Take what code gives alone: `read` is what reads variables."""
         return (init_settings,)
@@ -231,22 +233,22 @@ class ServiceSettings(Settings):
     """What every service has: its log, and where it listens."""
 
     log: Literal["text", "json"] = Field(
-        "text",
+        default="text",
         title="form of logs",
         description="`json`: one JSON object a line on standard error ([operations](operations.md#logs))",
     )
-    host: str = Field("127.0.0.1", description="address of the public listener")
+    host: str = Field(default="127.0.0.1", description="address of the public listener")
     port: PublicPort
-    admin_host: str = Field("127.0.0.1", description="address of the private listener")
+    admin_host: str = Field(default="127.0.0.1", description="address of the private listener")
     admin_port: PrivatePort
     admin_names: Annotated[tuple[str, ...], from_text(_host_names)] = Field(
-        (),
+        default=(),
         description="names by which operators and shufflers call the private listener, such as `server.internal`, "
         "separated by commas; addresses in digits, `localhost` and `PRIVATEER_ADMIN_HOST` need none "
         "([operations](operations.md#run-it))",
     )
     origins: Annotated[tuple[str, ...], from_text(_origins)] = Field(
-        (),
+        default=(),
         description="origins whose pages may use the public listener from a browser, such as `https://shop.example`, "
         "separated by spaces; `*` for all ([web](web.md#whose-pages-may-ask))",
     )
@@ -256,18 +258,18 @@ class TokenSettings(Settings):
     """Whether reports come with upload tokens, and whose."""
 
     required: Annotated[bool, from_text(_is_required), Shown("`off`")] = Field(
-        False,
+        default=False,
         validation_alias="PRIVATEER_TOKENS",
         description="`required`: reports come with [upload tokens](tokens.md), but those of trusted senders",
     )
     keys: str = Field(
-        "",
+        default="",
         validation_alias="PRIVATEER_TOKEN_KEYS",
         description="file or folder (`*.json`) of issuers' public keys, one issuer for an experiment; or an issuer's "
         "address",
     )
     origins: Annotated[tuple[str, ...], from_text(_service_names), Shown("`127.0.0.1:` and the port")] = Field(
-        (),
+        default=(),
         validation_alias="PRIVATEER_ORIGIN",
         description="names by which devices know the service, separated by commas: host, and port unless it is 443",
     )
@@ -287,7 +289,7 @@ class UploadSettings(ServiceSettings):
     """What a service has to which devices send reports."""
 
     sender_keys: Paths = Field(
-        (),
+        default=(),
         description="files, or directories of `*.pub` files, with the public keys of trusted senders, who may upload "
         "several people's reports at once; separated by `:`",
     )
