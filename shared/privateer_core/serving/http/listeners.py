@@ -2,7 +2,8 @@
 
 A page in an operator's browser can have its own name resolve to this machine (DNS rebinding): the browser then takes
 what answers here for the page's own site, and lets it read. It still sends the page's name. So a name that the operator
-did not give is refused. Addresses in digits are nobody's name, and are taken.
+did not give is refused. Addresses in digits are nobody's name, and are taken. Starlette's middleware for trusted hosts
+does not know addresses, names below ``localhost`` nor a second ``Host``, and its answer names no remedy.
 """
 
 import re
