@@ -12,7 +12,7 @@ def canonical(value: Any) -> bytes:
     """Return the canonical JSON text of a value, in UTF-8.
 
     Objects are sorted by the UTF-16 code units of their keys, there is no white space, and numbers are written as
-    ECMAScript writes them; integers of 2^53 and more count as the doubles next to them, as any reader of JSON takes them.
+    ECMAScript writes them. Integers of 2^53 and more are written as the nearest double: any reader takes them so.
 
     Raises
     ------

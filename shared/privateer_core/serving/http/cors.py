@@ -7,8 +7,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import Receive, Scope, Send
 
 from privateer_core.serving.http.answer import WHOLE
-from privateer_core.serving.http.listeners import Application
-from privateer_core.serving.http.report_endpoint import Reply
+from privateer_core.serving.http.listeners import Application, AtOnce
 from privateer_core.wire.tokens.attestation import HEADER as ATTESTATION
 
 ANY: Final = "*"
@@ -37,12 +36,20 @@ class Origins(CORSMiddleware):
         The listener's pages.
     allowed
         Origins, or ``*``.
+
+    Attributes
+    ----------
+    at_once
+        Answers a request that is there as a whole, unless answers have to name origins: ``__call__`` does.
     """
 
     def __init__(self, app: Application, allowed: tuple[str, ...]) -> None:
         methods = ("GET", "HEAD", "POST")
         super().__init__(app, allowed, methods, _ASKED, expose_headers=_SHOWN)
         self._pages, self._is_closed = app, not allowed
+        self.at_once: AtOnce = lambda *_: False
+        if not allowed:
+            self.at_once = getattr(app, "at_once", self.at_once)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer what a browser asks ahead, or pass the request on and say whose pages may read the answer."""
@@ -52,7 +59,3 @@ class Origins(CORSMiddleware):
         # A whole answer would not pass here.
         extensions = {name: one for name, one in (scope.get("extensions") or {}).items() if name != WHOLE}
         await super().__call__({**scope, "extensions": extensions}, receive, send)
-
-    def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
-        """Pass on a request that is there as a whole, unless answers have to name origins: ``__call__`` does."""
-        return self._is_closed and self._pages.at_once(scope, body, reply)

@@ -17,6 +17,8 @@ from privateer_core.errors import NotFound
 from privateer_core.serving.http.problems import HostRefused, problem_answer
 from privateer_core.serving.http.report_endpoint import Reply
 
+AtOnce = Callable[[Scope, bytearray, Reply], bool]
+"""Answers a request that is there as a whole, without a task; False if it must be called as ASGI has it."""
 IS_PUBLIC: Final = "privateer.is_public"
 """The scope of a request has this key if it came to the public listener."""
 _HOST: Final = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[^\[\]:@/\s]+))(?::[0-9]{0,5})?")
@@ -48,7 +50,7 @@ class PublicPages:
 
     def __init__(self, app: ASGIApp, is_public: Callable[[str, str], bool]) -> None:
         self._app, self._is_public = app, is_public
-        self._at_once: Callable[[Scope, bytearray, Reply], bool] = getattr(app, "at_once", lambda *_: False)
+        self._at_once: AtOnce = getattr(app, "at_once", lambda *_: False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer that there is no such page."""
@@ -81,7 +83,7 @@ class Hosts:
 
     def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
         self._app, self._names = app, frozenset(name.lower() for name in names)
-        self._at_once: Callable[[Scope, bytearray, Reply], bool] = getattr(app, "at_once", lambda *_: False)
+        self._at_once: AtOnce = getattr(app, "at_once", lambda *_: False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse its name."""
