@@ -35,7 +35,7 @@ def _command(change: type[Change]) -> Callable[..., None]:
 
     def run(name: str, token: str | None, admin_url: str, as_json: bool, yes: bool = True, **given: Any) -> None:
         if not yes:
-            typer.confirm(f"{change.words.title} {name} for good?", abort=True)
+            typer.confirm(f"Erase {name} for good?", abort=True)
         page = f"{admin_url}/experiments/{name}"
         body = {field: given[_named(change, field)] for field in change.model_fields}
         if change is Delete:
@@ -45,12 +45,17 @@ def _command(change: type[Change]) -> Callable[..., None]:
             answer = ask("POST", f"{page}/{change.verb}", field="--admin-url", headers=bearer(token), **sent)
         print_json(answer) if as_json else screen.print(_outcome(change, name, answer), markup=False)
 
-    kinds = {"name": (Name, inspect.Parameter.empty)}
+    kinds: dict[str, tuple[Any, Any]] = {"name": (Name, ...)}
     kinds |= {_named(change, field): _parameter(change, field) for field in change.model_fields}
     kinds |= ({"yes": (Yes, False)} if change is Delete else {}) | _SHARED
     run.__annotations__ = {name: kind for name, (kind, _) in kinds.items()} | {"return": None}
     parameters = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if default is ... else default,
+            annotation=kind,
+        )
         for name, (kind, default) in kinds.items()
     ]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
