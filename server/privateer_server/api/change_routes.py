@@ -1,4 +1,4 @@
-"""Which shuffler brings the batches of an experiment: it claims that, and the operator releases the claim."""
+"""Routes of changes to an experiment: those of operators, and a shuffler's claim to bring its batches."""
 
 from typing import Annotated, Any, Final
 

@@ -1,4 +1,4 @@
-"""What an operator may change of an experiment: a class for each change.
+"""Changes that an operator may make to an experiment: a class for each.
 
 From a class follow the route with its OpenAPI, the command with its options and help, the form of the dashboard with
 its words, the line of the log, and where an experiment stands when the change makes sense. This module imports little,
@@ -27,7 +27,7 @@ _LATER: Final = (
 
 
 class Words(NamedTuple):
-    """What a form says of a change before it is sent.
+    """The words of a form, which say what a change means before it is sent.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class PlannedChange(Change):
 
     @property
     def detail(self) -> str:
-        """What the log says beside the verb."""
+        """Return what the log says beside the verb."""
         return ""
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""What a change makes of an experiment's plan.
+"""Plans: what a change makes of the one that an experiment has.
 
 What a person is promised does not change with it: a plan holds a spec and a word, and rounds that are open keep their
 terms.

@@ -1,4 +1,4 @@
-"""Work that goes on between requests."""
+"""Runs a service: its process, its two listeners, and the work that goes on between requests."""
 
 import asyncio
 import gc
@@ -85,7 +85,7 @@ class Listener(NamedTuple):
 
 
 class ServiceListeners(NamedTuple):
-    """What a process serves.
+    """The applications that a process serves.
 
     Attributes
     ----------

@@ -42,7 +42,7 @@ class Unfit(ValueError):
 
 
 class Shown:
-    """What the table of settings says of a default that does not speak for itself."""
+    """A mark of a setting: how the table shows a default that does not speak for itself."""
 
     def __init__(self, default: str) -> None:
         self.default = default
@@ -230,7 +230,7 @@ def logs_json(variables: Mapping[str, str]) -> bool:
 
 
 class ServiceSettings(Settings):
-    """What every service has: its log, and where it listens."""
+    """Settings of every service: its log, and where it listens."""
 
     log: Literal["text", "json"] = Field(
         default="text",
@@ -286,7 +286,7 @@ class TokenSettings(Settings):
 
 
 class UploadSettings(ServiceSettings):
-    """What a service has to which devices send reports."""
+    """Settings of a service to which devices send reports."""
 
     sender_keys: Paths = Field(
         default=(),
