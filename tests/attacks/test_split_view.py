@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -35,7 +34,7 @@ async def test_two_copies_of_a_server_leave_evidence(tmp_path: Path) -> None:
     async with serving(create_app(honest)) as client:
         await Api(client).create(SMALL)
     shutil.copytree(tmp_path / "honest", tmp_path / "split")
-    split = replace(honest, data=tmp_path / "split", admin_token=TOKEN)
+    split = honest.model_copy(update={"data": tmp_path / "split"})
     (tmp_path / "singled-out").mkdir()
     (tmp_path / "other").mkdir()
     async with serving(create_app(split)) as client:

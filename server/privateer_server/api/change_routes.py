@@ -29,11 +29,11 @@ from privateer_server.admin_tokens import Scope
 from privateer_server.api import models, views
 from privateer_server.api.description import CLAIM
 from privateer_server.api.operators import Admins
-from privateer_server.experiments.acceptance import renamed
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.changes import PLANNED, Clone, Delete, PlannedChange, WarmStart
 from privateer_server.experiments.executor import ChangeExecutor
 from privateer_server.experiments.exports import exported, start_with
+from privateer_server.experiments.spec_changes import renamed
 from privateer_server.store.protocol import Store
 from privateer_server.store.records import ShufflerKey
 

@@ -161,7 +161,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class PublishedState(msgspec.Struct, frozen=True):
-    """The state that the learner knew when it made the policy, which private releases alone decide; and how far the round is."""
+    """The state that the learner knew when it made the policy, from private releases alone, and the progress."""
 
     experiment: str
     version: int

@@ -224,7 +224,7 @@ class Extend(SpecChange):
 
     def respec(self, spec: "Spec") -> "Spec":
         """Set the horizon."""
-        from privateer_server.experiments.acceptance import extended
+        from privateer_server.experiments.spec_changes import extended
 
         return extended(spec, self.horizon)
 
@@ -280,11 +280,11 @@ class RetireArm(SpecChange):
         """Retire the first arm that is left; where arms have no names there is none."""
         retired = getattr(spec.experiment, "retired", ())
         left = [arm for arm in getattr(spec.experiment, "arms", ()) if arm not in retired]
-        return cls(arm=left[0] if left else "none")
+        return cls(arm=left[0] if left else "an arm")
 
     def respec(self, spec: "Spec") -> "Spec":
         """Retire the arm."""
-        from privateer_server.experiments.acceptance import without_arm
+        from privateer_server.experiments.spec_changes import without_arm
 
         return without_arm(spec, self.arm)
 
@@ -316,7 +316,7 @@ class AddArm(SpecChange):
 
     def respec(self, spec: "Spec") -> "Spec":
         """Add the arm."""
-        from privateer_server.experiments.acceptance import with_arm
+        from privateer_server.experiments.spec_changes import with_arm
 
         return with_arm(spec, self.arm)
 

@@ -13,11 +13,11 @@ from privateer_core.clock import Clock
 from privateer_core.errors import NotFound, Unavailable
 from privateer_core.serving.logs import tell
 from privateer_server.data import Data
-from privateer_server.experiments.acceptance import renamed
 from privateer_server.experiments.catalog import Experiments, Start
 from privateer_server.experiments.changes import Clone, Delete, PlannedChange
 from privateer_server.experiments.experiment import Experiment
 from privateer_server.experiments.planning import Planning
+from privateer_server.experiments.spec_changes import renamed
 from privateer_server.intake.intake import Intake
 from privateer_server.rounds.open_round import timed
 from privateer_server.settings import ServerSettings

@@ -1,7 +1,6 @@
 """The public log of a server: signed, complete, and the same log after every restart and restore."""
 
 import base64
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -174,7 +173,7 @@ class Disaster:
         restore(self.folder / "copy" / "server.db", self.folder / "new", DATABASE)
 
     def restored(self, **kept: Path) -> ServerSettings:
-        return replace(self.settings, data=self.folder / "new", admin_token="token-of-the-tests", **kept)
+        return self.settings.model_copy(update={"data": self.folder / "new", **kept})
 
 
 async def test_a_restored_database_goes_on_with_the_log_of_the_journal(

@@ -1,4 +1,4 @@
-"""Listeners let in what is meant for them: the public one the pages that strangers may reach, the private one the hosts it knows.
+"""Listeners let in what is meant for them: pages that strangers may reach, or hosts that the private listener knows.
 
 A page in an operator's browser can have its own name resolve to this machine (DNS rebinding): the browser then takes
 what answers here for the page's own site, and lets it read. It still sends the page's name. So a name that the operator
