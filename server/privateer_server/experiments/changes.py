@@ -6,16 +6,14 @@ since the command line reads it at its start.
 """
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from privateer_server.store.records import PAUSED, STOPPED
+from privateer_server.store.records import PAUSED, STOPPED, Plan
 
 if TYPE_CHECKING:
     from privateer_core.spec.spec import Spec
-    from privateer_server.experiments.planning import Planning
-    from privateer_server.store.records import Plan
 
 Verb: TypeAlias = Literal["pause", "resume", "extend", "stop", "retire-arm", "add-arm", "clone", "delete"]
 _SECONDS_MAX: Final = 31_536_000.0
@@ -99,6 +97,22 @@ def _row(name: str, change: type[Change]) -> dict[str, Any]:
     }
 
 
+class Planner(Protocol):
+    """Makes plans for one experiment, as it stands; each method returns None where nothing changes."""
+
+    def hold(self, hold: str, seconds: float | None) -> Plan | None:
+        """Ask nobody until `resume`, or for good."""
+        ...
+
+    def resume(self) -> Plan | None:
+        """Ask people again."""
+        ...
+
+    def respecify(self, change: "SpecChange") -> Plan | None:
+        """Publish another spec."""
+        ...
+
+
 class PlannedChange(Change):
     """A change of an experiment's plan, which its next publication carries out."""
 
@@ -113,7 +127,7 @@ class PlannedChange(Change):
         return ""
 
     @abstractmethod
-    def apply(self, planning: "Planning") -> "Plan | None":
+    def apply(self, planner: "Planner") -> Plan | None:
         """Return what the change makes of an experiment's plan; None if it changes nothing.
 
         Raises
@@ -140,9 +154,9 @@ class Pause(PlannedChange):
     )
     seconds: Seconds = _seconds(None)
 
-    def apply(self, planning: "Planning") -> "Plan | None":
+    def apply(self, planner: "Planner") -> Plan | None:
         """Hold the experiment."""
-        return planning.hold(PAUSED, self.seconds)
+        return planner.hold(PAUSED, self.seconds)
 
 
 class Resume(PlannedChange):
@@ -157,9 +171,9 @@ class Resume(PlannedChange):
         learned="Everything is kept; the next round starts from what is known.",
     )
 
-    def apply(self, planning: "Planning") -> "Plan | None":
+    def apply(self, planner: "Planner") -> Plan | None:
         """Let go of the experiment."""
-        return planning.resume()
+        return planner.resume()
 
 
 class SpecChange(PlannedChange):
@@ -189,9 +203,9 @@ class SpecChange(PlannedChange):
             If the spec does not take it.
         """
 
-    def apply(self, planning: "Planning") -> "Plan | None":
+    def apply(self, planner: "Planner") -> Plan | None:
         """Plan the new spec."""
-        return planning.respecify(self)
+        return planner.respecify(self)
 
 
 class Extend(SpecChange):
@@ -247,9 +261,9 @@ class Stop(PlannedChange):
         0.0, "Without a number it ends at once. With one it waits so long for those who chose before."
     )
 
-    def apply(self, planning: "Planning") -> "Plan | None":
+    def apply(self, planner: "Planner") -> Plan | None:
         """Hold the experiment for good."""
-        return planning.hold(STOPPED, self.seconds)
+        return planner.hold(STOPPED, self.seconds)
 
 
 class RetireArm(SpecChange):
