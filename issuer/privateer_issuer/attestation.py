@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.settings import required
+from privateer_core.serving.settings import unset
 from privateer_core.wire.tokens.attestation import check_attestation
 
 GROUP: Final = "privateer.attestations"
@@ -66,7 +66,9 @@ class Hmac:
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        path = Path(required(environment, SECRETS, "a file of secrets, hexadecimal, one a line"))
+        if not environment.get(SECRETS):
+            raise unset(SECRETS, "a file of secrets, hexadecimal, one a line")
+        path = Path(environment[SECRETS])
         try:
             self._secrets = [bytes.fromhex(line) for line in path.read_text("ascii").split()]
         except (OSError, ValueError):

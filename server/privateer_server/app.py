@@ -48,7 +48,7 @@ from privateer_server.api.pages import OPERATOR, READING, PageVersions, pages
 from privateer_server.api.policies import Policies
 from privateer_server.api.transparency import log_router, tokens_router
 from privateer_server.experiments.catalog import open_experiments
-from privateer_server.experiments.changes import Changes
+from privateer_server.experiments.executor import ChangeExecutor
 from privateer_server.experiments.replication import Follower
 from privateer_server.intake.intake import Intake
 from privateer_server.observability.gauges import Gauges
@@ -172,7 +172,7 @@ def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
     traces, clock = Traces(settings.traces), clock or SystemClock()
     gate = settings.tokens.gate(clock=clock)
     metrics = ServerMetrics(traces.stage)
-    admins = Admins(AdminTokens(settings.token_digest, settings.admin_tokens), clock)
+    admins = Admins(AdminTokens(settings.admin_token, settings.admin_tokens), clock)
     data, experiments = open_experiments(settings, clock)
     intake, background = Intake(data, experiments, metrics, clock, settings.openers), Background()
     deadlines = Deadlines(experiments, intake, clock, background)
@@ -210,8 +210,8 @@ def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
     shufflers = TrustedKeys(settings.shuffler_keys)
     control.include_router(experiments_router(experiments, data.store, data.log.identity, admins, budget))
     control.include_router(log_router(data.log))
-    changes = Changes(data, experiments, intake, settings, clock)
-    control.include_router(changes_router(changes, experiments, data.store, admins, budget))
+    executor = ChangeExecutor(data, experiments, intake, settings, clock)
+    control.include_router(changes_router(executor, experiments, data.store, admins, budget))
     feed = ChangeFeed(experiments)
     control.include_router(stream_router(experiments, feed))
     control.include_router(claims_router(experiments, admins, shufflers))

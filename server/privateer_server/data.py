@@ -1,4 +1,4 @@
-"""What a running server has: its database, its journal and the keys of its open rounds."""
+"""Opens the data of a running server: its database, its journal and the keys of its open rounds."""
 
 import asyncio
 from collections.abc import Mapping

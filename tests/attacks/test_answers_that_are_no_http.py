@@ -6,7 +6,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,7 +56,7 @@ def answering(*said: bytes) -> Iterator[tuple[str, threading.Event]]:
 async def test_a_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
     monkeypatch.setattr("privateer_server.observability.traces._SECONDS", 0.05)
     with answering(said) as (url, came):
-        settings = replace(ServerSettings(tmp_path, TOKEN), traces=url, admin_token=TOKEN)
+        settings = ServerSettings(data=tmp_path, admin_token=TOKEN, traces=url)
         async with serving(create_app(settings)) as client:
             assert (await Api(client).create(SMALL)).status_code == 201
             assert await asyncio.to_thread(came.wait, 10)
@@ -67,7 +66,7 @@ async def test_a_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said
                 await client.post("/experiments/test/pause", headers={"authorization": f"Bearer {TOKEN}"})
             ).is_success
         # The folder is free again: the last spans kept nothing from being closed.
-    async with serving(create_app(ServerSettings(tmp_path, TOKEN))) as client:
+    async with serving(create_app(ServerSettings(data=tmp_path, admin_token=TOKEN))) as client:
         assert (await Api(client).facts())["status"] == "paused"
 
 

@@ -60,7 +60,7 @@ def in_folder(base: Path) -> Place:
 
     @asynccontextmanager
     async def served() -> Any:
-        settings = ServerSettings(data, TOKEN, (base / "trusted",), sender_keys=TRUSTED)
+        settings = ServerSettings(data=data, admin_token=TOKEN, shuffler_keys=(base / "trusted",), sender_keys=TRUSTED)
         async with serving(create_app(settings)) as client:
             yield Api(client)
 

@@ -27,7 +27,7 @@ VERSIONS = (2**63 - 1, 2**63, 2**64 - 1)
 @pytest.fixture(params=STORES)
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> ServerSettings:
     if request.param == "sqlite":
-        return ServerSettings(tmp_path / "data", TOKEN, (tmp_path / "shufflers",))
+        return ServerSettings(data=tmp_path / "data", admin_token=TOKEN, shuffler_keys=(tmp_path / "shufflers",))
     cluster: Cluster = request.getfixturevalue("postgres")
     return Shared.make(cluster, tmp_path).settings(tmp_path / "shufflers")
 

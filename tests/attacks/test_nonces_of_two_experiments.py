@@ -6,7 +6,6 @@ nothing at another.
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +81,7 @@ async def attacked(app: Server, client: httpx.AsyncClient) -> None:
 
 async def test_one_nonce_holds_nobody_up(tmp_path: Path) -> None:
     tokens = mint.settings(tmp_path / "tokens", *NAMES, origin=ORIGIN)
-    app = create_app(ServerSettings(tmp_path / "data", TOKEN, tokens=tokens))
+    app = create_app(ServerSettings(data=tmp_path / "data", admin_token=TOKEN, tokens=tokens))
     async with serving(app) as client:
         await attacked(app, client)
 
@@ -90,7 +89,7 @@ async def test_one_nonce_holds_nobody_up(tmp_path: Path) -> None:
 @pytest.mark.postgres
 async def test_one_nonce_holds_nobody_up_on_a_shared_database(postgres: Cluster, tmp_path: Path) -> None:
     tokens = mint.settings(tmp_path / "tokens", *NAMES, origin=ORIGIN)
-    app = create_app(replace(Shared.make(postgres, tmp_path).settings(), tokens=tokens, admin_token=TOKEN))
+    app = create_app(Shared.make(postgres, tmp_path).settings().model_copy(update={"tokens": tokens}))
     async with serving(app) as client:
         await attacked(app, client)
 
@@ -98,7 +97,7 @@ async def test_one_nonce_holds_nobody_up_on_a_shared_database(postgres: Cluster,
 @pytest.mark.postgres
 async def test_one_nonce_at_two_servers_at_once(postgres: Cluster, tmp_path: Path) -> None:
     tokens = mint.settings(tmp_path / "tokens", *NAMES, origin=ORIGIN)
-    settings = replace(Shared.make(postgres, tmp_path).settings(), tokens=tokens, admin_token=TOKEN)
+    settings = Shared.make(postgres, tmp_path).settings().model_copy(update={"tokens": tokens})
     async with AsyncExitStack() as stack:
         one, two = [Api(await stack.enter_async_context(serving(create_app(settings)))) for _ in range(2)]
         crowd = Crowd(one)
@@ -115,7 +114,7 @@ async def test_one_nonce_at_two_servers_at_once(postgres: Cluster, tmp_path: Pat
 async def test_one_token_at_two_servers_at_once(postgres: Cluster, tmp_path: Path) -> None:
     """One of two reports with the same token counts, whichever servers they reach."""
     tokens = mint.settings(tmp_path / "tokens", *NAMES, origin=ORIGIN)
-    settings = replace(Shared.make(postgres, tmp_path).settings(), tokens=tokens, admin_token=TOKEN)
+    settings = Shared.make(postgres, tmp_path).settings().model_copy(update={"tokens": tokens})
     async with AsyncExitStack() as stack:
         one, two = [Api(await stack.enter_async_context(serving(create_app(settings)))) for _ in range(2)]
         crowd = Crowd(one)

@@ -87,7 +87,7 @@ def pages(app: Server) -> set[tuple[str, str]]:
 
 async def test_every_page_of_the_server_is_public_or_asks_who_comes(tmp_path: Path) -> None:
     """Whatever page is added: strangers may find it, or it takes a token, a shuffler's signature, or is listed here."""
-    app = create_app(ServerSettings(tmp_path, TOKEN))
+    app = create_app(ServerSettings(data=tmp_path, admin_token=TOKEN))
     async with serving(app) as operator, serving_public(app) as stranger:
         await Api(operator).create(SMALL)
         for method, template in sorted(pages(app)):

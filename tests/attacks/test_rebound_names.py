@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.http.listeners import host_names
 from privateer_core.wire.problem import slug_of
 from privateer_lab.services.processes import IssuerProcess, Services, free_port, running
+from privateer_shuffler.settings import read_settings
 
 EVIL = ["evil.example", "evil.example:8002", "127.0.0.1.evil.example", "localhost.evil.example", "0x7f000001", "127.1"]
 NONE = ["", "evil.example@127.0.0.1", "[::1", "127.0.0.1 evil.example", "[evil.example]"]
@@ -67,5 +67,5 @@ def test_strangers_name_the_public_listener_as_they_like(services: Services) -> 
 @pytest.mark.parametrize("names", ["server:8002", "http://server", "Server.internal", "a b/c", "*"])
 def test_names_that_are_none_are_refused(names: str) -> None:
     with pytest.raises(SpecError, match="is no name of a host") as caught:
-        host_names({"PRIVATEER_ADMIN_NAMES": names})
+        read_settings({"PRIVATEER_ADMIN_NAMES": names})
     assert (caught.value.field, bool(caught.value.remedy)) == ("PRIVATEER_ADMIN_NAMES", True)

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -31,11 +30,11 @@ def device(folder: Path, server: httpx.AsyncBaseTransport) -> AsyncClient:
 
 async def test_two_copies_of_a_server_leave_evidence(tmp_path: Path) -> None:
     """One person is shown the second copy once; the next honest answer, or any comparison, tells."""
-    honest = ServerSettings(tmp_path / "honest", TOKEN)
+    honest = ServerSettings(data=tmp_path / "honest", admin_token=TOKEN)
     async with serving(create_app(honest)) as client:
         await Api(client).create(SMALL)
     shutil.copytree(tmp_path / "honest", tmp_path / "split")
-    split = replace(honest, data=tmp_path / "split", admin_token=TOKEN)
+    split = honest.model_copy(update={"data": tmp_path / "split"})
     (tmp_path / "singled-out").mkdir()
     (tmp_path / "other").mkdir()
     async with serving(create_app(split)) as client:
@@ -64,7 +63,9 @@ async def test_two_copies_of_a_server_leave_evidence(tmp_path: Path) -> None:
 
 async def test_a_shuffler_follows_the_server_that_it_knows(tmp_path: Path) -> None:
     """Not even after a restart does it take a round of somebody else, or one that is not signed."""
-    settings = ShufflerSettings("http://server", tmp_path / "data", tmp_path / "one.pub", min_batch=2)
+    settings = ShufflerSettings(
+        server_url="http://server", data=tmp_path / "data", public_key_file=tmp_path / "one.pub", min_batch=2
+    )
     body = published(shuffle_spec())
     known, other = Notary(), Notary(b"o" * 32)
 
@@ -78,7 +79,7 @@ async def test_a_shuffler_follows_the_server_that_it_knows(tmp_path: Path) -> No
         return httpx.MockTransport(answer)
 
     async def asked(identity: Identity | None, **changes: frozenset[bytes]) -> httpx.Response:
-        async with serving(create_shuffler(replace(settings, **changes), way(identity))) as client:
+        async with serving(create_shuffler(settings.model_copy(update=changes), way(identity))) as client:
             return await client.get("/experiments/test")
 
     assert_problem(await asked(None), 502, "signature-invalid")

@@ -5,7 +5,6 @@ import hashlib
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -45,9 +44,9 @@ def server() -> FakeServer:
 def settings(tmp_path: Path) -> ShufflerSettings:
     data = tmp_path / "data"
     return ShufflerSettings(
-        "http://server",
-        data,
-        data / "shuffler.pub",
+        server_url="http://server",
+        data=data,
+        public_key_file=data / "shuffler.pub",
         min_batch=2,
         sender_keys=TRUSTED,
         tokens=tokens(tmp_path / "tokens", "spring", "autumn"),
@@ -201,7 +200,7 @@ async def test_a_death_beside_the_commit(
         died = snapshot_at(monkeypatch, RoundStore, "commit", settings.data, copy, after=after)
         await Gated(client, server).report(header, sealed, token)
         assert died()
-    async with serving(create_app(replace(settings, data=copy), way)) as client:
+    async with serving(create_app(settings.model_copy(update={"data": copy}), way)) as client:
         shuffler = Gated(client, server)
         if after:
             assert_problem(await shuffler.report(header, one(), token), 401, "token-spent")
@@ -236,7 +235,7 @@ async def test_a_death_while_a_round_is_forgotten(
         await until(died)
     assert not list(copy.glob("*.db"))
     header = server.publish(version=2, batch=3)
-    async with serving(create_app(replace(settings, data=copy), way)) as client:
+    async with serving(create_app(settings.model_copy(update={"data": copy}), way)) as client:
         for token in spent:
             assert_problem(await Gated(client, server).report(header, one(), token), 401, "token-spent")
 
@@ -245,11 +244,12 @@ async def test_two_shufflers_take_no_token_twice(
     settings: ShufflerSettings, server: FakeServer, tmp_path: Path
 ) -> None:
     """A token names the endpoint that it is for, and no other one takes it."""
-    second = replace(
-        settings,
-        data=tmp_path / "second",
-        public_key_file=tmp_path / "second.pub",
-        tokens=tokens(tmp_path / "tokens", "spring", origin="second:80"),
+    second = settings.model_copy(
+        update={
+            "data": tmp_path / "second",
+            "public_key_file": tmp_path / "second.pub",
+            "tokens": tokens(tmp_path / "tokens", "spring", origin="second:80"),
+        }
     )
     way, token = httpx.ASGITransport(server.app), minted()
     header = server.publish()
@@ -263,7 +263,7 @@ async def test_two_shufflers_take_no_token_twice(
 
 async def test_tokens_are_turned_on_in_the_middle_of_a_round(settings: ShufflerSettings, server: FakeServer) -> None:
     way, header, early = httpx.ASGITransport(server.app), server.publish(), one()
-    async with serving(create_app(replace(settings, tokens=type(settings.tokens)()), way)) as client:
+    async with serving(create_app(settings.model_copy(update={"tokens": type(settings.tokens)()}), way)) as client:
         assert (await Gated(client, server).report(header, early, None)).status_code == 202
     async with serving(create_app(settings, way)) as client:
         shuffler, token = Gated(client, server), minted()

@@ -32,7 +32,13 @@ def forged(token: bytes, name: str) -> bytes:
 
 async def test_a_nonce_that_is_taken_back_admits_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server, keys = FakeServer(), tokens(tmp_path / "tokens", "spring", "autumn")
-    settings = ShufflerSettings("http://server", tmp_path / "data", tmp_path / "shuffler.pub", min_batch=2, tokens=keys)
+    settings = ShufflerSettings(
+        server_url="http://server",
+        data=tmp_path / "data",
+        public_key_file=tmp_path / "shuffler.pub",
+        min_batch=2,
+        tokens=keys,
+    )
     asked, sends = asyncio.Event(), asyncio.Event()
     writing, fails = threading.Event(), threading.Event()
 

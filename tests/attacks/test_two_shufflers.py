@@ -25,12 +25,18 @@ REPORTS = "/experiments/test/reports"
 
 def mixing(folder: Path, name: str) -> ShufflerSettings:
     return ShufflerSettings(
-        "http://server", folder / name, folder / "trusted" / f"{name}.pub", min_batch=2, sender_keys=TRUSTED
+        server_url="http://server",
+        data=folder / name,
+        public_key_file=folder / "trusted" / f"{name}.pub",
+        min_batch=2,
+        sender_keys=TRUSTED,
     )
 
 
 async def test_the_second_shuffler_acknowledges_nothing(tmp_path: Path) -> None:
-    server = create_server(ServerSettings(tmp_path / "server", TOKEN, (tmp_path / "trusted",)))
+    server = create_server(
+        ServerSettings(data=tmp_path / "server", admin_token=TOKEN, shuffler_keys=(tmp_path / "trusted",))
+    )
     way = httpx.ASGITransport(server)
     first, second = (create_shuffler(mixing(tmp_path, name), way) for name in ("one", "two"))
     async with serving(server) as api, serving(second) as two:
@@ -61,7 +67,11 @@ async def test_a_claim_that_somebody_kept_does_not_count_after_the_release(tmp_p
     """Whoever reads the network repeats the claim of a shuffler that is gone: the next one would stay out for good."""
     gone = Ed25519PrivateKey.generate()
     (tmp_path / "gone.pub").write_text(gone.public_key().public_bytes_raw().hex())
-    async with serving(create_server(ServerSettings(tmp_path / "server", TOKEN, (tmp_path / "gone.pub",)))) as server:
+    async with serving(
+        create_server(
+            ServerSettings(data=tmp_path / "server", admin_token=TOKEN, shuffler_keys=(tmp_path / "gone.pub",))
+        )
+    ) as server:
         await Api(server).create(SHUFFLED)
         headers = {SIGNATURE_HEADER: sign_claim("test", gone)}
         assert (await server.post("/experiments/test/shuffler", headers=headers)).status_code == 200
@@ -74,7 +84,9 @@ async def test_a_shuffler_that_may_not_claim_tells_its_operator_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Reports find no door; the operator reads why, and what to do, once however many people ask."""
-    server = create_server(ServerSettings(tmp_path / "server", TOKEN, (tmp_path / "trusted",)))
+    server = create_server(
+        ServerSettings(data=tmp_path / "server", admin_token=TOKEN, shuffler_keys=(tmp_path / "trusted",))
+    )
     one = create_shuffler(mixing(tmp_path, "one"), httpx.ASGITransport(server))
     async with serving(server) as api, serving(one) as shuffler:
         await Api(api).create(SHUFFLED)

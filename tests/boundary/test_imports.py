@@ -40,7 +40,6 @@ def test_shuffler_and_issuer_have_nothing_that_reads_or_opens_a_report(role: str
     assert not packages(names) & {
         "numpy",
         "scipy",
-        "pydantic",
         "fastapi",
         "privateer_server",
         "privateer_client",

@@ -22,7 +22,7 @@ from privateer_core.spec.arms import ARMS_MIN, ArmsSpec
 from privateer_core.wire.publication import Round
 from privateer_lab.simulation.devices import SeededNoise
 from privateer_server.algorithms import learner_for
-from privateer_server.experiments.acceptance import extended, renamed, with_arm, without_arm
+from privateer_server.experiments.spec_changes import extended, renamed, with_arm, without_arm
 from privateer_server.rounds.loop import Schedule
 from tests.contract.instances import SPECS, kind_of, people_of
 from tests.contract.subjects import MESSAGES_MAX

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { ACTIONS, actionsFor, isGrave, outcome, requestOf, trouble } from "../../server/privateer_server/dashboard/operator/actions.mjs";
+import { actionsFor, isGrave, outcome, requestOf, trouble } from "../../server/privateer_server/dashboard/operator/actions.mjs";
 import { openedAt } from "../../server/privateer_server/dashboard/operator/ages.mjs";
 import { lineOf, lineOfFault, places } from "../../server/privateer_server/dashboard/operator/toml.mjs";
 
@@ -65,25 +65,30 @@ test("texts that are no TOML do not matter, and the parser names the line", () =
   assert.equal(lineOfFault("must be positive"), null);
 });
 
-test("every action says what it means for people before it is done", () => {
-  assert.deepEqual(ACTIONS.map(({ id }) => id), ["pause", "resume", "extend", "stop", "retire-arm", "add-arm", "clone", "delete"]);
-  for (const { id, flight, learned, promise } of ACTIONS) for (const text of [flight, learned, promise]) assert.match(text, /^[A-Z].+\.$/, id);
-});
+const SECONDS = { name: "seconds", type: "number", optional: true };
+const CHANGES = [
+  { id: "pause", done: "is paused", is_final: false, fields: [SECONDS] },
+  { id: "extend", done: "asks more people", is_final: false, fields: [{ name: "horizon", type: "number", optional: false }, SECONDS] },
+  { id: "stop", done: "is stopped", is_final: true, fields: [SECONDS] },
+  { id: "clone", done: "is created", is_final: false, fields: [] },
+  { id: "delete", done: "is deleted", is_final: true, fields: [] },
+];
+const [PAUSE, EXTEND] = CHANGES;
 
 test("what cannot be undone wants the name, and so does a round that may be given up", () => {
-  assert.deepEqual(ACTIONS.filter((one) => isGrave(one, {})).map(({ id }) => id), ["stop", "retire-arm", "delete"]);
-  assert.equal(isGrave(ACTIONS[0], { seconds: "0" }), true);
+  assert.deepEqual(CHANGES.filter((one) => isGrave(one, {})).map(({ id }) => id), ["stop", "delete"]);
+  assert.equal(isGrave(PAUSE, { seconds: "0" }), true);
 });
 
 test("only what the server says an experiment accepts is offered", () => {
-  const ids = (...accepts) => actionsFor({ accepts }).map(({ id }) => id);
+  const ids = (...accepts) => actionsFor(CHANGES, { accepts }).map(({ id }) => id);
   assert.deepEqual(ids("pause", "extend", "stop", "clone", "delete"), ["pause", "extend", "stop", "clone", "delete"]);
   assert.deepEqual(ids(), []);
   assert.deepEqual(ids("something new", "delete"), ["delete"]);
 });
 
 test("requests have what was typed, and nothing that was not", () => {
-  const of = (id, typed) => requestOf(ACTIONS.find((one) => one.id === id), "a b", typed);
+  const of = (id, typed) => requestOf(CHANGES.find((one) => one.id === id), "a b", typed);
   assert.deepEqual(of("pause", { seconds: " " }), { method: "POST", path: "experiments/a%20b/pause", body: "{}" });
   assert.deepEqual(of("stop", { seconds: "60" }), { method: "POST", path: "experiments/a%20b/stop", body: '{"seconds":60}' });
   assert.deepEqual(of("extend", { horizon: "500" }).body, '{"horizon":500}');
@@ -91,9 +96,9 @@ test("requests have what was typed, and nothing that was not", () => {
 });
 
 test("what became of it, and what is wrong, is a sentence with a way on", () => {
-  assert.equal(outcome(ACTIONS[0], "x", { changed: true, waiting: [] }), "x is paused.");
-  assert.match(outcome(ACTIONS[2], "x", { changed: true, waiting: [{}] }), /next version/);
-  assert.match(outcome(ACTIONS[0], "x", { changed: false, waiting: [] }), /Nothing changed/);
+  assert.equal(outcome(PAUSE, "x", { changed: true, waiting: [] }), "x is paused.");
+  assert.match(outcome(EXTEND, "x", { changed: true, waiting: [{}] }), /next version/);
+  assert.match(outcome(PAUSE, "x", { changed: false, waiting: [] }), /Nothing changed/);
   assert.match(trouble({ status: 401, problem: {} }, ""), /token is wrong.*still here/s);
   assert.match(trouble({}, "it was done"), /not known whether it was done.*Send it again/s);
   assert.equal(trouble({ status: 422, problem: { field: "privacy.epsilon", detail: "must be positive", remedy: "raise it" } }, ""), "privacy.epsilon: must be positive. Raise it.");

@@ -63,11 +63,17 @@ class Services:
         (folder / "trusted").mkdir()
         (folder / "trusted" / "one.pub").write_text(_SHUFFLER.public_key().public_bytes_raw().hex())
         trusted = (folder / "trusted",)
-        server = create_server(ServerSettings(folder / "server", TOKEN, trusted, sender_keys=TRUSTED))
-        where = ("http://server", folder / "shuffler", folder / "trusted" / "two.pub")
-        shuffler = create_shuffler(
-            ShufflerSettings(*where, min_batch=2, sender_keys=TRUSTED), httpx.ASGITransport(server)
+        server = create_server(
+            ServerSettings(data=folder / "server", admin_token=TOKEN, shuffler_keys=trusted, sender_keys=TRUSTED)
         )
+        mixing = ShufflerSettings(
+            server_url="http://server",
+            data=folder / "shuffler",
+            public_key_file=folder / "trusted" / "two.pub",
+            min_batch=2,
+            sender_keys=TRUSTED,
+        )
+        shuffler = create_shuffler(mixing, httpx.ASGITransport(server))
         server.end_waits()  # streams end with their first message
         issuing = issuer_settings(folder, experiments=("test", "shuffled"), attestation="hmac", tokens_per_device=2)
         apps: dict[str, Any] = {"server": server, "shuffler": shuffler, "issuer": create_issuer(issuing)}
@@ -155,9 +161,13 @@ def test_every_problem_that_is_sent_is_documented(services: Services, name: str,
 async def test_strangers_see_the_public_routes_alone(tmp_path: Path, name: str) -> None:
     """All that the document lists is there at the public listener, and nothing else is in it."""
     apps = {
-        "server": lambda: create_server(ServerSettings(tmp_path / "server", TOKEN)).public,
+        "server": lambda: create_server(ServerSettings(data=tmp_path / "server", admin_token=TOKEN)).public,
         "shuffler": lambda: PublicPages(
-            create_shuffler(ShufflerSettings("http://server", tmp_path / "shuffler", tmp_path / "one.pub")),
+            create_shuffler(
+                ShufflerSettings(
+                    server_url="http://server", data=tmp_path / "shuffler", public_key_file=tmp_path / "one.pub"
+                )
+            ),
             shuffler_public,
         ),
         "issuer": lambda: PublicPages(create_issuer(issuer_settings(tmp_path)), issuer_public),

@@ -87,7 +87,7 @@ def faults(text: str) -> list[str]:
     first = {one.name: one.words[0] for one in http.inside if one.words}
     most = max(
         ServerSettings(data=Path(), admin_token="t" * 16).report_bytes_max,
-        ShufflerSettings("", *[Path()] * 2).body_limit,
+        ShufflerSettings().body_limit,
     )
     checks = {
         "a log of requests": [one.words for one in whole.all("access_log")] == [("off",)],

@@ -3,7 +3,7 @@
 import sys
 from types import ModuleType
 
-from tests.documents import addresses, commands, endpoints, notebook, openapi, schemas, wire
+from tests.documents import addresses, commands, endpoints, notebook, openapi, schemas, settings, wire
 
 MADE: dict[str, ModuleType] = {
     "addresses": addresses,
@@ -11,6 +11,7 @@ MADE: dict[str, ModuleType] = {
     "wire": wire,
     "schemas": schemas,
     "commands": commands,
+    "settings": settings,
     "endpoints": endpoints,
     "notebook": notebook,
 }

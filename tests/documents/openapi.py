@@ -34,9 +34,17 @@ def described() -> dict[str, dict[str, Any]]:
     """What each service says of itself."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder)
-        server = create_server(ServerSettings(data / "server", TOKEN, ()))
-        settings = ShufflerSettings("http://server", data / "shuffler", data / "shuffler.pub", min_batch=2)
-        issuing = IssuerSettings(data / "issuer", ("test",), "issuer", "open", public_keys_file=data / "issuer.json")
+        server = create_server(ServerSettings(data=data / "server", admin_token=TOKEN, shuffler_keys=()))
+        settings = ShufflerSettings(
+            server_url="http://server", data=data / "shuffler", public_key_file=data / "shuffler.pub", min_batch=2
+        )
+        issuing = IssuerSettings(
+            data=data / "issuer",
+            experiments=("test",),
+            name="issuer",
+            attestation="open",
+            public_keys_file=data / "issuer.json",
+        )
         apps = {"server": server, "shuffler": create_shuffler(settings), "issuer": create_issuer(issuing)}
         return {name: asyncio.run(_document(app)) for name, app in apps.items()}
 

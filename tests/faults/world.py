@@ -104,9 +104,9 @@ class World:
     def _server(self, folder: Path, process: Process) -> Any:
         del process
         settings = ServerSettings(
-            folder,
-            TOKEN,
-            (self.folder / "trusted",),
+            data=folder,
+            admin_token=TOKEN,
+            shuffler_keys=(self.folder / "trusted",),
             sender_keys=TRUSTED,
             tokens=self._tokens(PLAIN, "server:80"),
             **self.stores(folder),
@@ -122,9 +122,9 @@ class World:
         way = Way(self.servers, process)
         way.asked, way.loses, way.note = self.witness.asked, self._loses_batch, self.note
         settings = ShufflerSettings(
-            "http://server",
-            folder,
-            self.folder / "trusted" / "one.pub",
+            server_url="http://server",
+            data=folder,
+            public_key_file=self.folder / "trusted" / "one.pub",
             min_batch=2,
             sender_keys=TRUSTED,
             tokens=self._tokens(MIXED, "shuffler:80"),

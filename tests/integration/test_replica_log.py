@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -129,7 +128,7 @@ async def test_without_its_journal_the_log_has_another_name(shared: Shared) -> N
 
 async def test_servers_have_one_key_until_an_operator_replaces_it(shared: Shared, tmp_path: Path) -> None:
     """What docs/operations.md says to do then."""
-    other = replace(shared.settings(), identity=tmp_path / "other.key", admin_token="token-of-the-tests")
+    other = shared.settings().model_copy(update={"identity": tmp_path / "other.key"})
     async with shared.served(1) as (one,):
         await create(one, "test")
         before, key = await head_of(one), await key_of(one)

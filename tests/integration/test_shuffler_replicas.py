@@ -4,7 +4,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -317,7 +316,7 @@ def test_replicas_with_other_keys_do_not_start(shared: SharedShufflers, tmp_path
     other = tmp_path / "other.key"
     own_key(other, "PRIVATEER_SIGNING_KEY")
     with pytest.raises(SpecError, match="another key"):
-        create_app(replace(shared.settings, signing_key=other))
+        create_app(shared.settings.model_copy(update={"signing_key": other}))
     other.write_bytes(os.urandom(32))
     with pytest.raises(SpecError, match="another key"):
-        create_app(replace(shared.settings, store_key_file=other))
+        create_app(shared.settings.model_copy(update={"store_key_file": other}))

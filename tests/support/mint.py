@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 
-from privateer_core.serving.token_gate import TokenSettings
+from privateer_core.serving.settings import TokenSettings
 from privateer_core.wire.tokens.token import Challenge, PendingToken
 from privateer_core.wire.tokens.token_keys import Directory, TokenKey
 from privateer_issuer.signing import Signer
@@ -38,4 +38,4 @@ def settings(folder: Path, *names: str, origin: str = ORIGIN) -> TokenSettings:
     folder.mkdir(exist_ok=True)
     directory = Directory.of(ISSUER, {name: [key()] for name in names or ("spring",)})
     (folder / "issuer.json").write_bytes(directory.encode())
-    return TokenSettings(True, str(folder), (origin,))
+    return TokenSettings(required=True, keys=str(folder), origins=(origin,))

@@ -62,10 +62,17 @@ class Pair:
 async def pair(folder: Path, between: httpx.AsyncBaseTransport | None = None) -> AsyncIterator[Pair]:
     """Serve both on their data in ``folder``; ``between`` replaces the shuffler's way to the server."""
     async with AsyncExitStack() as stack:
-        server = create_server(ServerSettings(folder / "server", TOKEN, (folder / "trusted",)))
+        server = create_server(
+            ServerSettings(data=folder / "server", admin_token=TOKEN, shuffler_keys=(folder / "trusted",))
+        )
         api = Api(await stack.enter_async_context(serving(server)))
-        where = (folder / "shuffler", folder / "trusted" / "one.pub")
-        settings = ShufflerSettings("http://server", *where, min_batch=2, sender_keys=TRUSTED)
+        settings = ShufflerSettings(
+            server_url="http://server",
+            data=folder / "shuffler",
+            public_key_file=folder / "trusted" / "one.pub",
+            min_batch=2,
+            sender_keys=TRUSTED,
+        )
         way = between or httpx.ASGITransport(server)
         if isinstance(way, Losing):
             way.inner = httpx.ASGITransport(server)

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from privateer_core.serving.token_gate import TokenSettings
+from privateer_core.serving.settings import TokenSettings
 from privateer_core.wire.keys import own_key
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
@@ -39,9 +39,9 @@ class Shared:
 
     def settings(self, *shufflers: Path, tokens: TokenSettings | None = None) -> ServerSettings:
         return ServerSettings(
-            Path(),
-            TOKEN,
-            shufflers,
+            data=Path(),
+            admin_token=TOKEN,
+            shuffler_keys=shufflers,
             sender_keys=TRUSTED,
             database=self.database,
             journal_database=self.journal,

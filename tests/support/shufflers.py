@@ -3,7 +3,7 @@
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +33,16 @@ class SharedShufflers:
         store_key.write_bytes(os.urandom(32))
         own_key(signing_key, "PRIVATEER_SIGNING_KEY")
         settings = ShufflerSettings(
-            "http://server",
-            folder / "unused",
-            None,
+            server_url="http://server",
+            data=folder / "unused",
+            public_key_file=None,
             min_batch=2,
             sender_keys=TRUSTED,
             database=cluster.make(),
             store_key_file=store_key,
             signing_key=signing_key,
         )
-        return cls(cluster, replace(settings, **changes), FakeServer())
+        return cls(cluster, settings.model_copy(update=changes), FakeServer())
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
         return self.cluster.execute(statement, self.settings.database)

@@ -3,14 +3,14 @@
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from privateer_core.clock import Clock
-from privateer_core.serving.token_gate import TokenSettings
+from privateer_core.serving.settings import TokenSettings
 from privateer_core.wire.tokens.attestation import HEADER, attest
 from privateer_core.wire.tokens.token import Challenge, PendingToken, authorization
 from privateer_core.wire.tokens.token_keys import Directory, TokenKey
@@ -139,20 +139,20 @@ def now() -> int:
 def issuer_settings(folder: Path, **changes: Any) -> IssuerSettings:
     """Settings of an issuer that writes its keys where the others look."""
     (folder / "secrets").write_text(SECRET.hex())
-    usual = IssuerSettings(
-        folder / "issuer",
-        ("test", "other"),
-        "issuer",
-        "open",
-        public_keys_file=folder / "tokens" / "issuer.json",
-        environment={"PRIVATEER_ATTESTATION_SECRETS": str(folder / "secrets")},
-    )
-    return replace(usual, **changes)
+    usual: dict[str, Any] = {
+        "data": folder / "issuer",
+        "experiments": ("test", "other"),
+        "name": "issuer",
+        "attestation": "open",
+        "public_keys_file": folder / "tokens" / "issuer.json",
+        "environment": {"PRIVATEER_ATTESTATION_SECRETS": str(folder / "secrets")},
+    }
+    return IssuerSettings(**usual | changes)
 
 
 def checking(folder: Path, origin: str) -> TokenSettings:
     """Settings of a service that takes reports with tokens alone."""
-    return TokenSettings(True, str(folder / "tokens"), (origin,))
+    return TokenSettings(required=True, keys=str(folder / "tokens"), origins=(origin,))
 
 
 @asynccontextmanager
@@ -169,11 +169,20 @@ async def trio(folder: Path, clock: Clock | None = None, misnamed: bool = False,
         one = Trio(ways, http, folder)
         ways.hosts["issuer"] = create_issuer(issuer_settings(folder, **issuer), clock)
         trusted = (folder / "trusted",)
-        direct = ServerSettings(folder / "server", TOKEN, trusted, tokens=checking(folder, f"{prefix}server:80"))
+        direct = ServerSettings(
+            data=folder / "server",
+            admin_token=TOKEN,
+            shuffler_keys=trusted,
+            tokens=checking(folder, f"{prefix}server:80"),
+        )
         ways.hosts["server"] = create_server(direct, clock)
-        where = ("http://server", folder / "shuffler", folder / "trusted" / "one.pub")
         mixing = ShufflerSettings(
-            *where, min_batch=2, sender_keys=TRUSTED, tokens=checking(folder, f"{prefix}shuffler:80")
+            server_url="http://server",
+            data=folder / "shuffler",
+            public_key_file=folder / "trusted" / "one.pub",
+            min_batch=2,
+            sender_keys=TRUSTED,
+            tokens=checking(folder, f"{prefix}shuffler:80"),
         )
         ways.hosts["shuffler"] = create_shuffler(mixing, httpx.ASGITransport(ways.hosts["server"]))
         for app in list(ways.hosts.values()):

@@ -1,9 +1,11 @@
 """``pause``, ``stop``, ``extend`` and the other changes to a running experiment; its log; and what it exports."""
 
 import base64
+import inspect
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -12,106 +14,82 @@ from privateer_lab.cli.ask import Name
 from privateer_lab.cli.options import ADMIN_URL, AdminUrl, Json, Token
 from privateer_lab.cli.output import open_folder, print_json, print_rows, screen
 from privateer_lab.services.rest import ask, bearer
+from privateer_server.experiments.changes import CHANGES, Change, Clone, Delete, Option
 
-Within = Annotated[
-    float | None,
-    typer.Option(min=0, help="Seconds after which the open round ends; 0: now. By default it waits until it is full."),
-]
-Arm = Annotated[str, typer.Argument(help="Name of the arm.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether you are sure.")]
 _EXPERIMENT = "experiment.json"
+_SHARED: Final = {"token": (Token, None), "admin_url": (AdminUrl, ADMIN_URL), "as_json": (Json, False)}
+"""What all commands of changes have, and its defaults."""
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (pause, resume, stop, extend, clone, delete, log, export):
+    for change in CHANGES:
+        app.command(name=change.verb, help=change.__doc__)(_command(change))
+    for command in (log, export):
         app.command()(command)
-    app.command(name="retire-arm")(retire_arm)
-    app.command(name="add-arm")(add_arm)
 
 
-def pause(
-    name: Name, within: Within = None, token: Token = None, admin_url: AdminUrl = ADMIN_URL, as_json: Json = False
-) -> None:
-    """Ask nobody until you resume. People who have chosen may still report to the open round."""
-    _change(name, "pause", {"seconds": within}, token, admin_url, as_json)
+def _command(change: type[Change]) -> Callable[..., None]:
+    """Return the command of a change: fields that must be given are arguments, the others are options."""
+
+    def run(name: str, token: str | None, admin_url: str, as_json: bool, yes: bool = True, **given: Any) -> None:
+        if not yes:
+            typer.confirm(f"Erase {name} for good?", abort=True)
+        page = f"{admin_url}/experiments/{name}"
+        body = {field: given[_named(change, field)] for field in change.model_fields}
+        if change is Delete:
+            answer = ask("DELETE", page, field="--admin-url", headers=bearer(token))
+        else:
+            sent = {"json": {key: value for key, value in body.items() if value is not None}} if body else {}
+            answer = ask("POST", f"{page}/{change.verb}", field="--admin-url", headers=bearer(token), **sent)
+        print_json(answer) if as_json else screen.print(_outcome(change, name, answer), markup=False)
+
+    kinds: dict[str, tuple[Any, Any]] = {"name": (Name, ...)}
+    kinds |= {_named(change, field): _parameter(change, field) for field in change.model_fields}
+    kinds |= ({"yes": (Yes, False)} if change is Delete else {}) | _SHARED
+    run.__annotations__ = {name: kind for name, (kind, _) in kinds.items()} | {"return": None}
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if default is ... else default,
+            annotation=kind,
+        )
+        for name, (kind, default) in kinds.items()
+    ]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run
 
 
-def resume(name: Name, token: Token = None, admin_url: AdminUrl = ADMIN_URL, as_json: Json = False) -> None:
-    """Ask people again after a pause."""
-    _change(name, "resume", None, token, admin_url, as_json)
+def _named(change: type[Change], field: str) -> str:
+    """Return how the command line calls a field."""
+    return next((one.name for one in change.model_fields[field].metadata if isinstance(one, Option)), field)
 
 
-def stop(
-    name: Name,
-    within: Annotated[float, typer.Option(min=0, help="Seconds after which the open round ends.")] = 0.0,
-    token: Token = None,
-    admin_url: AdminUrl = ADMIN_URL,
-    as_json: Json = False,
-) -> None:
-    """End an experiment: it asks nobody any more, and its best policy stays published."""
-    _change(name, "stop", {"seconds": within}, token, admin_url, as_json)
+def _parameter(change: type[Change], field: str) -> tuple[Any, Any]:
+    """Return the type and the default of a field's argument or option."""
+    facts, name = change.model_fields[field], _named(change, field)
+    least = next((one.ge for one in facts.metadata if hasattr(one, "ge")), None)
+    text = f"{facts.title}. {facts.description or ''}".strip()
+    if facts.is_required():
+        return Annotated[facts.annotation, typer.Argument(metavar=name.upper(), min=least, help=text)], ...
+    return Annotated[facts.annotation, typer.Option(f"--{name}", min=least, help=text)], facts.default
 
 
-def extend(
-    name: Name,
-    horizon: Annotated[int, typer.Argument(min=1, help="The new horizon, all people before included.")],
-    within: Within = None,
-    token: Token = None,
-    admin_url: AdminUrl = ADMIN_URL,
-    as_json: Json = False,
-) -> None:
-    """Let an experiment last longer, also one that is finished."""
-    _change(name, "extend", {"horizon": horizon, "seconds": within}, token, admin_url, as_json)
+def _outcome(change: type[Change], name: str, answer: dict[str, Any]) -> str:
+    if change is Delete:
+        return f"{name} deleted" if answer["changed"] else f"{name} was deleted before"
+    if change is Clone:
+        return f"created {answer['name']}, which knows what {name} has learned"
+    return f"{name}: {answer['status']}, version {answer['version']}{_remark(answer)}"
 
 
-def retire_arm(
-    name: Name,
-    arm: Arm,
-    within: Within = None,
-    token: Token = None,
-    admin_url: AdminUrl = ADMIN_URL,
-    as_json: Json = False,
-) -> None:
-    """Give an arm to nobody from the next policy on. What is known of it stays, and so does its name."""
-    _change(name, "retire-arm", {"arm": arm, "seconds": within}, token, admin_url, as_json)
-
-
-def add_arm(
-    name: Name,
-    arm: Arm,
-    within: Within = None,
-    token: Token = None,
-    admin_url: AdminUrl = ADMIN_URL,
-    as_json: Json = False,
-) -> None:
-    """Try one more arm from the next policy on."""
-    _change(name, "add-arm", {"arm": arm, "seconds": within}, token, admin_url, as_json)
-
-
-def clone(
-    name: Name,
-    new: Annotated[str, typer.Argument(metavar="NEW", help="Name of the new experiment.")],
-    horizon: Annotated[int | None, typer.Option(min=1, help="Its horizon; the same by default.")] = None,
-    token: Token = None,
-    admin_url: AdminUrl = ADMIN_URL,
-    as_json: Json = False,
-) -> None:
-    """Create an experiment that begins with what another one has learned."""
-    answer = _post(f"{admin_url}/experiments/{name}/clone", {"name": new, "horizon": horizon}, token)
-    print_json(answer) if as_json else screen.print(f"created {new}, which knows what {name} has learned")
-
-
-def delete(
-    name: Name, yes: Yes = False, token: Token = None, admin_url: AdminUrl = ADMIN_URL, as_json: Json = False
-) -> None:
-    """Erase an experiment for good: its keys, rounds and policies. Nobody can use its name again."""
-    if not yes:
-        typer.confirm(f"Erase {name} for good?", abort=True)
-    page = f"{admin_url}/experiments/{name}"
-    answer = ask("DELETE", page, field="--admin-url", headers=bearer(token))
-    gone = "deleted" if answer["changed"] else "was deleted before"
-    print_json(answer) if as_json else screen.print(f"{name} {gone}")
+def _remark(answer: dict[str, Any]) -> str:
+    if not answer["changed"]:
+        return "; nothing changed"
+    waiting = ", ".join(row["action"] for row in answer["waiting"])
+    return f"; with the next version: {waiting}" if waiting else ""
 
 
 def log(name: Name, token: Token = None, admin_url: AdminUrl = ADMIN_URL, as_json: Json = False) -> None:
@@ -145,25 +123,3 @@ def _parts(document: dict[str, Any]) -> dict[str, Any]:
     parts["certificate"] = document["record"]["certificate"]
     publication = base64.b64decode(document["publication"])
     return {_EXPERIMENT: document, "publication.msgpack": publication} | {f"{name}.json": parts[name] for name in parts}
-
-
-def _change(
-    name: str, action: str, body: dict[str, Any] | None, token: str | None, admin_url: str, as_json: bool
-) -> None:
-    answer = _post(f"{admin_url}/experiments/{name}/{action}", body, token)
-    if as_json:
-        print_json(answer)
-        return
-    screen.print(f"{name}: {answer['status']}, version {answer['version']}" + _remark(answer), markup=False)
-
-
-def _remark(answer: dict[str, Any]) -> str:
-    if not answer["changed"]:
-        return "; nothing changed"
-    waiting = ", ".join(row["action"] for row in answer["waiting"])
-    return f"; with the next version: {waiting}" if waiting else ""
-
-
-def _post(url: str, body: dict[str, Any] | None, token: str | None) -> Any:
-    given = {} if body is None else {"json": {key: value for key, value in body.items() if value is not None}}
-    return ask("POST", url, field="--admin-url", headers=bearer(token), **given)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from privateer_core.errors import Malformed, SpecError
-from privateer_core.serving.token_gate import TokenSettings
+from privateer_core.serving.settings import TokenSettings
 from privateer_core.wire.tokens.token_keys import Directory, TokenKey
 from privateer_lab.doctor.checks import Checkup
 from privateer_lab.doctor.files import is_open_to_writers

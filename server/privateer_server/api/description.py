@@ -1,4 +1,4 @@
-"""What /openapi.json says beyond what the framework finds by itself: structs, uploads and batches, and all refusals."""
+"""Adds to /openapi.json what the framework does not find by itself: structs, uploads and batches, and all refusals."""
 
 from collections.abc import Callable
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What the routes answer, as /openapi.json describes it.
+"""Models of the answers, which /openapi.json describes.
 
 Pydantic describes the server's own answers. Policies, what was found, privacy records and the answers to uploads are
 msgspec structs, which other parties read as well; their own schemas describe them.
@@ -13,7 +13,7 @@ from privateer_core.answer import Answer
 from privateer_core.answer.export import Status
 from privateer_core.answer.policy_view import PolicyView
 from privateer_core.errors import BadRequest
-from privateer_server.experiments.acceptance import Change
+from privateer_server.experiments.changes import Verb
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -28,7 +28,7 @@ class PublicKey(BaseModel):
 
 
 class Summary(BaseModel):
-    """Where an experiment stands; ``received`` counts the open round, ``accepted`` all rounds.
+    """An experiment as lists show it; ``received`` counts the open round, ``accepted`` all rounds.
 
     ``planned`` is the most reports that may come: of the experiment's own people, and of its sources.
     """
@@ -56,18 +56,18 @@ class Standing(Summary):
     refused: dict[str, int]
     shuffler: str | None
     draining_until: str | None
-    accepts: list[Change]
+    accepts: list[Verb]
     publishes_result: bool
 
 
 class Details(Standing):
-    """Where an experiment stands, and its spec."""
+    """An experiment as it stands, and its spec."""
 
     spec: dict[str, Any]
 
 
 class News(BaseModel):
-    """What has changed since the message before: experiments that stand elsewhere, and names that were deleted.
+    """A message of the stream: experiments that have moved on since the message before, and names that were deleted.
 
     Where it is ``whole`` there is no experiment but those.
     """
@@ -120,7 +120,7 @@ class Log(BaseModel):
 
 
 class Changed(BaseModel):
-    """Where an experiment stands after a change, whether that changed anything, and what waits for the open round."""
+    """An experiment after a change: how it stands, whether that changed anything, and what waits for the open round."""
 
     experiment: str
     status: Status
@@ -153,7 +153,7 @@ class PublishedPolicy(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a round is."""
+    """The progress of a round."""
 
     received: int
     batch: int
@@ -161,7 +161,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class PublishedState(msgspec.Struct, frozen=True):
-    """What the learner knew when it made the policy, which private releases alone decide; and how far the round is."""
+    """The state that the learner knew when it made the policy, from private releases alone, and the progress."""
 
     experiment: str
     version: int
@@ -171,7 +171,7 @@ class PublishedState(msgspec.Struct, frozen=True):
 
 
 class PublishedResult(msgspec.Struct, frozen=True):
-    """What the learner had found when it made the current version, as the publication has it."""
+    """The result that the learner had found when it made the current version, as the publication has it."""
 
     experiment: str
     version: int

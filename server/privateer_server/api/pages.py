@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -20,6 +21,7 @@ from privateer_core.serving.http.page_cache import Version, common_version
 from privateer_core.serving.http.problems import MethodNotAllowed, problem_response
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_server.experiments.catalog import Experiments
+from privateer_server.experiments.changes import CHANGES
 from privateer_server.experiments.experiment import Experiment
 
 _OF_ONE: Final = frozenset({"policy", "state", "result", "history", "privacy", "risk"})
@@ -35,6 +37,8 @@ _DEEPEST: Final = 5
 FOLDER: Final = Path(__file__).parent.parent / "dashboard"
 OPERATOR: Final = "/dashboard/operator/"
 """Where the files for operators are, on the private listener alone."""
+FORMS: Final = f"{OPERATOR}changes.json"
+"""What the dashboard makes forms of."""
 READING: Final = frozenset({"GET", "HEAD"})
 _INDEX: Final = "index.html"
 _TYPES: Final = {
@@ -43,6 +47,7 @@ _TYPES: Final = {
     ".mjs": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
     ".toml": "application/toml",
+    ".json": "application/json",
 }
 _PRIVATE: Final = b' data-listener="private"'
 """What the body of the page has at the private listener."""
@@ -172,4 +177,5 @@ def pages() -> dict[str, ASGIApp]:
         for path in sorted(FOLDER.rglob("*"))
         if path.suffix in _TYPES and path.name != _INDEX
     }
-    return {"/": Index(FOLDER / _INDEX), **files}
+    forms = msgspec.json.encode([change.form() for change in CHANGES])
+    return {"/": Index(FOLDER / _INDEX), FORMS: Page(forms, ".json"), **files}

@@ -1,4 +1,4 @@
-"""What devices compare: the public log, its entries and proofs, and the token keys that the server knows."""
+"""Routes of what devices compare: the public log, its entries and proofs, and the token keys that the server knows."""
 
 import base64
 from typing import Annotated, Any, Final

@@ -1,4 +1,4 @@
-"""What anybody may read of an experiment, made from what the server keeps in memory or has stored."""
+"""Makes what anybody may read of an experiment from what the server keeps in memory or has stored."""
 
 from datetime import UTC, datetime
 from typing import Any

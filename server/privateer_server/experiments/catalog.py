@@ -33,7 +33,7 @@ _log = logging.getLogger("privateer.server")
 
 @dataclass(frozen=True)
 class Start:
-    """How an experiment comes into being.
+    """The way in which an experiment comes into being.
 
     Attributes
     ----------

@@ -1,316 +1,384 @@
-"""What an operator changes while an experiment runs: each change is one durable line of a log, and a public plan.
+"""Changes that an operator may make to an experiment: a class for each.
 
-A change is carried out by the next publication. What a person is promised does not change with it: a plan holds a spec
-and a word, and rounds that are open keep their terms.
+From a class follow the route with its OpenAPI, the command with its options and help, the form of the dashboard with
+its words, the line of the log, and where an experiment stands when the change makes sense. This module imports little,
+since the command line reads it at its start.
 """
 
-import asyncio
-import logging
-import secrets
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Final
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, Protocol, Self, TypeAlias
 
-from privateer_core.clock import Clock
-from privateer_core.errors import Conflict, NotFound, SpecError, Unavailable
-from privateer_core.privacy.terms import calibrate
-from privateer_core.privacy.verification import BATCH_MAX
-from privateer_core.serving.logs import tell
-from privateer_core.spec.spec import Spec
-from privateer_server.data import Data
-from privateer_server.experiments.acceptance import extended, renamed, with_arm, without_arm
-from privateer_server.experiments.catalog import Experiments, Start, check_sizes
-from privateer_server.experiments.experiment import Experiment
-from privateer_server.intake.intake import Intake
-from privateer_server.rounds.loop import Schedule
-from privateer_server.rounds.open_round import read_schedule, timed
-from privateer_server.settings import ServerSettings
-from privateer_server.store.records import (
-    PAUSED,
-    STOPPED,
-    TRANSIENT,
-    Behind,
-    LogLine,
-    Plan,
-    PlanBefore,
+from pydantic import BaseModel, ConfigDict, Field
+
+from privateer_server.store.records import PAUSED, STOPPED, Plan
+
+if TYPE_CHECKING:
+    from privateer_core.spec.spec import Spec
+
+Verb: TypeAlias = Literal["pause", "resume", "extend", "stop", "retire-arm", "add-arm", "clone", "delete"]
+_SECONDS_MAX: Final = 31_536_000.0
+_UNCHANGED: Final = "Unchanged."
+_LATER: Final = (
+    "Without a number it waits for its people. A round that ends early without the people that its promise counts on "
+    "is given up: what came in it is lost. 0 ends it at once."
 )
 
-_log = logging.getLogger("privateer.server")
-_MEANWHILE: Final = Unavailable("the round is just closing", remedy="send the same change again")
-_DISK: Final = Unavailable("the server cannot store changes now", remedy="send the same change again later")
 
+class Words(NamedTuple):
+    """The words of a form, which say what a change means before it is sent.
 
-@dataclass(frozen=True)
-class Wish:
-    """A change as it is asked for: its name and argument for the log, and seconds that the open round still has."""
-
-    action: str
-    detail: str = ""
-    seconds: float | None = None
-
-
-_Change = Callable[[Experiment], Plan | None]
-"""Returns what a change makes of an experiment's plan; None if it changes nothing."""
-
-
-class Changes:
-    """Carries out what operators want of experiments.
-
-    Nothing is counted and no round closes while a plan is made, so plans follow each other, and the log has their
-    order. A plan that is due ends the open round by the path that every round takes, so that a death in between finds
-    the plan again.
+    Attributes
+    ----------
+    title, done
+        The button, and what is true of the experiment afterwards.
+    flight, learned, promise
+        What becomes of a device that has chosen and not reported, of what was learned, and of the promise to a person.
+    is_final
+        Whether the change cannot be undone.
     """
 
-    def __init__(
-        self, data: Data, experiments: Experiments, intake: Intake, settings: ServerSettings, clock: Clock
-    ) -> None:
-        self._data, self._experiments, self._intake = data, experiments, intake
-        self._settings, self._clock = settings, clock
+    title: str
+    done: str
+    flight: str
+    learned: str
+    promise: str = _UNCHANGED
+    is_final: bool = False
 
-    async def pause(self, name: str, who: str, seconds: float | None) -> bool:
-        """Ask nobody until `resume`; the open round waits for those who chose before, or so many seconds.
 
-        Returns
-        -------
-        Whether that changes anything.
+class Option(NamedTuple):
+    """The name of a field on the command line, where it is another one."""
+
+    name: str
+
+
+def _seconds(default: float | None, meaning: str = _LATER) -> Any:
+    return Field(default=default, title="Seconds that the open round still has", description=meaning)
+
+
+Seconds = Annotated[float | None, Field(ge=0, le=_SECONDS_MAX, allow_inf_nan=False), Option("within")]
+"""How long the open round has at most; None: it waits for its people."""
+Horizon = Annotated[int, Field(ge=1)]
+ArmName = Annotated[str, Field(min_length=1, max_length=64)]
+
+
+class Change(BaseModel):
+    """A change as it is asked for.
+
+    Attributes
+    ----------
+    verb
+        Its name in addresses, on the command line and in the log.
+    words
+        What its form says.
+    when
+        The statuses of an experiment that accepts it; empty: all.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    verb: ClassVar[Verb]
+    words: ClassVar[Words]
+    when: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def form(cls) -> dict[str, Any]:
+        """Return what the dashboard makes a form of: the words, and a row for each field."""
+        return {"id": cls.verb, **cls.words._asdict(), "fields": [_row(name, cls) for name in cls.model_fields]}
+
+
+def _row(name: str, change: type[Change]) -> dict[str, Any]:
+    field = change.model_fields[name]
+    kind = "text" if field.annotation is str else "number"
+    return {
+        "name": name,
+        "label": field.title,
+        "hint": field.description or "",
+        "type": "arm" if issubclass(change, RetireArm) and name == "arm" else kind,
+        "optional": not field.is_required(),
+    }
+
+
+class Planner(Protocol):
+    """Makes plans for one experiment, as it stands; each method returns None where nothing changes."""
+
+    def hold(self, hold: str, seconds: float | None) -> Plan | None:
+        """Ask nobody until `resume`, or for good."""
+        ...
+
+    def resume(self) -> Plan | None:
+        """Ask people again."""
+        ...
+
+    def respecify(self, change: "SpecChange") -> Plan | None:
+        """Publish another spec."""
+        ...
+
+
+class PlannedChange(Change):
+    """A change of an experiment's plan, which its next publication carries out."""
+
+    @property
+    def ends_in(self) -> float | None:
+        """Seconds after which the open round ends; None: it waits for its people."""
+        return getattr(self, "seconds", None)
+
+    @property
+    def detail(self) -> str:
+        """Return what the log says beside the verb."""
+        return ""
+
+    @abstractmethod
+    def apply(self, planner: "Planner") -> Plan | None:
+        """Return what the change makes of an experiment's plan; None if it changes nothing.
 
         Raises
         ------
-        NotFound
-            If there is no such experiment.
         Conflict
-            If it is over.
-        Unavailable
-            If the server cannot do it now.
+            If the experiment is over.
+        SpecError
+            If its spec or its algorithm does not take the change.
         """
-        return await self._hold(name, who, Wish("pause", seconds=seconds), PAUSED)
 
-    async def stop(self, name: str, who: str, seconds: float | None) -> bool:
-        """Ask nobody any more, and publish the best policy for good; returns and raises what `pause` does."""
-        return await self._hold(name, who, Wish("stop", seconds=seconds), STOPPED)
 
-    async def _hold(self, name: str, who: str, wish: Wish, hold: str) -> bool:
-        def change(experiment: Experiment) -> Plan | None:
-            plan = experiment.current.plan
-            if plan.hold == hold and not self._is_sooner(experiment, wish.seconds):
-                return None
-            if experiment.is_over and not experiment.is_silent:
-                if hold == STOPPED:
-                    return None
-                raise _over()
-            if plan.hold == STOPPED and hold != STOPPED:
-                raise _over()
-            return self._timely(experiment, replace(plan, hold=hold), wish.seconds)
+class Pause(PlannedChange):
+    """Ask nobody until it is resumed. People who have chosen may still report to the open round."""
 
-        return await self._carry_out(name, who, wish, change)
+    verb = "pause"
+    when = frozenset({"open", "draining"})
+    words = Words(
+        title="Pause",
+        done="is paused",
+        flight="A device that has chosen reports as ever, and the open round waits for it. Who comes now gets an arm "
+        "and is not asked: nothing is paid.",
+        learned="Everything is kept. Once the round is full it is learned from, and everybody gets the best policy "
+        "until you resume.",
+    )
+    seconds: Seconds = _seconds(None)
 
-    def _is_sooner(self, experiment: Experiment, seconds: float | None) -> bool:
-        """Whether the open round would end earlier than is planned."""
-        due = experiment.current.plan.due
-        if seconds is None or not experiment.current.round.batch:
-            return False
-        return due is None or self._clock.now() + seconds < due
+    def apply(self, planner: "Planner") -> Plan | None:
+        """Hold the experiment."""
+        return planner.hold(PAUSED, self.seconds)
 
-    async def resume(self, name: str, who: str) -> bool:
-        """Ask people again; returns and raises what `pause` does."""
 
-        def change(experiment: Experiment) -> Plan | None:
-            current = experiment.current
-            if current.plan.hold == STOPPED:
-                raise _over()
-            if not current.plan.hold:
-                return None
-            # A deadline that was published stays, and people were not asked meanwhile: others are asked anew.
-            starts_anew = not current.round.batch or current.round.deadline > 0
-            due = current.plan.due if current.plan.spec else None  # another change may wait for it
-            plan = replace(current.plan, hold="", due=due)
-            return self._timely(experiment, plan, 0.0 if starts_anew else None)
+class Resume(PlannedChange):
+    """Ask people again after a pause."""
 
-        return await self._carry_out(name, who, Wish("resume"), change)
+    verb = "resume"
+    when = frozenset({"paused"})
+    words = Words(
+        title="Resume",
+        done="asks people again",
+        flight="A device that has chosen reports as ever if the round is still open.",
+        learned="Everything is kept; the next round starts from what is known.",
+    )
 
-    async def extend(self, name: str, who: str, horizon: int, seconds: float | None) -> bool:
-        """Let the horizon grow to a number; also raises `SpecError` if it cannot."""
-        wish = Wish("extend", f"horizon {horizon}", seconds)
-        return await self._respecify(name, who, wish, lambda spec: extended(spec, horizon), revives=True)
+    def apply(self, planner: "Planner") -> Plan | None:
+        """Let go of the experiment."""
+        return planner.resume()
 
-    async def retire_arm(self, name: str, who: str, arm: str, seconds: float | None) -> bool:
-        """Give an arm to nobody from the next publication on; also raises `SpecError` if that cannot be."""
-        return await self._respecify(name, who, Wish("retire-arm", arm, seconds), lambda spec: without_arm(spec, arm))
 
-    async def add_arm(self, name: str, who: str, arm: str, seconds: float | None) -> bool:
-        """Try one more arm from the next publication on; also raises `SpecError` if that cannot be."""
-        wish = Wish("add-arm", arm, seconds)
-        return await self._respecify(name, who, wish, lambda spec: with_arm(spec, arm), needs_people=True)
+class SpecChange(PlannedChange):
+    """A change that makes a new public spec, which is checked as a whole.
 
-    async def _respecify(
-        self,
-        name: str,
-        who: str,
-        wish: Wish,
-        respec: Callable[[Spec], Spec],
-        *,
-        revives: bool = False,
-        needs_people: bool = False,
-    ) -> bool:
-        def change(experiment: Experiment) -> Plan | None:
-            plan = experiment.current.plan
-            before = read_schedule(plan.spec).spec if plan.spec else experiment.spec
-            after = respec(before)
-            if after == before:
-                # What waits already may be wanted sooner.
-                sooner = bool(plan.spec) and self._is_sooner(experiment, wish.seconds)
-                return self._timely(experiment, plan, wish.seconds) if sooner else None
-            ended = experiment.is_over and not experiment.is_silent
-            if needs_people and (ended or experiment.current.drain):
-                raise _over()
-            if revives and ended and experiment.status != "finished":
-                raise _over()
-            schedule = Schedule(after)
-            self._check(experiment, schedule, asks=revives and not plan.hold)
-            return self._timely(experiment, replace(plan, spec=schedule.encoded), wish.seconds)
+    Attributes
+    ----------
+    revives, needs_people
+        Whether it lets an experiment that has finished go on, or makes sense only where people are asked.
+    """
 
-        return await self._carry_out(name, who, wish, change)
+    revives: ClassVar[bool] = False
+    needs_people: ClassVar[bool] = False
 
-    def _check(self, experiment: Experiment, schedule: Schedule, *, asks: bool) -> None:
-        """Try a spec out on what is known now, with a round of every size that may come.
+    @classmethod
+    @abstractmethod
+    def example(cls, spec: "Spec") -> Self:
+        """Return a change of this kind that suits a spec, to ask an algorithm whether it takes such changes."""
+
+    @abstractmethod
+    def respec(self, spec: "Spec") -> "Spec":
+        """Return the spec that it makes; the same if it changes nothing.
 
         Raises
         ------
         SpecError
-            If the learner cannot change so, no round follows although one should, or a round keeps no promise.
+            If the spec does not take it.
         """
-        current, spec, learner = experiment.current, schedule.spec, schedule.learner
-        state = learner.changed(current.step.state, current.spec)
-        step = learner.next(state, current.round.version + 1, secrets.randbits(63))
-        step.policy.check(spec)
-        if asks and not step.batch and (current.drain or not current.round.batch):
-            detail = "leaves no room for a whole round"
-            raise SpecError(detail, field="experiment.horizon", remedy="raise it further")
-        if not step.batch:
-            return
-        check_sizes(schedule, step, self._settings)
-        people = max(bulk.people for bulk in learner.bulk(step))
-        if spec.privacy.trust.batched and people > BATCH_MAX:
-            detail = f"comes to rounds of {people} people, and devices take part in {BATCH_MAX} at most"
-            raise SpecError(detail, field="experiment.horizon", remedy=f"lower it, or {learner.growth[0]}")
-        calibrate(spec.privacy, people, spec.usual_question(), spec.fewest(people), spec.reports)
 
-    def _timely(self, experiment: Experiment, plan: Plan, seconds: float | None) -> Plan:
-        """Return a plan that is due in so many seconds at the latest: at once where nobody can report."""
-        if not experiment.current.round.batch:
-            seconds = 0.0
-        if seconds is None:
-            return plan
-        due = self._clock.now() + seconds
-        return plan if plan.due is not None and plan.due <= due else replace(plan, due=due, seconds=seconds)
-
-    async def _carry_out(self, name: str, who: str, wish: Wish, change: _Change) -> bool:
-        # Whoever asked may go away meanwhile: what is on disk and what is in memory must not part.
-        return await asyncio.shield(asyncio.create_task(self._carried_out(name, who, wish, change)))
-
-    async def _carried_out(self, name: str, who: str, wish: Wish, change: _Change) -> bool:
-        await self._experiments.find(name)
-        async with self._intake.alone(name):
-            experiment = self._experiments.get(name)
-            plan = await asyncio.to_thread(self._planned, experiment, change)
-            if plan is None:
-                return False
-            current = experiment.current
-            before, line = PlanBefore(current.digest, current.plan), self._line(experiment, who, wish, plan)
-            try:
-                await asyncio.to_thread(self._data.store.plan, name, before, plan, line)
-            except Behind:
-                raise _MEANWHILE from None
-            except TRANSIENT:
-                raise _DISK from None
-            experiment.current = timed(replace(experiment.current, plan=plan), self._clock)
-        tell(_log, "experiment changed", experiment=name, change=wish.action, by=who)
-        if experiment.current.is_ended(self._clock.monotonic()):
-            with suppress(Unavailable):  # the next look at deadlines does it
-                await self._intake.expire(name)
-        return True
-
-    def _planned(self, experiment: Experiment, change: _Change) -> Plan | None:
-        if self._data.journal_is_ahead(experiment.current) or experiment.current.is_unlearned:
-            raise _MEANWHILE
-        return change(experiment)
-
-    def _line(self, experiment: Experiment, who: str, wish: Wish, plan: Plan) -> LogLine:
-        version, before = experiment.current.round.version, experiment.current.plan
-        # Whom a publication asks changes at once; all else waits for the next one.
-        is_at_once = plan.spec == before.spec and (plan.due is None or plan.seconds > 0)
-        detail = wish.detail if wish.seconds is None else f"{wish.detail} within {wish.seconds:g} s".strip()
-        since = version if is_at_once else None
-        return LogLine(self._clock.now(), wish.action, detail, who, version, since)
-
-    async def clone(self, name: str, who: str, new: str, horizon: int | None) -> tuple[Experiment, bool]:
-        """Create an experiment that begins with what another one has learned; return it, and whether it is new.
-
-        Raises
-        ------
-        NotFound
-            If there is no such experiment.
-        SpecError, Conflict, Unavailable
-            As `Experiments.create`.
-        """
-        current = (await self._experiments.find(name)).current
-        state, before = current.step.state, current.spec
-        origin, version = f"of {name} at version", current.round.version
-        start = Start(lambda schedule: schedule.learner.begun(state, before), "clone", f"{origin} {version}")
-
-        def is_known(known: Experiment) -> bool:
-            first = self._data.store.log(known.name)[0]
-            return first.action == "clone" and first.detail.startswith(f"{origin} ")
-
-        return await self._experiments.create(renamed(before, new, horizon), who, start, is_known)
-
-    async def delete(self, name: str, who: str) -> bool:
-        """Erase an experiment for good: its keys, its sums, its rounds and its publications; its name stays taken.
-
-        The journal decides: what it has as deleted, every start deletes again.
-
-        Returns
-        -------
-        Whether it was there.
-
-        Raises
-        ------
-        NotFound
-            If there was no such experiment.
-        Unavailable
-            If the disk does not take it now; sent again, the request goes on.
-        """
-        return await asyncio.shield(asyncio.create_task(self._deleted(name, who)))
-
-    async def _deleted(self, name: str, who: str) -> bool:
-        with suppress(NotFound):
-            await self._experiments.find(name)
-        async with self._intake.alone(name):
-            is_there = not self._experiments.is_deleted(name)
-            keys, version = list[bytes](), 0
-            if is_there:
-                experiment = self._experiments.get(name)
-                keys, version = self._experiments.keys_of(experiment), experiment.current.round.version
-            line = LogLine(self._clock.now(), "delete", "", who, version, version)
-            line = self._data.journal.buried().get(name, line)
-            try:
-                if is_there:
-                    await asyncio.to_thread(self._data.journal.bury, name, line)
-                    self._experiments.forget(name)
-                await asyncio.to_thread(self._erase, name, line, keys)
-            except TRANSIENT:
-                raise _DISK from None
-        if is_there:
-            tell(_log, "experiment changed", experiment=name, change=line.action, by=who)
-        return is_there
-
-    def _erase(self, name: str, line: LogLine, keys: list[bytes]) -> None:
-        for key in keys:
-            self._data.keys.destroy(key)
-        self._data.store.delete(name, line)
+    def apply(self, planner: "Planner") -> Plan | None:
+        """Plan the new spec."""
+        return planner.respecify(self)
 
 
-def _over() -> Conflict:
-    remedy = "clone it, or create another one"
-    return Conflict("the experiment is over", field="status", remedy=remedy)
+class Extend(SpecChange):
+    """Let an experiment last longer, also one that is finished."""
+
+    verb = "extend"
+    when = frozenset({"open", "paused", "draining", "finished"})
+    words = Words(
+        title="Extend",
+        done="asks more people",
+        flight="A device that has chosen reports as ever.",
+        learned="Everything is kept; later rounds are as large as they would be at that many people.",
+        promise="Unchanged. Later rounds have terms of their own for the same epsilon and delta.",
+    )
+    revives = True
+    horizon: Horizon = Field(
+        title="New horizon", description="All people before included. It holds from the next version on."
+    )
+    seconds: Seconds = _seconds(None)
+
+    @property
+    def detail(self) -> str:
+        """The horizon."""
+        return f"horizon {self.horizon}"
+
+    @classmethod
+    def example(cls, spec: "Spec") -> Self:
+        """Double the horizon."""
+        return cls(horizon=2 * spec.experiment.horizon)
+
+    def respec(self, spec: "Spec") -> "Spec":
+        """Set the horizon."""
+        from privateer_server.experiments.spec_changes import extended
+
+        return extended(spec, self.horizon)
+
+
+class Stop(PlannedChange):
+    """End an experiment: it asks nobody any more, and its best policy stays published."""
+
+    verb = "stop"
+    when = frozenset({"open", "paused", "draining"})
+    words = Words(
+        title="Stop",
+        done="is stopped",
+        flight="A device that has chosen is late: its report is paid for and not counted, unless you give it time.",
+        learned="Everything is kept; what came in the open round is learned from if that may be. The best policy stays "
+        "published. It cannot be resumed.",
+        promise="Unchanged: no later round asks anybody.",
+        is_final=True,
+    )
+    seconds: Seconds = _seconds(
+        0.0, "Without a number it ends at once. With one it waits so long for those who chose before."
+    )
+
+    def apply(self, planner: "Planner") -> Plan | None:
+        """Hold the experiment for good."""
+        return planner.hold(STOPPED, self.seconds)
+
+
+class RetireArm(SpecChange):
+    """Give an arm to nobody from the next version on. What is known of it stays, and so does its name."""
+
+    verb = "retire-arm"
+    when = frozenset({"open", "paused", "draining"})
+    words = Words(
+        title="Retire an arm",
+        done="gives that arm to nobody from the next version on",
+        flight="A device that has chosen reports as ever, also about this arm.",
+        learned="The arm's evidence is kept; its share is 0 from the next policy on, and devices refuse a policy that "
+        "says otherwise. An arm that is retired does not come back.",
+        is_final=True,
+    )
+    arm: ArmName = Field(title="Arm")
+    seconds: Seconds = _seconds(
+        None, "Without a number it waits for its people. 0 ends it at once: so an arm is taken back that does harm."
+    )
+
+    @property
+    def detail(self) -> str:
+        """The arm."""
+        return self.arm
+
+    @classmethod
+    def example(cls, spec: "Spec") -> Self:
+        """Retire the first arm that is left; where arms have no names there is none."""
+        retired = getattr(spec.experiment, "retired", ())
+        left = [arm for arm in getattr(spec.experiment, "arms", ()) if arm not in retired]
+        return cls(arm=left[0] if left else "an arm")
+
+    def respec(self, spec: "Spec") -> "Spec":
+        """Retire the arm."""
+        from privateer_server.experiments.spec_changes import without_arm
+
+        return without_arm(spec, self.arm)
+
+
+class AddArm(SpecChange):
+    """Try one more arm from the next version on."""
+
+    verb = "add-arm"
+    when = frozenset({"open", "paused"})
+    words = Words(
+        title="Add an arm",
+        done="tries that arm from the next version on",
+        flight="A device that has chosen reports as ever, and says nothing about the new arm.",
+        learned="Everything is kept; the new arm begins without evidence.",
+    )
+    needs_people = True
+    arm: ArmName = Field(title="Name of the new arm")
+    seconds: Seconds = _seconds(None)
+
+    @property
+    def detail(self) -> str:
+        """The arm."""
+        return self.arm
+
+    @classmethod
+    def example(cls, spec: "Spec") -> Self:  # noqa: ARG003
+        """Add an arm that nobody has thought of."""
+        return cls(arm="another arm")
+
+    def respec(self, spec: "Spec") -> "Spec":
+        """Add the arm."""
+        from privateer_server.experiments.spec_changes import with_arm
+
+        return with_arm(spec, self.arm)
+
+
+class Clone(Change):
+    """Create an experiment that begins with what this one has learned; the same again changes nothing."""
+
+    verb = "clone"
+    words = Words(
+        title="Clone",
+        done="is created",
+        flight="A device that has chosen notices nothing.",
+        learned="The new experiment begins with what this one had learned before the open round, and counts people "
+        "from 0.",
+        promise="Unchanged. The new one is another experiment: whoever reports there pays there, too.",
+    )
+    name: Annotated[str, Option("new")] = Field(
+        title="Name of the new experiment", description="Lower-case letters, digits and dashes."
+    )
+    horizon: Annotated[int | None, Field(ge=1)] = Field(
+        default=None, title="Its horizon", description="Without a number it is the same."
+    )
+
+
+class Delete(Change):
+    """Erase an experiment for good: its keys, rounds and policies. Nobody can use its name again."""
+
+    verb = "delete"
+    words = Words(
+        title="Delete",
+        done="is deleted",
+        flight="The report of a device that has chosen is refused as deleted, and nobody can join any more.",
+        learned="Nothing is kept: keys, rounds and policies are erased, and the name is never used again.",
+        promise="Unchanged: who has reported has paid, and nothing more is released.",
+        is_final=True,
+    )
+
+
+class WarmStart(BaseModel):
+    """Create an experiment of this name from a spec and an export; the same again changes nothing.
+
+    It is no change of an experiment that there is, so no experiment accepts it.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    spec: dict[str, Any]
+    start: dict[str, Any] = Field(description="The export of another experiment.")
+
+
+PLANNED: Final[tuple[type[PlannedChange], ...]] = (Pause, Resume, Extend, Stop, RetireArm, AddArm)
+CHANGES: Final[tuple[type[Change], ...]] = (*PLANNED, Clone, Delete)

@@ -38,7 +38,7 @@ _log = logging.getLogger("privateer.server")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is known of an experiment at a moment.
+    """The facts that are known of an experiment at a moment.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class Experiment:
 
     @property
     def snapshot(self) -> Snapshot:
-        """What is known now."""
+        """Return what is known now."""
         return Snapshot(self.current, self.before, dict(self.refused))
 
     @property

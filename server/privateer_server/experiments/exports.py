@@ -1,4 +1,4 @@
-"""What an experiment has found and promised, as documents: its privacy record, its export, and a start with one."""
+"""Documents of what an experiment has found and promised: its privacy record, its export, and a start with one."""
 
 from collections import defaultdict
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What other servers on the same database do: this one follows."""
+"""Follows what other servers on the same database do."""
 
 import asyncio
 import logging

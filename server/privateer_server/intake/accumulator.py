@@ -1,4 +1,4 @@
-"""Counting what a group of requests brings to one round."""
+"""Counts what a group of requests brings to one round."""
 
 import math
 from collections import Counter

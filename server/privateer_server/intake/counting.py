@@ -36,7 +36,7 @@ _UNREADABLE: Final = Unavailable("the server cannot read the experiment now", re
 
 @dataclass
 class Request:
-    """What is to be done to an experiment's accumulator.
+    """A request for an experiment's accumulator.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class _Begun(NamedTuple):
 
 
 class Group(NamedTuple):
-    """What became of a group of requests.
+    """The outcome of a group of requests.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Opening sealed reports, and keeping the sums of open rounds secret: the only place of the server that decrypts."""
+"""Opens sealed reports, and keeps the sums of open rounds secret: the only place of the server that decrypts."""
 
 import os
 from collections.abc import Sequence

@@ -33,7 +33,7 @@ class Job(msgspec.Struct, array_like=True):
 
 
 class Input(Protocol):
-    """Where jobs come from."""
+    """A stream that jobs come from."""
 
     def readinto(self, buffer: memoryview, /) -> int | None:
         """Read so many bytes at most, and return how many; 0 at the end."""
@@ -41,7 +41,7 @@ class Input(Protocol):
 
 
 class Output(Protocol):
-    """Where results go to."""
+    """A stream that results go to."""
 
     def write(self, data: memoryview, /) -> int | None:
         """Write some of the bytes, and return how many."""

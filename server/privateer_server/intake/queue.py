@@ -8,7 +8,7 @@ _TURN_BYTES: Final = 8 * 1024
 
 
 class Sized(Protocol):
-    """What is queued."""
+    """A thing that is queued."""
 
     @property
     def size(self) -> int:
@@ -20,7 +20,7 @@ T = TypeVar("T", bound=Sized)
 
 
 class _Line(Generic[T]):
-    """What one sender waits for, and the bytes that its turns have come to."""
+    """The requests of one sender that wait, and the bytes that its turns have come to."""
 
     def __init__(self) -> None:
         self.waiting: deque[T] = deque()

@@ -1,4 +1,4 @@
-"""What a shuffler delivers, and what becomes of the reports of a request."""
+"""Receipts, which say what became of the reports of a request; and the batches that shufflers deliver."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class Delivery:
 
 @dataclass
 class Receipt:
-    """What became of the reports of one request.
+    """The outcome of the reports of one request.
 
     Attributes
     ----------

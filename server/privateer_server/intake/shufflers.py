@@ -1,4 +1,4 @@
-"""What the server owes a shuffler besides counting: its claim is kept, and what it hears is on record before."""
+"""Keeps a shuffler's claim, and puts on record what it is about to hear."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""How a server is when somebody looks: its experiments, what waits, its keys and its disks."""
+"""Gauges of a server, set when somebody looks: its experiments, what waits, its keys and its disks."""
 
 import shutil
 from collections import Counter

@@ -30,7 +30,7 @@ class _Reasons(dict[str, Counter]):
 
 
 class ServerMetrics:
-    """What one server counts and times.
+    """The metrics that one server counts and times.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ _log = logging.getLogger("privateer.traces")
 
 
 class Span(NamedTuple):
-    """What took some time.
+    """A span: something that took some time.
 
     Attributes
     ----------

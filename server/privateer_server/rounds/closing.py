@@ -23,7 +23,7 @@ _log = logging.getLogger("privateer.server")
 
 
 class Closed(NamedTuple):
-    """What became of a round.
+    """The outcome of a round.
 
     Attributes
     ----------

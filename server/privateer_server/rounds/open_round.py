@@ -40,7 +40,7 @@ def _part() -> bytes:
 
 
 class RoundFacts(msgspec.Struct, frozen=True):
-    """What the history and the privacy record need to know of a round, without its policy.
+    """The facts of a round that the history and the privacy record need, without its policy.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class OpenRound:
 
     @property
     def mechanism(self) -> Mechanism:
-        """What parses and adds the reports of this round."""
+        """Return what parses and adds the reports of this round."""
         return self.step.policy.terms.mechanism
 
     @property

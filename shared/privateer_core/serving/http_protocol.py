@@ -236,7 +236,7 @@ class GuardedProtocol(HttpToolsProtocol):
             super()._start_asgi_task(cycle, partial(self._unless_stopped, cycle, app))
 
     async def _unless_stopped(self, cycle: RequestResponseCycle, app: Any, *asgi: Any) -> None:
-        """Work on a request until the process stops: that is no defect, and its log says nothing of it."""
+        """Answer a request, unless the process stops: that is no defect, and its log says nothing of it."""
         try:
             await app(*asgi)
         except asyncio.CancelledError:

@@ -1,4 +1,4 @@
-"""What services log: events with public facts; of a defect its kind and where it happened, and never its message.
+"""Logs of services: events with public facts; of a defect its kind and where it happened, and never its message.
 
 A message may quote a value.
 """

@@ -1,4 +1,4 @@
-"""Work that goes on between requests."""
+"""Runs a service: its process, its two listeners, and the work that goes on between requests."""
 
 import asyncio
 import gc
@@ -22,7 +22,7 @@ from privateer_core.serving.http_protocol import GuardedProtocol
 from privateer_core.serving.limits.connections import Connections
 from privateer_core.serving.limits.rate_limit import RateLimit
 from privateer_core.serving.logs import log_to_stderr, tell
-from privateer_core.serving.settings import check_log, logs_json
+from privateer_core.serving.settings import logs_json
 
 _AGAIN_SECONDS: Final = 0.1
 _log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class Listener(NamedTuple):
 
 
 class ServiceListeners(NamedTuple):
-    """What a process serves.
+    """The applications that a process serves.
 
     Attributes
     ----------
@@ -116,7 +116,6 @@ def run(name: str, start: Callable[[], ServiceListeners]) -> None:
         Reads the settings, makes the applications and listens.
     """
     try:
-        check_log(os.environ)
         service = start()
     except (PrivateerError, OSError) as error:
         if logs_json(os.environ):

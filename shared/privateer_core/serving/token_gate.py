@@ -8,7 +8,6 @@ from typing import Final
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import (
     NotFound,
-    SpecError,
     TokenElsewhere,
     TokenExpired,
     TokenInvalid,
@@ -16,7 +15,6 @@ from privateer_core.errors import (
     TokenRefused,
     TokenSpent,
 )
-from privateer_core.serving.settings import required
 from privateer_core.serving.token_keys import Issued, TokenKeys
 from privateer_core.wire.tokens.token import SCHEME, Challenge, Token, read_authorization
 from privateer_core.wire.tokens.token_keys import Directory, TokenKey
@@ -203,47 +201,3 @@ class TokenGate:
 def _elsewhere() -> TokenRefused:
     detail = "the upload token is for another experiment, endpoint or issuer"
     return TokenElsewhere(detail, field=_FIELD, remedy=_GET)
-
-
-@dataclass(frozen=True)
-class TokenSettings:
-    """What an operator decides about tokens.
-
-    Attributes
-    ----------
-    required
-        Whether reports come with tokens alone (``PRIVATEER_TOKENS``: ``required`` or ``off``).
-    keys
-        Where the issuers' public keys are (``PRIVATEER_TOKEN_KEYS``); empty: nowhere.
-    origins
-        The names by which devices know this service (``PRIVATEER_ORIGIN``, separated by commas).
-    """
-
-    required: bool = False
-    keys: str = ""
-    origins: tuple[str, ...] = ()
-
-    @classmethod
-    def read(cls, variables: Mapping[str, str], origin: str) -> "TokenSettings":
-        """Read the variables; ``origin`` is the name of a service that has no other.
-
-        Raises
-        ------
-        SpecError
-            Naming the variable that is missing, or is not one of its words.
-        """
-        word = variables.get("PRIVATEER_TOKENS") or "off"
-        if word not in ("off", "required"):
-            raise SpecError("is neither off nor required", field="PRIVATEER_TOKENS", remedy="set it to one of them")
-        names = variables.get("PRIVATEER_ORIGIN") or origin
-        origins = tuple(filter(None, map(str.strip, names.split(","))))
-        keys = variables.get("PRIVATEER_TOKEN_KEYS", "")
-        if word == "required":
-            required(variables, "PRIVATEER_TOKEN_KEYS", "the file or folder of the issuer's keys, or its address")
-        if not origins or not all(name.isascii() and "/" not in name for name in origins):
-            raise SpecError("is no name of a service", field="PRIVATEER_ORIGIN", remedy="write host or host:port")
-        return cls(word == "required", keys, origins)
-
-    def gate(self, is_spent: Callable[[bytes], bool] = lambda _: False, clock: Clock | None = None) -> TokenGate | None:
-        """Return the gate; None if no keys are named."""
-        return TokenGate(TokenKeys(self.keys), self.origins, is_spent, clock) if self.keys else None

@@ -1,9 +1,16 @@
 """Canonical JSON, against the examples of RFC 8785."""
 
 import json
+import math
+import random
 import struct
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from privateer_core.canonical_json import canonical
 
@@ -54,5 +61,75 @@ def test_what_is_rewritten_by_another_program_has_the_same_text() -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1}, "\ud800", {"x": b"bytes"}])
 def test_what_is_not_json_is_refused(value: object) -> None:
-    with pytest.raises(ValueError, match=r"finite|not JSON|surrogates"):
+    with pytest.raises(ValueError, match=r"not representable in JCS|unsupported|UTF-8"):
         canonical(value)
+
+
+# The same, written once more, for what is signed or digested: no byte may change with the library.
+
+
+def text_of(value: Any) -> str:
+    if isinstance(value, dict):
+        rows = sorted(value.items(), key=lambda row: row[0].encode("utf-16-be"))
+        return "{" + ",".join(f"{text_of(key)}:{text_of(one)}" for key, one in rows) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(text_of, value)) + "]"
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, int) and abs(value) < (1 << 53):
+        return str(value)
+    if isinstance(value, int | float):
+        return number(float(value))
+    raise ValueError(f"{type(value).__name__} is not JSON")
+
+
+def number(value: float) -> str:
+    """ECMAScript's ``Number::toString``, section 6.1.6.1.20: the shortest digits that name a double."""
+    if value == 0:
+        return "0"
+    negative, found, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    digits, sign = "".join(map(str, found)), "-" * negative
+    point = len(digits) + exponent
+    if len(digits) <= point <= 21:
+        return sign + digits + "0" * (point - len(digits))
+    if 0 < point <= 21:
+        return f"{sign}{digits[:point]}.{digits[point:]}"
+    if -6 < point <= 0:
+        return f"{sign}0.{'0' * -point}{digits}"
+    fraction = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{sign}{digits[0]}{fraction}e{point - 1:+d}"
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**64), 2**64)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=500, deadline=None, derandomize=True)
+@given(json_values)
+def test_random_values_have_the_same_bytes(value: Any) -> None:
+    assert canonical(value) == text_of(value).encode()
+
+
+def test_random_doubles_have_the_same_bytes() -> None:
+    doubles = struct.unpack("<50000d", random.Random(0).randbytes(400_000))
+    for value in filter(math.isfinite, doubles):
+        assert canonical(value) == number(value).encode()
+
+
+def test_every_document_of_the_wire_format_has_the_same_bytes() -> None:
+    paths = sorted((Path(__file__).parents[3] / "docs" / "wire").rglob("*.json"))
+    assert paths
+    for path in paths:
+        value = json.loads(path.read_text())
+        assert canonical(value) == text_of(value).encode(), path

@@ -12,7 +12,9 @@ LEAST = {"PRIVATEER_EXPERIMENTS": "spring", "PRIVATEER_ATTESTATION": "open"}
 
 
 def test_the_rest_has_defaults() -> None:
-    expected = IssuerSettings(Path("data/issuer"), ("spring",), "127.0.0.1:8004", "open", environment=LEAST)
+    expected = IssuerSettings(
+        data=Path("data/issuer"), experiments=("spring",), name="127.0.0.1:8004", attestation="open", environment=LEAST
+    )
     assert read_settings(LEAST) == expected
 
 
@@ -31,9 +33,21 @@ def test_everything_can_be_set() -> None:
         "PRIVATEER_ADMIN_PORT": "9005",
         "PRIVATEER_ORIGINS": "https://shop.example",
     }
-    where = ("0.0.0.0", 9004, "10.0.0.1", 9005)
-    names = (Path("/data"), ("spring", "autumn"), "issuer.example", "hmac", 3, 7, Path("/tokens/issuer.json"))
-    assert read_settings(environment) == IssuerSettings(*names, *where, environment, origins=("https://shop.example",))
+    assert read_settings(environment) == IssuerSettings(
+        data=Path("/data"),
+        experiments=("spring", "autumn"),
+        name="issuer.example",
+        attestation="hmac",
+        tokens_per_device=3,
+        key_days=7,
+        public_keys_file=Path("/tokens/issuer.json"),
+        host="0.0.0.0",
+        port=9004,
+        admin_host="10.0.0.1",
+        admin_port=9005,
+        environment=environment,
+        origins=("https://shop.example",),
+    )
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ async def test_a_horizon_never_shrinks_and_leaves_room_for_rounds(api: Api) -> N
 
 
 async def test_rounds_that_no_request_may_carry_are_refused_when_the_horizon_grows(settings: ServerSettings) -> None:
-    small = ServerSettings(settings.data, TOKEN, batch_bytes_max=100_000, report_bytes_max=10_000)
+    small = ServerSettings(data=settings.data, admin_token=TOKEN, batch_bytes_max=100_000, report_bytes_max=10_000)
     shuffled = {
         "privacy.model": "shuffle",
         "privacy.delta": 1e-6,

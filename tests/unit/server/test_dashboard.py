@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import get_args
 
 import httpx
 import pytest
@@ -13,6 +14,7 @@ from privateer_core.errors import BatchRefused
 from privateer_core.serving.http.openapi import UPLOAD_REFUSALS
 from privateer_server.api.pages import FOLDER
 from privateer_server.app import create_app
+from privateer_server.experiments.changes import Verb
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.servers import ADMIN, SMALL, Api, assert_problem
@@ -20,7 +22,7 @@ from tests.support.servers import ADMIN, SMALL, Api, assert_problem
 BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"}
 FILES = sorted(path for path in FOLDER.rglob("*") if path.suffix in {".html", ".css", ".mjs", ".svg", ".toml"})
 NAMES = [path.name for path in FILES if path.name != "index.html" and path.parent == FOLDER]
-OPERATORS = [f"operator/{path.name}" for path in FILES if path.parent != FOLDER]
+OPERATORS = ["operator/changes.json", *(f"operator/{path.name}" for path in FILES if path.parent != FOLDER)]
 TYPES = {".css": "text/css; charset=utf-8", ".mjs": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 FIRST_LOAD_MAX = 300_000
 ELSEWHERE = re.compile(r"""(?:https?:)?//[\w-]+\.|@import|url\(\s*['"]?(?!#)|\bdata:(?!\s)""")
@@ -161,6 +163,16 @@ def test_public_modules_import_nothing_for_operators_but_where_there_is_a_privat
     assert 'dataset.listener === "private" ? await import(' in (FOLDER / "operator.mjs").read_text()
 
 
+async def test_every_form_says_what_a_change_means_for_people_before_it_is_sent(api: Api) -> None:
+    forms = (await api.client.get("/dashboard/operator/changes.json")).json()
+    assert [form["id"] for form in forms] == list(get_args(Verb))
+    assert [form["id"] for form in forms if form["is_final"]] == ["stop", "retire-arm", "delete"]
+    for form in forms:
+        assert all(re.fullmatch(r"[A-Z].+\.", form[about]) for about in ("flight", "learned", "promise")), form["id"]
+        assert all(field["label"] for field in form["fields"])
+    assert [field["type"] for form in forms for field in form["fields"] if field["name"] == "arm"] == ["arm", "text"]
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 async def test_forms_are_at_the_private_listener_alone(
     stranger: httpx.AsyncClient, settings: ServerSettings, name: str
@@ -175,7 +187,8 @@ async def test_the_page_says_at_which_listener_it_is(settings: ServerSettings) -
         private = await operator.get("/", headers=BROWSER)
         for name in OPERATORS:
             answer = await operator.get(f"/dashboard/{name}")
-            assert (answer.status_code, answer.content) == (200, (FOLDER / name).read_bytes())
+            made = (FOLDER / name).read_bytes() if (FOLDER / name).exists() else answer.content
+            assert (answer.status_code, answer.content) == (200, made)
             assert answer.headers["content-security-policy"] == private.headers["content-security-policy"]
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app.public), base_url="http://server") as stranger:
             public = await stranger.get("/", headers=BROWSER)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from privateer_server.intake.opening_process import LENGTH_BYTES, Job, serve
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
-from tests.support.servers import SMALL, TOKEN, Api
+from tests.support.servers import SMALL, Api
 from tests.unit.shuffler.helpers import until
 
 INFO = b"info"
@@ -170,7 +169,7 @@ def test_a_process_that_waits_has_neither_the_key_nor_what_it_opened() -> None:
 
 
 async def test_a_server_with_processes_counts_as_one_without(settings: ServerSettings) -> None:
-    async with serving(create_app(replace(settings, admin_token=TOKEN, openers=1))) as client:
+    async with serving(create_app(settings.model_copy(update={"openers": 1}))) as client:
         api = Api(client)
         await api.create(SMALL | {"experiment.round_size": 200})
         body = await api.publication()

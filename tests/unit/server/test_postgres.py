@@ -81,13 +81,13 @@ def test_a_migration_is_a_line_of_the_log(
 
 
 def test_one_database_for_both_is_refused(shared: Shared) -> None:
-    error = refusal(replace(shared.settings(), admin_token=TOKEN, journal_database=shared.database))
+    error = refusal(shared.settings().model_copy(update={"journal_database": shared.database}))
     assert (error.field, error.detail) == ("PRIVATEER_JOURNAL_DATABASE", "the database is the store's")
 
 
 def test_a_database_that_is_not_there_is_named(shared: Shared) -> None:
     gone = shared.database.replace("test_", "gone_")
-    error = refusal(replace(shared.settings(), admin_token=TOKEN, database=gone))
+    error = refusal(shared.settings().model_copy(update={"database": gone}))
     assert (error.field, "does not exist" in error.detail) == ("PRIVATEER_DATABASE", True)
 
 

@@ -101,7 +101,9 @@ async def test_a_batch_is_refused_before_it_is_read(api: Api, shuffler_key: Ed25
 
 
 async def test_bodies_that_find_no_room_are_told_to_come_again(settings: ServerSettings) -> None:
-    small = ServerSettings(settings.data, TOKEN, report_bytes_max=10, batch_bytes_max=10, body_budget=10)
+    small = ServerSettings(
+        data=settings.data, admin_token=TOKEN, report_bytes_max=10, batch_bytes_max=10, body_budget=10
+    )
     async with serving(create_app(small)) as client:
         answer = await client.post("/experiments", json=tables(SMALL), headers=ADMIN)
         assert_problem(answer, 503, "unavailable")

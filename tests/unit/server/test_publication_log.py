@@ -1,7 +1,6 @@
 """The public log of a server: signed, complete, and the same log after every restart and restore."""
 
 import base64
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +133,7 @@ async def test_a_restart_goes_on_with_key_and_log(settings: ServerSettings) -> N
 
 
 async def test_a_key_elsewhere(settings: ServerSettings, tmp_path: Path) -> None:
-    elsewhere = replace(settings, identity=tmp_path / "secret", admin_token="token-of-the-tests")
+    elsewhere = settings.model_copy(update={"identity": tmp_path / "secret"})
     async with serving(create_app(elsewhere)):
         assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
         assert not (settings.data / "identity.key").exists()
@@ -174,7 +173,7 @@ class Disaster:
         restore(self.folder / "copy" / "server.db", self.folder / "new", DATABASE)
 
     def restored(self, **kept: Path) -> ServerSettings:
-        return replace(self.settings, data=self.folder / "new", admin_token="token-of-the-tests", **kept)
+        return self.settings.model_copy(update={"data": self.folder / "new", **kept})
 
 
 async def test_a_restored_database_goes_on_with_the_log_of_the_journal(

@@ -22,7 +22,7 @@ GOOD = {"PRIVATEER_DATA": "somewhere", "PRIVATEER_ADMIN_TOKEN": "a-secret-of-the
 def test_defaults() -> None:
     settings = read_settings(GOOD, [])
     assert (settings.data, settings.journal) == (Path("somewhere"), None)
-    assert settings.token_digest == hashlib.sha256(b"a-secret-of-the-tests").digest()
+    assert settings.admin_token == hashlib.sha256(b"a-secret-of-the-tests").digest()
     assert (settings.host, settings.port, settings.shuffler_keys, settings.origins) == ("127.0.0.1", 8000, (), ())
     assert (settings.admin_host, settings.admin_port, settings.sender_keys) == ("127.0.0.1", 8002, ())
 

@@ -27,7 +27,7 @@ PEOPLE = 40
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[tuple[OpenRound, Opener]]:
     """A round of `PEOPLE`, and what opens its reports."""
-    data = open_data(ServerSettings(tmp_path, TOKEN))
+    data = open_data(ServerSettings(data=tmp_path, admin_token=TOKEN))
     spec = make_spec({**SMALL, "experiment.round_size": PEOPLE, "experiment.horizon": 10 * PEOPLE})
     current = first_round(spec, data.keys.make())
     opener = data.keys.find(current.round.public_key)

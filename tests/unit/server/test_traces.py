@@ -4,7 +4,6 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -75,7 +74,7 @@ def about(span: dict[str, Any]) -> dict[str, str]:
 
 
 async def test_operators_and_rounds_are_traced_and_devices_are_not(settings: ServerSettings, taking: Collector) -> None:
-    settings = replace(settings, traces=taking.url, admin_token=TOKEN)
+    settings = settings.model_copy(update={"traces": taking.url})
     async with serving(create_app(settings)) as client:
         api = Api(client)
         await api.create(SMALL)

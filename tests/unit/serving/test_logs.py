@@ -11,7 +11,7 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_core.serving.logs import Formatter, JsonFormatter, tell, trace
-from privateer_core.serving.settings import check_log, logs_json
+from privateer_core.serving.settings import PrivatePort, PublicPort, ServiceSettings, logs_json
 
 
 def inner(secret: str) -> None:
@@ -116,12 +116,17 @@ def test_a_fact_stays_one_word_of_one_line(value: str, shown: str, caplog: pytes
     assert line["data"] == value.encode("utf-8", "backslashreplace").decode()
 
 
+class AnyService(ServiceSettings):
+    port: PublicPort = 1
+    admin_port: PrivatePort = 2
+
+
 def test_a_form_of_logs_that_there_is_not_is_named() -> None:
     assert [logs_json({"PRIVATEER_LOG": form} if form else {}) for form in ("", "text", "json")] == [False, False, True]
     for form in ("", "text", "json"):
-        check_log({"PRIVATEER_LOG": form})
+        assert AnyService.read({"PRIVATEER_LOG": form}).log == (form or "text")
     with pytest.raises(SpecError, match=r"PRIVATEER_LOG: is no form of logs \(set it to text or json\)"):
-        check_log({"PRIVATEER_LOG": "yaml"})
+        AnyService.read({"PRIVATEER_LOG": "yaml"})
 
 
 @pytest.mark.parametrize("module", ["privateer_server.app", "privateer_shuffler.app", "privateer_issuer.app"])

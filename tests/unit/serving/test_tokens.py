@@ -15,7 +15,8 @@ from privateer_core.errors import (
     TokenRefused,
     TokenSpent,
 )
-from privateer_core.serving.token_gate import TokenGate, TokenSettings
+from privateer_core.serving.settings import TokenSettings
+from privateer_core.serving.token_gate import TokenGate
 from privateer_core.serving.token_keys import TokenKeys
 from privateer_core.wire.tokens.token import TOKEN_SIZE, Challenge, PendingToken, authorization
 from privateer_core.wire.tokens.token_keys import Directory, TokenKey, unbase64url
@@ -226,7 +227,7 @@ def test_the_page_shows_what_a_device_needs(at: Gate) -> None:
 )
 def test_a_bad_setting_is_named(name: str, variables: dict[str, str]) -> None:
     with pytest.raises(SpecError) as refused:
-        TokenSettings.read(variables, "127.0.0.1:8001")
+        TokenSettings.read(variables)
     assert refused.value.field == name
     assert refused.value.remedy
 

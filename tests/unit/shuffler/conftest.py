@@ -25,7 +25,9 @@ def server() -> FakeServer:
 def settings(tmp_path: Path) -> ShufflerSettings:
     data = tmp_path / "data"
     sizes = {"min_batch": 2, "body_limit": 1 << 17}
-    return ShufflerSettings("http://server", data, data / "shuffler.pub", **sizes, sender_keys=TRUSTED)
+    return ShufflerSettings(
+        server_url="http://server", data=data, public_key_file=data / "shuffler.pub", **sizes, sender_keys=TRUSTED
+    )
 
 
 @pytest.fixture

@@ -114,7 +114,7 @@ async def test_metrics_tell_no_time(shuffler):
 
 async def test_two_shufflers_in_one_process_count_apart(shuffler, settings, server, tmp_path):
     await shuffler.post(server.publish(), sealed_reports(1))
-    other = type(settings)("http://server", tmp_path / "other", tmp_path / "other.pub")
+    other = type(settings)(server_url="http://server", data=tmp_path / "other", public_key_file=tmp_path / "other.pub")
     async with serving(create_app(other, httpx.ASGITransport(server.app))) as client:
         assert "privateer_shuffler_reports_forwarded_total 0.0" in (await client.get("/metrics")).text
 

@@ -3,14 +3,13 @@
 import os
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.token_gate import TokenSettings
+from privateer_core.serving.settings import TokenSettings
 from privateer_shuffler.app import create_app, main
 from privateer_shuffler.pool.folder import LastPublications
 from tests.support.asgi import serving
@@ -89,7 +88,7 @@ def foreign(path: Path) -> None:
 @pytest.mark.parametrize(("version", "says"), [(0, "is too old: schema 0"), (77, "was made by a newer Privateer")])
 async def test_a_folder_of_another_age_is_untouched(settings, server, broken, version, says):
     """No key is made, no other file is opened."""
-    asked = replace(settings, tokens=TokenSettings(required=True))
+    asked = settings.model_copy(update={"tokens": TokenSettings(required=True, keys="/nowhere")})
     async with serving(create_app(asked, httpx.ASGITransport(server.app))) as client:
         header = server.publish(batch=50)
         answer = await client.get("/experiments/spring")

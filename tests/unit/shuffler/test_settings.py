@@ -3,24 +3,24 @@ from pathlib import Path
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.token_gate import TokenSettings
+from privateer_core.serving.settings import TokenSettings
 from privateer_shuffler.settings import ShufflerSettings, read_settings
 
 
 def test_everything_has_a_default():
     assert read_settings({}) == ShufflerSettings(
-        "http://127.0.0.1:8002",
-        Path("data/shuffler"),
-        Path("data/shuffler/shuffler.pub"),
-        100,
-        "127.0.0.1",
-        8001,
-        8 << 20,
-        64 << 20,
-        "127.0.0.1",
-        8003,
-        (),
-        None,
+        server_url="http://127.0.0.1:8002",
+        data=Path("data/shuffler"),
+        public_key_file=Path("data/shuffler/shuffler.pub"),
+        min_batch=100,
+        host="127.0.0.1",
+        port=8001,
+        body_limit=8 << 20,
+        body_budget=64 << 20,
+        admin_host="127.0.0.1",
+        admin_port=8003,
+        sender_keys=(),
+        server_ca=None,
         tokens=TokenSettings(origins=("127.0.0.1:8001",)),
     )
 
@@ -70,20 +70,20 @@ def test_everything_can_be_set():
         "PRIVATEER_ORIGINS": "https://shop.example",
     }
     expected = ShufflerSettings(
-        "https://learn.example/api",
-        Path("/data"),
-        Path("/trusted/one.pub"),
-        500,
-        "0.0.0.0",
-        9000,
-        65536,
-        131072,
-        "10.0.0.1",
-        9003,
-        (Path("keys"), Path("more/one.pub")),
-        Path("/ca.pem"),
-        ("https://shop.example",),
-        tokens=TokenSettings(True, "/trusted", ("shuffle.example", "other.example:8443")),
+        server_url="https://learn.example/api",
+        data=Path("/data"),
+        public_key_file=Path("/trusted/one.pub"),
+        min_batch=500,
+        host="0.0.0.0",
+        port=9000,
+        body_limit=65536,
+        body_budget=131072,
+        admin_host="10.0.0.1",
+        admin_port=9003,
+        sender_keys=(Path("keys"), Path("more/one.pub")),
+        server_ca=Path("/ca.pem"),
+        origins=("https://shop.example",),
+        tokens=TokenSettings(required=True, keys="/trusted", origins=("shuffle.example", "other.example:8443")),
     )
     assert read_settings(environment) == expected
 

@@ -21,6 +21,7 @@ from privateer_core.spec.spec import Spec
 from privateer_core.wire.batch import SIGNATURE_HEADER
 from privateer_core.wire.identity import SIGNED_HEADER
 from privateer_lab.audit.network.sealed_reports import LIMITS
+from privateer_server.admin_tokens import token_digest
 from privateer_server.app import create_app as create_server
 from privateer_server.settings import ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler
@@ -181,11 +182,14 @@ class WatchedStage:
     async def start(self, folder: Path, stack: AsyncExitStack) -> None:
         """Serve until ``stack`` is left."""
         (folder / "trusted").mkdir()
-        settings = ServerSettings(folder / "server", _TOKEN, (folder / "trusted",))
+        trusted, token = (folder / "trusted",), token_digest(_TOKEN)
+        settings = ServerSettings(data=folder / "server", admin_token=token, shuffler_keys=trusted)
         server = await stack.enter_async_context(_served(create_server(settings)))
         self.upstream.hosts = {"server": server}
         data = folder / "shuffler"
-        mixing = ShufflerSettings("http://server", data, folder / "trusted" / "shuffler.pub")
+        mixing = ShufflerSettings(
+            server_url="http://server", data=data, public_key_file=folder / "trusted" / "shuffler.pub"
+        )
         shuffler = await stack.enter_async_context(_served(create_shuffler(mixing, self.upstream)))
         self.people.hosts = self._quiet.hosts = {"server": server, "shuffler": shuffler}
         body = self._spec.model_dump(mode="json", exclude_none=True)

@@ -7,6 +7,8 @@ import { actionsFor, isGrave, outcome, requestOf, trouble } from "./actions.mjs"
 import { Field, tokenBox } from "./fields.mjs";
 import { isKept, send } from "./token.mjs";
 
+const CHANGES = await (await fetch("dashboard/operator/changes.json", { cache: "no-cache" })).json();
+
 /** The arms that are not retired. */
 const armsLeft = ({ experiment }) => (experiment.arms ?? []).filter((one) => !(experiment.retired ?? []).includes(one));
 
@@ -30,9 +32,9 @@ export class OperatorPanel {
     const stamp = JSON.stringify([facts.accepts, facts.spec.experiment.arms, facts.spec.experiment.retired]);
     if (stamp === this.stamp) return;
     this.stamp = stamp;
-    replace(this.buttons, actionsFor(facts).map((action) => el("button", { type: "button", id: `do-${action.id}`, class: action.danger ? "danger" : null,
+    replace(this.buttons, actionsFor(CHANGES, facts).map((action) => el("button", { type: "button", id: `do-${action.id}`, class: action.is_final ? "danger" : null,
       "aria-expanded": String(this.open?.id === action.id), onclick: () => this.begin(action) }, action.title)));
-    if (this.open && !actionsFor(facts).includes(this.open)) this.end();
+    if (this.open && !actionsFor(CHANGES, facts).includes(this.open)) this.end();
   }
 
   mark() {
@@ -46,7 +48,7 @@ export class OperatorPanel {
       { ...field, options: field.type === "arm" ? armsLeft(this.facts.spec) : null }, () => this.weigh())]));
     this.confirm = new Field(`f-${action.id}-confirm`, { label: `Type ${this.name} to confirm` });
     this.wrong = el("p", { class: "wrong", role: "alert" });
-    this.button = el("button", { type: "submit", id: `send-${action.id}`, class: action.danger ? "main grave" : "main" }, action.title);
+    this.button = el("button", { type: "submit", id: `send-${action.id}`, class: action.is_final ? "main grave" : "main" }, action.title);
     const title = el("h3", { id: "action-title", tabindex: "-1" }, `${action.title}: ${this.name}`);
     replace(this.form, el("form", { class: "action", "aria-labelledby": "action-title", onsubmit: (event) => this.sent(event),
       onkeydown: (event) => event.key === "Escape" && this.cancel() }, title,

@@ -1,25 +1,26 @@
-"""What each listener lets in: the public one the pages that strangers may reach, the private one the hosts it knows.
+"""Listeners let in what is meant for them: pages that strangers may reach, or hosts that the private listener knows.
 
 A page in an operator's browser can have its own name resolve to this machine (DNS rebinding): the browser then takes
 what answers here for the page's own site, and lets it read. It still sends the page's name. So a name that the operator
-did not give is refused. Addresses in digits are nobody's name, and are taken.
+did not give is refused. Addresses in digits are nobody's name, and are taken. Starlette's middleware for trusted hosts
+does not know addresses, names below ``localhost`` nor a second ``Host``, and its answer names no remedy.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from ipaddress import ip_address
 from typing import Final, Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from privateer_core.errors import NotFound, SpecError
+from privateer_core.errors import NotFound
 from privateer_core.serving.http.problems import HostRefused, problem_answer
 from privateer_core.serving.http.report_endpoint import Reply
 
+AtOnce = Callable[[Scope, bytearray, Reply], bool]
+"""Answers a request that is there as a whole, without a task; False if it must be called as ASGI has it."""
 IS_PUBLIC: Final = "privateer.is_public"
 """The scope of a request has this key if it came to the public listener."""
-VARIABLE: Final = "PRIVATEER_ADMIN_NAMES"
-_NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9._-]{0,251}[a-z0-9_])?")
 _HOST: Final = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[^\[\]:@/\s]+))(?::[0-9]{0,5})?")
 _LOCAL: Final = "localhost"
 """It and all names below it are this machine's own (RFC 6761, section 6.3)."""
@@ -49,7 +50,7 @@ class PublicPages:
 
     def __init__(self, app: ASGIApp, is_public: Callable[[str, str], bool]) -> None:
         self._app, self._is_public = app, is_public
-        self._at_once: Callable[[Scope, bytearray, Reply], bool] = getattr(app, "at_once", lambda *_: False)
+        self._at_once: AtOnce = getattr(app, "at_once", lambda *_: False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer that there is no such page."""
@@ -69,22 +70,6 @@ class PublicPages:
         return "\n" not in scope["path"] and self._is_public(scope["method"], scope["path"])
 
 
-def host_names(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names that ``PRIVATEER_ADMIN_NAMES`` lists; none if it is missing or empty.
-
-    Raises
-    ------
-    SpecError
-        If one is no name of a host.
-    """
-    named = tuple(variables.get(VARIABLE, "").replace(",", " ").split())
-    for one in named:
-        if not _NAME.fullmatch(one):
-            remedy = "list names such as server.internal in lower case, without ports, separated by commas"
-            raise SpecError(f"{one!r} is no name of a host", field=VARIABLE, remedy=remedy)
-    return named
-
-
 class Hosts:
     """ASGI middleware of a private listener, which answers only to its own names.
 
@@ -98,14 +83,14 @@ class Hosts:
 
     def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
         self._app, self._names = app, frozenset(name.lower() for name in names)
-        self._at_once: Callable[[Scope, bytearray, Reply], bool] = getattr(app, "at_once", lambda *_: False)
+        self._at_once: AtOnce = getattr(app, "at_once", lambda *_: False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse its name."""
         if scope["type"] == "http" and not self._is_ours(scope):
             detail = "the private listener is not known by this name"
             refused = HostRefused(
-                detail, field="Host", remedy=f"call it by its address, or list the name in {VARIABLE}"
+                detail, field="Host", remedy="call it by its address, or list the name in PRIVATEER_ADMIN_NAMES"
             )
             await problem_answer(refused).send(scope, send)
         else:

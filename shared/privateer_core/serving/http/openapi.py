@@ -1,4 +1,4 @@
-"""What the OpenAPI documents of all services say alike: refusals, sealed reports, and pages for operators."""
+"""Parts that the OpenAPI documents of all services share: refusals, sealed reports, and pages for operators."""
 
 import re
 from collections import defaultdict

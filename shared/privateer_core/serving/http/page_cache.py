@@ -25,7 +25,7 @@ _ASKED: Final = b"if-none-match"
 
 
 class Version(NamedTuple):
-    """What a page shows.
+    """A version of a page: what it shows.
 
     Attributes
     ----------

@@ -104,21 +104,21 @@ async def unchanged(chunks: AsyncIterator[bytes], digest: bytes, changed: Privat
 
 
 class UploadReceipt(Protocol):
-    """What became of the reports of an upload."""
+    """The outcome of the reports of an upload."""
 
     @property
     def accepted(self) -> int:
-        """How many count."""
+        """Return how many count."""
         ...
 
     @property
     def refused(self) -> Mapping[str, int]:
-        """How many were refused, by slug."""
+        """Return how many were refused, by slug."""
         ...
 
     @property
     def problem(self) -> PrivateerError | None:
-        """Why the first of these was."""
+        """Return why the first of these was."""
         ...
 
 

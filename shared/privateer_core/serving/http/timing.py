@@ -1,4 +1,4 @@
-"""How long a service takes to answer. What is said of a request names nobody: a template, never the path itself."""
+"""Times the answers of a service. What is said of a request names nobody: a template, never the path itself."""
 
 import time
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""What bounds the load that strangers cause: connections, rates, memory, and shares of a processor."""
+"""Bounds on the load that strangers cause: connections, rates, memory, and shares of a processor."""

@@ -16,7 +16,7 @@ _OWNED: Final = 64
 
 
 class ConnectionStage(IntEnum):
-    """What a connection is doing. The earlier the stage, the less is lost when it is closed."""
+    """The stage that a connection is at. The earlier the stage, the less is lost when it is closed."""
 
     WAITING = 0  # for a request, or for the rest of its headers
     READING = 1  # a body
@@ -24,7 +24,7 @@ class ConnectionStage(IntEnum):
 
 
 class Connection(Protocol):
-    """What the table needs from a connection."""
+    """A connection as the table needs it."""
 
     stage: ConnectionStage
 

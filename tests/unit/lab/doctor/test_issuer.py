@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from privateer_core.serving.token_gate import TokenSettings
+from privateer_core.serving.settings import TokenSettings
 from privateer_core.wire.tokens.token_keys import BITS
 from privateer_issuer.key_rotation import IssuerKeys
 from privateer_issuer.store import FILE, IssuerStore
@@ -132,7 +132,7 @@ def test_the_command_looks_at_an_issuer(
 
 def checked(source: Any, host: str = "127.0.0.1", required: bool = True, **more: Any) -> list[tuple[str, str, str]]:
     found = Checkup("server")
-    tokens = TokenSettings(required, str(source), more.get("origins", ("127.0.0.1:8000",)))
+    tokens = TokenSettings(required=required, keys=str(source), origins=more.get("origins", ("127.0.0.1:8000",)))
     check_upload_tokens(found, tokens, host, more.get("experiments", ["offers"]))
     return told(found)
 

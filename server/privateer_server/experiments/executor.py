@@ -1,0 +1,164 @@
+"""Carries out what operators want of experiments: each change is one durable line of a log, and a public plan.
+
+A change is carried out by the next publication.
+"""
+
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from privateer_core.clock import Clock
+from privateer_core.errors import NotFound, Unavailable
+from privateer_core.serving.logs import tell
+from privateer_server.data import Data
+from privateer_server.experiments.catalog import Experiments, Start
+from privateer_server.experiments.changes import Clone, Delete, PlannedChange
+from privateer_server.experiments.experiment import Experiment
+from privateer_server.experiments.planning import Planning
+from privateer_server.experiments.spec_changes import renamed
+from privateer_server.intake.intake import Intake
+from privateer_server.rounds.open_round import timed
+from privateer_server.settings import ServerSettings
+from privateer_server.store.records import TRANSIENT, Behind, LogLine, Plan, PlanBefore
+
+_log = logging.getLogger("privateer.server")
+_MEANWHILE: Final = Unavailable("the round is just closing", remedy="send the same change again")
+_DISK: Final = Unavailable("the server cannot store changes now", remedy="send the same change again later")
+
+
+class ChangeExecutor:
+    """Carries out changes.
+
+    Nothing is counted and no round closes while a plan is made, so plans follow each other, and the log has their
+    order. A plan that is due ends the open round by the path that every round takes, so that a death in between finds
+    the plan again.
+    """
+
+    def __init__(
+        self, data: Data, experiments: Experiments, intake: Intake, settings: ServerSettings, clock: Clock
+    ) -> None:
+        self._data, self._experiments, self._intake = data, experiments, intake
+        self._settings, self._clock = settings, clock
+
+    async def carry_out(self, name: str, who: str, change: PlannedChange) -> bool:
+        """Change an experiment's plan.
+
+        Returns
+        -------
+        Whether that changes anything.
+
+        Raises
+        ------
+        NotFound
+            If there is no such experiment.
+        Conflict, SpecError
+            As the change's `apply`.
+        Unavailable
+            If the server cannot do it now.
+        """
+        # Whoever asked may go away meanwhile: what is on disk and what is in memory must not part.
+        return await asyncio.shield(asyncio.create_task(self._carried_out(name, who, change)))
+
+    async def _carried_out(self, name: str, who: str, change: PlannedChange) -> bool:
+        await self._experiments.find(name)
+        async with self._intake.alone(name):
+            experiment = self._experiments.get(name)
+            plan = await asyncio.to_thread(self._planned, experiment, change)
+            if plan is None:
+                return False
+            current = experiment.current
+            before, line = PlanBefore(current.digest, current.plan), self._line(experiment, who, change, plan)
+            try:
+                await asyncio.to_thread(self._data.store.plan, name, before, plan, line)
+            except Behind:
+                raise _MEANWHILE from None
+            except TRANSIENT:
+                raise _DISK from None
+            experiment.current = timed(replace(experiment.current, plan=plan), self._clock)
+        tell(_log, "experiment changed", experiment=name, change=change.verb, by=who)
+        if experiment.current.is_ended(self._clock.monotonic()):
+            with suppress(Unavailable):  # the next look at deadlines does it
+                await self._intake.expire(name)
+        return True
+
+    def _planned(self, experiment: Experiment, change: PlannedChange) -> Plan | None:
+        if self._data.journal_is_ahead(experiment.current) or experiment.current.is_unlearned:
+            raise _MEANWHILE
+        return change.apply(Planning(experiment, self._settings, self._clock))
+
+    def _line(self, experiment: Experiment, who: str, change: PlannedChange, plan: Plan) -> LogLine:
+        version, before = experiment.current.round.version, experiment.current.plan
+        # Whom a publication asks changes at once; all else waits for the next one.
+        is_at_once = plan.spec == before.spec and (plan.due is None or plan.seconds > 0)
+        seconds = change.ends_in
+        detail = change.detail if seconds is None else f"{change.detail} within {seconds:g} s".strip()
+        since = version if is_at_once else None
+        return LogLine(self._clock.now(), change.verb, detail, who, version, since)
+
+    async def clone(self, name: str, who: str, change: Clone) -> tuple[Experiment, bool]:
+        """Create an experiment that begins with what another one has learned; return it, and whether it is new.
+
+        Raises
+        ------
+        NotFound
+            If there is no such experiment.
+        SpecError, Conflict, Unavailable
+            As `Experiments.create`.
+        """
+        current = (await self._experiments.find(name)).current
+        state, before = current.step.state, current.spec
+        origin, version = f"of {name} at version", current.round.version
+        start = Start(lambda schedule: schedule.learner.begun(state, before), change.verb, f"{origin} {version}")
+
+        def is_known(known: Experiment) -> bool:
+            first = self._data.store.log(known.name)[0]
+            return first.action == change.verb and first.detail.startswith(f"{origin} ")
+
+        return await self._experiments.create(renamed(before, change.name, change.horizon), who, start, is_known)
+
+    async def delete(self, name: str, who: str) -> bool:
+        """Erase an experiment for good: its keys, its sums, its rounds and its publications; its name stays taken.
+
+        The journal decides: what it has as deleted, every start deletes again.
+
+        Returns
+        -------
+        Whether it was there.
+
+        Raises
+        ------
+        NotFound
+            If there was no such experiment.
+        Unavailable
+            If the disk does not take it now; sent again, the request goes on.
+        """
+        return await asyncio.shield(asyncio.create_task(self._deleted(name, who)))
+
+    async def _deleted(self, name: str, who: str) -> bool:
+        with suppress(NotFound):
+            await self._experiments.find(name)
+        async with self._intake.alone(name):
+            is_there = not self._experiments.is_deleted(name)
+            keys, version = list[bytes](), 0
+            if is_there:
+                experiment = self._experiments.get(name)
+                keys, version = self._experiments.keys_of(experiment), experiment.current.round.version
+            line = LogLine(self._clock.now(), Delete.verb, "", who, version, version)
+            line = self._data.journal.buried().get(name, line)
+            try:
+                if is_there:
+                    await asyncio.to_thread(self._data.journal.bury, name, line)
+                    self._experiments.forget(name)
+                await asyncio.to_thread(self._erase, name, line, keys)
+            except TRANSIENT:
+                raise _DISK from None
+        if is_there:
+            tell(_log, "experiment changed", experiment=name, change=line.action, by=who)
+        return is_there
+
+    def _erase(self, name: str, line: LogLine, keys: list[bytes]) -> None:
+        for key in keys:
+            self._data.keys.destroy(key)
+        self._data.store.delete(name, line)
