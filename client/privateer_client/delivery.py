@@ -159,14 +159,19 @@ class Pace:
         return _RANDOM.uniform(0.0, min(_MOST, _FIRST * 2.0 ** min(tries - 1, _DOUBLINGS)))
 
 
+Tied: TypeAlias = dict[SealedReport, bytes | None]
+"""The token that each report comes with the first time, None: none was left. Others are looked for."""
+
+
 def deliver(
-    reports: Sequence[SealedReport], account: Account, pace: Pace
+    reports: Sequence[SealedReport], account: Account, pace: Pace, tied: Tied | None = None
 ) -> Steps[dict[SealedReport, DeliveryVerdict]]:
     """Send reports until each has a final answer, or patience ends; return the verdicts."""
+    tied = tied or {}
     known: dict[SealedReport, DeliveryVerdict] = {}
     end, tries = pace.clock.monotonic() + pace.patience, 0
     while reports:
-        asked = yield from _try(reports, account, pace.timeout, known)
+        asked = yield from _try(reports, account, pace.timeout, known, tied)
         reports = [report for report in reports if known[report].outcome is Outcome.PENDING]
         tries, left = tries + 1, end - pace.clock.monotonic()
         if not reports or left <= asked:
@@ -181,16 +186,23 @@ def deliver_once(reports: Sequence[SealedReport], account: Account, pace: Pace, 
         left = end - pace.clock.monotonic()
         if left <= 0:
             return
-        yield from _try([report], account, left, {})
+        yield from _try([report], account, left, {}, {})
 
 
 def _try(
-    reports: Sequence[SealedReport], account: Account, timeout: float, known: dict[SealedReport, DeliveryVerdict]
+    reports: Sequence[SealedReport],
+    account: Account,
+    timeout: float,
+    known: dict[SealedReport, DeliveryVerdict],
+    tied: Tied,
 ) -> Steps[float]:
     """Send each report, note its verdict in ``known``, and return the seconds for which the endpoints want quiet."""
     asked = 0.0
     for report in reports:
-        token = account.tokens.tie(report) if account.tokens else None
+        if report in tied:
+            token = tied.pop(report)
+        else:
+            token = account.tokens.tie(report) if account.tokens else None
         headers = _HEADERS | ({"Authorization": authorization(token)} if token else {})
         answer = yield Ask("POST", report.endpoint, headers, timeout, report.body)
         verdict = known[report] = judge(answer)

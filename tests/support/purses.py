@@ -1,6 +1,7 @@
 """A ledger in memory, for tests with many devices."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from privateer_client.ledger.account import Payment
 from privateer_client.ledger.choice import KeptChoice
@@ -44,6 +45,9 @@ class Purse:
     @property
     def tokens(self) -> None:
         return None
+
+    def transaction(self) -> AbstractContextManager[object]:
+        return nullcontext()
 
     def pay(self, payment: Payment, _endpoint: str, seal: Callable[[], bytes]) -> bytes:
         sealed = seal()

@@ -1,6 +1,7 @@
 """What a device keeps account of: payments, sealed reports on their way, and choices until they are reported."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -66,6 +67,10 @@ class Account(Protocol):
     @property
     def tokens(self) -> TokenStore | None:
         """Where upload tokens are kept; None: nowhere."""
+        ...
+
+    def transaction(self) -> AbstractContextManager[object]:
+        """Make what follows, on this thread, one durable transaction."""
         ...
 
     def pay(self, payment: Payment, endpoint: str, seal: Callable[[], bytes]) -> bytes:

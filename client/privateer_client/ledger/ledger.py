@@ -5,6 +5,7 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -133,6 +134,10 @@ class Ledger:
     def path(self) -> Path:
         """Where the file is."""
         return self._file.path
+
+    def transaction(self) -> AbstractContextManager[object]:
+        """Make what follows, on this thread, one durable transaction; ask nobody within it, since others wait."""
+        return self._file.transaction()
 
     def pay(self, payment: Payment, endpoint: str, seal: Callable[[], bytes]) -> bytes:
         """Record a payment durably, together with the sealed report that it is for, and erase the choice behind it.
