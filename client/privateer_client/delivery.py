@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from privateer_client.ledger.account import Account
+from privateer_client.ledger.account_protocol import Account
 from privateer_client.participation import SealedReport
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import InputError
@@ -199,10 +199,7 @@ def _try(
     """Send each report, note its verdict in ``known``, and return the seconds for which the endpoints want quiet."""
     asked = 0.0
     for report in reports:
-        if report in tied:
-            token = tied.pop(report)
-        else:
-            token = account.tokens.tie(report) if account.tokens else None
+        token = tied.pop(report) if report in tied else _token(report, account)
         headers = _HEADERS | ({"Authorization": authorization(token)} if token else {})
         answer = yield Ask("POST", report.endpoint, headers, timeout, report.body)
         verdict = known[report] = judge(answer)
@@ -214,3 +211,7 @@ def _try(
         elif answer is not None:
             asked = max(asked, answer.retry_after)
     return asked
+
+
+def _token(report: SealedReport, account: Account) -> bytes | None:
+    return account.tokens.tie(report) if account.tokens else None

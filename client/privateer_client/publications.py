@@ -5,13 +5,13 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from privateer_client.delivery import Ask, EndpointAnswer, Pace, Steps
-from privateer_client.ledger.account import Account
+from privateer_client.ledger.account_protocol import Account
 from privateer_client.log import Witness
 from privateer_client.participation import Participation
 from privateer_core.clock import Clock
 from privateer_core.errors import Deleted, InputError, NotFound, PrivateerError, TermsRefused, Unavailable
+from privateer_core.privacy.terms_verification import Limits
 from privateer_core.privacy.trust import Trust
-from privateer_core.privacy.verification import Limits
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.publication import ASKS_NOBODY, digest
 from privateer_core.wire.transparency_log import Entry

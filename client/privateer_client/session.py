@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from privateer_client.delivery import Outcome, Pace, Steps, Tied, deliver
 from privateer_client.inputs import clipped_features, context_vector, read_outcome
-from privateer_client.ledger.account import Account
+from privateer_client.ledger.account_protocol import Account
 from privateer_client.ledger.choice import KeptChoice, period_of
 from privateer_client.participation import SealedReport
 from privateer_client.publications import Publications, Published

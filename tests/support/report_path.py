@@ -26,7 +26,9 @@ class ReportPath(NamedTuple):
         return {file for file, _ in self.functions}
 
     def __str__(self) -> str:
-        rows = (f"{file}: {', '.join(sorted(name for at, name in self.functions if at == file))}" for file in self.files)
+        rows = (
+            f"{file}: {', '.join(sorted(name for at, name in self.functions if at == file))}" for file in self.files
+        )
         count = f"{len(self.functions)} functions in {len(self.files)} files, {self.transactions} transactions"
         return "\n".join([count, *sorted(rows)])
 
@@ -49,7 +51,11 @@ def traced(patch: pytest.MonkeyPatch, call: Callable[[], object]) -> ReportPath:
 
     def watch(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(OURS) and not code.co_qualname.rpartition(".")[2].startswith("<"):
+        if (
+            event == "call"
+            and code.co_filename.startswith(OURS)
+            and not code.co_qualname.rpartition(".")[2].startswith("<")
+        ):
             found.add((str(Path(code.co_filename).relative_to(ROOT)), code.co_qualname))
 
     connect = sqlite3.connect

@@ -10,7 +10,7 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from privateer_client.ledger.account import Payment
+from privateer_client.ledger.account_protocol import Payment
 from privateer_client.ledger.choice import KeptChoice, decode_choice, encode_choice
 from privateer_client.ledger.encryption import Encryption, unreadable
 from privateer_client.ledger.known_servers import KnownServers

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from privateer_client.participation import Participation
 from privateer_core.errors import Conflict, InputError, Unavailable
 from privateer_core.policies.decisions import Arms, Decisions, Plays
-from privateer_core.privacy.verification import Limits
+from privateer_core.privacy.terms_verification import Limits
 from privateer_lab.environments import Environment, default_environment, environment_for
 from privateer_lab.load.wire import Wire
 from privateer_lab.simulation.devices import arms_before, received, scaled, scaled_rewards

@@ -15,7 +15,7 @@ from typing import Final
 from privateer_core.clock import Clock
 from privateer_core.errors import Conflict, NotFound, SpecError, Unavailable
 from privateer_core.privacy.terms import calibrate
-from privateer_core.privacy.verification import BATCH_MAX
+from privateer_core.privacy.terms_verification import BATCH_MAX
 from privateer_core.serving.logs import tell
 from privateer_core.spec.spec import Spec
 from privateer_server.data import Data

@@ -189,14 +189,14 @@ def quadrature(nodes: int) -> tuple[Array, Array]:
 def _fair_integral(k: Array, n: Array) -> Array:
     """Return the integral of exp(-(2k - 1 - n) v) / cosh(v)^(n + 1) from 0 on, for k above n / 2 and many trials.
 
-    Times k P(Bin(n, 1/2) = k) it is the tail: in k C(n, k) times the integral of u^(k - 1) (1 - u)^(n - k) from 0 to 1/2,
-    u is (1 - tanh v) / 2.
+    Times k P(Bin(n, 1/2) = k) it is the tail: that is k C(n, k) times the integral of u^(k - 1) (1 - u)^(n - k) from 0
+    to 1/2, in which u is (1 - tanh v) / 2.
     """
     slope, power = np.maximum(2 * k - 1 - n, 0.0), n + 1
     # log cosh v is at least .47 v^2 as far as that.
     end = 2 * _NEGLIGIBLE / (slope + np.sqrt(slope**2 + 1.88 * _NEGLIGIBLE * power))
     # A term is about (2 v / pi)^2 times the one before.
-    ratio = (2 / math.pi * np.max(end, initial=0.0)) ** 2
+    ratio = (2 / math.pi * np.max(end, initial=1e-9)) ** 2
     series = _LOG_COSH[: 1 + math.ceil(_DIGITS / -math.log10(ratio))][::-1]
 
     def log_integrand(v: Array, some: slice) -> Array:
@@ -209,8 +209,8 @@ def _fair_integral(k: Array, n: Array) -> Array:
 def _integral(k: Array, n: Array, p: Array, q: Array, aside: Array) -> Array:
     """Return the integral of (1 - q s)^(k - 1) (1 + p s)^(n - k) from 0 to 1 / q, for k above n p.
 
-    Times k q P(Bin(n, p) = k) it is the tail: in the integral of `_fair_integral`, up to p, u is p (1 - q s). What k - 1
-    is ``aside`` of (n - 1) p has all its digits.
+    Times k q P(Bin(n, p) = k) it is the tail: in the integral of `_fair_integral`, up to p, u is p (1 - q s). ``aside``
+    is k - 1 - (n - 1) p, with all digits.
     """
     slope, last = np.maximum(aside, 0.0), (1 - 1e-9) / q
     end = 2 * _NEGLIGIBLE / (slope + np.sqrt(slope**2 + 2 * _NEGLIGIBLE * (n - 1) * p * q) + 1e-300)
@@ -218,11 +218,12 @@ def _integral(k: Array, n: Array, p: Array, q: Array, aside: Array) -> Array:
 
     def log_integrand(s: Array, some: slice = _ALL) -> Array:
         if is_short:
-            return (k[some] - 1) * np.log(1 - q[some] * s) + (n[some] - k[some]) * np.log(1 + p[some] * s)
+            logs = (k[some] - 1) * np.log(1 - q[some] * s) + (n[some] - k[some]) * np.log(1 + p[some] * s)
+            return np.asarray(logs)
         down, up = np.log1p(-q[some] * s), np.log1p(p[some] * s)
         deviation = p[some] * _log1p_minus(-q[some] * s, 1 - q[some] * s)
         deviation += q[some] * _log1p_minus(p[some] * s, 1 + p[some] * s)
-        return (n[some] - 1) * deviation + aside[some] * (down - up)
+        return np.asarray((n[some] - 1) * deviation + aside[some] * (down - up))
 
     for _ in range(2):  # it is concave: a step of Newton's goes beyond where it is -40, but not by far
         end = np.minimum(end, last)

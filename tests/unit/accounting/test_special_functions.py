@@ -83,7 +83,7 @@ def test_binomial_tails_have_all_digits_on_both_sides(trials, probability):
         )
         if above > 1e-290:
             assert off(found.at_least, above) < 1e-13, k
-        if 1e-290 < below and k < trials * probability:
+        if below > 1e-290 and k < trials * probability:
             assert off(found.below, below) < 1e-13, k
         assert found.below + found.at_least == pytest.approx(1.0, abs=1e-15)
         assert found.at == binomial_pmf(k, trials, probability)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from privateer_client.ledger.account import Payment
+from privateer_client.ledger.account_protocol import Payment
 from privateer_client.ledger.ledger import Ledger
 from privateer_core.errors import AlreadyReported, BudgetExceeded, InputError
 from tests.support.devices import pay

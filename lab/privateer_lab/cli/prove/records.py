@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from privateer_client.ledger.account import Payment
+from privateer_client.ledger.account_protocol import Payment
 from privateer_client.ledger.ledger import COSTS, Ledger, default_path
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import Approximate, Parallel, Repeated, Sequential
