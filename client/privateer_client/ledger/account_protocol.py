@@ -70,7 +70,7 @@ class Account(Protocol):
         ...
 
     def transaction(self) -> AbstractContextManager[object]:
-        """Make what follows, on this thread, one durable transaction."""
+        """Make what follows, on this thread, one durable transaction; ask nobody within it, since others wait."""
         ...
 
     def pay(self, payment: Payment, endpoint: str, seal: Callable[[], bytes]) -> bytes:
@@ -94,7 +94,7 @@ class Account(Protocol):
         ...
 
     def answered(self, report: SealedReport) -> None:
-        """Forget a sealed report, but not its payment."""
+        """Overwrite a sealed report, since an endpoint has decided; its payment stays."""
         ...
 
     def choice(self, experiment: str) -> KeptChoice | None:
@@ -110,11 +110,11 @@ class Account(Protocol):
         ...
 
     def forget(self, experiment: str) -> None:
-        """Erase the choice that is kept, whether it can be read or not."""
+        """Overwrite the choice that is kept, whether it can be read or not: no report will be made of it."""
         ...
 
     def publication(self, experiment: str) -> bytes | None:
-        """Return the publication that is kept for an experiment."""
+        """Return the publication that is kept for an experiment; None if there is none, or it is damaged."""
         ...
 
     def remember(self, experiment: str, publication: bytes) -> None:
