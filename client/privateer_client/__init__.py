@@ -6,6 +6,6 @@ from privateer_client.ledger.ledger import Ledger
 from privateer_client.offline import OfflinePolicy
 from privateer_client.session import Session
 from privateer_core.errors import UnfitValueWarning
-from privateer_core.privacy.verification import Limits
+from privateer_core.privacy.terms_verification import Limits
 
 __all__ = ["AsyncClient", "Client", "Ledger", "Limits", "OfflinePolicy", "Outcome", "Session", "UnfitValueWarning"]

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from privateer_client.delivery import DOUBTED, Outcome, Pace, Steps, deliver, deliver_once
-from privateer_client.ledger.account import Account
+from privateer_client.ledger.account_protocol import Account
 from privateer_client.ledger.ledger import Ledger
 from privateer_client.participation import SealedReport
 from privateer_client.publications import Address, Publications, Published
@@ -21,7 +21,7 @@ from privateer_client.tokens import Attest, Issuer, Tokens
 from privateer_client.transport import AsyncExchange, Exchange
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import AlreadyReported, Deleted, InputError, PrivateerError, TokenWarning, Unavailable
-from privateer_core.privacy.verification import Limits
+from privateer_core.privacy.terms_verification import Limits
 from privateer_core.wire.identity import read_keys
 
 _Item = TypeVar("_Item")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from privateer_client.ledger.account import Account
+from privateer_client.ledger.account_protocol import Account
 from privateer_client.participation import SealedReport
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import InputError
@@ -159,14 +159,19 @@ class Pace:
         return _RANDOM.uniform(0.0, min(_MOST, _FIRST * 2.0 ** min(tries - 1, _DOUBLINGS)))
 
 
+Tied: TypeAlias = dict[SealedReport, bytes | None]
+"""The token that each report comes with the first time, None: none was left. Others are looked for."""
+
+
 def deliver(
-    reports: Sequence[SealedReport], account: Account, pace: Pace
+    reports: Sequence[SealedReport], account: Account, pace: Pace, tied: Tied | None = None
 ) -> Steps[dict[SealedReport, DeliveryVerdict]]:
     """Send reports until each has a final answer, or patience ends; return the verdicts."""
+    tied = tied or {}
     known: dict[SealedReport, DeliveryVerdict] = {}
     end, tries = pace.clock.monotonic() + pace.patience, 0
     while reports:
-        asked = yield from _try(reports, account, pace.timeout, known)
+        asked = yield from _try(reports, account, pace.timeout, known, tied)
         reports = [report for report in reports if known[report].outcome is Outcome.PENDING]
         tries, left = tries + 1, end - pace.clock.monotonic()
         if not reports or left <= asked:
@@ -181,16 +186,20 @@ def deliver_once(reports: Sequence[SealedReport], account: Account, pace: Pace, 
         left = end - pace.clock.monotonic()
         if left <= 0:
             return
-        yield from _try([report], account, left, {})
+        yield from _try([report], account, left, {}, {})
 
 
 def _try(
-    reports: Sequence[SealedReport], account: Account, timeout: float, known: dict[SealedReport, DeliveryVerdict]
+    reports: Sequence[SealedReport],
+    account: Account,
+    timeout: float,
+    known: dict[SealedReport, DeliveryVerdict],
+    tied: Tied,
 ) -> Steps[float]:
     """Send each report, note its verdict in ``known``, and return the seconds for which the endpoints want quiet."""
     asked = 0.0
     for report in reports:
-        token = account.tokens.tie(report) if account.tokens else None
+        token = tied.pop(report) if report in tied else _token(report, account)
         headers = _HEADERS | ({"Authorization": authorization(token)} if token else {})
         answer = yield Ask("POST", report.endpoint, headers, timeout, report.body)
         verdict = known[report] = judge(answer)
@@ -202,3 +211,7 @@ def _try(
         elif answer is not None:
             asked = max(asked, answer.retry_after)
     return asked
+
+
+def _token(report: SealedReport, account: Account) -> bytes | None:
+    return account.tokens.tie(report) if account.tokens else None

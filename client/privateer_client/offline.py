@@ -12,7 +12,7 @@ from privateer_client.participation import Participation
 from privateer_core.answer import Answer
 from privateer_core.answer.export import Export, read_export
 from privateer_core.errors import InputError, Malformed, SpecError, TermsRefused
-from privateer_core.privacy.verification import Limits
+from privateer_core.privacy.terms_verification import Limits
 
 _BYTES_MAX: Final = 64 << 20
 _COINS: Final = 1 << 32

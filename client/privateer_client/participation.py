@@ -1,6 +1,8 @@
 """Taking part in one round: checked terms, decisions, and sealed reports. For n people at once; a device has n = 1."""
 
+import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 
@@ -18,7 +20,7 @@ from privateer_core.policies.policy import Policy, Recalling
 from privateer_core.policies.report_ages import message_size, with_ages
 from privateer_core.primitives.contributions import BoundedVectors, KeyedValues
 from privateer_core.privacy.terms import Terms
-from privateer_core.privacy.verification import Limits, verify
+from privateer_core.privacy.terms_verification import Limits, verify
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.envelope import Header, binding, header_of, pieces
@@ -27,6 +29,9 @@ from privateer_core.wire.publication import Round, decode_publication, digest
 REPORT_ID_SIZE: Final = 16
 OVERHEAD: Final = 48
 """Bytes that sealing adds: encapsulated key and tag."""
+_MAY_CHANGE: Final = {"experiment", "sources", "population", "algorithm"}
+"""Sections of a spec that say nothing about what a report means and what is promised for it, but for the names of arms
+and what a source is promised."""
 _SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 
 
@@ -129,7 +134,7 @@ class Participation:
         if self.is_open:
             verify(self.terms, self.spec, cohort, self.round, limits)
         self._sealer = Sealer(self.round, self.header)
-        self._noise = SecureNoise()
+        self._noise, self._meanings = SecureNoise(), dict[tuple[int, str], bytes]()
 
     def _agree(self, name: str) -> None:
         """Refuse a publication whose parts disagree."""
@@ -154,6 +159,12 @@ class Participation:
     def terms(self) -> Terms:
         """How reports of this round are randomized."""
         return self.policy.terms
+
+    def meaning(self, options: int, cohort: str = "") -> bytes:
+        """Return the digest of what the spec says about reports (`meaning`), with the first ``options`` arms."""
+        if (options, cohort) not in self._meanings:
+            self._meanings[options, cohort] = meaning(self.spec, options, cohort)
+        return self._meanings[options, cohort]
 
     @property
     def is_open(self) -> bool:
@@ -266,3 +277,29 @@ def _policy(body: bytes, spec: Spec) -> Policy:
     except SpecError as error:
         raise TermsRefused("there is no such randomizer", field=error.field, remedy="do not take part") from None
     return policy
+
+
+def meaning(spec: Spec, options: int | None = None, cohort: str = "") -> bytes:
+    """Return a digest of what a spec says about the meaning of reports, and what it promises for them.
+
+    Parameters
+    ----------
+    spec
+        The spec.
+    options
+        How many of its arms or actions count, the first ones; None: all.
+    cohort
+        The source whose people are promised something; empty: the experiment's own people.
+    """
+    tables = spec.model_dump(mode="json", exclude=_MAY_CHANGE, exclude_defaults=True)
+    # All names count, not only that of the person's arm: whether a device reports would tell which one that is.
+    names, promised = spec.options[:options], spec.privacy_of(cohort).epsilon
+    # Keys of tables may come in any order, but contexts have the order of the features.
+    said = [tables, list(spec.features), names, promised]
+    # What an outcome has besides one reward: another spec would read the same numbers as something else.
+    nothing = spec.without_outcome(None)
+    if spec.rewards > 1 or isinstance(nothing, Mapping):
+        said += [spec.rewards, list(nothing) if isinstance(nothing, Mapping) else []]
+    if spec.experiment.reports_per_person > 1:
+        said += [spec.experiment.reports_per_person, spec.experiment.report_period]
+    return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).digest()

@@ -5,15 +5,15 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from privateer_client.delivery import Ask, EndpointAnswer, Pace, Steps
-from privateer_client.ledger.account import Account
+from privateer_client.ledger.account_protocol import Account
 from privateer_client.log import Witness
 from privateer_client.participation import Participation
 from privateer_core.clock import Clock
 from privateer_core.errors import Deleted, InputError, NotFound, PrivateerError, TermsRefused, Unavailable
+from privateer_core.privacy.terms_verification import Limits
 from privateer_core.privacy.trust import Trust
-from privateer_core.privacy.verification import Limits
 from privateer_core.wire.envelope import MEDIA_TYPE
-from privateer_core.wire.publication import ASKS_NOBODY
+from privateer_core.wire.publication import ASKS_NOBODY, digest
 from privateer_core.wire.transparency_log import Entry
 
 _BYTES: Final = 16 << 20
@@ -181,7 +181,7 @@ class Publications:
         tag = None if known is None or known.sent is None else known.participation.header.digest
         timeout = timeout or self._pace.timeout
         answer = yield self._ask(timeout, tag)
-        if known is not None and tag is not None and answer is not None and answer.status == _NOT_MODIFIED:
+        if known is not None and tag is not None and answer is not None and _is_same(answer, tag):
             return known._replace(sent=Moment.of(self.clock))
         # Whoever chose when the round asked may report in a pause that has begun since.
         return (yield from self._checked(answer, timeout, is_paused=False))
@@ -237,6 +237,11 @@ class Publications:
 
     def _followed(self, body: bytes, *, is_paused: bool = False) -> Participation:
         return Participation(body, self.address.name, self._limits, self._cohort, is_paused=is_paused)
+
+
+def _is_same(answer: EndpointAnswer, name: bytes) -> bool:
+    """Whether an answer has, or names, the publication of this digest, which was checked when it first came."""
+    return answer.status == _NOT_MODIFIED or (answer.status == _OK and digest(answer.body) == name)
 
 
 def _publication(answer: EndpointAnswer | None) -> EndpointAnswer:

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from privateer_client.delivery import Outcome, Pace, Steps
 from privateer_client.inputs import warn_unfit
-from privateer_client.ledger.account import Account, Payment
-from privateer_client.ledger.choice import KeptChoice, meaning, period_of, pinned
+from privateer_client.ledger.account_protocol import Account, Payment
+from privateer_client.ledger.choice import KeptChoice, period_of, pinned
 from privateer_client.participation import Participation, SealedReport
 from privateer_client.publications import Address, Publications
 from privateer_core.errors import (
@@ -110,7 +110,7 @@ class Reports:
         The person spoke of features, arm and reward as the spec has them that they ``followed``.
         """
         spec, cohort = followed.spec, followed.cohort
-        _agree(meaning(spec, cohort=cohort), meaning(opened.spec, len(spec.options), cohort))
+        _agree(followed.meaning(len(spec.options), cohort), opened.meaning(len(spec.options), cohort))
         if not opened.asks:
             return None
         played = np.array([_place(arm, spec.options)])
@@ -124,7 +124,7 @@ class Reports:
         TermsRefused
             If the spec says otherwise what a report means or what it is promised, or a version was published twice.
         """
-        _agree(choice.meaning, meaning(opened.spec, choice.options))
+        _agree(choice.meaning, opened.meaning(choice.options))
         if opened.round.version == choice.decided and opened.header.digest != choice.digest:
             raise TermsRefused(
                 "the server has published another policy of this version", field="version", remedy="do not report"
@@ -150,7 +150,7 @@ class Reports:
 
 
 def _means_the_same(choice: KeptChoice, followed: Participation) -> bool:
-    return choice.meaning == meaning(followed.spec, choice.options)
+    return choice.meaning == followed.meaning(choice.options)
 
 
 def _agree(before: bytes, now: bytes) -> None:

@@ -6,9 +6,9 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_client.delivery import Outcome, Pace, Steps, deliver
+from privateer_client.delivery import Outcome, Pace, Steps, Tied, deliver
 from privateer_client.inputs import clipped_features, context_vector, read_outcome
-from privateer_client.ledger.account import Account
+from privateer_client.ledger.account_protocol import Account
 from privateer_client.ledger.choice import KeptChoice, period_of
 from privateer_client.participation import SealedReport
 from privateer_client.publications import Publications, Published
@@ -261,14 +261,15 @@ class Session(Generic[Reported]):
     def _reporting(self, reward: Any) -> Steps[Outcome]:
         if self._participation.cohort:
             raise InputError("people of a source report on the past", field="cohort", remedy="call report_past")
-        self._publications.check_server()
-        self._check_unpaid()
-        choice = self._made_choice()
-        rewards = self._read(choice.shown, reward)
-        if not self.asked:
-            return Outcome.NOT_ASKED
-        self._reports.check(choice, self._participation)
-        updated = self._with_outcome(choice, rewards)
+        with self._account.transaction():
+            self._publications.check_server()
+            self._check_unpaid()
+            choice = self._made_choice()
+            rewards = self._read(choice.shown, reward)
+            if not self.asked:
+                return Outcome.NOT_ASKED
+            self._reports.check(choice, self._participation)
+            updated = self._with_outcome(choice, rewards)
         if (updated or choice).window:  # nothing is sent now: that would say when the outcome came
             return Outcome.NOT_ASKED if updated is None else Outcome.PENDING
         return (yield from self._sent(updated or choice.with_outcome(rewards, self._now)))
@@ -300,11 +301,13 @@ class Session(Generic[Reported]):
         except Deleted:
             self._account.forget(self._identity)
             return Outcome.NOT_ASKED
-        report = self._reports.on(updated, opened.participation)
-        if report is None:
-            self._account.forget(self._identity)
-            return Outcome.NOT_ASKED
-        return (yield from self._delivered(report))
+        with self._account.transaction():
+            report = self._reports.on(updated, opened.participation)
+            if report is None:
+                self._account.forget(self._identity)
+                return Outcome.NOT_ASKED
+            tied = self._tied(report)
+        return (yield from self._delivered(report, tied))
 
     def _reporting_past(self, context: Mapping[str, Any], arm: str, reward: Any) -> Steps[Outcome]:
         spec = self._participation.spec
@@ -319,8 +322,12 @@ class Session(Generic[Reported]):
             opened = yield from self._open()
         except Deleted:
             return Outcome.NOT_ASKED
-        report = self._reports.recalled(known, arm, rewards, self._participation, opened.participation)
-        return Outcome.NOT_ASKED if report is None else (yield from self._delivered(report))
+        with self._account.transaction():
+            report = self._reports.recalled(known, arm, rewards, self._participation, opened.participation)
+            if report is None:
+                return Outcome.NOT_ASKED
+            tied = self._tied(report)
+        return (yield from self._delivered(report, tied))
 
     def _check_unpaid(self) -> None:
         if not self._is_open:
@@ -338,8 +345,11 @@ class Session(Generic[Reported]):
         self.offline = False
         return self._published
 
-    def _delivered(self, report: SealedReport) -> Steps[Outcome]:
+    def _tied(self, report: SealedReport) -> Tied:
+        return {report: self._account.tokens.tie(report)} if self._account.tokens else {}
+
+    def _delivered(self, report: SealedReport, tied: Tied) -> Steps[Outcome]:
         self.asked, self._choice = False, None
-        verdict = (yield from deliver([report], self._account, self._pace))[report]
+        verdict = (yield from deliver([report], self._account, self._pace, tied))[report]
         self.refusal = verdict.reason
         return verdict.outcome

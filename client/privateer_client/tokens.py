@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from privateer_client.delivery import Ask, EndpointAnswer, Steps
-from privateer_client.ledger.account import Account
+from privateer_client.ledger.account_protocol import Account
 from privateer_client.ledger.token_store import TokenStore, mark_of
 from privateer_client.participation import SealedReport
 from privateer_client.publications import Address

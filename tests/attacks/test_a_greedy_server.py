@@ -9,7 +9,7 @@ import pytest
 
 from privateer_client import Client, Ledger, Outcome
 from privateer_core.errors import BudgetExceeded
-from privateer_core.privacy.verification import Limits
+from privateer_core.privacy.terms_verification import Limits
 from tests.support.notary import notarized
 from tests.support.publications import published, shuffle_spec
 from tests.support.specs import make_spec

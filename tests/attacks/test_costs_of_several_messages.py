@@ -10,7 +10,7 @@ from privateer_core.errors import Malformed, SpecError, TermsRefused
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
 from privateer_core.primitives.clipping import Ball
 from privateer_core.privacy.record_verification import read_certificates
-from privateer_core.privacy.verification import Limits
+from privateer_core.privacy.terms_verification import Limits
 from tests.support import publications
 from tests.support.records import SPECS, record_of
 

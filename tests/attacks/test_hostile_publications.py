@@ -19,16 +19,16 @@ import msgspec
 import pytest
 
 from privateer_client import Client
-from privateer_client.ledger.account import Payment
+from privateer_client.ledger.account_protocol import Payment
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import ShuffledBits
 from privateer_core.errors import InputError, Malformed, TermsRefused
 from privateer_core.privacy.trust import TRUST, honest_people
 from tests.support import publications
 from tests.support.devices import EVERYTHING
+from tests.support.memory_ledgers import MemoryLedger
 from tests.support.notary import notarized
 from tests.support.phases import small_spec
-from tests.support.purses import Purse
 from tests.support.sparse import sparse_spec
 from tests.support.specs import SHUFFLE, make_spec
 
@@ -82,24 +82,24 @@ class Device:
 
     def meets(self, body: bytes) -> None:
         """One publication."""
-        purse, began = Purse(), time.process_time()
+        ledger, began = MemoryLedger(), time.process_time()
         transport = notarized(lambda request: answer(request, body))
         client = Client(
-            "http://server", shuffler="http://shuffler", limits=EVERYTHING, ledger=purse, transport=transport
+            "http://server", shuffler="http://shuffler", limits=EVERYTHING, ledger=ledger, transport=transport
         )
         try:
             session: Any = client.join("test", self.cohort)
         except (Malformed, TermsRefused, InputError):
-            assert not purse.paid
+            assert not ledger.paid
             self.ends["refused"] += 1
         else:
-            self._takes_part(session, purse)
+            self._takes_part(session, ledger)
             self.ends["followed"] += 1
         finally:
             client.close()
         self.longest = max(self.longest, time.process_time() - began)
 
-    def _takes_part(self, session: Any, purse: Purse) -> None:
+    def _takes_part(self, session: Any, ledger: MemoryLedger) -> None:
         part = session._participation
         session.asked = part.asks  # whoever is not asked reports nothing
         context = dict.fromkeys(part.spec.features, 0.25)
@@ -107,8 +107,8 @@ class Device:
         reward = dict.fromkeys(choice, 0.25) if isinstance(choice, dict) else 0.75
         past = (context, part.spec.options[1], reward)
         outcome = session.report_past(*past) if self.cohort else session.report(reward)
-        self.paid += purse.paid
-        assert len(purse.paid) == (outcome == "accepted")
+        self.paid += ledger.paid
+        assert len(ledger.paid) == (outcome == "accepted")
 
 
 def parts(name: str) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:

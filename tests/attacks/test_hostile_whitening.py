@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from privateer_client import Outcome
-from privateer_core.privacy.verification import Limits
+from privateer_core.privacy.terms_verification import Limits
 from tests.support.experiments import Device, Server
 from tests.support.linears import linear_spec
 from tests.support.publications import published

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.privacy.verification import Limits
+from privateer_core.privacy.terms_verification import Limits
 from privateer_core.spec.spec import Spec
 from tests.support.experiments import WEEK, Device, Server
 from tests.support.publications import published

@@ -9,9 +9,9 @@ from privateer_core.errors import TermsRefused
 from privateer_core.privacy.trust import TIGHT
 from privateer_core.spec.spec import Spec
 from tests.support.devices import EVERYTHING
+from tests.support.memory_ledgers import MemoryLedger
 from tests.support.notary import Notary
 from tests.support.publications import published
-from tests.support.purses import Purse
 
 SPECS: dict[str, Spec] = {
     f"{name}-{case}": spec
@@ -27,9 +27,9 @@ def test_the_papers_have_such_algorithms() -> None:
 
 @pytest.mark.parametrize("name", SPECS)
 def test_a_published_calibration_is_refused_whatever_it_is_called(name: str) -> None:
-    body, purse = published(SPECS[name], terms={"calibration": TIGHT}), Purse()
+    body, ledger = published(SPECS[name], terms={"calibration": TIGHT}), MemoryLedger()
     way = Notary().transport(lambda _: httpx.Response(200, content=body))
-    client = Client("http://server", shuffler="http://shuffler", limits=EVERYTHING, ledger=purse, transport=way)
+    client = Client("http://server", shuffler="http://shuffler", limits=EVERYTHING, ledger=ledger, transport=way)
     with pytest.raises(TermsRefused, match=r"calibration: the algorithm is for simulation alone"):
         client.join(SPECS[name].name)
-    assert purse.paid == []
+    assert ledger.paid == []

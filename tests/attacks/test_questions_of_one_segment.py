@@ -10,7 +10,7 @@ from privateer_client.participation import Participation
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
 from privateer_core.codec import encode
 from privateer_core.errors import Malformed
-from privateer_core.privacy.verification import Limits
+from privateer_core.privacy.terms_verification import Limits
 from privateer_server.rounds.loop import Schedule
 from tests.support.publications import published
 

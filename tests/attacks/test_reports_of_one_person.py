@@ -9,7 +9,7 @@ import pytest
 from privateer_client import Outcome
 from privateer_core.algorithms import ALGORITHMS, algorithm
 from privateer_core.errors import AlreadyReported, SpecError, TermsRefused
-from privateer_core.privacy.verification import Limits
+from privateer_core.privacy.terms_verification import Limits
 from privateer_core.spec.sections import parse_section
 from privateer_core.spec.spec import Spec
 from privateer_server.rounds.loop import Schedule

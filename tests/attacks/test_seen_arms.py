@@ -9,7 +9,7 @@ from privateer_client.client import Client
 from privateer_client.ledger.ledger import Ledger
 from privateer_client.participation import Participation
 from privateer_core.errors import Malformed, TermsRefused
-from privateer_core.privacy.verification import Limits
+from privateer_core.privacy.terms_verification import Limits
 from privateer_lab.audit.attacks.partition import cases
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.suite import FALSE_ALARM, AuditFinding, _attacked

@@ -27,7 +27,7 @@ from privateer_core.mechanisms import VectorMechanism
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
 from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.primitives.public_coins import mix
-from privateer_core.privacy.verification import Limits
+from privateer_core.privacy.terms_verification import Limits
 from privateer_core.spec.features import Feature
 from privateer_core.spec.spec import Spec
 from tests.documents import vectors

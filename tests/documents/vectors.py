@@ -17,8 +17,8 @@ from privateer_core.errors import PrivateerError
 from privateer_core.policies.report_ages import message_size, with_ages
 from privateer_core.primitives.public_coins import Layout, bucket, sign
 from privateer_core.primitives.questions import KeyedMeans
+from privateer_core.privacy.terms_verification import Limits
 from privateer_core.privacy.trust import honest_people
-from privateer_core.privacy.verification import Limits
 from privateer_core.sampling.response import RandomizedResponse
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.envelope import Envelope, binding, encode_envelope

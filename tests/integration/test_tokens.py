@@ -13,7 +13,7 @@ import pytest
 from privateer_client import AsyncClient
 from privateer_client.delivery import Outcome
 from privateer_client.ledger.ledger import Ledger
-from privateer_core.privacy.verification import Limits
+from privateer_core.privacy.terms_verification import Limits
 from privateer_core.wire.problem import slug_of
 from privateer_core.wire.tokens.attestation import HEADER
 from privateer_core.wire.tokens.token import Challenge, PendingToken, read_authorization

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from privateer_client import transport
-from privateer_client.ledger.account import Payment
+from privateer_client.ledger.account_protocol import Payment
 from privateer_client.ledger.ledger import Ledger
 from privateer_client.participation import Participation
 from privateer_core.clock import SystemClock
-from privateer_core.privacy.verification import Limits
+from privateer_core.privacy.terms_verification import Limits
 
 ENDPOINT = "http://s/reports"
 EVERYTHING = Limits(math.inf, 0.5, math.inf, honest_fraction=1.0, min_batch=1, arms="hidden", curator=True)

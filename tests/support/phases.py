@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from privateer_client.participation import Participation
-from privateer_core.privacy.verification import Limits
+from privateer_core.privacy.terms_verification import Limits
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.envelope import Envelope, encode_envelope
 from tests.support.phased import phased_spec

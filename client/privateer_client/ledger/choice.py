@@ -1,8 +1,6 @@
 """What a device decided for its person, and what came of it: kept until the report about it is made."""
 
-import hashlib
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
@@ -22,9 +20,6 @@ _NAME_BYTES: Final = 256
 """Room for the longest name of an arm, so that the size of what is kept does not tell it."""
 _DAY: Final = 86_400.0
 _NEVER: Final = math.inf
-_MAY_CHANGE: Final = {"experiment", "sources", "population", "algorithm"}
-"""Sections of a spec that say nothing about what a report means and what is promised for it, but for the names of arms
-and what a source is promised."""
 
 
 def period_of(spec: Spec, now: float) -> int:
@@ -112,7 +107,7 @@ class KeptChoice:
         return cls(
             decided=followed.round.version,
             digest=followed.header.digest,
-            meaning=meaning(spec),
+            meaning=followed.meaning(len(spec.options)),
             options=len(spec.options),
             contexts=contexts,
             coins=coins,
@@ -169,32 +164,6 @@ class KeptChoice:
         """Whether a report that no round takes has waited for long enough: another window, and a day at least."""
         # Without a window ``due`` is the beginning of the day on which the outcome was known.
         return now >= self.due + (max(self.window, _DAY) if self.window else 2 * _DAY)
-
-
-def meaning(spec: Spec, options: int | None = None, cohort: str = "") -> bytes:
-    """Return a digest of what a spec says about the meaning of reports, and what it promises for them.
-
-    Parameters
-    ----------
-    spec
-        The spec.
-    options
-        How many of its arms or actions count, the first ones; None: all.
-    cohort
-        The source whose people are promised something; empty: the experiment's own people.
-    """
-    tables = spec.model_dump(mode="json", exclude=_MAY_CHANGE, exclude_defaults=True)
-    # All names count, not only that of the person's arm: whether a device reports would tell which one that is.
-    names, promised = spec.options[:options], spec.privacy_of(cohort).epsilon
-    # Keys of tables may come in any order, but contexts have the order of the features.
-    said = [tables, list(spec.features), names, promised]
-    # What an outcome has besides one reward: another spec would read the same numbers as something else.
-    nothing = spec.without_outcome(None)
-    if spec.rewards > 1 or isinstance(nothing, Mapping):
-        said += [spec.rewards, list(nothing) if isinstance(nothing, Mapping) else []]
-    if spec.experiment.reports_per_person > 1:
-        said += [spec.experiment.reports_per_person, spec.experiment.report_period]
-    return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).digest()
 
 
 def encode_choice(choice: KeptChoice) -> bytes:

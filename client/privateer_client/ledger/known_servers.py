@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
+from typing_extensions import override
+
 from privateer_client.ledger.ledger_file import LedgerFile
 from privateer_core.errors import HeadWentBack, LogForked
 
@@ -31,7 +33,7 @@ class Servers(Protocol):
         ...
 
     def accuse(self, server: str, evidence: str) -> None:
-        """Keep evidence against a server, unless there is as strong evidence already."""
+        """Keep evidence against a server, unless there is as strong evidence already: a fork is the strongest."""
         ...
 
     def acquit(self, server: str) -> None:
@@ -39,22 +41,23 @@ class Servers(Protocol):
         ...
 
     def evidence(self, server: str) -> str | None:
-        """Return the evidence against a server."""
+        """Return the evidence against a server; None if there is none."""
         ...
 
 
-class KnownServers:
+class KnownServers(Servers):
     """Servers in the ledger's file."""
 
     def __init__(self, file: LedgerFile) -> None:
         self._file = file
 
+    @override
     def get(self, server: str) -> KnownServer | None:
-        """Return what is known of a server, by its address."""
         with self._file.transaction() as database:
             row = database.execute("SELECT key, head FROM servers WHERE server = ?", (server,)).fetchone()
         return None if row is None else KnownServer(*row)
 
+    @override
     def change(self, server: str, change: Callable[[KnownServer | None], KnownServer]) -> None:
         """Replace what is known of a server by what ``change`` makes of it; nothing changes if that raises.
 
@@ -81,13 +84,14 @@ class KnownServers:
             database.execute("DELETE FROM evidence WHERE server = ?", (server,))
         return None if row is None else str(row[0])
 
+    @override
     def accuse(self, server: str, evidence: str) -> None:
-        """Keep evidence against a server, unless there is as strong evidence already: a fork is the strongest."""
         with self._file.transaction() as database:
             row = database.execute("SELECT body FROM evidence WHERE server = ?", (server,)).fetchone()
             if row is None or _outweighs(evidence, row[0]):
                 database.execute("INSERT OR REPLACE INTO evidence VALUES (?, ?)", (server, evidence))
 
+    @override
     def acquit(self, server: str) -> None:
         """Mark the evidence that a server's log went back as answered, if that is all there is.
 
@@ -99,8 +103,8 @@ class KnownServers:
                 answered = json.dumps(json.loads(row[0]) | {"answered": True}, indent=1)
                 database.execute("UPDATE evidence SET body = ? WHERE server = ?", (answered, server))
 
+    @override
     def evidence(self, server: str) -> str | None:
-        """Return the evidence against a server; None if there is none."""
         with self._file.transaction() as database:
             row = database.execute("SELECT body FROM evidence WHERE server = ?", (server,)).fetchone()
         return None if row is None else str(row[0])

@@ -5,11 +5,14 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from privateer_client.ledger.account import Payment
+from typing_extensions import override
+
+from privateer_client.ledger.account_protocol import Account, Payment
 from privateer_client.ledger.choice import KeptChoice, decode_choice, encode_choice
 from privateer_client.ledger.encryption import Encryption, unreadable
 from privateer_client.ledger.known_servers import KnownServers
@@ -63,7 +66,7 @@ class _Limit(NamedTuple):
             )
 
 
-class Ledger:
+class Ledger(Account):
     """Payments, choices until they are reported, and sealed reports until they are answered, in an SQLite file.
 
     It is safe between processes.
@@ -121,12 +124,17 @@ class Ledger:
         where = Path(path) if path else default_path()
         self._encryption = Encryption(key, where.with_name(f"{where.name}.key"))
         self._file = LedgerFile(where, self._today)
-        self.servers = KnownServers(self._file)
+        self._servers = KnownServers(self._file)
         self._tokens = TokenStore(self._file, self._clock)
 
     @property
+    @override
+    def servers(self) -> KnownServers:
+        return self._servers
+
+    @property
+    @override
     def tokens(self) -> TokenStore:
-        """The upload tokens."""
         return self._tokens
 
     @property
@@ -134,6 +142,11 @@ class Ledger:
         """Where the file is."""
         return self._file.path
 
+    @override
+    def transaction(self) -> AbstractContextManager[object]:
+        return self._file.transaction()
+
+    @override
     def pay(self, payment: Payment, endpoint: str, seal: Callable[[], bytes]) -> bytes:
         """Record a payment durably, together with the sealed report that it is for, and erase the choice behind it.
 
@@ -190,11 +203,12 @@ class Ledger:
     def _today(self) -> int:
         return int(self._clock.now() // _DAY)
 
+    @override
     def payment(self, experiment: str) -> Payment | None:
-        """Return what the reports to an experiment have cost; None: there are none."""
         with self._file.transaction() as database:
             return _payment(database, experiment)
 
+    @override
     def draw(self, experiment: str, times: int, seconds: float, period: int) -> bool:
         """Tell whether this time, of so many that the person comes, is the one that was drawn for the report.
 
@@ -217,6 +231,7 @@ class Ledger:
             raise _changed()
         return drawn.come == drawn.drawn
 
+    @override
     def number(self, experiment: str, seed: int, people: int) -> int:
         """Return the device's number among the people of an experiment; drawn once, and sent to nobody.
 
@@ -243,14 +258,14 @@ class Ledger:
         with self._file.transaction() as database:
             return _payments(database)
 
+    @override
     def waiting(self) -> list[SealedReport]:
-        """Return the reports that no endpoint has answered for good."""
         with self._file.transaction() as database:
             rows = database.execute("SELECT experiment, endpoint, body FROM outbox ORDER BY experiment")
             return [SealedReport(*row) for row in rows]
 
+    @override
     def answered(self, report: SealedReport) -> None:
-        """Overwrite a sealed report, since an endpoint has decided; its payment stays."""
         with self._file.transaction() as database:
             database.execute("DELETE FROM outbox WHERE (experiment, endpoint, body) = (?, ?, ?)", report)
 
@@ -259,6 +274,7 @@ class Ledger:
         with self._file.transaction() as database:
             database.execute("DELETE FROM outbox WHERE experiment = ?", (experiment,))
 
+    @override
     def choice(self, experiment: str) -> KeptChoice | None:
         """Return the choice that is kept for an experiment.
 
@@ -270,11 +286,12 @@ class Ledger:
         with self._file.transaction() as database:
             return self._choice(database, experiment)
 
+    @override
     def choices(self) -> list[str]:
-        """Return the experiments for which a choice is kept."""
         with self._file.transaction() as database:
             return [name for (name,) in database.execute("SELECT experiment FROM choices ORDER BY experiment")]
 
+    @override
     def change(self, experiment: str, change: Callable[[KeptChoice | None], KeptChoice | None]) -> KeptChoice | None:
         """Replace the choice that is kept for an experiment by what ``change`` makes of it, and return that.
 
@@ -297,8 +314,8 @@ class Ledger:
                 database.execute("INSERT OR REPLACE INTO choices VALUES (?, ?)", (experiment, body))
         return after
 
+    @override
     def forget(self, experiment: str) -> None:
-        """Overwrite the choice that is kept for an experiment: no report will be made of it."""
         with self._file.transaction() as database:
             _erase(database, experiment)
 
@@ -311,15 +328,15 @@ class Ledger:
         except Malformed:
             raise unreadable(experiment) from None
 
+    @override
     def publication(self, experiment: str) -> bytes | None:
-        """Return the publication that is kept for an experiment; None if there is none, or it is damaged."""
         with self._file.transaction() as database:
             row = "SELECT digest, body FROM publications WHERE experiment = ?"
             known = database.execute(row, (experiment,)).fetchone()
         return known[1] if known is not None and digest(known[1]) == known[0] else None
 
+    @override
     def remember(self, experiment: str, publication: bytes) -> None:
-        """Keep a publication, which is in its server's log, in the place of the one before."""
         name = digest(publication)
         with self._file.transaction() as database:
             same = "SELECT 1 FROM publications WHERE (experiment, digest, body, witnessed) = (?, ?, ?, 1)"
@@ -328,8 +345,8 @@ class Ledger:
                     "INSERT OR REPLACE INTO publications VALUES (?, ?, ?, 1)", (experiment, name, publication)
                 )
 
+    @override
     def has_witnessed(self, experiment: str, name: bytes) -> bool:
-        """Whether the publication that is kept has this digest, and was in its server's log."""
         with self._file.transaction() as database:
             known = "SELECT 1 FROM publications WHERE (experiment, digest, witnessed) = (?, ?, 1)"
             return database.execute(known, (experiment, name)).fetchone() is not None

@@ -2,6 +2,7 @@
 
 import logging
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -79,6 +80,7 @@ class LedgerFile:
 
     def __init__(self, path: Path, today: int) -> None:
         self.path = path
+        self._begun = threading.local()
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.touch(mode=0o600)
@@ -95,21 +97,30 @@ class LedgerFile:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Open a transaction that alone writes: durable when the context ends, undone if it ends by an exception.
 
+        Within another one of the same thread it is a part of that, and ends with it.
+
         Raises
         ------
         InputError
             If the file cannot be used, or is damaged.
         """
+        outer: sqlite3.Connection | None = getattr(self._begun, "database", None)
+        if outer is not None:
+            yield outer
+            return
         try:
             with closing(sqlite3.connect(self.path, isolation_level=None, timeout=10)) as database:
                 database.execute("PRAGMA synchronous=FULL")
                 database.execute("PRAGMA secure_delete=ON")
                 database.execute("BEGIN IMMEDIATE")
+                self._begun.database = database
                 yield database
                 database.execute("COMMIT")
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
             raise (_damaged() if code & 0xFF in _DAMAGE else _unusable()) from None
+        finally:
+            self._begun.database = None
 
 
 def _bring_up_to_date(database: sqlite3.Connection, today: int) -> int:

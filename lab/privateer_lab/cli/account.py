@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from privateer_client.ledger.account import Payment
+from privateer_client.ledger.account_protocol import Payment
 from privateer_client.ledger.ledger import COSTS, Ledger, default_path
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.amplification import amplified_local_epsilon

@@ -10,7 +10,7 @@ import { below, systemClock } from "./platform.js";
 import { Publications } from "./publications.js";
 import { settled } from "./reports.js";
 import { Session } from "./session.js";
-import { Purse } from "./tokens/purse.js";
+import { TokenStore } from "./tokens/token-store.js";
 import { Tokens } from "./tokens/tokens.js";
 import { LIMITS } from "./verification.js";
 
@@ -50,8 +50,8 @@ export class Client {
     this.timeout = timeout;
     this.patience = patience;
     this.clock = clock;
-    this.purse = new Purse(this.ledger, clock);
-    this.delivery = new Delivery(this.ledger, this.purse, timeout, clock);
+    this.tokenStore = new TokenStore(this.ledger, clock);
+    this.delivery = new Delivery(this.ledger, this.tokenStore, timeout, clock);
     /** @type {Set<string>} */
     this.told = new Set();
     this.tell = warn;
@@ -92,7 +92,7 @@ export class Client {
     await this.checkServer();
     const published = await publications.joined();
     await this.filled(publications, published, Infinity);
-    return this.purse.count(publications.identity, publications.endpoint(published.participation));
+    return this.tokenStore.count(publications.identity, publications.endpoint(published.participation));
   }
 
   /** Get a token for each report that this device may still make to an experiment. @param {Publications} publications
@@ -157,7 +157,7 @@ export class Client {
   async forTheNextTime(doubted) {
     const bare = new Map((await this.waiting()).map(([identity, { endpoint }]) => [`${identity} ${endpoint}`, { identity, endpoint }]));
     for (const { identity, endpoint } of bare.values()) {
-      await this.tokens(nameOf(identity)).fill(endpoint, await this.purse.bare(identity, endpoint), this.timeout);
+      await this.tokens(nameOf(identity)).fill(endpoint, await this.tokenStore.bare(identity, endpoint), this.timeout);
     }
     for (const [identity, sealed] of doubted) await this.tokens(nameOf(identity)).replace(sealed, this.timeout);
   }

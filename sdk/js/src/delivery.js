@@ -37,11 +37,11 @@ export function judged(answer) {
 
 /** Sends what a ledger keeps. */
 export class Delivery {
-  /** @param {import("./ledgers/ledger.js").Ledger} ledger @param {import("./tokens/purse.js").Purse} purse
+  /** @param {import("./ledgers/ledger.js").Ledger} ledger @param {import("./tokens/token-store.js").TokenStore} tokenStore
    * @param {number} timeout @param {import("./platform.js").Clock} clock */
-  constructor(ledger, purse, timeout, clock) {
+  constructor(ledger, tokenStore, timeout, clock) {
     this.ledger = ledger;
-    this.purse = purse;
+    this.tokenStore = tokenStore;
     this.timeout = timeout;
     this.clock = clock;
   }
@@ -49,13 +49,13 @@ export class Delivery {
   /** Send once. @param {string} identity @param {import("./ledgers/ledger.js").Sealed} sealed @returns {Promise<Verdict & {quiet: number}>} */
   async once(identity, sealed) {
     try {
-      const token = await this.purse.tie(identity, sealed);
+      const token = await this.tokenStore.tie(identity, sealed);
       const headers = { "content-type": MSGPACK, ...(token && { authorization: authorization(token) }) };
       const answer = await ask(sealed.endpoint, { method: "POST", headers, body: sealed.body }, this.timeout);
       const outcome = judged(answer);
       const reason = outcome === "accepted" ? null : problem(answer);
       // The next try comes with another one.
-      if (reason !== null && WORN.has(reason)) await this.purse.untie(identity, sealed);
+      if (reason !== null && WORN.has(reason)) await this.tokenStore.untie(identity, sealed);
       // Bytes that could not be deleted are sent again, and are duplicates then.
       if (outcome !== "pending") await this.ledger.answered(identity, sealed).catch(() => {});
       const quiet = Number(answer.headers.get("retry-after")) || 0;

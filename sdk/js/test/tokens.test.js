@@ -164,11 +164,11 @@ test("tokens left that name a lost key are gone with the report's", () =>
     const ledger = await unanswered(at);
     const client = device(at, { ledger });
     await client.tokens("test").fill(`${at.url}/reports`, 2, 1);
-    assert.equal(await client.purse.count(`${at.url}/test`, `${at.url}/reports`), 2);
+    assert.equal(await client.tokenStore.count(`${at.url}/test`, `${at.url}/reports`), 2);
     issues(at, MINTS[1]);
     at.answers = [[401, "token-invalid"]];
     assert.deepEqual(await client.resend(), { test: "pending" });
-    assert.equal(await client.purse.count(`${at.url}/test`, `${at.url}/reports`), 1);
+    assert.equal(await client.tokenStore.count(`${at.url}/test`, `${at.url}/reports`), 1);
     assert.deepEqual(await client.resend(), { test: "accepted" });
     assert.ok(MINTS[1].signed(spends(at)[2]));
   }));

@@ -10,7 +10,7 @@ from dataclasses import replace
 from privateer_core.clock import Clock
 from privateer_core.errors import Conflict, SpecError
 from privateer_core.privacy.terms import calibrate
-from privateer_core.privacy.verification import BATCH_MAX
+from privateer_core.privacy.terms_verification import BATCH_MAX
 from privateer_server.experiments.catalog import check_sizes
 from privateer_server.experiments.changes import SpecChange
 from privateer_server.experiments.experiment import Experiment

@@ -5,11 +5,10 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-import scipy  # loads its parts when they are first used
 from numpy.typing import NDArray
-from scipy.special import betainc
 
 from privateer_core.accounting.numerics import binomial_range, largest_local_epsilon
+from privateer_core.accounting.special_functions import binomial_pmf, binomial_tails
 from privateer_core.errors import SpecError
 
 _TAIL: Final = 1e-20
@@ -77,14 +76,14 @@ def _exact(trials: int, probability: float) -> tuple[NDArray[np.float64], NDArra
     """Return the points of a binomial without its tails, and their probabilities."""
     low, high = binomial_range(trials, probability, _TAIL)
     points = np.arange(low, high + 1, dtype=np.float64)
-    return points, np.asarray(scipy.stats.binom.pmf(points, trials, probability))
+    return points, binomial_pmf(points, trials, probability)
 
 
 def _rounded_down(trials: int, probability: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Round a binomial down to the lower ends of at most ``_BUCKETS`` intervals; return points and their masses."""
     low, high = binomial_range(trials, probability, _TAIL)
     points = np.unique(np.linspace(low, high + 1, _BUCKETS + 1).astype(np.int64)[:-1])
-    below = scipy.stats.binom.cdf(points - 1, trials, probability)
+    below = binomial_tails(points, trials, probability).below if probability else np.ones(len(points))
     below[0] = 0.0
     mass = np.diff(np.append(below, 1.0))
     return points[mass > 0].astype(np.float64), mass[mass > 0]
@@ -100,21 +99,14 @@ def _excess(
     offset = more * e * pairs + math.expm1(epsilon) * messages
     least = np.floor(offset / slope) + 1
     trials, least = np.broadcast_arrays(np.maximum(pairs, 1.0), least)
-    # Neighbours mostly ask for the same tails, which are computed once.
+    # Of one trial more, half of those at the limit reach the next number. Neighbours may ask for the same tails.
     new = np.append(True, (np.diff(least.ravel()) != 0) | (np.diff(trials.ravel()) != 0))
     which = np.cumsum(new).reshape(least.shape) - 1
     asked, of = least.ravel()[new], trials.ravel()[new]
-    one, both = _upper_tail(asked - 1, of - 1)[which], _upper_tail(asked, of)[which]
+    tails = binomial_tails(asked - 1, of - 1, 0.5)
+    one, both = tails.at_least[which], (tails.at_least - tails.at / 2)[which]
     gain = slope * pairs / 2 * one - offset * both
     return np.asarray(np.maximum(np.where(pairs > 0, gain, 0.0), 0.0) * symbols / (l + symbols - 1) / messages)
-
-
-def _upper_tail(at_least: NDArray[np.float64], trials: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return P(Bin(trials, 1/2) >= at_least), elementwise."""
-    # ``bdtrc`` would lose three digits at the centre of 1e7 trials.
-    inside = (at_least >= 1) & (at_least <= trials)
-    tail = betainc(np.where(inside, at_least, 1.0), np.where(inside, trials - at_least + 1, 1.0), 0.5)
-    return np.where(inside, tail, np.where(at_least < 1, 1.0, 0.0))
 
 
 @lru_cache(maxsize=4096)

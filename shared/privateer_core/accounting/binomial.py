@@ -5,12 +5,11 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-import scipy  # loads its parts when they are first used
-from scipy.special import gammaln
 
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
 from privateer_core.accounting.loss import Composition, LossDistribution, from_curve, on_grid
-from privateer_core.accounting.numerics import binomial_range, check
+from privateer_core.accounting.numerics import binomial_range, check, find_root
+from privateer_core.accounting.special_functions import binomial_pmf, binomial_tails, log_binomial_pmf
 from privateer_core.errors import SpecError
 
 _TAIL: Final = 1e-30
@@ -75,7 +74,7 @@ def shuffled_bits_trials(epsilon: float, delta: float, levels: int, coordinates:
         low -= 0.3
     while margin(high) > 0:
         high += 0.3
-    found = math.ceil(math.exp(scipy.optimize.brentq(margin, low, high, xtol=2e-6)))
+    found = math.ceil(math.exp(find_root(margin, low, high, 2e-6)))
     while shuffled_bits_delta(epsilon, found, 0.5, levels, coordinates) > delta:
         found += max(1, found // 10**5)
     return found
@@ -150,10 +149,11 @@ def _losses(trials: int, probability: float, shift: int) -> LossDistribution:
     """Return the loss of Bin(trials, probability) + shift against Bin(trials, probability)."""
     low, high = binomial_range(trials, probability, _TAIL)
     points = np.arange(max(low, -shift), min(high, trials - shift) + 1)
-    noise = scipy.stats.binom(trials, probability)
     # Points of the noise whose shifted value the other distribution cannot reach have infinite loss.
-    unreachable = noise.sf(trials - shift) if shift > 0 else noise.cdf(-shift - 1)
-    masses = noise.pmf(points) * _ROUNDING
+    first = trials - shift + 1 if shift > 0 else -shift
+    tails = binomial_tails(first, trials, probability)
+    unreachable = tails.at_least if shift > 0 else tails.below
+    masses = binomial_pmf(points, trials, probability) * _ROUNDING
     losses = -_log_ratio(points, trials, probability, shift)
     # Beyond a step of 1 there is next to no noise, and no promise to keep.
     step = min(1.0, abs(shift) / math.sqrt(trials * probability * (1 - probability)) / _POINTS)
@@ -163,11 +163,8 @@ def _losses(trials: int, probability: float, shift: int) -> LossDistribution:
 def _log_ratio(points: np.ndarray, trials: int, probability: float, shift: int) -> np.ndarray:
     """Return the logarithm of Bin(points + shift) over Bin(points)."""
     if abs(shift) > 64:
-        last = points + shift
-        combinations = (
-            gammaln(points + 1) - gammaln(last + 1) + gammaln(trials - points + 1) - gammaln(trials - last + 1)
-        )
-        return np.asarray(combinations + shift * math.log(probability / (1 - probability)) - 1e-14 * trials)
+        last = log_binomial_pmf(points + shift, trials, probability)
+        return last - log_binomial_pmf(points, trials, probability) - 1e-14 * trials
     # Few terms, added one by one, keep all digits.
     ratio = np.full(len(points), shift * math.log(probability / (1 - probability)))
     for j in range(1, abs(shift) + 1):

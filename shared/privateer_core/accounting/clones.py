@@ -5,9 +5,9 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-import scipy  # loads its parts when they are first used
 
 from privateer_core.accounting.numerics import binomial_range, check, largest_local_epsilon
+from privateer_core.accounting.special_functions import binomial_pmf, binomial_tails
 
 _TAIL: Final = 1e-20
 _ROUNDING: Final = 1 + 1e-9
@@ -59,11 +59,12 @@ def clones_delta(epsilon: float, local_epsilon: float, batch: int) -> float:
     # The likelihood ratio grows with the count: the best event is 'at least t'.
     share = (e * q - (1 - q)) / ((2 * q - 1) * (1 + e))
     least = np.floor((clones + 1) * share) + 1
-    one, both = scipy.stats.binom.sf(least - 2, clones, 0.5), scipy.stats.binom.sf(least - 1, clones, 0.5)
+    tails = binomial_tails(least - 1, clones, 0.5)
+    one, both = tails.at_least, tails.at_least - tails.at
     # Both differences are of tails, each at most P(A >= t - 1).
     error = _TAIL_ERROR * np.sqrt(clones + 1) * (1 + e) * one
     excess = (q * one + (1 - q) * both) - e * ((1 - q) * one + q * both) + error
-    delta = float(scipy.stats.binom.pmf(clones, trials, probability) @ np.maximum(excess, 0.0))
+    delta = float(binomial_pmf(clones, trials, probability) @ np.maximum(excess, 0.0))
     return min(1.0, delta * _ROUNDING + 2 * _TAIL)
 
 

@@ -3,10 +3,8 @@
 import math
 from typing import Final
 
-import scipy  # loads its parts when they are first used
-from scipy.special import log_ndtr
-
-from privateer_core.accounting.numerics import check
+from privateer_core.accounting.numerics import check, find_root
+from privateer_core.accounting.special_functions import log_normal_cdf
 
 _ROUNDING: Final = 1e-9
 """Relative margin that covers the losses of floating point."""
@@ -46,7 +44,7 @@ def gaussian_delta(epsilon: float, standard_deviation: float, sensitivity: float
     check("epsilon", epsilon, 0 <= epsilon < math.inf, "at least 0 and finite")
     _check_positive(standard_deviation=standard_deviation, sensitivity=sensitivity)
     half, slope = sensitivity / (2 * standard_deviation), epsilon * standard_deviation / sensitivity
-    own, other = float(log_ndtr(half - slope)), float(log_ndtr(-half - slope))
+    own, other = log_normal_cdf(half - slope), log_normal_cdf(-half - slope)
     difference = min(0.0, epsilon + other - own) - _LAST_DIGITS * (epsilon + abs(other) + abs(own))
     return min(1.0, math.exp(max(own, _LOG_MIN)) * -math.expm1(difference))
 
@@ -61,10 +59,8 @@ def gaussian_epsilon(delta: float, standard_deviation: float, sensitivity: float
         return 0.0
     ratio = sensitivity / standard_deviation
     high = ratio * ratio / 2 + ratio * math.sqrt(2 * math.log(1 / delta)) + 1e-12  # concentrated privacy implies it
-    root = scipy.optimize.brentq(
-        lambda e: gaussian_delta(e, standard_deviation, sensitivity) - delta, 0.0, high, xtol=1e-14, rtol=1e-13
-    )
-    return float(root) * (1 + _ROUNDING) + 1e-12
+    root = find_root(lambda e: gaussian_delta(e, standard_deviation, sensitivity) - delta, 0.0, high, 1e-14, 1e-13)
+    return root * (1 + _ROUNDING) + 1e-12
 
 
 def gaussian_standard_deviation(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
@@ -82,8 +78,8 @@ def gaussian_standard_deviation(epsilon: float, delta: float, sensitivity: float
         low, high = high, 2 * high
     while gaussian_delta(epsilon, low) <= delta:
         low /= 2
-    root = scipy.optimize.brentq(lambda s: gaussian_delta(epsilon, s) - delta, low, high, xtol=1e-14 * high, rtol=1e-13)
-    return float(root) * (1 + _ROUNDING) * sensitivity
+    root = find_root(lambda s: gaussian_delta(epsilon, s) - delta, low, high, 1e-14 * high, 1e-13)
+    return root * (1 + _ROUNDING) * sensitivity
 
 
 def classic_gaussian_standard_deviation(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:

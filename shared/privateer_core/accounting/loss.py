@@ -12,9 +12,10 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-import scipy  # loads its parts when they are first used
+from numpy.fft import irfft, rfft
 from numpy.typing import NDArray
-from scipy.fft import irfft, next_fast_len, rfft
+
+from privateer_core.accounting.numerics import find_root
 
 Array = NDArray[np.float64]
 
@@ -186,7 +187,7 @@ class Composition:
         largest = self._largest_tilt
         if excess(0.0) >= 0:
             return 0.0
-        return largest if excess(largest) <= 0 else float(scipy.optimize.brentq(excess, 0.0, largest, rtol=1e-6))
+        return largest if excess(largest) <= 0 else find_root(excess, 0.0, largest, relative=1e-6)
 
     def _above(self, top: int) -> float:
         """Return Chernoff's bound of the mass of composed indices above ``top``."""
@@ -207,8 +208,21 @@ def _window(tilted: list[tuple[Array, int]]) -> tuple[int, int, int | None]:
     reach = _REACH * math.sqrt(variance) + max(len(masses) for masses, _ in tilted)
     low = max(0, math.floor(mean - reach))
     high = min(support - 1, math.ceil(mean + reach))
-    length = int(next_fast_len(high - low + 1, real=True))
+    length = _fast_length(high - low + 1)
     return low, length, None if low + length >= support else low + length - 1
+
+
+def _fast_length(least: int) -> int:
+    """Return the smallest length, at least so many, without a prime factor above 5: transforms of those are quick."""
+    best = 1 << (least - 1).bit_length()
+    fives = 1
+    while fives < best:
+        odd = fives
+        while odd < best:
+            best = min(best, odd << (-(-least // odd) - 1).bit_length())
+            odd *= 3
+        fives *= 5
+    return best
 
 
 def _convolved(tilted: list[tuple[Array, int]], length: int) -> Array:

@@ -35,6 +35,61 @@ def binomial_range(trials: int, probability: float, tail: float) -> tuple[int, i
     return max(0, math.floor(mean - width)), min(trials, math.ceil(mean + width))
 
 
+def find_root(
+    function: Callable[[float], float], low: float, high: float, absolute: float = 2e-12, relative: float = 1e-15
+) -> float:
+    """Return where a function changes its sign, by Brent's method (Brent 1973, chapter 4).
+
+    Parameters
+    ----------
+    function
+        Of different signs at ``low`` and ``high``.
+    absolute, relative
+        How far from the root the result may be, in sum.
+
+    Raises
+    ------
+    ValueError
+        If the signs are the same.
+    """
+    before, value_before, at, value = low, function(low), high, function(high)
+    if value_before == 0 or value == 0:
+        return before if value_before == 0 else at
+    if (value_before < 0) == (value < 0):
+        raise ValueError("the function has one sign at both ends")
+    # The root lies between `at`, the best guess, and `other`; `before` is the guess before.
+    other, value_other = before, value_before
+    step = last_step = at - before
+    while True:
+        if (value < 0) == (value_other < 0):
+            other, value_other, step, last_step = before, value_before, at - before, at - before
+        if abs(value_other) < abs(value):
+            before, at, other = at, other, at
+            value_before, value, value_other = value, value_other, value
+        tolerance, half = (absolute + relative * abs(at)) / 2, (other - at) / 2
+        if value == 0 or abs(half) < tolerance:
+            return at
+        aim = half
+        if abs(last_step) > tolerance and abs(value) < abs(value_before):
+            aim = _interpolated((before, value_before), (at, value), (other, value_other))
+        if 2 * abs(aim) < min(abs(last_step), 3 * abs(half) - tolerance):
+            last_step, step = step, aim
+        else:
+            last_step = step = half
+        before, value_before = at, value
+        at += step if abs(step) > tolerance else math.copysign(tolerance, half)
+        value = function(at)
+
+
+def _interpolated(before: tuple[float, float], here: tuple[float, float], other: tuple[float, float]) -> float:
+    """Return the step from here to a root: by a secant, or by inverse quadratic interpolation."""
+    (x, fx), (at, value), (y, fy) = before, here, other
+    if x == y:
+        return -value * (at - x) / (value - fx)
+    slope, slope_other = (fx - value) / (x - at), (fy - value) / (y - at)
+    return -value * (fy * slope_other - fx * slope) / (slope_other * slope * (fy - fx))
+
+
 def largest_local_epsilon(
     delta_of: Callable[[float], float], delta: float, least: float, limit: float, resolution: float
 ) -> float:

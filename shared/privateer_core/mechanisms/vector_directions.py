@@ -6,10 +6,10 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from scipy.special import bdtr, bdtrc, betaincc, roots_legendre
 
 from privateer_core.accounting.allotment import Allotment, allot, allotted_subset_epsilon
 from privateer_core.accounting.amplification import amplified_local_epsilon
+from privateer_core.accounting.special_functions import binomial_tails, cap_share, quadrature
 from privateer_core.errors import SpecError
 from privateer_core.sampling.response import SubsetResponse
 
@@ -22,8 +22,8 @@ _TRIED: Final = 50
 _RATIOS: Final = (2, 8, 32, 128, 512, 2048)
 """Symbols for each of a person's own, for which the local epsilon that a batch allows is computed to choose by."""
 DIRECTIONS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-_NODES: Final = roots_legendre(200)
-"""Places and weights of a quadrature on [-1, 1]."""
+_NODES: Final = 200
+"""Of the quadrature over products."""
 
 
 @lru_cache(maxsize=4096)
@@ -35,11 +35,11 @@ def products(dimension: int, directions: int, chosen: int) -> tuple[float, float
     """
     # Beyond 12 standard deviations of a product nothing that matters is left; x = end sin(angle) is smooth up to x = 1.
     end = min(1.0, 12 / math.sqrt(dimension))
-    angles, weights = (_NODES[0] + 1) * math.pi / 4, _NODES[1] * math.pi / 4
+    angles, weights = (one * math.pi / 2 for one in quadrature(_NODES))
     x, steps = end * np.sin(angles), end * np.cos(angles) * weights
-    share = betaincc(0.5, (dimension - 1) / 2, x * x)
-    few = directions * share * bdtr(chosen - 2, directions - 1, share) if chosen > 1 else 0.0
-    above = few / chosen + bdtrc(chosen - 1, directions, share)
+    share = cap_share(dimension, x)
+    few = directions * share * binomial_tails(chosen - 1, directions - 1, share).below
+    above = few / chosen + binomial_tails(chosen, directions, share).at_least
     return float(steps @ above), float(steps @ (2 * x * above))
 
 

@@ -6,11 +6,11 @@ from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainccinv
 from typing_extensions import override
 
 from privateer_core.accounting.allotment import Allotment
 from privateer_core.accounting.events import Event, Repeated, ShuffledSubset
+from privateer_core.accounting.special_functions import cap_height
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.local_symbol import LocalSymbol, with_coins
 from privateer_core.mechanisms.vector_directions import (
@@ -319,12 +319,12 @@ class VectorSymbol(LocalSymbol, frozen=True, tag="vector-symbol"):
 
     def _named(self, lifted: Array, rng: np.random.Generator) -> Array:
         """Return signed directions that people with these lifted vectors name."""
-        n, half = len(lifted), self.ball.coordinates / 2
+        n, coordinates = len(lifted), self.ball.coordinates
         rank = rng.integers(1, self.chosen + 1, n)
         # The share of directions with a larger product is uniform; of those chosen it is one of the smallest.
         share = rng.beta(rank, self.directions - rank + 1)
-        product = np.sqrt(betainccinv(0.5, half, share))
-        uniform = np.sqrt(rng.beta(0.5, half, n)) * rng.choice([-1.0, 1.0], n)
+        product = cap_height(coordinates + 1, share)
+        uniform = np.sqrt(rng.beta(0.5, coordinates / 2, n)) * rng.choice([-1.0, 1.0], n)
         product = np.where(rng.random(n) < self.response.gain, product, uniform)[:, None]
         aside = rng.normal(size=lifted.shape)
         aside -= np.einsum("nd,nd->n", aside, lifted)[:, None] * lifted

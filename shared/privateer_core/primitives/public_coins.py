@@ -13,8 +13,9 @@ from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 from typing_extensions import override
+
+from privateer_core.accounting.special_functions import normal_quantile
 
 UNIT: Final = 1 << 16
 """Group thresholds are in units of 1/65536."""
@@ -36,7 +37,7 @@ def normals_of(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Return the normal number of each 64-bit word, by its upper 53 bits; finite, whatever the word."""
     shares = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
     # The largest share is rounded to 1, and whoever chooses coins finds some whose number would be infinite.
-    return np.asarray(ndtri(np.minimum(shares, _BELOW_ONE)))
+    return normal_quantile(np.minimum(shares, _BELOW_ONE))
 
 
 def classes_of(coins: NDArray[np.uint32], seed: int, classes: int) -> NDArray[np.int64]:

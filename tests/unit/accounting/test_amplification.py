@@ -3,12 +3,12 @@
 import math
 
 import mpmath
-import numpy as np
 import pytest
 
 from privateer_core.accounting.accountant import account
-from privateer_core.accounting.amplification import _upper_tail, amplified_local_epsilon, shuffled_delta
+from privateer_core.accounting.amplification import amplified_local_epsilon, shuffled_delta
 from privateer_core.accounting.events import ShuffledResponse
+from privateer_core.accounting.special_functions import binomial_tails
 from privateer_core.errors import SpecError
 from tests.support.shuffling import blanket_delta, exact_delta, sampled_blanket_delta
 
@@ -43,7 +43,7 @@ def test_bound_covers_small_batches_exactly(epsilon, local_epsilon, symbols, bat
 def test_tails_keep_their_digits_at_the_centre(half):
     """By symmetry the tail there is 1/2 and half the central binomial term, which Stirling's series gives."""
     term = (1 - 1 / (8 * half) + 1 / (128 * half**2)) / math.sqrt(math.pi * half)
-    tail = _upper_tail(np.array([half, half + 1.0]), np.array([2 * half, 2.0 * half]))
+    tail = binomial_tails([half, half + 1.0], 2.0 * half, 0.5).at_least
     assert tail == pytest.approx([(1 + term) / 2, (1 - term) / 2], rel=1e-9 if half > 10 else 1e-5)
 
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privateer_client.ledger.choice import KeptChoice, decode_choice, encode_choice, meaning
-from privateer_client.participation import Participation
+from privateer_client.ledger.choice import KeptChoice, decode_choice, encode_choice
+from privateer_client.participation import Participation, meaning
 from privateer_core.errors import InputError, Malformed
-from privateer_core.privacy.verification import Limits
+from privateer_core.privacy.terms_verification import Limits
 from tests.support.experiments import OPEN, WEEK, waiting_spec
 from tests.support.publications import published
 from tests.support.specs import make_spec

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from privateer_client.ledger.account import Payment
+from privateer_client.ledger.account_protocol import Payment
 from privateer_client.ledger.ledger import Ledger
 from privateer_core.errors import AlreadyReported, BudgetExceeded, InputError
 from tests.support.devices import pay
@@ -171,3 +171,24 @@ def test_a_share_looks_back_the_same_window(tmp_path: Path) -> None:
         pay(ledger, payment("http://s/b"))
     clock.day = 107
     pay(ledger, payment("http://s/b"))
+
+
+def test_a_transaction_within_another_is_a_part_of_it(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+
+    def fail() -> None:
+        with ledger.transaction():
+            ledger.remember("http://s/a", b"first")
+            assert ledger.publication("http://s/a") == b"first"
+            raise RuntimeError("planted")
+
+    with pytest.raises(RuntimeError, match="planted"):
+        fail()
+    assert ledger.publication("http://s/a") is None
+    with ledger.transaction():
+        ledger.remember("http://s/a", b"first")
+        with ledger.transaction():
+            ledger.remember("http://s/b", b"second")
+    assert Ledger(tmp_path / "ledger.db").publication("http://s/b") == b"second"
+    ledger.remember("http://s/a", b"third")
+    assert ledger.publication("http://s/a") == b"third"

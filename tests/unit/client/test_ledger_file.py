@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from privateer_client.ledger.account import Payment
+from privateer_client.ledger.account_protocol import Payment
 from privateer_client.ledger.ledger import Ledger
 from privateer_client.participation import SealedReport
 from privateer_core.errors import AlreadyReported, InputError

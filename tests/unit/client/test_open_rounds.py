@@ -8,7 +8,7 @@ import pytest
 
 from privateer_client import Ledger, Outcome, Session
 from privateer_core.errors import Deleted, RoundClosed, TermsRefused, Unavailable
-from privateer_core.privacy.verification import Limits
+from privateer_core.privacy.terms_verification import Limits
 from privateer_core.wire.envelope import decode_envelope
 from privateer_core.wire.problem import problem_body
 from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY, digest

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from privateer_client import Outcome
-from privateer_client.ledger.account import Payment
+from privateer_client.ledger.account_protocol import Payment
 from privateer_client.ledger.ledger import Ledger
 from privateer_client.participation import SealedReport
 from privateer_core.errors import AlreadyReported, BudgetExceeded, InputError, TermsRefused
-from privateer_core.privacy.verification import Limits
+from privateer_core.privacy.terms_verification import Limits
 from privateer_core.wire.envelope import decode_envelope
 from tests.support.devices import ENDPOINT, pay
 from tests.support.experiments import CONTEXT, WEEK, Device, Server

@@ -7,7 +7,7 @@ import pytest
 
 from privateer_client.participation import Participation
 from privateer_core.errors import PrivateerError, TermsRefused
-from privateer_core.privacy.verification import Limits
+from privateer_core.privacy.terms_verification import Limits
 from privateer_core.wire.envelope import binding, pieces
 from privateer_server.intake.opening import Opener
 from tests.support.phased import phased_spec

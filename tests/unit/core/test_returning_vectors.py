@@ -13,7 +13,7 @@ from privateer_core.errors import SpecError, TermsRefused
 from privateer_core.mechanisms import CentralVectors, VectorSymbol
 from privateer_core.mechanisms.running_vectors import RunningVectors
 from privateer_core.privacy.terms import Terms, calibrate
-from privateer_core.privacy.verification import Limits, verify
+from privateer_core.privacy.terms_verification import Limits, verify
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import Round
 from privateer_server.rounds.loop import Schedule

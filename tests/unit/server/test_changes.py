@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from privateer_client.participation import Participation
-from privateer_core.privacy.verification import Limits
+from privateer_core.privacy.terms_verification import Limits
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings

@@ -12,7 +12,7 @@ from privateer_client.participation import Participation
 from privateer_core.algorithms import algorithm
 from privateer_core.answer.export import read_export
 from privateer_core.codec import decode, encode
-from privateer_core.privacy.verification import Limits
+from privateer_core.privacy.terms_verification import Limits
 from privateer_core.wire.publication import decode_publication
 from privateer_server.algorithms.partition.state import PartitionState
 from privateer_server.app import create_app

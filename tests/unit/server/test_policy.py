@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.privacy.verification import Limits, verify
+from privateer_core.privacy.terms_verification import Limits, verify
 from privateer_core.wire.publication import decode_publication, digest
 from privateer_server.rounds.open_round import read_policy
 from tests.support.sealing import body_of, sealed_reports

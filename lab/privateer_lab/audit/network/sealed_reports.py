@@ -14,8 +14,8 @@ from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer_core.policies.decisions import Arms
 from privateer_core.policies.report_ages import by_age
 from privateer_core.primitives.questions import KeyedMeans
+from privateer_core.privacy.terms_verification import Limits
 from privateer_core.privacy.trust import TRUST
-from privateer_core.privacy.verification import Limits
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.envelope import binding, decode_envelope, header_of, split_sealed

@@ -4,7 +4,7 @@ import asyncio
 import secrets
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from privateer_client.client import AsyncClient
 from privateer_client.delivery import Outcome
-from privateer_client.ledger.account import Payment
+from privateer_client.ledger.account_protocol import Payment
 from privateer_client.ledger.choice import KeptChoice
 from privateer_client.ledger.known_servers import KnownServer
 from privateer_client.participation import SealedReport
@@ -110,7 +110,7 @@ class _Servers:
         return None
 
 
-class _Purse:
+class _MemoryLedger:
     """The account of a new person, every time."""
 
     servers = _Servers()
@@ -118,6 +118,9 @@ class _Purse:
     @property
     def tokens(self) -> None:
         """Keep no upload tokens."""
+
+    def transaction(self) -> AbstractContextManager[object]:
+        return nullcontext()
 
     def pay(self, _payment: Payment, _endpoint: str, seal: Callable[[], bytes]) -> bytes:
         """Take note of nothing."""
@@ -202,7 +205,7 @@ class WatchedStage:
     async def person(self, context: dict[str, float], reward: float) -> Outcome:
         """Have one person take part by the client library; return what became of the report."""
         client = AsyncClient(
-            "http://server", shuffler="http://shuffler", limits=LIMITS, ledger=_Purse(), transport=self.people
+            "http://server", shuffler="http://shuffler", limits=LIMITS, ledger=_MemoryLedger(), transport=self.people
         )
         async with client:
             session = await client.join(self._spec.name)

@@ -30,7 +30,7 @@ const TRIES = 100;
  * earlier version is not, until it is read
  * @property {Turn | null} turn
  * @property {Uint8Array<ArrayBuffer> | null} publication the last one that was checked; it is public
- * @property {import("../tokens/purse.js").Kept[]} [tokens] upload tokens that no report comes with yet
+ * @property {import("../tokens/token-store.js").Kept[]} [tokens] upload tokens that no report comes with yet
  * @property {import("../log.js").Known | null} [known] of a server: its key, and the last head of its log
  * @property {string | null} [evidence] against a server, as JSON
  */

@@ -49,7 +49,7 @@ export class Tokens {
    * @param {string} endpoint @param {number} wanted @param {number} seconds for each request
    */
   async fill(endpoint, wanted, seconds) {
-    const missing = wanted - (await this.client.purse.count(this.identity, endpoint));
+    const missing = wanted - (await this.client.tokenStore.count(this.identity, endpoint));
     if (missing <= 0) return;
     const { good } = await this.keys(this.client.baseOf(endpoint), seconds);
     await this.get(endpoint, missing, wanted, good, seconds);
@@ -63,19 +63,19 @@ export class Tokens {
    */
   async replace(report, seconds) {
     const { identity } = this;
-    const { purse } = this.client;
+    const { tokenStore } = this.client;
     const { endpoint } = report;
-    const token = await purse.tied(identity, report);
+    const token = await tokenStore.tied(identity, report);
     if (!token) return;
     const { good, shown } = await this.keys(this.client.baseOf(endpoint), seconds);
     const digest = await this.digest(endpoint);
     const marks = shown.map(({ id }) => joined(digest, id));
     if (marks.some((mark) => same(mark, markOf(token)))) return;
-    const strays = await purse.strays(identity, endpoint, marks);
-    const wanted = 1 + (await purse.bare(identity, endpoint)) + strays.length;
-    const missing = wanted - (await purse.count(identity, endpoint));
+    const strays = await tokenStore.strays(identity, endpoint, marks);
+    const wanted = 1 + (await tokenStore.bare(identity, endpoint)) + strays.length;
+    const missing = wanted - (await tokenStore.count(identity, endpoint));
     if (missing > 0) await this.get(endpoint, missing, wanted, good, seconds);
-    await purse.part(identity, report, token, strays);
+    await tokenStore.part(identity, report, token, strays);
   }
 
   /** Digest of the challenge that tokens for an endpoint are for. @param {string} endpoint */
@@ -90,19 +90,19 @@ export class Tokens {
    */
   async get(endpoint, missing, wanted, keys, seconds) {
     const { identity } = this;
-    const { purse } = this.client;
+    const { tokenStore } = this.client;
     const digest = await this.digest(endpoint);
-    await purse.keepOnly(identity, endpoint, digest);
-    const known = await this.stillValid(await purse.pending(identity, endpoint), keys);
+    await tokenStore.keepOnly(identity, endpoint, digest);
+    const known = await this.stillValid(await tokenStore.pending(identity, endpoint), keys);
     const drawn = await Promise.all(Array.from({ length: Math.max(0, missing - known.length) }, () => draw(digest, keys[0])));
-    const pending = await purse.begin(identity, endpoint, drawn, keys[0].notAfter, wanted);
+    const pending = await tokenStore.begin(identity, endpoint, drawn, keys[0].notAfter, wanted);
     for (const one of pending.slice(0, missing)) await this.sign(one, keys, seconds);
   }
 
   /** The tokens that were asked for before and may still be signed; forget the others. @param {PendingToken[]} pending @param {TokenKey[]} keys */
   async stillValid(pending, keys) {
     const isKnown = (/** @type {PendingToken} */ one) => keys.some(({ id }) => same(id, keyIdOf(one)));
-    for (const one of pending) if (!isKnown(one)) await this.client.purse.drop(this.identity, one);
+    for (const one of pending) if (!isKnown(one)) await this.client.tokenStore.drop(this.identity, one);
     return pending.filter(isKnown);
   }
 
@@ -149,7 +149,7 @@ export class Tokens {
     const token = await finished(pending, key, answer.body).catch(() => {
       throw strange("the issuer signs with another key than everybody's");
     });
-    await this.client.purse.finish(this.identity, pending, token);
+    await this.client.tokenStore.finish(this.identity, pending, token);
   }
 
   /** What tells the issuer of this device. @param {number} seconds @returns {Promise<Record<string, string>>} */
@@ -170,7 +170,7 @@ export class Tokens {
 
   /** Why the issuer gives no token. @param {string} reason @param {PendingToken} pending */
   async unsigned(reason, pending) {
-    if (reason === "token-request-refused") await this.client.purse.drop(this.identity, pending);
+    if (reason === "token-request-refused") await this.client.tokenStore.drop(this.identity, pending);
     if (!Object.hasOwn(REMEDIES, reason)) return nobody("the issuer has signed no token");
     return new PrivateerError(reason, `the issuer gives this device no token: ${REMEDIES[reason]}`, "issuer");
   }

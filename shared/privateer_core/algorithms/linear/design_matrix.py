@@ -6,8 +6,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import block_diag
-from scipy.special import expit
 
 from privateer_core.errors import InputError
 from privateer_core.spec.columns import Block
@@ -105,15 +103,16 @@ def prior_moments(design: DesignMatrix) -> Array:
 
     Numbers are around the middle of their range, with a standard deviation of .4 of its half; levels are as likely.
     """
-    middles, spreads = [np.ones(1)], [np.zeros((1, 1))]
+    middles, spread, start = [np.ones(1)], np.zeros((design.dimension, design.dimension)), 1
     for block in design.blocks:
         size = width(block)
         likely = np.full(size, 1 / size if size > 1 else _RARE if block.flags else 0.0)
         middles.append(likely)
         variance = np.where(likely > 0, likely, 1.0 if block.codes else _NUMBER)
-        spreads.append(np.diag(variance) - np.outer(likely, likely))
+        own = slice(start, start := start + size)
+        spread[own, own] = np.diag(variance) - np.outer(likely, likely)
     middle = np.concatenate(middles)
-    return np.asarray(block_diag(*spreads) + np.outer(middle, middle))
+    return spread + np.outer(middle, middle)
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,7 @@ class Link:
         """Return expected rewards, away from 0 and 1, at products x theta of any shape."""
         if self.name == "identity":
             return np.asarray(np.minimum(np.maximum(products, _SURE), 1 - _SURE))
-        return np.asarray(_SURE + (1 - 2 * _SURE) * expit(products))
+        return np.asarray(_SURE + (1 - 2 * _SURE) * (1 + np.tanh(products / 2)) / 2)
 
     def slopes(self, means: Array) -> Array:
         """Return the derivative of the expected reward at ``means``; of the identity without its clipping."""

@@ -29,7 +29,7 @@ function tied(entry, report, token) {
 }
 
 /** Tokens of the experiments in a ledger. Every change is one of the ledger's: at once and for good. */
-export class Purse {
+export class TokenStore {
   /** @param {import("../ledgers/ledger.js").Ledger} ledger @param {import("../platform.js").Clock} clock */
   constructor(ledger, clock) {
     this.ledger = ledger;

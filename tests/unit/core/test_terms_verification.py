@@ -25,7 +25,7 @@ from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.terms import Terms, calibrate
-from privateer_core.privacy.verification import Limits, verify
+from privateer_core.privacy.terms_verification import Limits, verify
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import Round
 from privateer_papers.paper_1.laplace_cells import LaplaceCells

@@ -1,6 +1,7 @@
 """What a device keeps account of: payments, sealed reports on their way, and choices until they are reported."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -68,6 +69,10 @@ class Account(Protocol):
         """Where upload tokens are kept; None: nowhere."""
         ...
 
+    def transaction(self) -> AbstractContextManager[object]:
+        """Make what follows, on this thread, one durable transaction; ask nobody within it, since others wait."""
+        ...
+
     def pay(self, payment: Payment, endpoint: str, seal: Callable[[], bytes]) -> bytes:
         """Record a payment together with the sealed report that it is for, and erase the choice; or refuse it."""
         ...
@@ -89,7 +94,7 @@ class Account(Protocol):
         ...
 
     def answered(self, report: SealedReport) -> None:
-        """Forget a sealed report, but not its payment."""
+        """Overwrite a sealed report, since an endpoint has decided; its payment stays."""
         ...
 
     def choice(self, experiment: str) -> KeptChoice | None:
@@ -105,11 +110,11 @@ class Account(Protocol):
         ...
 
     def forget(self, experiment: str) -> None:
-        """Erase the choice that is kept, whether it can be read or not."""
+        """Overwrite the choice that is kept, whether it can be read or not: no report will be made of it."""
         ...
 
     def publication(self, experiment: str) -> bytes | None:
-        """Return the publication that is kept for an experiment."""
+        """Return the publication that is kept for an experiment; None if there is none, or it is damaged."""
         ...
 
     def remember(self, experiment: str, publication: bytes) -> None:

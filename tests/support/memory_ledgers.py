@@ -1,15 +1,16 @@
 """A ledger in memory, for tests with many devices."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
-from privateer_client.ledger.account import Payment
+from privateer_client.ledger.account_protocol import Payment
 from privateer_client.ledger.choice import KeptChoice
 from privateer_client.ledger.known_servers import KnownServer
 from privateer_client.participation import SealedReport
 from privateer_core.wire.publication import digest
 
 
-class Rumours:
+class MemoryServers:
     """What is known of servers, in memory."""
 
     def __init__(self) -> None:
@@ -32,11 +33,11 @@ class Rumours:
         return self._evidence.get(server)
 
 
-class Purse:
+class MemoryLedger:
     """Pays for what it is asked for, and keeps choices and publications as they are."""
 
     def __init__(self) -> None:
-        self.servers = Rumours()
+        self.servers = MemoryServers()
         self.paid: list[Payment] = []
         self._choices: dict[str, KeptChoice] = {}
         self._publications: dict[str, bytes] = {}
@@ -44,6 +45,9 @@ class Purse:
     @property
     def tokens(self) -> None:
         return None
+
+    def transaction(self) -> AbstractContextManager[object]:
+        return nullcontext()
 
     def pay(self, payment: Payment, _endpoint: str, seal: Callable[[], bytes]) -> bytes:
         sealed = seal()
