@@ -103,7 +103,7 @@ async def test_one_nonce_at_two_servers_at_once(postgres: Cluster, tmp_path: Pat
         one, two = [Api(await stack.enter_async_context(serving(create_app(settings)))) for _ in range(2)]
         crowd = Crowd(one)
         await crowd.create()
-        assert (await crowd.send("other", mint.minted("other", ORIGIN), two)).status_code == 202  # it has heard of it
+        assert (await crowd.send("other", mint.minted("other", ORIGIN), two)).status_code == 202  # it knows it
         for turn in range(8):
             nonce = bytes([turn]) * 32
             sent = zip(NAMES, (one, two), strict=True)
