@@ -29,7 +29,7 @@ SPEC = make_spec(
 
 
 def test_a_value_without_a_place_is_missing_and_others_keep_theirs() -> None:
-    """A level that the spec does not list has columns of its own; what is of another kind counts as missing, with a word."""
+    """A level that the spec does not list has columns of its own; what is no such value is missing, and said."""
     known = {"country": "DE", "hours": 20, "premium": True}
     encoded = context_vector(known, SPEC.features)
     assert encoded.shape == (1, SPEC.dimension)
