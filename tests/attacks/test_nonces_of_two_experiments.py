@@ -31,7 +31,7 @@ PEOPLE = 12
 
 def token(name: str, nonce: bytes) -> bytes:
     """A token with a nonce of the attacker's choice; the issuer signs it blindly."""
-    public, signer = mint._key(0)
+    public, signer = mint.key_pair(0)
     unsigned = TYPE + nonce + Challenge(mint.ISSUER, ORIGIN, name).digest + public.id
     pending = PendingToken.of(unsigned, public, blind_rsa.blind(public.public, unsigned))
     return pending.finish(public, signer.sign(pending.request[3:]))

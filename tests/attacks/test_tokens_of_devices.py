@@ -116,7 +116,7 @@ async def test_a_lost_answer_of_the_shuffler_spends_the_same_token(tmp_path: Pat
 
 @pytest.mark.parametrize(("changes", "host"), [(SMALL, "server"), (SHUFFLED, "shuffler")])
 async def test_a_spent_token_admits_no_other_report(tmp_path: Path, changes: dict[str, Any], host: str) -> None:
-    async with trio(tmp_path) as services:
+    async with trio(tmp_path, experiments=("test", "other")) as services:
         publication = await services.create(changes)
         first, second, third = (body_of(publication, [sealed]) for sealed in sealed_reports(publication, 3))
         token, at = await services.token(origin=host), "server" if host == "server" else ""
