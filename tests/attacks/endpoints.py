@@ -81,6 +81,10 @@ class Endpoint:
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
 
+    def forget_peak(self) -> None:
+        """The most memory is counted from now on."""
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+
 
 @contextmanager
 def _few_open_files() -> Iterator[None]:

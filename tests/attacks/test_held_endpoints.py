@@ -5,6 +5,7 @@ import select
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,22 +16,40 @@ from privateer_server.api.long_polls import POLLS_MAX, STREAMS_MAX
 from tests.attacks.endpoints import SECONDS, SLOWER, Endpoint, Repeated, endpoint, hardly_slower, junk
 
 MIB = 1 << 20
+Endpoints = Callable[[str], Endpoint]
 BOTH = pytest.mark.parametrize("name", ["server", "shuffler"])
 ONE = pytest.mark.parametrize("name", ["server", pytest.param("shuffler", marks=pytest.mark.nightly)])
 
 
+@pytest.fixture(scope="module")
+def endpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
+    """The server and the shuffler, started once: every attack ends before the next one begins."""
+    with ExitStack() as stack:
+
+        @cache
+        def start(name: str) -> Endpoint:
+            return stack.enter_context(endpoint(tmp_path_factory.mktemp(name), name))
+
+        yield start
+
+
+@pytest.fixture
+def server(endpoints: Endpoints) -> Endpoint:
+    return endpoints("server")
+
+
 @ONE
 @pytest.mark.parametrize("sockets", [2500, pytest.param(9000, marks=pytest.mark.nightly)])
-def test_half_open_connections(tmp_path: Path, name: str, sockets: int) -> None:
+def test_half_open_connections(endpoints: Endpoints, name: str, sockets: int) -> None:
     """Connections on which nothing is said: more than a process may have by default, or than a service keeps."""
-    with endpoint(tmp_path, name) as at:
-        held: list[socket.socket] = []
+    at = endpoints(name)
+    held: list[socket.socket] = []
 
-        def attack() -> Callable[[], object]:
-            held.extend(at.connect("127.0.0.2") for _ in range(sockets))
-            return lambda: [one.close() for one in held]
+    def attack() -> Callable[[], object]:
+        held.extend(at.connect("127.0.0.2") for _ in range(sockets))
+        return lambda: [one.close() for one in held]
 
-        assert hardly_slower(at, attack) < SLOWER
+    assert hardly_slower(at, attack) < SLOWER
 
 
 def endless(at: Endpoint, piece: bytes) -> int:
@@ -48,12 +67,13 @@ def endless(at: Endpoint, piece: bytes) -> int:
 @pytest.mark.battery
 @BOTH
 @pytest.mark.parametrize("piece", [b"a" * 32, b"\r\nx: " + b"a" * 27], ids=["one line", "many lines"])
-def test_a_header_that_never_ends(tmp_path: Path, name: str, piece: bytes) -> None:
-    with endpoint(tmp_path, name) as at:
-        before = at.memory()
-        assert endless(at, piece) < 16 * MIB  # what socket buffers take
-        assert at.memory() - before < 32 * MIB
-        at.median(1)
+def test_a_header_that_never_ends(endpoints: Endpoints, name: str, piece: bytes) -> None:
+    at = endpoints(name)
+    at.forget_peak()
+    before = at.memory()
+    assert endless(at, piece) < 16 * MIB  # what socket buffers take
+    assert at.memory() - before < 32 * MIB
+    at.median(1)
 
 
 def unfinished(at: Endpoint) -> Iterator[socket.socket]:
@@ -85,10 +105,11 @@ def test_uploads_that_stop_in_the_middle(tmp_path: Path, name: str, monkeypatch:
         assert at.memory() - before < (32 + 64) * MIB
 
 
-def test_strangers_who_wait_for_the_next_policy(tmp_path: Path) -> None:
+def test_strangers_who_wait_for_the_next_policy(server: Endpoint) -> None:
     """A long poll lasts a minute and costs one line: without a limit, those who wait keep others out."""
     asking = b"GET /experiments/test/policy?wait=30 HTTP/1.1\r\nhost: here\r\nif-none-match: *\r\n\r\n"
-    with endpoint(tmp_path, "server") as at, ExitStack() as stack:
+    at = server
+    with ExitStack() as stack:
         held = [stack.enter_context(at.connect("127.0.0.2")) for _ in range(2 * POLLS_MAX)]
         for one in held:
             one.sendall(asking)
@@ -106,64 +127,62 @@ def test_strangers_who_wait_for_the_next_policy(tmp_path: Path) -> None:
             assert not select.select([other, *waiting[1:]], [], [], 0.5)[0]
 
 
-def test_strangers_who_hold_streams(tmp_path: Path) -> None:
+def test_strangers_who_hold_streams(server: Endpoint) -> None:
     """One stranger takes all the streams that there are, and more: somebody else gets one, and reports hardly wait."""
     asking = b"GET /events HTTP/1.1\r\nhost: here\r\n\r\n"
-    with endpoint(tmp_path, "server") as at:
-        held: list[socket.socket] = []
+    at = server
+    held: list[socket.socket] = []
 
-        def attack() -> Callable[[], object]:
-            for _ in range(2 * STREAMS_MAX):
-                one = at.connect("127.0.0.2")
-                held.append(one)
-                one.sendall(asking)
-            return lambda: None
+    def attack() -> Callable[[], object]:
+        for _ in range(2 * STREAMS_MAX):
+            one = at.connect("127.0.0.2")
+            held.append(one)
+            one.sendall(asking)
+        return lambda: None
 
-        assert hardly_slower(at, attack) < SLOWER
-        begun = [one.recv(4096)[:13] for one in held]
-        assert begun.count(b"HTTP/1.1 200 ") == STREAMS_MAX
-        assert begun.count(b"HTTP/1.1 503 ") == STREAMS_MAX
-        with at.connect("127.0.0.3") as other:
-            other.sendall(asking)
-            assert other.recv(4096).startswith(b"HTTP/1.1 200 ")
+    assert hardly_slower(at, attack) < SLOWER
+    begun = [one.recv(4096)[:13] for one in held]
+    assert begun.count(b"HTTP/1.1 200 ") == STREAMS_MAX
+    assert begun.count(b"HTTP/1.1 503 ") == STREAMS_MAX
+    with at.connect("127.0.0.3") as other:
+        other.sendall(asking)
+        assert other.recv(4096).startswith(b"HTTP/1.1 200 ")
+    for one in held:
+        one.close()
+
+
+def test_idle_sockets_on_the_door_for_batches(server: Endpoint) -> None:
+    """Unsigned batches are refused before their bodies: those who wait to send one hold nothing."""
+    at = server
+    admin = urlsplit(at.admin)
+    head = f"POST /batches HTTP/1.1\r\nhost: [::1]\r\n{SIGNATURE_HEADER}: {'0' * 128}\r\ncontent-length: {MIB}\r\n\r\n"
+    held = [socket.create_connection((admin.hostname, admin.port), SECONDS) for _ in range(8)]
+    try:
+        for one in held:
+            one.sendall(head.encode())
+        for one in held:
+            assert one.recv(4096).startswith(b"HTTP/1.1 403 ")
+    finally:
         for one in held:
             one.close()
 
 
-def test_idle_sockets_on_the_door_for_batches(tmp_path: Path) -> None:
-    """Unsigned batches are refused before their bodies: those who wait to send one hold nothing."""
-    with endpoint(tmp_path, "server") as at:
-        admin = urlsplit(at.admin)
-        head = (
-            f"POST /batches HTTP/1.1\r\nhost: [::1]\r\n{SIGNATURE_HEADER}: {'0' * 128}\r\ncontent-length: {MIB}\r\n\r\n"
-        )
-        held = [socket.create_connection((admin.hostname, admin.port), SECONDS) for _ in range(8)]
-        try:
-            for one in held:
-                one.sendall(head.encode())
-            for one in held:
-                assert one.recv(4096).startswith(b"HTTP/1.1 403 ")
-        finally:
-            for one in held:
-                one.close()
-
-
 @pytest.mark.parametrize("reports", [pytest.param(1000, marks=pytest.mark.nightly), 1])
-def test_junk_from_elsewhere(tmp_path: Path, reports: int) -> None:
+def test_junk_from_elsewhere(server: Endpoint, reports: int) -> None:
     """1.3 MB of sealed junk a second in large uploads, or report by report as fast as a thread does it."""
-    with endpoint(tmp_path, "server") as at:
-        body, here = junk(at, reports), urlsplit(at.url)
+    at = server
+    body, here = junk(at, reports), urlsplit(at.url)
 
-        def send() -> None:
-            source = ("127.0.0.2", 0)
-            connection = http.client.HTTPConnection(here.hostname or "", here.port, SECONDS, source)
-            with suppress(OSError):
-                connection.request("POST", at.path, body)
-                connection.getresponse().read()
-            connection.close()
+    def send() -> None:
+        source = ("127.0.0.2", 0)
+        connection = http.client.HTTPConnection(here.hostname or "", here.port, SECONDS, source)
+        with suppress(OSError):
+            connection.request("POST", at.path, body)
+            connection.getresponse().read()
+        connection.close()
 
-        def attack() -> Callable[[], object]:
-            senders = [Repeated(send, 1.3e6 / len(body) / 8 if reports > 1 else 25) for _ in range(8)]
-            return lambda: [one.end() for one in senders]
+    def attack() -> Callable[[], object]:
+        senders = [Repeated(send, 1.3e6 / len(body) / 8 if reports > 1 else 25) for _ in range(8)]
+        return lambda: [one.end() for one in senders]
 
-        assert hardly_slower(at, attack) < SLOWER
+    assert hardly_slower(at, attack) < SLOWER

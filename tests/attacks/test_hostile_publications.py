@@ -12,6 +12,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import httpx
@@ -111,7 +112,8 @@ class Device:
         assert len(ledger.paid) == (outcome == "accepted")
 
 
-def parts(name: str) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
+@cache
+def honest(name: str) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
     """Round, spec and policy of an honest publication, as plain data."""
     facts, spec, policy, *_ = msgspec.msgpack.decode(publications.published(SPECS[name]))
     return facts, json.loads(spec), msgspec.msgpack.decode(policy)
@@ -154,7 +156,7 @@ def in_json(value: Any) -> bool:
 
 
 def changed_once(name: str) -> Iterator[bytes]:
-    facts, spec, policy = parts(name)
+    facts, spec, policy = honest(name)
     for place in range(len(facts)):
         yield from (published(put(facts, (place,), value), spec, policy) for value in VALUES)
     for path in places(policy):
@@ -210,14 +212,11 @@ def _agree_on_vectors(facts: list[Any], spec: dict[str, Any], policy: dict[str, 
 
 
 def parts_of(name: str) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
-    return copy.deepcopy(HONEST[name])
-
-
-HONEST = {name: parts(name) for name in SPECS}
+    return copy.deepcopy(honest(name))
 
 
 def with_other_bytes(name: str, rng: random.Random) -> bytes:
-    body = bytearray(published(*HONEST[name]))
+    body = bytearray(published(*honest(name)))
     for _ in range(rng.choice([1, 1, 2, 8])):
         place, kind = rng.randrange(len(body)), rng.randrange(3)
         if kind == 0:
@@ -279,7 +278,7 @@ def test_every_field_with_every_hostile_value(name, heaviest):
 def test_every_field_of_a_policy_left_out(name):
     """A field without a default must not take the one that its base class has under the same name."""
     device = Device(name)
-    facts, spec, policy = parts(name)
+    facts, spec, policy = parts_of(name)
     for path in places(policy):
         device.meets(published(facts, spec, put(policy, path, GONE)))
     assert device.ends["refused"] > 5
@@ -300,7 +299,7 @@ def test_hostile_terms_that_round_and_spec_agree_with(name, heaviest):
 @pytest.mark.battery
 def test_other_bytes(name):
     device, rng = Device(name), random.Random(8)
-    device.meets(published(*HONEST[name]))
+    device.meets(published(*honest(name)))
     assert device.ends["followed"] == 1
     for _ in range(300):
         device.meets(with_other_bytes(name, rng))

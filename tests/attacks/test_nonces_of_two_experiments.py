@@ -30,7 +30,7 @@ PEOPLE = 12
 
 def token(name: str, nonce: bytes) -> bytes:
     """A token with a nonce of the attacker's choice; the issuer signs it blindly."""
-    public, signer = mint._key(0)
+    public, signer = mint.key_pair(0)
     unsigned = TYPE + nonce + Challenge(mint.ISSUER, ORIGIN, name).digest + public.id
     pending = PendingToken.of(unsigned, public, blind_rsa.blind(public.public, unsigned))
     return pending.finish(public, signer.sign(pending.request[3:]))
@@ -102,7 +102,7 @@ async def test_one_nonce_at_two_servers_at_once(postgres: Cluster, tmp_path: Pat
         one, two = [Api(await stack.enter_async_context(serving(create_app(settings)))) for _ in range(2)]
         crowd = Crowd(one)
         await crowd.create()
-        assert (await crowd.send("other", mint.minted("other", ORIGIN), two)).status_code == 202  # it has heard of it
+        assert (await crowd.send("other", mint.minted("other", ORIGIN), two)).status_code == 202  # it knows it
         for turn in range(8):
             nonce = bytes([turn]) * 32
             sent = zip(NAMES, (one, two), strict=True)

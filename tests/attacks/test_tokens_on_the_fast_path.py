@@ -60,7 +60,7 @@ class Endpoint:
 
 @asynccontextmanager
 async def endpoint(folder: Path, host: str, changes: dict[str, Any], path: str) -> AsyncIterator[Endpoint]:
-    async with trio(folder) as services:
+    async with trio(folder, experiments=("test", "other")) as services:
         publication = await services.create(changes)
         assert (await services.http.get(f"http://{host}/experiments/test")).status_code == 200
         yield Endpoint(services, host, path, publication, sealed_reports(publication, PEOPLE))

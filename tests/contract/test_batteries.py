@@ -32,7 +32,7 @@ class Case:
 
     def __init__(self, nodeid, *marks, **params):
         self.nodeid, self.callspec = nodeid, SimpleNamespace(params=params)
-        self.marks = {mark: SimpleNamespace(args=()) for mark in marks}
+        self.marks = {mark: SimpleNamespace(args=(), kwargs={}) for mark in marks}
 
     def get_closest_marker(self, name):
         return self.marks.get(name)
@@ -61,6 +61,21 @@ def test_a_battery_may_name_the_parameters_that_count():
         case.marks["battery"].args = ("one",)
     move_to_the_night(cases)
     assert [case.callspec.params["one"] for case in cases if "nightly" not in case.marks] == ["a", "b"]
+
+
+def test_functions_of_the_same_draws_have_the_same_sample():
+    def sampled(**how):
+        names = []
+        for of in FUNCTIONS:
+            cases = [Case(f"file.py::{of}[{one}-{two}]", "battery") for one in "abcd" for two in "wxyz"]
+            for case in cases:
+                case.marks["battery"].kwargs = how
+            move_to_the_night(cases)
+            names.append(frozenset(case.nodeid.partition("[")[2] for case in cases if "nightly" not in case.marks))
+        return set(names)
+
+    assert len(sampled(of="draws")) == 1
+    assert len(sampled()) > 5
 
 
 def test_a_marker_that_names_no_parameter_fails():

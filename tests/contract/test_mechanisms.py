@@ -48,6 +48,8 @@ PURE = [
     if math.isfinite(one.mechanism.local_epsilon)
 ]
 DRAWS = 600
+OF_RELEASES = pytest.mark.battery(of="releases")
+"""Functions that look at the same releases, which take longest to draw."""
 
 
 @pytest.fixture(params=SUBJECTS, scope="module")
@@ -92,6 +94,7 @@ def test_every_mechanism_is_in_the_battery_and_serves_a_trust_model():
     assert all(kind.instances() for kind in MECHANISMS)
 
 
+@OF_RELEASES
 def test_simulate_has_the_distribution_of_the_real_path(subject):
     real, drawn = ([numbers(one) for one in some] for some in (collected(subject.mechanism), simulated(subject)))
     assert same_law(real, drawn)
@@ -107,6 +110,7 @@ def test_a_simulation_with_less_noise_is_caught(instance):
     assert not same_law(real, drawn)
 
 
+@OF_RELEASES
 def test_estimates_are_unbiased(subject):
     """Planted: a bias of ten standard errors, where anything is random."""
     sample = np.array([estimates(one) for one in collected(subject.mechanism)])
@@ -125,6 +129,7 @@ def test_a_wrong_gain_is_caught(name):
     assert not centred(2 * sample, truths(one))
 
 
+@OF_RELEASES
 def test_variances_are_right(subject):
     """Planted: variances a half too large."""
     sample, exact = np.array([estimates(one) for one in collected(subject.mechanism)]), variances(subject)

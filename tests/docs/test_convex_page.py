@@ -7,10 +7,43 @@ from pathlib import Path
 import httpx
 import pytest
 
+from privateer_lab.cli.spec_files import load_spec
 from privateer_lab.services.processes import free_port, running
 from tests.docs.test_readme import blocks, execute, run_snippet
 
-PAGE = (Path(__file__).parents[2] / "docs" / "convex.md").read_text()
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "convex.md").read_text()
+
+
+def test_the_page_names_the_experiment_of_its_commands_and_rewards_that_it_takes() -> None:
+    create, load = (line for block in blocks("sh", PAGE) for line in block.splitlines())
+    path = create.split()[-1]
+    spec = load_spec(ROOT / path, [])
+    assert spec.name in load.split()
+    assert path in load.split()
+    (snippet,) = blocks("python", PAGE)
+    asked: list[str] = []
+
+    class Session:
+        """What the snippet asks of a session, with points of the spec's dimension."""
+
+        def choose(self) -> dict[str, list[float]]:
+            return {name: [1.0] + [0.0] * (spec.domain.dimension - 1) for name in ("first", "second")}
+
+        def report(self, rewards: dict[str, float]) -> None:
+            assert rewards.keys() == self.choose().keys()
+            assert all(spec.reward.low <= reward <= spec.reward.high for reward in rewards.values())
+            asked.append("report")
+
+    class Client:
+        def __init__(self, *_: str, **__: str) -> None: ...
+
+        def join(self, name: str) -> Session:
+            assert name == spec.name
+            return Session()
+
+    exec(snippet.replace("from privateer_client import Client", ""), {"Client": Client})
+    assert asked == ["report"]
 
 
 @pytest.mark.nightly

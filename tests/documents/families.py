@@ -59,28 +59,34 @@ def cases() -> list[tuple[str, Spec, bytes]]:
 
 
 def _more() -> list[tuple[str, Spec, bytes]]:
-    trial = {"segments": vectors._HALVES, "algorithm": vectors._WATCHED}
+    trial = {"segments": vectors.HALVES, "algorithm": vectors.WATCHED}
     made: dict[str, tuple[Spec, Any]] = {
-        "partition under central": (vectors._spec("partition", _CENTRAL, _PLAIN), vectors._partition),
-        "partition under none": (vectors._spec("partition", _NONE, _PLAIN), vectors._partition),
-        "bandit under central": (vectors._spec("bandit", {"model": "central", "epsilon": 1.0}, None), None),
-        "trial under central": (vectors._spec("trial", {"model": "central", "epsilon": 1.0}, _PLAIN, **trial), None),
-        "trial under none": (vectors._spec("trial", _NONE, _PLAIN, **trial), None),
-        "linear under local": (vectors._spec("linear", _LOCAL, vectors._FEATURES), _linear),
-        "linear under local, of epsilon 4": (vectors._spec("linear", _LOCAL | {"epsilon": 4.0}, _PLAIN), _linear),
-        "linear under shuffle": (vectors._spec("linear", _SHUFFLE, _PLAIN), _linear),
-        "linear under central": (vectors._spec("linear", _CENTRAL, _PLAIN, algorithm={"link": "logistic"}), _linear),
-        "linear under none": (vectors._spec("linear", _NONE, _PLAIN), _linear),
+        "partition under central": (vectors.spec_of("partition", _CENTRAL, _PLAIN), vectors.grown_partition),
+        "partition under none": (vectors.spec_of("partition", _NONE, _PLAIN), vectors.grown_partition),
+        "bandit under central": (vectors.spec_of("bandit", {"model": "central", "epsilon": 1.0}, None), None),
+        "trial under central": (vectors.spec_of("trial", {"model": "central", "epsilon": 1.0}, _PLAIN, **trial), None),
+        "trial under none": (vectors.spec_of("trial", _NONE, _PLAIN, **trial), None),
+        "linear under local": (vectors.spec_of("linear", _LOCAL, vectors.FEATURES), grown_linear),
+        "linear under local, of epsilon 4": (
+            vectors.spec_of("linear", _LOCAL | {"epsilon": 4.0}, _PLAIN),
+            grown_linear,
+        ),
+        "linear under shuffle": (vectors.spec_of("linear", _SHUFFLE, _PLAIN), grown_linear),
+        "linear under central": (
+            vectors.spec_of("linear", _CENTRAL, _PLAIN, algorithm={"link": "logistic"}),
+            grown_linear,
+        ),
+        "linear under none": (vectors.spec_of("linear", _NONE, _PLAIN), grown_linear),
         "linear under local, joint": (
-            vectors._spec("linear", _LOCAL | {"delta": 1e-6}, _PLAIN, algorithm={"report": "joint"}),
-            _linear,
+            vectors.spec_of("linear", _LOCAL | {"delta": 1e-6}, _PLAIN, algorithm={"report": "joint"}),
+            grown_linear,
         ),
         "linear under shuffle, of several messages": (
-            vectors._spec("linear", _SHUFFLE | {"local_epsilon_max": 16.0}, _PLAIN, algorithm={"messages": 8}),
-            _linear,
+            vectors.spec_of("linear", _SHUFFLE | {"local_epsilon_max": 16.0}, _PLAIN, algorithm={"messages": 8}),
+            grown_linear,
         ),
     }
-    return [(name, spec, vectors._opened(spec, grown)) for name, (spec, grown) in made.items()]
+    return [(name, spec, vectors.publication_of(spec, grown)) for name, (spec, grown) in made.items()]
 
 
 def _several() -> list[tuple[str, Spec, bytes]]:
@@ -89,15 +95,15 @@ def _several() -> list[tuple[str, Spec, bytes]]:
     models = (_LOCAL, _SHUFFLE, _CENTRAL, {"model": "central", "epsilon": 1.0}, _NONE)
     names = ("local", "shuffle", "central", "central, pure", "none")
     specs = {
-        f"{kind}, four reports, under {name}": vectors._spec(kind, model, _PLAIN, experiment=table)
+        f"{kind}, four reports, under {name}": vectors.spec_of(kind, model, _PLAIN, experiment=table)
         for kind in ("partition", "linear")
         for name, model in zip(names, models, strict=True)
         if kind == "partition" or name != "central, pure"
     }
-    return [(name, spec, vectors._opened(spec)) for name, spec in specs.items()]
+    return [(name, spec, vectors.publication_of(spec)) for name, spec in specs.items()]
 
 
-def _linear(policy: Any, spec: Spec) -> Any:
+def grown_linear(policy: Any, spec: Spec) -> Any:
     """What is known of arms after a while; whoever has no design of their own has random ones."""
     rng = np.random.default_rng(8)
     arms, d = policy.means.shape
@@ -184,7 +190,7 @@ def _facts(mechanism: Any, given: Any, seed: int, person: int) -> bytes:
         return np.rint(given.values[0] * _GRID).astype("<i4").tobytes()
     # What is sent by whoever keeps what is true, with either bit; of records all that is sent.
     noise = word(seed, person, _NOISE)
-    sent = [mechanism.randomize(given, vectors._Words([first, 0, noise])).tobytes() for first in (0, _MOST)]
+    sent = [mechanism.randomize(given, vectors.Words([first, 0, noise])).tobytes() for first in (0, _MOST)]
     return b"".join(sent) + struct.pack("<d", float(given.values[0]))
 
 
@@ -195,7 +201,7 @@ def _symbols(mechanism: VectorSymbol, given: BoundedVectors, seed: int, person: 
     count = mechanism.repeats
     noise = [word(seed, person, _NOISE + i) for i in range(2 * count - 1)]
     words = [*noise[: count - 1], *[_MOST] * count, *[0] * count, *noise[count - 1 :]]
-    sent = mechanism.randomize(given, vectors._Words(words))[0]
+    sent = mechanism.randomize(given, vectors.Words(words))[0]
     told = BoundedVectors(sent["slot"], np.repeat(given.values, count, axis=0))
     return sent.tobytes() + np.sort(mechanism.own(told), axis=1).astype("<u2").tobytes()
 
@@ -245,7 +251,7 @@ def records() -> list[dict[str, Any]]:
     found = []
     for name, spec, body in [*_more(), *_several()]:
         for what, changes, limits in _lies(spec, body):
-            changed = vectors._changed(body, changes)
+            changed = vectors.with_changes(body, changes)
             entry = {"name": f"{name}: {what}", "publication": base64.b64encode(changed).decode(), "limits": limits}
             found.append(entry | _verdict(changed, spec.name, limits))
     return found

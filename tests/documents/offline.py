@@ -45,24 +45,24 @@ def files() -> dict[str, Any]:
 def cases() -> list[tuple[str, Spec, bytes]]:
     """Twenty experiments, and a publication of each."""
     partition, bandit, trial, linear = "partition", "bandit", "trial", "linear"
-    features, asked = vectors._FEATURES, {"segments": vectors._HALVES, "algorithm": vectors._ASKED}
+    features, asked = vectors.FEATURES, {"segments": vectors.HALVES, "algorithm": vectors.ASKED}
     armed: dict[str, tuple[Spec, Grown | None]] = {
-        "partition, open": (vectors._spec(partition, vectors._LOCAL, features), vectors._partition),
-        "partition under shuffle": (vectors._spec(partition, vectors._SHUFFLE, _PLAIN), vectors._partition),
-        "partition, in a source's turn": (vectors._spec(partition, vectors._LOCAL, _PLAIN, **_ELSEWHERE), None),
-        "bandit": (vectors._spec(bandit, vectors._SHUFFLE, None), None),
-        "trial with questions": (vectors._spec(trial, vectors._LOCAL, _PLAIN, **asked), None),
-        "trial with crossed segments": (vectors._spec(trial, vectors._SHUFFLE, features, **vectors._CROSSED), None),
-        "linear": (vectors._spec(linear, vectors._LOCAL, features), families._linear),
-        "linear under shuffle": (vectors._spec(linear, vectors._SHUFFLE, _PLAIN), families._linear),
+        "partition, open": (vectors.spec_of(partition, vectors.LOCAL, features), vectors.grown_partition),
+        "partition under shuffle": (vectors.spec_of(partition, vectors.SHUFFLE, _PLAIN), vectors.grown_partition),
+        "partition, in a source's turn": (vectors.spec_of(partition, vectors.LOCAL, _PLAIN, **_ELSEWHERE), None),
+        "bandit": (vectors.spec_of(bandit, vectors.SHUFFLE, None), None),
+        "trial with questions": (vectors.spec_of(trial, vectors.LOCAL, _PLAIN, **asked), None),
+        "trial with crossed segments": (vectors.spec_of(trial, vectors.SHUFFLE, features, **vectors.CROSSED), None),
+        "linear": (vectors.spec_of(linear, vectors.LOCAL, features), families.grown_linear),
+        "linear under shuffle": (vectors.spec_of(linear, vectors.SHUFFLE, _PLAIN), families.grown_linear),
     }
     made = [(name, spec, _published(spec, grown)) for name, (spec, grown) in armed.items()]
     made += [(name, spec, _published(spec, grown)) for name, (spec, grown) in _others().items()]
-    late = vectors._spec(partition, vectors._LOCAL, features, experiment=_TABLE)
-    made.append(("partition, draining", late, _published(late, vectors._partition, drain=_last(late, _decided))))
-    over = {partition: _decided, trial: None, linear: families._linear}
+    late = vectors.spec_of(partition, vectors.LOCAL, features, experiment=_TABLE)
+    made.append(("partition, draining", late, _published(late, vectors.grown_partition, drain=_last(late, _decided))))
+    over = {partition: _decided, trial: None, linear: families.grown_linear}
     for kind, grown in over.items():
-        spec = vectors._spec(kind, vectors._LOCAL, _PLAIN)
+        spec = vectors.spec_of(kind, vectors.LOCAL, _PLAIN)
         made.append((f"{kind}, finished", spec, _published(spec, None, _last(spec, grown))))
     return made
 

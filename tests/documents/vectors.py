@@ -32,9 +32,9 @@ PEOPLE = 40
 _TOLD: dict[str, Any] = {"epsilon": 2.0, "arms": "hidden"}
 LIMITS = Limits(**_TOLD)
 _UNIT = {"low": 0.0, "high": 1.0}
-_LOCAL = {"model": "local", "epsilon": 1.0}
-_SHUFFLE = {"model": "shuffle", "epsilon": 0.4, "delta": 1e-6}
-_FEATURES = {
+LOCAL = {"model": "local", "epsilon": 1.0}
+SHUFFLE = {"model": "shuffle", "epsilon": 0.4, "delta": 1e-6}
+FEATURES = {
     "age": {"low": 18.0, "high": 78.0, "missing": True},
     "hours": {"quantiles": [0.0, 10.0, 40.0, 40.0, 80.0]},
     "country": {"levels": ["NL", "BE", "DE", "other"]},
@@ -42,11 +42,11 @@ _FEATURES = {
     "rooms": {"levels": [1, 2, 3], "missing": True},
     "premium": {"boolean": True},
 }
-_HALVES = {"by": ["x1", "x2"], "cuts": {"x1": [0.25, 0.5], "x2": [0.6]}}
+HALVES = {"by": ["x1", "x2"], "cuts": {"x1": [0.25, 0.5], "x2": [0.6]}}
 _QUARTERS = {"by": ["x1"], "cuts": {"x1": [0.25, 0.5, 0.75]}, "shares": "equal"}
-_WATCHED = {"guardrails": ["refund", "late"]}
-_ASKED = _WATCHED | {"floor": 0.07}
-_CROSSED = {"segments": {"by": ["age", "country", "rooms"], "cuts": {"age": [30.0, 48.0]}}}
+WATCHED = {"guardrails": ["refund", "late"]}
+ASKED = WATCHED | {"floor": 0.07}
+CROSSED = {"segments": {"by": ["age", "country", "rooms"], "cuts": {"age": [30.0, 48.0]}}}
 VALUES: dict[str, list[Any]] = {
     "age": [18, 78, 33.5, 200, -4, None],
     "hours": [0, 7.5, 10, 25, 40, 41, 80, 99],
@@ -112,7 +112,7 @@ def amplification() -> list[dict[str, float]]:
     return [dict(zip(names, one, strict=True)) | {"delta": float(f"{shuffled_delta(*one):.13g}")} for one in facts]
 
 
-def _spec(name: str, privacy: dict[str, Any], features: dict[str, Any] | None, **more: Any) -> Spec:
+def spec_of(name: str, privacy: dict[str, Any], features: dict[str, Any] | None, **more: Any) -> Spec:
     data: dict[str, Any] = {
         "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000, "round_size": 2000},
         "privacy": privacy,
@@ -123,7 +123,7 @@ def _spec(name: str, privacy: dict[str, Any], features: dict[str, Any] | None, *
     return parse_spec(data | ({"context": {"features": features}} if features else {}) | more)
 
 
-def _opened(spec: Spec, grown: Callable[[Any, Spec], Any] | None = None) -> bytes:
+def publication_of(spec: Spec, grown: Callable[[Any, Spec], Any] | None = None) -> bytes:
     """The publication of a round of version 4, of the first round's policy or one ``grown`` from it."""
     policy = Schedule(spec).open(7, 4).policy
     if grown:
@@ -136,7 +136,7 @@ def _opened(spec: Spec, grown: Callable[[Any, Spec], Any] | None = None) -> byte
     return encode_publication(Publication(facts, spec.model_dump_json().encode(), encode(policy)))
 
 
-def _partition(policy: Any, spec: Spec) -> Any:
+def grown_partition(policy: Any, spec: Spec) -> Any:
     """Five bins, one of which has only one arm left, and one two of three."""
     depths, paths = np.array([1, 2, 3, 4, 4]), np.array([0, 2, 6, 14, 15])
     active = np.array([[1, 1, 1], [0, 1, 0], [1, 1, 1], [1, 0, 1], [1, 1, 1]], np.bool_)
@@ -157,21 +157,24 @@ def cases() -> list[tuple[str, Spec, bytes]]:
     """Experiments, and a publication of each."""
     plain = {"x1": _UNIT, "x2": _UNIT}
     specs = {
-        "partition under local": (_spec("partition", _LOCAL, plain), _partition),
-        "partition under shuffle": (_spec("partition", _SHUFFLE, plain), _partition),
-        "partition under shuffle, arms hidden": (_spec("partition", _SHUFFLE | {"arms": "hidden"}, plain), _partition),
-        "partition with features of every kind": (_spec("partition", _LOCAL, _FEATURES), _partition),
-        "bandit under local": (_spec("bandit", _LOCAL, None), None),
-        "bandit under shuffle": (_spec("bandit", _SHUFFLE, None), None),
-        "trial under local, one bucket": (_spec("trial", _LOCAL, plain, segments=_QUARTERS), None),
-        "trial under local, questions": (_spec("trial", _LOCAL, plain, segments=_HALVES, algorithm=_ASKED), None),
-        "trial under local, some buckets": (_spec("trial", _LOCAL | {"epsilon": 2.0}, _FEATURES, **_CROSSED), None),
-        "trial under shuffle": (_spec("trial", _SHUFFLE, plain, segments=_HALVES, algorithm=_WATCHED), None),
+        "partition under local": (spec_of("partition", LOCAL, plain), grown_partition),
+        "partition under shuffle": (spec_of("partition", SHUFFLE, plain), grown_partition),
+        "partition under shuffle, arms hidden": (
+            spec_of("partition", SHUFFLE | {"arms": "hidden"}, plain),
+            grown_partition,
+        ),
+        "partition with features of every kind": (spec_of("partition", LOCAL, FEATURES), grown_partition),
+        "bandit under local": (spec_of("bandit", LOCAL, None), None),
+        "bandit under shuffle": (spec_of("bandit", SHUFFLE, None), None),
+        "trial under local, one bucket": (spec_of("trial", LOCAL, plain, segments=_QUARTERS), None),
+        "trial under local, questions": (spec_of("trial", LOCAL, plain, segments=HALVES, algorithm=ASKED), None),
+        "trial under local, some buckets": (spec_of("trial", LOCAL | {"epsilon": 2.0}, FEATURES, **CROSSED), None),
+        "trial under shuffle": (spec_of("trial", SHUFFLE, plain, segments=HALVES, algorithm=WATCHED), None),
     }
-    return [(name, spec, _opened(spec, grown)) for name, (spec, grown) in specs.items()]
+    return [(name, spec, publication_of(spec, grown)) for name, (spec, grown) in specs.items()]
 
 
-class _Words:
+class Words:
     """Random words that are known."""
 
     def __init__(self, words: list[int]) -> None:
@@ -213,7 +216,7 @@ def _person(followed: Participation, spec: Spec, rng: np.random.Generator) -> di
     words[1] = 0 if rng.random() < 0.5 else words[1]
     policy: Any = followed.policy
     given = policy.contribute(columns, own, decisions, value)
-    report = policy.terms.mechanism.randomize(given, _Words(words)).tobytes()
+    report = policy.terms.mechanism.randomize(given, Words(words)).tobytes()
     [message] = with_ages([report], np.zeros(1, np.int64)) if policy.tells_age else [report]
     identity, ephemeral = rng.bytes(16), X25519PrivateKey.from_private_bytes(rng.bytes(32))
     info = binding(followed.header, followed.round.model)
@@ -238,7 +241,7 @@ def terms() -> list[dict[str, Any]]:
     found = []
     for name, spec, body in cases():
         for what, changes, limits in _lies(spec, body):
-            changed = _changed(body, changes)
+            changed = with_changes(body, changes)
             entry = {"name": f"{name}: {what}", "publication": changed.hex(), "limits": limits}
             found.append(entry | _verdict(changed, spec.name, limits))
     return found
@@ -299,7 +302,7 @@ def _uneven(spec: Spec, questions: Sequence[Any]) -> list[tuple[str, dict[str, A
     return lies
 
 
-def _changed(body: bytes, changes: dict[str, Any]) -> bytes:
+def with_changes(body: bytes, changes: dict[str, Any]) -> bytes:
     published = msgspec.msgpack.decode(body)
     roots = {"round": published[0], "policy": msgspec.msgpack.decode(published[2])}
     for name, value in changes.items():

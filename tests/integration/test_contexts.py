@@ -1,11 +1,13 @@
 """An experiment with features of every kind over HTTP: simulated people, then devices with what they have."""
 
+import warnings
 from pathlib import Path
 
 import httpx
 import pytest
 
 from privateer_client import Client, Ledger, Limits, Outcome
+from privateer_client.inputs import context_vector
 from privateer_core.errors import UnfitValueWarning
 from privateer_lab.load.driver import run_load
 from privateer_lab.services.processes import free_port, running
@@ -24,6 +26,21 @@ SPEC = make_spec(
         "privacy.epsilon": 4.0,
     }
 )
+
+
+def test_a_value_without_a_place_is_missing_and_others_keep_theirs() -> None:
+    """A level that the spec does not list has columns of its own; what is no such value is missing, and said."""
+    known = {"country": "DE", "hours": 20, "premium": True}
+    encoded = context_vector(known, SPEC.features)
+    assert encoded.shape == (1, SPEC.dimension)
+    for name, value in (("country", "Atlantis"), ("premium", "sure"), ("hours", "38")):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            odd = context_vector(known | {name: value}, SPEC.features)
+        assert not (odd == encoded).all()
+        assert [one.category for one in said] == ([] if value == "Atlantis" else [UnfitValueWarning])
+        assert not any(str(value) in str(one.message) for one in said)
+    assert (context_vector(known | {"hours": None}, SPEC.features) == odd).all()
 
 
 @pytest.mark.nightly

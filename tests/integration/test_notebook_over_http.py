@@ -15,6 +15,15 @@ from privateer_lab.services.processes import free_port, running
 SHAPE = {"experiment.round_size": 1000, "privacy.model": "central", "privacy.delta": None}
 
 
+def test_a_notebook_without_a_server_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    monkeypatch.setenv("PRIVATEER_URL", url)
+    for asked in (lab.result, lab.history, lab.policy):
+        with pytest.raises(PrivateerError, match="no answer from the service") as refused:
+            asked("trial")
+        assert url in str(refused.value)
+
+
 @pytest.mark.nightly
 def test_an_experiment_in_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = lab.spec("examples/trial.toml", SHAPE, users=2000)

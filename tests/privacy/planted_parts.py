@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
 
 from privateer_client.participation import Participation
-from privateer_core.mechanisms import screened_moments, vector_bits
+from privateer_core.mechanisms import vector_bits
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.running_vectors import Factorization
@@ -22,10 +21,8 @@ from privateer_core.sampling.normal import RoundedNormal
 from privateer_core.sampling.response import RandomizedResponse, SubsetResponse
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from privateer_shuffler.shuffle import RandomPlaces
+from tests.privacy.planted_screening import Less, Patch, Reused, block, both_choices, choice
 
-Patch = pytest.MonkeyPatch
-Less = Callable[[Patch, int], None]
-Reused = Callable[[Patch], None]
 Where = Callable[[Any, Any], Any]
 
 
@@ -38,24 +35,6 @@ class Same:
     def words(self, count: int) -> Any:
         made = self._noise.words(count).reshape(self._rows, -1)
         return np.repeat(made[:, :1], made.shape[1], axis=1).ravel()
-
-
-class Replayed:
-    """A source that gives the same words again after `again`."""
-
-    def __init__(self) -> None:
-        self._made: list[Any] = []
-        self._next = 0
-
-    def again(self, noise: Any) -> "Replayed":
-        self._noise, self._next = noise, 0
-        return self
-
-    def words(self, count: int) -> Any:
-        if self._next == len(self._made) or len(self._made[self._next]) != count:
-            self._made[self._next :] = [self._noise.words(count)]
-        self._next += 1
-        return self._made[self._next - 1]
 
 
 # Symbols
@@ -237,73 +216,6 @@ def _bits() -> tuple[Less, Reused]:
     return less, reused
 
 
-# A choice and a block
-
-
-def _choice(candidates: int) -> tuple[Less, Reused]:
-    """A choice among so many: four are left at first, three then."""
-    made = screened_moments.choose
-
-    def less(patch: Patch, factor: int) -> None:
-        def weak(scores: Any, scale: int, noise: Any) -> Any:
-            return made(scores, scale // factor if len(scores) == candidates else scale, noise)
-
-        patch.setattr(screened_moments, "choose", weak)
-
-    def reused(patch: Patch) -> None:
-        words = Replayed()
-
-        def same(scores: Any, scale: int, noise: Any) -> Any:
-            return made(scores, scale, words.again(noise) if len(scores) == candidates else noise)
-
-        patch.setattr(screened_moments, "choose", same)
-
-    return less, reused
-
-
-def _both_choices() -> tuple[Less, Reused]:
-    """The second choice has the place of the first, if it is there: one draw decides both."""
-    made = screened_moments.choose
-
-    def less(patch: Patch, factor: int) -> None:
-        patch.setattr(screened_moments, "choose", lambda scores, scale, noise: made(scores, scale // factor, noise))
-
-    def reused(patch: Patch) -> None:
-        drawn: list[int] = []
-
-        def linked(scores: Any, scale: int, noise: Any) -> Any:
-            drawn.append(made(scores, scale, noise))
-            return drawn[-1] if len(scores) == 4 else min(drawn[-2], len(scores) - 1)
-
-        patch.setattr(screened_moments, "choose", linked)
-
-    return less, reused
-
-
-def _block(own: Callable[[Any, Any], Any]) -> tuple[Less, Reused]:
-    """Noise of numbers in a block for which ``own`` (row, column) holds."""
-    made = screened_moments._symmetric
-
-    def change(patch: Patch, how: Callable[[Any, Any], Any]) -> None:
-        def wrong(deviations: Any, draw: Any) -> Any:
-            noise = made(deviations, draw)
-            row, column = np.indices(noise.shape)
-            return np.where(own(np.minimum(row, column), np.maximum(row, column)), how(noise, deviations), noise)
-
-        patch.setattr(screened_moments, "_symmetric", wrong)
-
-    def reused(patch: Patch) -> None:
-        def other(noise: Any, deviations: Any) -> Any:
-            row, column = np.indices(noise.shape)
-            here = own(np.minimum(row, column), np.maximum(row, column))
-            one = tuple(np.argwhere(~here)[-1])
-            return np.rint(noise[one] / deviations[one] * deviations).astype(np.int64)
-
-        change(patch, other)
-
-    return lambda patch, factor: change(patch, lambda noise, _: noise // factor), reused
-
-
 # Devices and the shuffler
 
 
@@ -390,14 +302,14 @@ PLANTED: dict[tuple[str, str], tuple[Less, Reused]] = {
         for kind in ("root", "tree")
         for step in (1, 2, 3, 4)
     },
-    ("ScreenedMoments", "the first of two choices"): _choice(4),
-    ("ScreenedMoments", "the second of two choices"): _choice(3),
-    ("ScreenedMoments", "a choice less what is predicted"): _choice(4),
-    ("ScreenedMoments", "both choices together"): _both_choices(),
-    ("ScreenedMoments", "block, squares of coordinates"): _block(lambda row, column: (row == column) & (row < 4)),
-    ("ScreenedMoments", "block, products of coordinates"): _block(lambda row, column: (row < column) & (column < 4)),
-    ("ScreenedMoments", "block, products with the value"): _block(lambda row, column: (row < column) & (column == 4)),
-    ("ScreenedMoments", "block, the square of the value"): _block(lambda row, _: row == 4),
+    ("ScreenedMoments", "the first of two choices"): choice(4),
+    ("ScreenedMoments", "the second of two choices"): choice(3),
+    ("ScreenedMoments", "a choice less what is predicted"): choice(4),
+    ("ScreenedMoments", "both choices together"): both_choices(),
+    ("ScreenedMoments", "block, squares of coordinates"): block(lambda row, column: (row == column) & (row < 4)),
+    ("ScreenedMoments", "block, products of coordinates"): block(lambda row, column: (row < column) & (column < 4)),
+    ("ScreenedMoments", "block, products with the value"): block(lambda row, column: (row < column) & (column == 4)),
+    ("ScreenedMoments", "block, the square of the value"): block(lambda row, _: row == 4),
     ("channels", "coins of a device"): _coins(),
     ("channels", "coins of a device that starts again"): _coins_after_a_start(),
     ("channels", "places of a batch"): _places(),

@@ -93,16 +93,27 @@ def test_simulated_trials_find_effects_as_often_as_the_plan_says(
     assert share == pytest.approx(power, abs=0.03)
 
 
+_STARVED: Final = ("matching", _CENTRAL, 4, 20_000)
+
+
+def test_the_least_effect_of_a_plan_has_the_power_that_is_asked_for() -> None:
+    """The same plan by formulas of fixed shares, which is planted below, promises more power and a smaller effect."""
+    prospect, least = planned(*_STARVED)
+    fixed = replace(prospect, rule="fixed")
+    assert float(prospect.power(least)[0][0, 0]) == pytest.approx(0.8, abs=0.03)
+    assert float(fixed.power(least)[0][0, 0]) > 0.95
+    assert float(fixed.least()[0, 0]) < 0.9 * least
+
+
 @pytest.mark.nightly
 def test_a_plan_knows_that_matching_starves_arms() -> None:
-    """By day: 240 segments, four standard errors are .1. The planted defect: formulas of fixed shares."""
-    setting = ("matching", _CENTRAL, 4, 20_000)
-    prospect, least = planned(*setting)
+    """Of 240 segments four standard errors are .1. The planted defect: formulas of fixed shares."""
+    prospect, least = planned(*_STARVED)
     wrong = float(replace(prospect, rule="fixed").power(least)[0][0, 0])
-    share, _ = found_in(spec_of(*setting, least), 240)
+    share, _ = found_in(spec_of(*_STARVED, least), 240)
     assert share == pytest.approx(0.8, abs=0.1)
     assert wrong > share + 0.15
     fixed = float(replace(prospect, rule="fixed").least()[0, 0])
-    claimed = found_in(spec_of(*setting, fixed), 240)[0]
+    claimed = found_in(spec_of(*_STARVED, fixed), 240)[0]
     assert float(prospect.power(fixed)[0][0, 0]) == pytest.approx(claimed, abs=0.1)
     assert claimed < 0.6

@@ -3,7 +3,8 @@
 The words of a case are those of its id, which a hyphen separates: `partition-shuffle-hidden`, `200-0.5`; or, where the
 marker names parameters, their values. By day each word comes at least once: every algorithm, mechanism and trust model,
 and every value of every parameter, but not every combination of them. Functions of one grid have different samples,
-which are the same in every run.
+which are the same in every run; where the marker says ``of``, those that look at the same
+draws have the same sample.
 """
 
 import re
@@ -43,7 +44,8 @@ def move_to_the_night(items: Iterable[pytest.Item]) -> None:
         if is_case and item.get_closest_marker("battery") and not item.get_closest_marker("nightly"):
             batteries[name][case.removesuffix("]")] = item
     for name, cases in batteries.items():
-        for case in cases.keys() - sample({case: _words_of(case, item) for case, item in cases.items()}, name):
+        of = next(iter(cases.values())).get_closest_marker("battery").kwargs.get("of", name)
+        for case in cases.keys() - sample({case: _words_of(case, item) for case, item in cases.items()}, of):
             cases[case].add_marker(pytest.mark.nightly)
 
 

@@ -16,19 +16,19 @@ FOREVER = 2**40
 
 
 @cache
-def _key(number: int) -> tuple[TokenKey, Signer]:
+def key_pair(number: int) -> tuple[TokenKey, Signer]:
     private = generate_private_key(65537, 2048)
     return TokenKey.of(private.public_key(), 0, FOREVER + number), Signer.of(private)
 
 
 def key(number: int = 0) -> TokenKey:
     """A key, the same each time."""
-    return _key(number)[0]
+    return key_pair(number)[0]
 
 
 def minted(name: str = "spring", origin: str = ORIGIN, number: int = 0) -> bytes:
     """A token, signed with a key."""
-    public, signer = _key(number)
+    public, signer = key_pair(number)
     pending = PendingToken.draw(Challenge(ISSUER, origin, name), public)
     return pending.finish(public, signer.sign(pending.request[3:]))
 

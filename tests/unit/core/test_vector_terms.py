@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from tests.support.phased import TRUST
 from tests.support.statistics import FALSE_ALARM
 
 PEOPLE = 60
+DRAWS = 1500
 
 
 def privacy_of(trust):
@@ -85,32 +87,35 @@ def test_too_few_honest_people():
         terms_of("shuffle", 1)
 
 
-def errors(terms, draws, seed):
-    """Errors of released averages along the diagonal, for the vectors for which they are largest."""
-    rng = np.random.default_rng(seed)
-    mechanism = terms.mechanism
+@cache
+def errors(trust):
+    """Errors of released averages along the diagonal, (vectors, DRAWS): the vectors for which they are largest.
+
+    Tests look at other figures of the same draws; each has its own rate of false alarms.
+    """
+    rng = np.random.default_rng(31)
+    mechanism = terms_of(trust).mechanism
     coordinates = mechanism.ball.coordinates
     direction = np.ones(coordinates) / math.sqrt(coordinates)
     corner = mechanism.ball.bound * np.ones(coordinates)
     found = []
     for share in (0.0, 0.37, 1.0):
         people = np.tile(share * corner, (PEOPLE, 1))
-        for _ in range(draws):
+        for _ in range(DRAWS):
             slots = rng.integers(0, 2**32, PEOPLE, dtype=np.uint32)
             release = mechanism.simulate(BoundedVectors(slots, people), rng)
             found.append((release.sums / PEOPLE - share * corner) @ direction)
-    return np.array(found).reshape(3, draws)
+    return np.array(found).reshape(3, DRAWS)
 
 
 @pytest.mark.parametrize("trust", [trust for trust in TRUST if trust != "none"])
 def test_errors_are_within_the_stated_spread(trust):
     """Variances at most as stated, and close to it for some vector; planted: four fifths of the variance."""
-    draws = 1500
     terms = terms_of(trust)
     variance, scale = terms.mechanism.spread(PEOPLE)
-    found = errors(terms, draws, 31)
-    limit = stats.chi2.isf(FALSE_ALARM / 3, draws) / draws
-    low = stats.chi2.ppf(FALSE_ALARM / 3, draws) / draws
+    found = errors(trust)
+    limit = stats.chi2.isf(FALSE_ALARM / 3, DRAWS) / DRAWS
+    low = stats.chi2.ppf(FALSE_ALARM / 3, DRAWS) / DRAWS
     ratio = (found**2).mean(axis=1) / variance
     assert (ratio <= limit * 1.02).all()
     assert ratio.max() >= low * 0.93
@@ -122,11 +127,10 @@ def test_errors_are_within_the_stated_spread(trust):
 @pytest.mark.parametrize("beta", [0.1, 0.01])
 def test_errors_beyond_the_width_are_as_rare_as_stated(trust, beta):
     """Planted: half the width."""
-    draws = 1500
     terms = terms_of(trust)
     variance, scale = terms.mechanism.spread(PEOPLE)
     width = math.sqrt(2 * variance * math.log(1 / beta)) + scale * math.log(1 / beta)
-    found = errors(terms, draws, 32).ravel()
+    found = errors(trust).ravel()
     for sign in (1, -1):
         assert stats.binom.sf((sign * found > width).sum() - 1, found.size, beta) > FALSE_ALARM
     assert stats.binom.sf((np.abs(found) > width / 3).sum() - 1, found.size, 2 * beta) < FALSE_ALARM

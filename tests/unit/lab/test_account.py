@@ -1,11 +1,9 @@
 """The calculators: the figures that the notes name, and one line for what is wrong."""
 
 import json
-import math
 import re
-import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -14,8 +12,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from privateer_client.ledger.account_protocol import Payment
-from privateer_client.ledger.ledger import Ledger
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.certificate import certify
@@ -24,9 +20,7 @@ from privateer_core.spec.spec import Privacy
 from privateer_lab.cli.account import print_rounds
 from privateer_lab.cli.ask import claimed
 from privateer_lab.cli.output import print_table
-from tests.support.devices import pay
 from tests.support.records import record_of
-from tests.unit.client.test_ledger_file import WRONG, newer
 from tests.unit.lab.test_cli import run
 
 
@@ -183,69 +177,6 @@ def test_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "certificate: not a certificate" in err
 
 
-@pytest.mark.parametrize("harm", [*WRONG, newer])
-def test_a_file_that_is_not_a_sound_ledger_is_one_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, harm: Callable[[Path], None]
-) -> None:
-    path = tmp_path / "ledger.db"
-    pay(Ledger(path), Payment("a", 2, "local", 1.0, 0.0, 1.0))
-    harm(path)
-    code, out, err = run(capsys, "account", "ledger", "--path", str(path))
-    assert (code, out, len(err.strip().splitlines())) == (2, "", 1)
-
-
-def test_ledger(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    ledger = Ledger(path)
-    for name in ("a", "b", "c"):
-        pay(ledger, Payment(name, 1, "shuffle", 0.5, 1e-6, 4.0))
-    found = figures(capsys, "ledger", "--path", str(path))
-    assert [row["experiment"] for row in found["payments"]] == ["a", "b", "c"]
-    assert found["spent"]["epsilon_in_sum"] == 1.5
-    assert 1.0 < found["spent"]["epsilon_composed"] <= 1.5
-    assert found["spent"]["local_epsilon_in_sum"] == 12.0
-    pay(ledger, Payment("d", 1, "none", math.inf, 0.0, math.inf))
-    found = figures(capsys, "ledger", "--path", str(path))
-    assert found["spent"]["epsilon_in_sum"] is None
-    assert found["spent"]["epsilon_composed"] is None
-    code, out, _ = run(capsys, "account", "ledger", "--path", str(path))
-    assert code == 0
-    assert "together" in out
-
-
-def test_a_ledger_that_is_not_there_is_not_made(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code, out, err = run(capsys, "account", "ledger", "--path", str(tmp_path / "none.db"))
-    assert (code, out) == (2, "")
-    assert "there is no ledger" in err
-    assert not (tmp_path / "none.db").exists()
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "UPDATE payments SET epsilon = 'much'",
-        "UPDATE payments SET epsilon = -1",
-        "UPDATE payments SET delta = 2",
-        "UPDATE payments SET version = x'ff'",
-        "UPDATE payments SET experiment = x'ff'",
-        "UPDATE payments SET model = CAST(x'ff' AS TEXT)",
-        "ALTER TABLE payments DROP COLUMN model",
-        "DROP TABLE payments; CREATE VIEW payments AS SELECT 1 AS a, 2 AS day",
-    ],
-)
-@pytest.mark.parametrize("form", [[], ["--json"]])
-def test_a_ledger_that_somebody_changed_is_one_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, damage: str, form: list[str]
-) -> None:
-    path = tmp_path / "ledger.db"
-    pay(Ledger(path), Payment("a", 1, "local", 0.5, 0.0, 0.5))
-    with closing(sqlite3.connect(path)) as database:
-        database.executescript(damage)
-    code, out, err = run(capsys, "account", "ledger", "--path", str(path), *form)
-    assert (code, out) == (2, "")
-    assert len(err.splitlines()) == 1
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -299,33 +230,6 @@ def test_another_server_is_one_line(capsys: pytest.CaptureFixture[str], status: 
         code, out, err = run(capsys, "account", "experiment", "offers", "--url", url)
     assert (code, out) == (2, "")
     assert len(err.splitlines()) == 1
-
-
-def test_ledger_shows_servers_and_what_waits(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.db")
-    for name in ("http://s/a", "http://s/b", "http://t:81/c"):
-        pay(ledger, Payment(name, 1, "shuffle", 0.5, 1e-6, 4.0))
-    ledger.discard("http://s/a")
-    found = figures(capsys, "ledger", "--path", str(ledger.path))
-    assert [row["waiting"] for row in found["payments"]] == [False, True, True]
-    assert found["servers"] == {
-        "http://s": {"epsilon_in_sum": 1.0, "delta_in_sum": 2e-6, "local_epsilon_in_sum": 8.0},
-        "http://t:81": {"epsilon_in_sum": 0.5, "delta_in_sum": 1e-6, "local_epsilon_in_sum": 4.0},
-    }
-    assert found["spent"]["delta_in_sum"] == pytest.approx(3e-6)
-    assert found["spent"]["waiting"] == 2
-    code, out, _ = run(capsys, "account", "ledger", "--path", str(ledger.path))
-    assert code == 0
-    assert "at http://t:81" in out
-
-
-def test_the_ledger_is_readable(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Days are dates, and what is true or false is yes or no."""
-    ledger = Ledger(tmp_path / "ledger.db")
-    pay(ledger, Payment("http://s/a", 1, "shuffle", 0.5, 1e-6, 4.0))
-    _, out, _ = run(capsys, "account", "ledger", "--path", str(ledger.path))
-    assert re.search(r"│ day +│ +\d{4}-\d\d-\d\d │", out)
-    assert re.search(r"│ waiting +│ +yes │", out)
 
 
 @pytest.mark.parametrize(
