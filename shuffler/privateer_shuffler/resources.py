@@ -11,10 +11,9 @@ from privateer_core.serving.logs import tell
 from privateer_core.serving.store.sqlite import check_header, was_cut_short
 from privateer_core.wire.identity import check_signed
 from privateer_core.wire.keys import own_key, read_public_keys, write_public_key
-from privateer_shuffler.pool.folder import HISTORY_DATABASE, HISTORY_FILE, Folder, LastPublications
-from privateer_shuffler.pool.protocol import PoolStore
 from privateer_shuffler.pool.round_file import ROUND_DATABASE, SUFFIX
-from privateer_shuffler.pool.spent_tokens import TOKENS_DATABASE, TOKENS_FILE, Spent
+from privateer_shuffler.pool.spent_tokens import TOKENS_DATABASE, TOKENS_FILE, FiledTokens
+from privateer_shuffler.pool.store import HISTORY_DATABASE, HISTORY_FILE, FolderStore, LastPublications, PoolStore
 from privateer_shuffler.settings import ShufflerSettings
 
 PIN_FILE: Final = "server.pin"
@@ -23,15 +22,31 @@ KEY_FILE: Final = "shuffler.key"
 _log = logging.getLogger("privateer.shuffler")
 
 
+class KeptKey(Protocol):
+    """Where the first key of a server is kept that a shuffler has met."""
+
+    def server_keys(self) -> frozenset[bytes]:
+        """Return the key, or several if the operator has added some; none: no server was met."""
+
+    def keep_server_key(self, key: bytes) -> bytes:
+        """Keep the key of a server unless there is one; return the one that counts.
+
+        Raises
+        ------
+        Unavailable
+            If it cannot be kept.
+        """
+
+
 class Pin:
-    """Checks who signs publications.
+    """Checks who signs publications: one of the keys that the operator names, or else the first that was met.
 
     Parameters
     ----------
-    folder
-        Where the first key is kept.
+    kept
+        Where that one is.
     named
-        The keys that the operator names; empty: the first one counts.
+        The keys that the operator names.
 
     Raises
     ------
@@ -39,17 +54,10 @@ class Pin:
         If the key that is kept cannot be read.
     """
 
-    def __init__(self, folder: Path, named: frozenset[bytes]) -> None:
-        self._path, self._known = folder / PIN_FILE, named
-        if not named and self._path.exists():
-            self._known = self._kept()
-
-    def _kept(self) -> frozenset[bytes]:
-        try:
-            return frozenset(key.public_bytes_raw() for key in read_public_keys(self._path))
-        except (OSError, ValueError):
-            remedy = "name the server's key: PRIVATEER_SERVER_KEY"
-            raise SpecError(f"{PIN_FILE} holds no key", field="PRIVATEER_DATA", remedy=remedy) from None
+    def __init__(self, kept: KeptKey, named: frozenset[bytes]) -> None:
+        self._kept, self._known = kept, named
+        if not named:
+            self._known = kept.server_keys()
 
     def check(self, signed: str, body: bytes) -> None:
         """Refuse a publication that the server has not signed; the first key becomes the known one.
@@ -62,21 +70,47 @@ class Pin:
             If the key cannot be kept.
         """
         key = check_signed(signed, body, self._known)
-        if self._known:
-            return
+        if not self._known:
+            self._known = frozenset({self._kept.keep_server_key(key)})
+            check_signed(signed, body, self._known)  # another replica may have met another server
+
+
+class PinFile:
+    """The key of the first server that a shuffler has met, in its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / PIN_FILE
+
+    def server_keys(self) -> frozenset[bytes]:
+        """Return the keys in the file.
+
+        Raises
+        ------
+        SpecError
+            If it holds something else.
+        """
+        try:
+            return frozenset(key.public_bytes_raw() for key in read_public_keys(self._path))
+        except FileNotFoundError:
+            return frozenset()
+        except (OSError, ValueError):
+            remedy = "name the server's key: PRIVATEER_SERVER_KEY"
+            raise SpecError(f"{PIN_FILE} holds no key", field="PRIVATEER_DATA", remedy=remedy) from None
+
+    def keep_server_key(self, key: bytes) -> bytes:
+        """Write the file.
+
+        Raises
+        ------
+        Unavailable
+            If the disk does not take it.
+        """
         try:
             write_public_key(key, self._path, 0o600)
         except OSError:
             detail = "the shuffler cannot keep the server's key"
             raise Unavailable(detail, remedy="its operator must check its disk") from None
-        self._known = frozenset({key})
-
-
-class Checks(Protocol):
-    """Checks who signs publications."""
-
-    def check(self, signed: str, body: bytes) -> None:
-        """Refuse a publication that the known server has not signed."""
+        return key
 
 
 class Resources(NamedTuple):
@@ -93,7 +127,7 @@ class Resources(NamedTuple):
     pool_store: PoolStore
     key: Ed25519PrivateKey
     key_file: Path
-    pin: Checks
+    pin: Pin
     folder: Path | None
 
 
@@ -113,12 +147,12 @@ def open_resources(settings: ShufflerSettings) -> Resources:
     _check_headers(folder)
     is_cut_short = was_cut_short(folder / HISTORY_FILE)
     # Its lock comes first: two shufflers that start at once on an empty folder do not both make a key.
-    taken = LastPublications(folder)
+    taken = LastPublications.in_folder(folder)
     try:
         key_file = settings.signing_key or folder / KEY_FILE
         key = own_key(key_file, "PRIVATEER_SIGNING_KEY" if settings.signing_key else "PRIVATEER_DATA")
-        pin = Pin(folder, settings.server_key)
-        pool_store = Folder(folder, taken, Spent(folder) if settings.tokens.required else None)
+        pin = Pin(PinFile(folder), settings.server_key)
+        pool_store = FolderStore(folder, taken, FiledTokens(folder) if settings.tokens.required else None)
     except (PrivateerError, OSError):
         taken.close()
         raise
@@ -136,9 +170,9 @@ def _check_headers(folder: Path) -> None:
 
 
 def _in_database(settings: ShufflerSettings) -> Resources:
-    from privateer_shuffler.postgres import open_database
+    from privateer_shuffler.pool.shared_store import SharedStore
 
     key_file = settings.signing_key or settings.data / KEY_FILE
     key = own_key(key_file, "PRIVATEER_SIGNING_KEY")
-    pool_store, pin = open_database(settings, key.public_key().public_bytes_raw())
-    return Resources(pool_store, key, key_file, pin, None)
+    pool_store = SharedStore.connect(settings, key.public_key().public_bytes_raw())
+    return Resources(pool_store, key, key_file, Pin(pool_store, settings.server_key), None)

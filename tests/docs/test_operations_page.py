@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
+from privateer_shuffler.postgres import schema as shuffler_schema
 
 from privateer_client.ledger import ledger_file
 from privateer_core.serving.store.sqlite import FileKind
@@ -15,7 +16,6 @@ from privateer_server.store.journal import JOURNAL
 from privateer_server.store.postgres import schema as server_schema
 from privateer_server.store.sqlite_schema import DATABASE as STORE
 from privateer_shuffler.pool import folder, round_file, spent_tokens
-from privateer_shuffler.postgres import schema as shuffler_schema
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = (ROOT / "docs" / "operations.md").read_text()

@@ -21,9 +21,9 @@ from privateer_server.store.postgres.journal import PostgresJournal
 from privateer_server.store.postgres.round_keys import PostgresKeyStore
 from privateer_server.store.postgres.store import PostgresStore
 from privateer_server.store.sqlite import SqliteStore
-from privateer_shuffler.pool.folder import LastPublications
 from privateer_shuffler.pool.round_file import RoundStore
-from privateer_shuffler.pool.spent_tokens import Spent
+from privateer_shuffler.pool.spent_tokens import FiledTokens
+from privateer_shuffler.pool.store import LastPublications
 
 EMBEDDED = (
     (SqliteStore, "commit"),
@@ -53,7 +53,7 @@ MIXING = (
     (RoundStore, "erase"),
     (LastPublications, "note"),
     (LastPublications, "end"),
-    (Spent, "keep"),
+    (FiledTokens, "keep"),
 )
 _QUIET = ((SqliteStore, "check"), (SqliteStore, "forget_tokens"), (SqliteStore, "recall"), (RoundKeys, "retry"))
 """Nothing dies there, but no copy is made meanwhile either."""
@@ -164,7 +164,7 @@ class Faults:
                 ConnectionPool,
             ):
                 self._note(patched, kind)
-            for kind in (LastPublications, Spent):
+            for kind in (LastPublications, FiledTokens):
                 self._note(patched, kind)
             for points in (EMBEDDED, SHARED, MIXING):
                 for number, (owner, method) in enumerate(points):

@@ -21,8 +21,10 @@ from privateer_core.wire.keys import own_key
 from privateer_core.wire.publication import decode_publication
 from privateer_core.wire.tokens.token import authorization
 from privateer_shuffler.app import create_app
-from privateer_shuffler.pool.protocol import Label, PoolReceipt, Taken
-from privateer_shuffler.postgres import round as shared_round
+from privateer_shuffler.pool import shared_round
+from privateer_shuffler.pool.round import Label
+from privateer_shuffler.pool.store import Taken
+from privateer_shuffler.pool.uploads import PoolReceipt
 from privateer_shuffler.resources import open_resources
 from tests.support.mint import minted
 from tests.support.mint import settings as tokens
