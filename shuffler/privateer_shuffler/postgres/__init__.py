@@ -2,9 +2,11 @@
 
 from contextlib import ExitStack
 
+from sqlalchemy import MetaData
+
 from privateer_core.errors import SpecError
 from privateer_core.serving.store.postgres import ConnectionPool, row, run
-from privateer_core.serving.store.store_key import StoreKey, read_store_key
+from privateer_core.serving.store.store_key import StoreKey, read_store_key, seal_table
 from privateer_shuffler.postgres import schema
 from privateer_shuffler.postgres.pool_store import SharedPin, SharedPoolStore
 from privateer_shuffler.settings import ShufflerSettings
@@ -27,7 +29,7 @@ def open_database(settings: ShufflerSettings, public_key: bytes) -> tuple[Shared
     with ExitStack() as stack:
         pool = ConnectionPool(settings.database, schema.SHUFFLER, "PRIVATEER_DATABASE")
         stack.callback(pool.close)
-        store_key.check(pool)
+        store_key.check(pool, seal_table(MetaData()))
         _check_signer(pool, public_key)
         opened = SharedPoolStore(pool, store_key, settings.tokens.required), SharedPin(pool, settings.server_key)
         stack.pop_all()

@@ -6,10 +6,12 @@ from collections.abc import Collection
 from typing import Any, Final
 
 import msgspec
+from sqlalchemy import Connection
 
 from privateer_core.errors import RoundClosed, SpecError, Unavailable
+from privateer_core.serving.store.database import Unreachable
 from privateer_core.serving.store.leases import Leases
-from privateer_core.serving.store.postgres import Connection, ConnectionPool, Unreachable, row, rows, run
+from privateer_core.serving.store.postgres import ConnectionPool, row, rows, run
 from privateer_core.serving.store.store_key import StoreKey
 from privateer_core.wire.identity import check_signed
 from privateer_shuffler.pool.protocol import Label, Taken

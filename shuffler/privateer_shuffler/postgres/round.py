@@ -6,9 +6,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from sqlalchemy import Connection
+
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import PrivateerError, RoundClosed
-from privateer_core.serving.store.postgres import Connection, ConnectionPool, row, rows, run
+from privateer_core.serving.store.postgres import ConnectionPool, row, rows, run
 from privateer_core.serving.store.store_key import StoreKey
 from privateer_core.wire.envelope import pieces
 from privateer_shuffler.pool.protocol import Label, PoolReceipt, WaitingUpload, duplicate, waiting
@@ -271,7 +273,7 @@ class SharedRound:
     def _vacuum(self) -> None:
         """Have the database let go of deleted rows now, if it can; it does so later in any case."""
         with suppress(OSError), self._pool.connection() as db:
-            db.execute("VACUUM (SKIP_LOCKED) rounds, pieces, fingerprints")
+            db.exec_driver_sql("VACUUM (SKIP_LOCKED) rounds, pieces, fingerprints")
 
     def _about(self, batch: int) -> bytes:
         return self.label.digest + batch.to_bytes(8)

@@ -6,8 +6,10 @@ from privateer_core.serving.store.postgres import Schema
 
 SHUFFLER: Final = Schema(
     "shuffler",
-    (
-        """
+    1,
+    (),
+    {
+        0: """
         CREATE TABLE taken (
             experiment text PRIMARY KEY, version bigint NOT NULL, digest bytea NOT NULL, over boolean NOT NULL
         );
@@ -34,5 +36,5 @@ SHUFFLER: Final = Schema(
         CREATE TABLE signer (id integer PRIMARY KEY, public_key bytea NOT NULL);
         CREATE TABLE seal (id integer PRIMARY KEY, sealed bytea NOT NULL)
         """,
-    ),
+    },
 )
