@@ -1,6 +1,7 @@
 """SQLite files of the services: each has one kind and version, and one process has it open at a time.
 
 A file of an earlier version becomes one of this version when it is opened: numbered steps, all in one transaction.
+`SqliteDatabase` is how a service then reads and writes it.
 """
 
 import asyncio
@@ -10,13 +11,19 @@ import os
 import sqlite3
 import struct
 import tempfile
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from sqlalchemy import Connection, QueuePool, Table, create_engine
+from sqlalchemy.dialects import sqlite
+from typing_extensions import override
+
 from privateer_core.errors import SpecError
 from privateer_core.serving.logs import tell
+from privateer_core.serving.store.database import Database, creation
 
 _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -38,7 +45,7 @@ class FileKind:
     application, version
         SQLite's ``application_id`` and ``user_version``.
     schema
-        Statements that make the tables, separated by semicolons.
+        The tables, or statements that make them, separated by semicolons.
     field
         The setting that names the file or its folder.
     pragmas
@@ -51,7 +58,7 @@ class FileKind:
 
     application: int
     version: int
-    schema: str
+    schema: str | tuple[Table, ...]
     field: str
     pragmas: tuple[str, ...] = ()
     repair: str = "restore a backup into an empty folder"
@@ -61,6 +68,54 @@ class FileKind:
     def oldest(self) -> int:
         """The earliest version that becomes one of this version."""
         return min([self.version, *self.steps])
+
+
+class SqliteDatabase(Database):
+    """A file, or a copy of one in memory, that threads use one after the other: a pool of its only connection.
+
+    Parameters
+    ----------
+    connection
+        The connection of `open_database` or `connect`, with ``isolation_level=None``.
+    """
+
+    is_shared = False
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        engine = create_engine(
+            "sqlite://",
+            creator=lambda: connection,
+            poolclass=QueuePool,
+            pool_size=1,
+            max_overflow=0,
+            pool_timeout=threading.TIMEOUT_MAX,
+            hide_parameters=True,
+        )
+        super().__init__(engine)
+        self._raw, self._written = connection, True
+
+    @override
+    def _begin(self, db: Connection) -> None:
+        self._written = True
+        db.exec_driver_sql("BEGIN IMMEDIATE")
+
+    @override
+    def lock(self, db: Connection, kind: int, name: str = "") -> None:
+        """Do nothing: there is no other process."""
+
+    @override
+    def tidy(self) -> None:
+        """Empty the write-ahead log, which keeps earlier states of the data; if the disk is full, a later call does."""
+        with suppress(sqlite3.Error), self.connection() as db:
+            if self._written:
+                busy, *_ = db.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()
+                self._written = bool(busy)
+
+    @override
+    def close(self) -> None:
+        """Close the file and give up its lock, once nobody uses it; closing it again changes nothing."""
+        with suppress(sqlite3.ProgrammingError), self.connection() as db:
+            db.detach()
 
 
 def open_database(path: Path, kind: FileKind) -> sqlite3.Connection:
@@ -124,7 +179,8 @@ def _number(db: sqlite3.Connection, pragma: str) -> int:
 
 def make_tables(db: sqlite3.Connection, kind: FileKind) -> None:
     """Turn an empty database into one of this kind."""
-    for statement in kind.schema.split(";"):
+    schema = kind.schema.split(";") if isinstance(kind.schema, str) else creation(kind.schema, sqlite.dialect())
+    for statement in schema:
         db.execute(statement)
     db.execute(f"PRAGMA application_id = {kind.application}")
     db.execute(f"PRAGMA user_version = {kind.version}")
