@@ -103,8 +103,9 @@ def keep_first(db: Connection, column: Column[Value], value: Value) -> Value:
 
 
 def creation(tables: Sequence[Table], dialect: Dialect) -> Iterator[str]:
-    """Yield the statements that make tables and their indexes."""
+    """Yield the statements that make tables and their indexes, and those of ``table.info`` for a database alone."""
     for table in tables:
         yield str(CreateTable(table).compile(dialect=dialect))
+        yield from table.info.get(dialect.name, ())
         for index in sorted(table.indexes, key=lambda one: str(one.name)):
             yield str(CreateIndex(index).compile(dialect=dialect))

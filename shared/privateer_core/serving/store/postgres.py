@@ -235,23 +235,3 @@ def _has_come(connection: psycopg.Connection[Any]) -> bool:
     looking = select.poll()
     looking.register(connection.fileno(), select.POLLIN)
     return bool(looking.poll(0))
-
-
-# for the shuffler until it is ported
-ConnectionPool = PostgresDatabase
-
-
-def rows(db: Connection, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-    """Return what a statement finds."""
-    return [tuple(one) for one in db.exec_driver_sql(statement, values).fetchall()]
-
-
-def row(db: Connection, statement: str, *values: Any) -> tuple[Any, ...] | None:
-    """Return the first of what a statement finds."""
-    found = db.exec_driver_sql(statement, values).fetchone()
-    return None if found is None else tuple(found)
-
-
-def run(db: Connection, statement: str, *values: Any) -> int:
-    """Return how many rows a statement has changed."""
-    return db.exec_driver_sql(statement, values).rowcount
