@@ -94,7 +94,7 @@ class PostgresDatabase(Database):
     is_shared = True
 
     def __init__(self, url: str, schema: Schema, setting: str) -> None:
-        self._url, self._setting, self.identity = url, setting, ""
+        self._url, self._setting, self.identity, self._closed = url, setting, "", False
         engine = create_engine(
             "postgresql+psycopg://",
             creator=self._connect,
@@ -105,6 +105,7 @@ class PostgresDatabase(Database):
             use_native_hstore=False,
         )
         event.listen(engine, "checkout", _refuse_broken)
+        event.listen(engine, "checkin", self._close_late)
         super().__init__(engine)
         self._single = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._repeatable = engine.execution_options(isolation_level="REPEATABLE READ")
@@ -161,7 +162,12 @@ class PostgresDatabase(Database):
     @override
     def close(self) -> None:
         """Close all connections; one that is in use is closed after that."""
+        self._closed = True
         self._engine.dispose()
+
+    def _close_late(self, connection: psycopg.Connection[Any] | None, _entry: object) -> None:
+        if self._closed and connection is not None:
+            connection.close()
 
 
 def migrate(db: Connection, schema: Schema, setting: str) -> None:
