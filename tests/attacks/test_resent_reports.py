@@ -160,7 +160,7 @@ async def test_fingerprints_tell_no_order_and_go_with_the_version(
             another = await pool.renew()
             (path,) = tmp_path.glob("*.db")
             contents.append(path.read_bytes())
-            fingerprints = {store.fingerprint(one) for one in reports}
+            fingerprints = store.fingerprints(reports)
             with path.open("rb") as kept_open:  # what a look at the freed blocks of the disk would find
                 await another.forget()
                 remains = kept_open.read()

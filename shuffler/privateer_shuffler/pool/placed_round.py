@@ -10,7 +10,7 @@ from privateer_core.clock import Clock
 from privateer_shuffler.pool.round import RoundState, StoredRound
 from privateer_shuffler.pool.round_file import RoundStore
 from privateer_shuffler.pool.spent_tokens import FiledTokens, RoundTokens
-from privateer_shuffler.pool.uploads import PersonReport, PoolReceipt, WaitingUpload, decide, people_of, receipts
+from privateer_shuffler.pool.uploads import Portion, WaitingUpload, decide, portions_of
 from privateer_shuffler.shuffle import Groups, RandomBelow
 
 
@@ -51,25 +51,27 @@ class PlacedRound(StoredRound):
             if sealed is None:
                 free.append(place)
             else:
-                held.add(self._store.fingerprint(sealed))
+                held.update(self._store.fingerprints([sealed]))
         self._places = Groups(free, facts.batch, facts.messages_of_kind, facts.groups, self._below)
         self._tokens = RoundTokens(self._store, self._spent, self._below) if self._spent else None
         self._held = held
         self.state = self.after(len(held) // facts.messages, RoundState())
 
     @override
-    async def add(self, group: Sequence[WaitingUpload], closed: bool) -> list[PoolReceipt]:
+    async def add(self, group: Sequence[WaitingUpload], closed: bool) -> int:
         if self._lost:
             raise sqlite3.OperationalError("what the file holds is not known")
         state = self.state or RoundState()
         hashed = self._spent.hash if self._spent else None
-        people = list(people_of(group, self.label.round.sealed_size, self._store.fingerprint, hashed))
+        portions = portions_of(group, self.label.round.sealed_size, self._store.fingerprints, hashed)
         room = 0 if closed or state.ended_at else self._places.room
-        if taken := decide(people, room, self._knows if room else self._holds, self._is_spent):
-            await self._write(taken)
-            self._held.update(one for person in taken for one in person.fingerprints)
-            self.state = self.after(state.held + len(taken), state)
-        return receipts(group, people)
+        taken = decide(portions, room, self._knows if room else self._holds, self._is_spent)
+        people = sum(portion.people for portion in taken)
+        if people:
+            await self._write(taken, people)
+            self._held.update(one for portion in taken for one in portion.fingerprints)
+            self.state = self.after(state.held + people, state)
+        return people
 
     def _holds(self, fingerprints: Sequence[bytes]) -> bool:
         return not self._held.isdisjoint(fingerprints)
@@ -81,10 +83,10 @@ class PlacedRound(StoredRound):
     def _is_spent(self, token: bytes) -> bool:
         return self._spent is not None and self._spent.has(token)
 
-    async def _write(self, taken: Sequence[PersonReport]) -> None:
+    async def _write(self, taken: Sequence[Portion], people: int) -> None:
         """Put messages and tokens into places that are drawn for them, or undo it if the disk fails."""
-        places = self._places.draw(len(taken))
-        messages = (message for person in taken for message in person.messages)
+        places = self._places.draw(people)
+        messages = (message for portion in taken for message in portion.messages)
         tokens = self._tokens.place(taken) if self._tokens else []
         try:
             self._store.write(zip(messages, places, strict=True))

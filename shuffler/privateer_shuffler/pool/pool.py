@@ -197,7 +197,7 @@ class Pool:
                 await self._look()
             while self._waiting:
                 group, self._waiting = self._waiting, []
-                settle(group, await self._receipts(group))
+                settle(group, await self._is_stored(group))
                 if len(group) >= _MANY and not self.full:
                     await asyncio.sleep(_GATHER_SECONDS)
         finally:
@@ -217,20 +217,20 @@ class Pool:
             self._next_look.cancel()
         self._next_look = asyncio.get_running_loop().call_later(seconds, self._wake)
 
-    async def _receipts(self, group: list[WaitingUpload]) -> list[PoolReceipt] | None:
-        """Store the reports of requests and return their receipts; None if the store fails."""
+    async def _is_stored(self, group: list[WaitingUpload]) -> bool:
+        """Store the reports of requests that are to be held, and decide on the others; false if the store fails."""
         try:
-            receipts = await self._stored.add(group, self._ended)
+            people = await self._stored.add(group, self._ended)
         except Exception as error:  # whatever it is, who sent them gets an answer
             if not isinstance(error, (OSError, sqlite3.Error)):
                 _log.error("reports of %s cannot be stored (%s)", self.round.experiment, trace(error))
             self.failed = True
-            return None
-        if any(receipt.accepted for receipt in receipts):
+            return False
+        if people:
             self.failed = False
             self._plan_look(_IDLE_SECONDS)
         self._see()
-        return receipts
+        return True
 
     def _see(self) -> None:
         """Take note of how the round is now."""

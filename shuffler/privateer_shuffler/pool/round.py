@@ -11,7 +11,7 @@ import msgspec
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.wire.envelope import Header, header_of
 from privateer_core.wire.publication import Round
-from privateer_shuffler.pool.uploads import PoolReceipt, WaitingUpload
+from privateer_shuffler.pool.uploads import WaitingUpload
 
 _Result = TypeVar("_Result")
 
@@ -77,8 +77,10 @@ class StoredRound(ABC):
         return before._replace(held=held, ended_at=now if due else before.ended_at)
 
     @abstractmethod
-    async def add(self, group: Sequence[WaitingUpload], closed: bool) -> list[PoolReceipt]:
+    async def add(self, group: Sequence[WaitingUpload], closed: bool) -> int:
         """Take people's reports in one transaction, which is durable when this returns, or take nothing.
+
+        Returns of how many people; the uploads have the refusals of the others.
 
         Parameters
         ----------

@@ -112,9 +112,10 @@ class RoundStore:
         """Yield every place with the sealed message in it, or None if it is free."""
         return iter(self._connection.execute("SELECT id, iif(taken, sealed, NULL) FROM place ORDER BY id"))
 
-    def fingerprint(self, message: bytes) -> bytes:
-        """Return what identifies a message in this round. Other rounds and other shufflers come to other bytes."""
-        return hashlib.blake2b(message, digest_size=_FINGERPRINT_BYTES, key=self._key).digest()
+    def fingerprints(self, messages: Iterable[bytes]) -> list[bytes]:
+        """Return what identifies messages in this round. Other rounds and other shufflers come to other bytes."""
+        made, key = hashlib.blake2b, self._key
+        return [made(message, digest_size=_FINGERPRINT_BYTES, key=key).digest() for message in messages]
 
     def has_delivered(self, fingerprints: Iterable[bytes]) -> bool:
         """Whether any of these messages was in an earlier batch of the version."""
@@ -166,7 +167,7 @@ class RoundStore:
         """Make room for another batch and keep fingerprints of this one, in one transaction. It may be tried again."""
         _rollback(self._connection)
         held = self._connection.execute("SELECT sealed FROM place WHERE taken")
-        fingerprints = sorted(self.fingerprint(sealed) for (sealed,) in held)
+        fingerprints = sorted(self.fingerprints(sealed for (sealed,) in held))
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.executemany("INSERT OR IGNORE INTO delivered VALUES (?)", ((one,) for one in fingerprints))
         self._connection.execute("UPDATE place SET taken = 0, sealed = zeroblob(?)", (self.label.round.sealed_size,))

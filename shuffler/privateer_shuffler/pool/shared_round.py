@@ -21,16 +21,7 @@ from privateer_core.wire.envelope import pieces
 from privateer_shuffler.pool.round import Label, RoundState, StoredRound
 from privateer_shuffler.pool.schema import FINGERPRINTS, PIECES, ROUNDS
 from privateer_shuffler.pool.spent_tokens import SharedTokens
-from privateer_shuffler.pool.uploads import (
-    PersonReport,
-    PoolReceipt,
-    WaitingUpload,
-    decide,
-    people_of,
-    receipts,
-    refuse_all,
-    waiting,
-)
+from privateer_shuffler.pool.uploads import Portion, WaitingUpload, decide, portions_of, waiting
 
 _HASH_BYTES: Final = 16
 _STATE: Final = select(ROUNDS.c.batch, ROUNDS.c.held, ROUNDS.c.ended_at)
@@ -95,48 +86,51 @@ class SharedRound(StoredRound):
         self._fingerprint_key = self._key.derived(b"fingerprint")
         self._lease: Lease | None = None
 
-    def _fingerprint(self, message: bytes) -> bytes:
-        return keyed_hash(message, self._fingerprint_key)
+    def _fingerprints(self, messages: list[bytes]) -> list[bytes]:
+        return [keyed_hash(message, self._fingerprint_key) for message in messages]
 
     @override
-    async def add(self, group: Sequence[WaitingUpload], closed: bool) -> list[PoolReceipt]:
+    async def add(self, group: Sequence[WaitingUpload], closed: bool) -> int:
         if closed:
-            return refuse_all(group, waiting())
-        people = list(
-            people_of(group, self.label.round.sealed_size, self._fingerprint, self._spent.hash if self._spent else None)
-        )
-        self.state = await self.in_thread(lambda: self._add(people))
-        return receipts(group, people)
+            for upload in group:
+                upload.refuse_all(waiting())
+            return 0
+        taken, self.state = await self.in_thread(lambda: self._add(group))
+        if self.state is None:
+            for upload in group:
+                upload.refuse_all(RoundClosed("this version takes no further batch", remedy="nothing to do"))
+        return sum(portion.people for portion in taken)
 
-    def _add(self, people: list[PersonReport]) -> RoundState | None:
+    def _add(self, group: Sequence[WaitingUpload]) -> tuple[list[Portion], RoundState | None]:
+        hashed = self._spent.hash if self._spent else None
+        portions = portions_of(group, self.label.round.sealed_size, self._fingerprints, hashed)
         with self._database.transaction() as db:
             found = db.exec_driver_sql(_LOCK, (self._number,)).fetchone()
             if found is None:
-                for person in people:
-                    person.refusal = RoundClosed("this version takes no further batch", remedy="nothing to do")
-                return None
-            state = self._take(db, people, RoundState(*found))
+                return [], None
+            state = RoundState(*found)
+            if taken := self._decided(db, portions, state):
+                state = self._write(db, taken, state)
         if self._spent:
-            self._spent.note([person for person in people if not person.refusal])
-        return state
+            self._spent.note(taken)
+        return taken, state
 
-    def _take(self, db: Connection, people: list[PersonReport], state: RoundState) -> RoundState:
-        asked = [fingerprint for person in people for fingerprint in person.fingerprints]
+    def _decided(self, db: Connection, portions: list[Portion], state: RoundState) -> list[Portion]:
+        """Return what is to be held, and spend its tokens."""
+        asked = [fingerprint for portion in portions for fingerprint in portion.fingerprints]
         db.exec_driver_sql(_BY_INDEX)
         known = {one for (one,) in db.exec_driver_sql(_KNOWN, (asked,))}
-        spent = self._spent.among(db, people) if self._spent else set[bytes]()
+        spent = self._spent.among(db, portions) if self._spent else set[bytes]()
         room = 0 if state.ended_at else self.label.round.batch - state.held
-        taken = decide(people, room, lambda those: not known.isdisjoint(those), spent.__contains__)
-        if self._spent:
-            taken = self._spent.spend(db, taken)
-        return self._write(db, taken, state) if taken else state
+        taken = decide(portions, room, lambda those: not known.isdisjoint(those), spent.__contains__)
+        return self._spent.spend(db, taken) if self._spent else taken
 
-    def _write(self, db: Connection, taken: Sequence[PersonReport], state: RoundState) -> RoundState:
-        piece = b"".join(message for person in taken for message in person.messages)
+    def _write(self, db: Connection, taken: Sequence[Portion], state: RoundState) -> RoundState:
+        piece = b"".join(message for portion in taken for message in portion.messages)
         db.exec_driver_sql(_ADD_PIECE, (self._number, self._key.wrapped(piece, self._about(state.batch))))
-        fingerprints = sorted(fingerprint for person in taken for fingerprint in person.fingerprints)
+        fingerprints = sorted(fingerprint for portion in taken for fingerprint in portion.fingerprints)
         db.exec_driver_sql(_ADD_FINGERPRINTS, (fingerprints, self._number))
-        after = self.after(state.held + len(taken), state)
+        after = self.after(state.held + sum(portion.people for portion in taken), state)
         db.exec_driver_sql(_SET, (*after, self._number))
         return after
 

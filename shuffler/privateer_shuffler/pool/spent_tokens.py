@@ -24,7 +24,7 @@ from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, open_d
 from privateer_core.serving.store.store_key import StoreKey
 from privateer_shuffler.pool.round_file import REPAIR, RoundStore
 from privateer_shuffler.pool.schema import SECRET, SPENT
-from privateer_shuffler.pool.uploads import PersonReport, refuse_spent
+from privateer_shuffler.pool.uploads import Portion
 from privateer_shuffler.shuffle import RandomPlaces
 
 TOKENS_FILE: Final = "spent.sqlite"
@@ -149,28 +149,28 @@ class SharedTokens(SpentTokens):
     def __init__(self, database: Database, store_key: StoreKey, clock: Clock | None = None) -> None:
         super().__init__(database, store_key.derived(_PURPOSE), clock)
 
-    def among(self, db: Connection, people: Iterable[PersonReport]) -> set[bytes]:
-        """Return those of these people's tokens that were spent."""
-        tokens = [one.token for one in people if one.token]
+    def among(self, db: Connection, portions: Iterable[Portion]) -> set[bytes]:
+        """Return those of the tokens of portions that were spent."""
+        tokens = [one.token for one in portions if one.token]
         return {token for (token,) in db.exec_driver_sql(_AMONG, (tokens,))} if tokens else set()
 
-    def spend(self, db: Connection, people: Sequence[PersonReport]) -> list[PersonReport]:
-        """Spend people's tokens, and refuse those whom another replica was faster than; return the others."""
-        paying = sorted((one for one in people if one.token), key=lambda one: one.token)  # replicas in the same order
+    def spend(self, db: Connection, portions: Sequence[Portion]) -> list[Portion]:
+        """Spend the tokens of portions, and refuse where another replica was faster; return the other portions."""
+        paying = sorted((one for one in portions if one.token), key=lambda one: one.token)  # all in the same order
         if not paying:
-            return list(people)
+            return list(portions)
         values = [one.token for one in paying], [one.expires for one in paying]
         spent = {token for (token,) in db.exec_driver_sql(_SPEND, values)}
         for one in paying:
             if one.token not in spent:
-                refuse_spent(one)
-        return [one for one in people if not one.refusal]
+                one.upload.refuse_spent()
+        return [one for one in portions if not one.token or one.token in spent]
 
-    def note(self, people: Collection[PersonReport]) -> None:
+    def note(self, portions: Collection[Portion]) -> None:
         """Remember that tokens are spent, once the database has it."""
-        if len(self._recent) + len(people) > _RECENT_MAX:
+        if len(self._recent) + len(portions) > _RECENT_MAX:
             self._recent.clear()
-        self._recent.update(one.token for one in people if one.token)
+        self._recent.update(one.token for one in portions if one.token)
 
 
 class RoundTokens:
@@ -197,10 +197,10 @@ class RoundTokens:
                 spent.spend(row[:_HASH_BYTES])
         self._places = RandomPlaces(free, below)
 
-    def place(self, people: Iterable[PersonReport]) -> list[tuple[bytes, int]]:
-        """Spend people's tokens, and draw a place for each."""
+    def place(self, portions: Iterable[Portion]) -> list[tuple[bytes, int]]:
+        """Spend the tokens of portions, and draw a place for each."""
         placed = []
-        for one in people:
+        for one in portions:
             if one.token:
                 self._spent.spend(one.token)
                 placed.append((one.token + one.expires.to_bytes(_TIME_BYTES), self._places.draw()))

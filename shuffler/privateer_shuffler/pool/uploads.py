@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from privateer_core.errors import DuplicateReport, PrivateerError, Unavailable
@@ -26,17 +26,39 @@ class PoolReceipt(NamedTuple):
         return cls(people - len(refusals), refused, refusals[0] if refusals else None)
 
 
-class WaitingUpload(NamedTuple):
-    """A request: the sealed reports of people, and what admits it, if it must be admitted."""
+@dataclass(slots=True, eq=False)
+class WaitingUpload:
+    """A request with the sealed reports of people.
+
+    Attributes
+    ----------
+    admission
+        What admits it, if it must be admitted.
+    refusals
+        Why people's reports are not held, of those of whom they are not.
+    """
 
     sealed: list[bytes]
     receipt: asyncio.Future[PoolReceipt]
     admission: Admission | None
+    refusals: list[PrivateerError] = field(default_factory=list)
+
+    def refuse_spent(self) -> None:
+        """Refuse the report, since its token was spent."""
+        assert self.admission, "it has a token"
+        self.refusals.append(self.admission.spent())
+
+    def refuse_all(self, refusal: PrivateerError) -> None:
+        """Take no report."""
+        self.refusals = [refusal] * len(self.sealed)
+
+    def answer(self) -> PoolReceipt:
+        """Return the receipt, once it is decided what is held."""
+        return PoolReceipt.of(len(self.sealed), self.refusals)
 
 
-@dataclass(slots=True)
-class PersonReport:
-    """One person's messages, and why they are not held, if they are not.
+class Portion(NamedTuple):
+    """The messages of some people of an upload, which are held together.
 
     Attributes
     ----------
@@ -47,10 +69,10 @@ class PersonReport:
     """
 
     upload: WaitingUpload
+    people: int
     messages: list[bytes]
     fingerprints: list[bytes]
     token: bytes = b""
-    refusal: PrivateerError | None = None
 
     @property
     def expires(self) -> int:
@@ -58,101 +80,95 @@ class PersonReport:
         assert self.upload.admission, "it has a token"
         return self.upload.admission.expires
 
+    def split(self) -> Iterator["Portion"]:
+        """Yield the portion of each of the people."""
+        each = len(self.messages) // self.people
+        for start in range(0, len(self.messages), each):
+            own = slice(start, start + each)
+            yield Portion(self.upload, 1, self.messages[own], self.fingerprints[own], self.token)
 
-def people_of(
+
+def portions_of(
     group: Iterable[WaitingUpload],
     size: int,
-    fingerprint: Callable[[bytes], bytes],
+    fingerprints: Callable[[list[bytes]], list[bytes]],
     token: Callable[[bytes], bytes] | None,
-) -> Iterator[PersonReport]:
-    """Yield the people of requests.
+) -> list[Portion]:
+    """Return what requests bring, each as one portion.
 
     Parameters
     ----------
     size
         Bytes of a message.
-    fingerprint, token
-        Hash a message, and the nonce of an upload token; None: reports come without.
+    fingerprints, token
+        Hash messages, and the nonce of an upload token; None: reports come without.
     """
+    portions = []
     for upload in group:
+        messages = pieces(b"".join(upload.sealed), size)
         own = token(upload.admission.nonce) if token and upload.admission else b""
-        for report in upload.sealed:
-            messages = pieces(report, size)
-            yield PersonReport(upload, messages, [fingerprint(one) for one in messages], own)
+        portions.append(Portion(upload, len(upload.sealed), messages, fingerprints(messages), own))
+    return portions
 
 
 def decide(
-    people: Iterable[PersonReport],
+    portions: Iterable[Portion],
     room: int,
-    is_known: Callable[[Sequence[bytes]], bool],
+    is_known: Callable[[list[bytes]], bool],
     is_spent: Callable[[bytes], bool],
-) -> list[PersonReport]:
-    """Refuse duplicates, those for whom there is no room, and those whose tokens were spent, in this order.
+) -> list[Portion]:
+    """Return what is to be held: whole uploads, or those of their people who are not refused.
+
+    Refused are duplicates, those for whom there is no room, and those whose tokens were spent, in this order. All
+    messages of a person are held, or none.
 
     Parameters
     ----------
+    room
+        For so many people.
     is_known
         Whether any message with these fingerprints was taken before.
     is_spent
         Whether an upload token was.
-
-    Returns
-    -------
-    list of PersonReport
-        The people whose messages are to be held, all of them or none.
     """
-    taken: list[PersonReport] = []
+    taken: list[Portion] = []
     seen, used = set[bytes](), set[bytes]()
-    for person in people:
-        fingerprints, token = person.fingerprints, person.token
-        if is_known(fingerprints) or not seen.isdisjoint(fingerprints) or _repeats(fingerprints):
-            person.refusal = duplicate()
-        elif len(taken) >= room:
-            person.refusal = waiting()
-        elif token and (token in used or is_spent(token)):
-            refuse_spent(person)
-        elif person.upload.admission and person.upload.admission.is_spent:
-            person.refusal = taken_back()
-        else:
-            taken.append(person)
-            seen.update(fingerprints)
-            used.add(token)
+
+    def take(one: Portion) -> PrivateerError | None:
+        nonlocal room
+        own, admission = one.fingerprints, one.upload.admission
+        if len(set(own)) < len(own) or not seen.isdisjoint(own) or is_known(own):
+            return duplicate()
+        if one.people > room:
+            return waiting()
+        if one.token and admission and (one.token in used or is_spent(one.token)):
+            return admission.spent()
+        if admission and admission.is_spent:
+            return taken_back()
+        taken.append(one)
+        room -= one.people
+        seen.update(own)
+        used.add(one.token)
+        return None
+
+    for whole in portions:
+        problem = take(whole)
+        if problem and whole.people > 1:
+            whole.upload.refusals += [own for person in whole.split() if (own := take(person))]
+        elif problem:
+            whole.upload.refusals.append(problem)
     return taken
 
 
-def _repeats(fingerprints: Sequence[bytes]) -> bool:
-    return len(fingerprints) > 1 and len(set(fingerprints)) < len(fingerprints)
-
-
-def receipts(group: Sequence[WaitingUpload], people: Iterable[PersonReport]) -> list[PoolReceipt]:
-    """Return the answer to each request."""
-    refusals: dict[int, list[PrivateerError]] = {}
-    for person in people:
-        if person.refusal:
-            refusals.setdefault(id(person.upload), []).append(person.refusal)
-    return [PoolReceipt.of(len(upload.sealed), refusals.get(id(upload), ())) for upload in group]
-
-
-def refuse_all(group: Iterable[WaitingUpload], refusal: PrivateerError) -> list[PoolReceipt]:
-    """Return the answers to requests of which nothing is taken."""
-    return [PoolReceipt.of(len(upload.sealed), [refusal] * len(upload.sealed)) for upload in group]
-
-
-def settle(group: Sequence[WaitingUpload], answers: Sequence[PoolReceipt] | None) -> None:
-    """Give requests their receipts; None: nothing is stored."""
-    for index, upload in enumerate(group):
+def settle(group: Iterable[WaitingUpload], stored: bool) -> None:
+    """Give requests their receipts, or the refusal of what could not be stored."""
+    for upload in group:
         if upload.receipt.done():  # the sender has hung up
             continue
-        if answers is None:
-            upload.receipt.set_exception(failure())
+        if stored:
+            upload.receipt.set_result(upload.answer())
         else:
-            upload.receipt.set_result(answers[index])
-
-
-def refuse_spent(person: PersonReport) -> None:
-    """Refuse a report whose token was spent."""
-    assert person.upload.admission, "it has a token"
-    person.refusal = person.upload.admission.spent()
+            upload.receipt.set_exception(failure())
 
 
 def duplicate() -> DuplicateReport:
