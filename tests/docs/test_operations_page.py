@@ -11,9 +11,9 @@ import yaml
 from privateer_client.ledger import ledger_file
 from privateer_core.serving.store.sqlite import FileKind
 from privateer_issuer.store import DATABASE as ISSUER
-from privateer_server.store.journal import JOURNAL
-from privateer_server.store.postgres import schema as server_schema
-from privateer_server.store.sqlite_schema import DATABASE as STORE
+from privateer_server.store.schema import JOURNAL_KIND as JOURNAL
+from privateer_server.store.schema import JOURNAL_SCHEMA, STORE_SCHEMA
+from privateer_server.store.schema import STORE_KIND as STORE
 from privateer_shuffler.pool import folder, round_file, spent_tokens
 from privateer_shuffler.postgres import schema as shuffler_schema
 
@@ -63,9 +63,10 @@ def test_the_page_says_from_which_schemas_a_start_migrates() -> None:
     assert table["issuer: `issuer.db`"] == of(ISSUER)
     (ledger,) = (row for name, row in table.items() if name.startswith("a device's"))
     assert ledger == [str(ledger_file._VERSION), "every earlier one"]
-    shared = {len(kind.steps) for kind in (server_schema.STORE, server_schema.JOURNAL, shuffler_schema.SHUFFLER)}
-    (postgres,) = (row for name, row in table.items() if name.startswith("PostgreSQL"))
-    assert shared == {int(postgres[0])}
+    for kinds, owner in (((STORE_SCHEMA, JOURNAL_SCHEMA), "server"), ((shuffler_schema.SHUFFLER,), "shuffler")):
+        row = table[f"PostgreSQL: the {owner}'s"]
+        for kind in kinds:
+            assert row == [str(kind.version), str(min(kind.steps)) if min(kind.steps, default=0) else ""]
 
 
 @pytest.mark.parametrize("name", ["docker-compose.yml", "docker-compose.scale.yml"])
