@@ -5,8 +5,9 @@ begins, who waits for whom, and which errors there are.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import BigInteger, Column, Connection, Dialect, Engine, Integer, Table, select
@@ -23,6 +24,28 @@ insert = insert_postgres
 """SQLite's compiler takes this construct, too: its ``ON CONFLICT`` is PostgreSQL's."""
 
 
+@dataclass(frozen=True)
+class Schema:
+    """What a PostgreSQL database holds.
+
+    Attributes
+    ----------
+    name
+        It tells the databases apart.
+    version
+        Of the tables as they are now.
+    tables
+        What an empty database gets.
+    steps
+        What makes the next version of the version that it is at.
+    """
+
+    name: str
+    version: int
+    tables: tuple[Table, ...]
+    steps: Mapping[int, Step] = field(default_factory=dict)
+
+
 class Unreachable(OSError):
     """The database does not answer as it should now. What it was asked to do may be done, or not."""
 
@@ -36,9 +59,12 @@ class Database(ABC):
     ----------
     is_shared
         Whether other processes change it, too.
+    identity
+        Which copy of the database this is, where one may be put in the place of another under a service.
     """
 
     is_shared: bool
+    identity = ""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

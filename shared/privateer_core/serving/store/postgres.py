@@ -5,21 +5,20 @@ Only a service that has the address of a database imports this module.
 
 import logging
 import select
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import psycopg
 from psycopg.pq import Format
-from sqlalchemy import Connection, QueuePool, Table, create_engine, event, text
+from sqlalchemy import Connection, QueuePool, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 from typing_extensions import override
 
 from privateer_core.errors import SpecError
 from privateer_core.serving.logs import tell
-from privateer_core.serving.store.database import Database, Step, Unreachable, creation
+from privateer_core.serving.store.database import Database, Schema, Step, Unreachable, creation
 
 _LOCK: Final = 0x50525653
 """The advisory lock under which one process at a time changes tables."""
@@ -46,28 +45,6 @@ INSERT INTO privateer_schema VALUES (:name, :version) ON CONFLICT (kind) DO UPDA
 _ADVISORY: Final = text("SELECT pg_advisory_xact_lock(:kind, hashtext(:name))")
 
 
-@dataclass(frozen=True)
-class Schema:
-    """What a database holds.
-
-    Attributes
-    ----------
-    name
-        It tells the databases apart.
-    version
-        Of the tables as they are now.
-    tables
-        What an empty database gets.
-    steps
-        What makes the next version of the version that it is at.
-    """
-
-    name: str
-    version: int
-    tables: tuple[Table, ...]
-    steps: Mapping[int, Step] = field(default_factory=dict)
-
-
 class PostgresDatabase(Database):
     """A database, with a connection for every thread that needs one.
 
@@ -80,11 +57,6 @@ class PostgresDatabase(Database):
     setting
         The setting that names it.
 
-    Attributes
-    ----------
-    identity
-        Which copy of the database this is.
-
     Raises
     ------
     SpecError
@@ -94,7 +66,7 @@ class PostgresDatabase(Database):
     is_shared = True
 
     def __init__(self, url: str, schema: Schema, setting: str) -> None:
-        self._url, self._setting, self.identity, self._closed = url, setting, "", False
+        self._url, self._setting, self._closed = url, setting, False
         engine = create_engine(
             "postgresql+psycopg://",
             creator=self._connect,

@@ -12,8 +12,8 @@ import sqlite3
 import struct
 import tempfile
 import threading
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -93,6 +93,12 @@ class SqliteDatabase(Database):
         )
         super().__init__(engine)
         self._raw, self._written = connection, True
+
+    @contextmanager
+    def driver(self) -> Iterator[sqlite3.Connection]:
+        """Return the driver's connection, which nobody else uses meanwhile."""
+        with self.connection():
+            yield self._raw
 
     @override
     def _begin(self, db: Connection) -> None:
