@@ -124,7 +124,7 @@ class FollowedRounds:
             found = await self._pool_store.find({pool.header.digest for pool in self._deliveries})
             for pool in sorted(found, key=lambda pool: pool.round.version):
                 name, taken = pool.round.experiment, Taken(pool.round.version, pool.header.digest)
-                await self._pool_store.note(name, taken)
+                await asyncio.to_thread(self._pool_store.note, name, taken)
                 known = self._followed.get(name)
                 if known is None or known.round.version < taken.version:
                     self._enter(FollowedRound(pool.round, taken.digest, pool))
@@ -276,7 +276,7 @@ class FollowedRounds:
             If what is remembered cannot be read.
         """
         try:
-            last = await self._pool_store.last(name)
+            last = await asyncio.to_thread(self._pool_store.last, name)
         except (OSError, sqlite3.Error) as error:
             raise _unstored() from error
         known = self._followed.get(name)
@@ -290,7 +290,7 @@ class FollowedRounds:
         try:
             self._requirements.check(round_)
             await self._claim(round_.experiment)
-            await self._pool_store.note(round_.experiment, Taken(round_.version, mark))
+            await asyncio.to_thread(self._pool_store.note, round_.experiment, Taken(round_.version, mark))
             return await self._pool_store.open(Label(round_, mark))
         except SpecError as error:
             _log.warning("taking no reports for %s: %s", round_.experiment, error)
@@ -371,7 +371,7 @@ class FollowedRounds:
         """Remember that a version is over and erase its pool. Try again while the disk is full."""
         while True:
             try:
-                await self._pool_store.end(pool.round.experiment, pool.round.version)
+                await asyncio.to_thread(self._pool_store.end, pool.round.experiment, pool.round.version)
                 people = await pool.forget()
                 break
             except (OSError, sqlite3.Error):

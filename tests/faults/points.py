@@ -20,7 +20,7 @@ from privateer_server.store.round_keys import RoundKeys
 from privateer_server.store.store import Locked, Store
 from privateer_shuffler.pool.round_file import RoundStore
 from privateer_shuffler.pool.spent_tokens import FiledTokens
-from privateer_shuffler.pool.store import LastPublications
+from privateer_shuffler.pool.store import PoolStore
 
 EMBEDDED = (
     (Store, "commit"),
@@ -48,8 +48,8 @@ MIXING = (
     (RoundStore, "truncate_log"),
     (RoundStore, "renew"),
     (RoundStore, "erase"),
-    (LastPublications, "note"),
-    (LastPublications, "end"),
+    (PoolStore, "note"),
+    (PoolStore, "end"),
     (FiledTokens, "keep"),
 )
 _QUIET = ((Store, "check"), (Store, "forget_tokens"), (Store, "recall"), (RoundKeys, "retry"))
@@ -154,7 +154,7 @@ class Faults:
     def at_work(self) -> Iterator[None]:
         """Watch all points."""
         with pytest.MonkeyPatch.context() as patched:
-            for kind in (Store, Journal, RoundKeys, PostgresDatabase, LastPublications, FiledTokens):
+            for kind in (Store, Journal, RoundKeys, PostgresDatabase, PoolStore, FiledTokens):
                 self._note(patched, kind)
             for owner, method in dict.fromkeys((*EMBEDDED, *SHARED, *MIXING, *_QUIET)):
                 self._guard(patched, owner, method)

@@ -76,7 +76,7 @@ async def test_what_comes_while_a_round_ends_is_answered(shared: SharedShufflers
     """Uploads come at every moment of the end: before its last look at the database, during it, and after it."""
     header, reports = shared.server.publish(batch=100), sealed_reports(400)
     facts, held = decode_publication(shared.server.publications["spring"]).round, open_resources(shared.settings)
-    await held.pool_store.note("spring", Taken(1, header.digest))
+    held.pool_store.note("spring", Taken(1, header.digest))
     pool = await held.pool_store.open(Label(facts, header.digest))
     receipts = [pool.hold([report]) for report in reports[:10]]
     ending = asyncio.create_task(pool.forget())

@@ -7,6 +7,7 @@ from typing import ClassVar
 from typing_extensions import override
 
 from privateer_core.clock import Clock
+from privateer_core.serving.store.database import Health
 from privateer_shuffler.pool.round import RoundState, StoredRound
 from privateer_shuffler.pool.round_file import RoundStore
 from privateer_shuffler.pool.spent_tokens import FiledTokens, RoundTokens
@@ -139,6 +140,10 @@ class PlacedRound(StoredRound):
         """Keep the round's tokens beyond its end, before anything is erased."""
         if self._tokens:
             self._tokens.keep()
+
+    def health(self) -> Health:
+        """Read the whole file, and return how it is."""
+        return self._store.health()
 
     @override
     def close(self) -> None:

@@ -20,7 +20,8 @@ from typing import Final, Self
 
 import msgspec
 
-from privateer_core.serving.store.sqlite import FileKind, connect, damaged, open_database
+from privateer_core.serving.store.database import Health
+from privateer_core.serving.store.sqlite import FileKind, connect, damaged, health_of, open_database
 from privateer_core.wire.publication import Round
 from privateer_shuffler.pool.round import Label
 
@@ -176,6 +177,10 @@ class RoundStore:
         self._connection.execute("COMMIT")
         self._is_renewed = True
         self.truncate_log()
+
+    def health(self) -> Health:
+        """Read the whole file, and return how it is."""
+        return health_of(self._connection)
 
     def erase(self) -> None:
         """Overwrite the reports with zeros and delete the files. It may be tried again if the disk is full."""

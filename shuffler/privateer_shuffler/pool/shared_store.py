@@ -11,16 +11,16 @@ from sqlalchemy import bindparam, select
 from typing_extensions import override
 
 from privateer_core.errors import RoundClosed, SpecError, Unavailable
-from privateer_core.serving.store.database import Database, Unreachable, insert, keep_first
+from privateer_core.serving.store.database import Database, Schema, StoreFindings, Unreachable, insert, keep_first
 from privateer_core.serving.store.leases import Leases
-from privateer_core.serving.store.postgres import PostgresDatabase, Schema
+from privateer_core.serving.store.postgres import PostgresDatabase
 from privateer_core.serving.store.store_key import StoreKey, read_store_key
 from privateer_shuffler.pool.pool import Pool
 from privateer_shuffler.pool.round import Label, RoundState
-from privateer_shuffler.pool.schema import ROUNDS, SEAL, SERVER, SHARED_TABLES, SIGNER, TAKEN
+from privateer_shuffler.pool.schema import FINGERPRINTS, PIECES, ROUNDS, SEAL, SERVER, SHARED_TABLES, SIGNER, TAKEN
 from privateer_shuffler.pool.shared_round import SharedRound, SharedStorage
 from privateer_shuffler.pool.spent_tokens import SharedTokens
-from privateer_shuffler.pool.store import LastPublications, PoolStore
+from privateer_shuffler.pool.store import PoolStore
 from privateer_shuffler.settings import ShufflerSettings
 
 SHUFFLER: Final = Schema("shuffler", 1, SHARED_TABLES)
@@ -57,8 +57,8 @@ class SharedStore(PoolStore):
 
     def __init__(self, database: Database, store_key: StoreKey, with_tokens: bool) -> None:
         spent = SharedTokens(database, store_key) if with_tokens else None
-        super().__init__(LastPublications(database), spent)
-        self._database, self._key = database, store_key
+        super().__init__(database, spent)
+        self._key = store_key
         self._storage = SharedStorage(database, Leases(database), spent)
 
     @classmethod
@@ -109,13 +109,13 @@ class SharedStore(PoolStore):
             return db.execute(_FOUND, {"named": label.digest}).one()
 
     def _opened(self, found: Any) -> Pool:
-        number, encoded, wrapped, *state = found
-        label = msgspec.msgpack.decode(encoded, type=Label)
-        secret = self._key.unwrapped(wrapped, _ABOUT + label.digest)
+        label = msgspec.msgpack.decode(found.label, type=Label)
+        secret = self._key.unwrapped(found.secret, _ABOUT + label.digest)
         if secret is None:
             remedy = "put the database back, or delete its row and lose what it holds: docs/operations.md"
             raise SpecError("the secret of a round is damaged", field="PRIVATEER_DATABASE", remedy=remedy)
-        return Pool(SharedRound(self._storage, number, label, secret, RoundState(*state)))
+        state = RoundState(found.batch, found.held, found.ended_at)
+        return Pool(SharedRound(self._storage, found.id, label, secret, state))
 
     @override
     async def is_writable(self) -> bool:
@@ -129,6 +129,18 @@ class SharedStore(PoolStore):
         """Make a transaction durable."""
         with self._database.connection() as db:
             db.exec_driver_sql("SELECT txid_current()")
+
+    @override
+    def check(self) -> StoreFindings:
+        found = self._others([])
+        wrong = self._unknown([msgspec.msgpack.decode(one.label, type=Label) for one in found])
+        if any(self._key.unwrapped(one.secret, _ABOUT + one.digest) is None for one in found):
+            wrong.append("the secret of a round is damaged")
+        with self._database.connection() as db:
+            for column in (PIECES.c.round, FINGERPRINTS.c.round):
+                if db.execute(select(column).where(column.not_in(select(ROUNDS.c.id))).limit(1)).fetchone():
+                    wrong.append(f"{column.table.name} has rows of no round")
+        return StoreFindings({"PostgreSQL": self._database.health()}, wrong)
 
     def server_keys(self) -> frozenset[bytes]:
         """Return the key of the first server that a replica has met."""

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, bindparam, delete, select
 from typing_extensions import override
 
 from privateer_core.clock import Clock, SystemClock
-from privateer_core.serving.store.database import Database, insert
+from privateer_core.serving.store.database import Database, Health, insert
 from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, open_database
 from privateer_core.serving.store.store_key import StoreKey
 from privateer_shuffler.pool.round_file import REPAIR, RoundStore
@@ -54,11 +54,17 @@ TOKEN_BYTES: Final = _HASH_BYTES + _TIME_BYTES
 
 
 class SpentTokens:
-    """Hashes of spent tokens, in a table; some of them in memory, too."""
+    """Hashes of spent tokens, in a table.
+
+    Attributes
+    ----------
+    recent
+        Those in memory, too: of open rounds, or of what a replica has met.
+    """
 
     def __init__(self, database: Database, key: bytes, clock: Clock | None = None) -> None:
         self._database, self._key, self._clock = database, key, clock or SystemClock()
-        self._recent: set[bytes] = set()
+        self.recent: set[bytes] = set()
 
     def hash(self, nonce: bytes) -> bytes:
         """Return what is kept of a nonce."""
@@ -70,7 +76,7 @@ class SpentTokens:
 
     def has(self, token: bytes) -> bool:
         """Do the same for what `hash` returned."""
-        return token in self._recent
+        return token in self.recent
 
     def forget(self) -> bool:
         """Forget some tokens whose key has expired more than a day ago; whether there may be more of them."""
@@ -87,6 +93,10 @@ class SpentTokens:
         """Do that once an hour, until the task is cancelled; a few at a time, since uploads wait meanwhile."""
         while True:
             await asyncio.sleep(_PAUSE_SECONDS if await asyncio.to_thread(self.forget) else _FORGET_SECONDS)
+
+    def health(self) -> Health:
+        """Read the whole database, and return how it is."""
+        return self._database.health()
 
     def close(self) -> None:
         """Close the database, so that another process may use the folder."""
@@ -115,15 +125,7 @@ class FiledTokens(SpentTokens):
     @override
     def has(self, token: bytes) -> bool:
         # Every upload with a token asks: the driver's own statement takes 2 microseconds of 26.
-        return token in self._recent or self._file.execute(_HAS, (token,)).fetchone() is not None
-
-    def spend(self, token: bytes) -> None:
-        """Note a token of an open round."""
-        self._recent.add(token)
-
-    def take_back(self, token: bytes) -> None:
-        """Forget a token of an open round, since the disk did not take its report."""
-        self._recent.discard(token)
+        return token in self.recent or self._file.execute(_HAS, (token,)).fetchone() is not None
 
     def keep(self, tokens: Iterable[tuple[bytes, int]]) -> None:
         """Keep the tokens of a round that is about to be erased; durable when this returns. It may be tried again.
@@ -137,7 +139,7 @@ class FiledTokens(SpentTokens):
         if rows:
             with self._database.transaction() as db:
                 db.execute(_KEEP, rows)
-        self._recent.difference_update(row["token"] for row in rows)
+        self.recent.difference_update(row["token"] for row in rows)
 
 
 class SharedTokens(SpentTokens):
@@ -168,9 +170,9 @@ class SharedTokens(SpentTokens):
 
     def note(self, portions: Collection[Portion]) -> None:
         """Remember that tokens are spent, once the database has it."""
-        if len(self._recent) + len(portions) > _RECENT_MAX:
-            self._recent.clear()
-        self._recent.update(one.token for one in portions if one.token)
+        if len(self.recent) + len(portions) > _RECENT_MAX:
+            self.recent.clear()
+        self.recent.update(one.token for one in portions if one.token)
 
 
 class RoundTokens:
@@ -194,7 +196,7 @@ class RoundTokens:
             if row is None:
                 free.append(place)
             else:
-                spent.spend(row[:_HASH_BYTES])
+                spent.recent.add(row[:_HASH_BYTES])
         self._places = RandomPlaces(free, below)
 
     def place(self, portions: Iterable[Portion]) -> list[tuple[bytes, int]]:
@@ -202,14 +204,14 @@ class RoundTokens:
         placed = []
         for one in portions:
             if one.token:
-                self._spent.spend(one.token)
+                self._spent.recent.add(one.token)
                 placed.append((one.token + one.expires.to_bytes(_TIME_BYTES), self._places.draw()))
         return placed
 
     def take_back(self, placed: Iterable[tuple[bytes, int]]) -> None:
         """Undo what `place` did, since the disk did not take the reports."""
         for row, place in placed:
-            self._spent.take_back(row[:_HASH_BYTES])
+            self._spent.recent.discard(row[:_HASH_BYTES])
             self._places.give_back(place)
 
     def keep(self) -> None:

@@ -3,21 +3,21 @@
 import asyncio
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple
 
 from sqlalchemy import bindparam, select, update
 from typing_extensions import override
 
-from privateer_core.serving.store.database import Database, insert
+from privateer_core.serving.store.database import Database, StoreFindings, insert
 from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, damaged, is_writable, open_database
 from privateer_shuffler.pool.placed_round import PlacedRound
 from privateer_shuffler.pool.pool import Pool
 from privateer_shuffler.pool.round import Label
 from privateer_shuffler.pool.round_file import REPAIR, ROUND_DATABASE, SUFFIX, RoundStore
 from privateer_shuffler.pool.schema import TAKEN
-from privateer_shuffler.pool.spent_tokens import TOKEN_BYTES, FiledTokens, SpentTokens
+from privateer_shuffler.pool.spent_tokens import TOKEN_BYTES, TOKENS_FILE, FiledTokens, SpentTokens
 
 HISTORY_FILE: Final = "taken.sqlite"
 HISTORY_DATABASE: Final = FileKind(
@@ -42,26 +42,45 @@ class Taken(NamedTuple):
     over: bool = False
 
 
-class LastPublications:
-    """Public facts alone, durable before the first report of a round is taken.
+def open_history(folder: Path) -> Database:
+    """Open the file of last publications in a folder, and hold its lock.
 
-    Without it a server could show an older version again after the shuffler restarts, whose people have all reported,
-    and fill its batch with one late device and reports of its own.
+    Raises
+    ------
+    SpecError
+        If the file cannot be used, or another shuffler has it open.
+    """
+    return SqliteDatabase(open_database(folder / HISTORY_FILE, HISTORY_DATABASE))
+
+
+class PoolStore(ABC):
+    """Pools, and what is remembered beyond them. Methods raise ``OSError`` or ``sqlite3.Error`` if it fails.
+
+    The last publication of each experiment is durable before the first report of its round is taken. Without it a
+    server could show an older version again after the shuffler restarts, whose people have all reported, and fill its
+    batch with one late device and reports of its own. ``last``, ``note`` and ``end`` wait for the database.
+
+    Parameters
+    ----------
+    database
+        Where the last publications are.
+    spent
+        The upload tokens that were spent; None: reports come without.
+
+    Attributes
+    ----------
+    shared
+        Whether replicas share it, so that rounds appear which others have begun.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    shared: ClassVar[bool]
 
-    @classmethod
-    def in_folder(cls, folder: Path) -> "LastPublications":
-        """Open the file in a folder, and hold its lock.
+    def __init__(self, database: Database, spent: SpentTokens | None) -> None:
+        self._database, self._tokens = database, spent
 
-        Raises
-        ------
-        SpecError
-            If the file cannot be used, or another shuffler has it open.
-        """
-        return cls(SqliteDatabase(open_database(folder / HISTORY_FILE, HISTORY_DATABASE)))
+    def knows(self, nonce: bytes) -> bool:
+        """Whether an upload token is known to be spent, at once; a round decides when its report comes."""
+        return self._tokens is not None and self._tokens.knows(nonce)
 
     def last(self, experiment: str) -> Taken | None:
         """Return the newest publication that reports were taken for."""
@@ -79,36 +98,6 @@ class LastPublications:
         """Remember that a version takes no further batch; durable when this returns."""
         with self._database.transaction() as db:
             db.execute(_END, {"name": experiment, "ended": version})
-
-    def close(self) -> None:
-        """Close the database, so that another process may use the folder."""
-        self._database.close()
-
-
-class PoolStore(ABC):
-    """Pools, and what is remembered beyond them. Methods raise ``OSError`` or ``sqlite3.Error`` if it fails.
-
-    Parameters
-    ----------
-    history
-        The last publications that reports were taken for.
-    spent
-        The upload tokens that were spent; None: reports come without.
-
-    Attributes
-    ----------
-    shared
-        Whether replicas share it, so that rounds appear which others have begun.
-    """
-
-    shared: ClassVar[bool]
-
-    def __init__(self, history: LastPublications, spent: SpentTokens | None) -> None:
-        self._history, self._tokens = history, spent
-
-    def knows(self, nonce: bytes) -> bool:
-        """Whether an upload token is known to be spent, at once; a round decides when its report comes."""
-        return self._tokens is not None and self._tokens.knows(nonce)
 
     @abstractmethod
     async def find(self, opened: Collection[bytes]) -> Sequence[Pool]:
@@ -128,17 +117,19 @@ class PoolStore(ABC):
     async def is_writable(self) -> bool:
         """Whether reports can be stored now."""
 
-    async def last(self, experiment: str) -> Taken | None:
-        """Return the newest publication that reports were taken for."""
-        return await asyncio.to_thread(self._history.last, experiment)
+    @abstractmethod
+    def check(self) -> StoreFindings:
+        """Read all databases but those of rounds that `find` has opened, and compare them with each other."""
 
-    async def note(self, experiment: str, taken: Taken) -> None:
-        """Remember a publication unless a newer one is known; durable when this returns."""
-        await asyncio.to_thread(self._history.note, experiment, taken)
-
-    async def end(self, experiment: str, version: int) -> None:
-        """Remember that a version takes no further batch; durable when this returns."""
-        await asyncio.to_thread(self._history.end, experiment, version)
+    def _unknown(self, labels: Iterable[Label]) -> list[str]:
+        """Return which rounds the history does not know, though it is told of a round before any report comes."""
+        wrong = []
+        for label in labels:
+            name, last = label.round.experiment, self.last(label.round.experiment)
+            is_older = last is not None and label.round.version < last.version
+            if not is_older and (last is None or last[:2] != (label.round.version, label.digest)):
+                wrong.append(f"the history does not know the round of {name}: one of the two is an earlier copy")
+        return wrong
 
     async def tidy(self) -> None:
         """Forget spent tokens whose key has expired, until the task is cancelled."""
@@ -149,7 +140,7 @@ class PoolStore(ABC):
         """Let go of everything; nothing here is used again."""
         if self._tokens:
             self._tokens.close()
-        self._history.close()
+        self._database.close()
 
 
 class FolderStore(PoolStore):
@@ -168,17 +159,17 @@ class FolderStore(PoolStore):
 
     shared = False
 
-    def __init__(self, folder: Path, history: LastPublications, spent: FiledTokens | None = None) -> None:
+    def __init__(self, folder: Path, history: Database, spent: FiledTokens | None = None) -> None:
         super().__init__(history, spent)
         self._folder, self._spent = folder, spent
-        loaded = (_load(path, spent) for path in sorted(folder.glob(f"*{SUFFIX}")))
-        self._found = [pool for pool in loaded if pool is not None]
+        loaded = {path.name: _load(path, spent) for path in sorted(folder.glob(f"*{SUFFIX}"))}
+        self._found = {name: held for name, held in loaded.items() if held}
         self.found = len(self._found)
 
     @override
     async def find(self, opened: Collection[bytes]) -> list[Pool]:
-        found, self._found = self._found, []
-        return [pool for pool in found if pool.header.digest not in opened]
+        found, self._found = self._found.values(), {}
+        return [Pool(held) for held in found if held.label.digest not in opened]
 
     @override
     async def open(self, label: Label) -> Pool:
@@ -187,13 +178,21 @@ class FolderStore(PoolStore):
         return Pool(PlacedRound(store, self._spent))
 
     @override
+    def check(self) -> StoreFindings:
+        databases = {HISTORY_FILE: self._database.health()}
+        if self._spent:
+            databases[TOKENS_FILE] = self._spent.health()
+        databases |= {name: held.health() for name, held in self._found.items()}
+        return StoreFindings(databases, self._unknown(held.label for held in self._found.values()))
+
+    @override
     async def is_writable(self) -> bool:
         return await asyncio.to_thread(is_writable, self._folder)
 
 
-def _load(path: Path, spent: FiledTokens | None) -> Pool | None:
+def _load(path: Path, spent: FiledTokens | None) -> PlacedRound | None:
     store = RoundStore.load(path)
     try:
-        return Pool(PlacedRound(store, spent)) if store else None
+        return PlacedRound(store, spent) if store else None
     except sqlite3.Error as error:
         raise damaged(path, ROUND_DATABASE) from error

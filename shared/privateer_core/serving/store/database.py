@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import BigInteger, Column, Connection, Dialect, Engine, Integer, Table, select
 from sqlalchemy.dialects.postgresql import insert as insert_postgres
@@ -44,6 +44,39 @@ class Schema:
     version: int
     tables: tuple[Table, ...]
     steps: Mapping[int, Step] = field(default_factory=dict)
+
+
+class Health(NamedTuple):
+    """How a database is.
+
+    Attributes
+    ----------
+    version
+        Of its tables.
+    size
+        Bytes on disk.
+    is_whole
+        Whether it finds no damage in itself.
+    """
+
+    version: int
+    size: int
+    is_whole: bool
+
+
+class StoreFindings(NamedTuple):
+    """What a store finds when it checks itself.
+
+    Attributes
+    ----------
+    databases
+        How each of its databases is, by name.
+    disagreements
+        What does not agree between them, or within one: a sentence each.
+    """
+
+    databases: dict[str, Health]
+    disagreements: list[str]
 
 
 class Unreachable(OSError):
@@ -115,6 +148,10 @@ class Database(ABC):
     @abstractmethod
     def tidy(self) -> None:
         """Erase what is left of earlier states of the data, as far as a service can; a later call may do the rest."""
+
+    @abstractmethod
+    def health(self) -> Health:
+        """Read the whole database, and return how it is."""
 
     @abstractmethod
     def close(self) -> None:

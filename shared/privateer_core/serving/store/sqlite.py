@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from privateer_core.errors import SpecError
 from privateer_core.serving.logs import tell
-from privateer_core.serving.store.database import Database, creation
+from privateer_core.serving.store.database import Database, Health, creation
 
 _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -118,6 +118,11 @@ class SqliteDatabase(Database):
                 self._written = bool(busy)
 
     @override
+    def health(self) -> Health:
+        with self.driver() as raw:
+            return health_of(raw)
+
+    @override
     def close(self) -> None:
         """Close the file and give up its lock, once nobody uses it; closing it again changes nothing."""
         with suppress(sqlite3.ProgrammingError), self.connection() as db:
@@ -181,6 +186,13 @@ def _prepare(db: sqlite3.Connection, path: Path, kind: FileKind) -> None:
 
 def _number(db: sqlite3.Connection, pragma: str) -> int:
     return int(db.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
+def health_of(db: sqlite3.Connection) -> Health:
+    """Read a whole database, and return how it is."""
+    is_whole = db.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",)
+    is_whole &= db.execute("PRAGMA foreign_key_check").fetchone() is None
+    return Health(_number(db, "user_version"), _number(db, "page_count") * _number(db, "page_size"), is_whole)
 
 
 def make_tables(db: sqlite3.Connection, kind: FileKind) -> None:
