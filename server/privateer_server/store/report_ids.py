@@ -81,7 +81,6 @@ class IdsInMemory(ReportIds):
         db.exec_driver_sql("INSERT INTO report_ids VALUES (?, ?, ?)", row)
 
     @override
-    @abstractmethod
     def note(self, change: Change) -> None:
         known = self._known.get(change.experiment)
         if known and known[0] == change.version:

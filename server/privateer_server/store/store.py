@@ -114,7 +114,7 @@ class Store:
         """
         row = {"name": name, "spec": spec, "shuffler": "", "plan": encode(NO_PLAN)}
         with self._database.transaction() as db:
-            if not db.execute(insert(EXPERIMENTS).values(row).on_conflict_do_nothing()).rowcount:
+            if not _is_new(db, EXPERIMENTS, row):
                 raise Behind("there is an experiment of this name")
             self._insert_round(db, name, first)
             if line:
@@ -147,7 +147,7 @@ class Store:
         """Erase an experiment but for its name and log; erasing it again changes nothing."""
         with self._database.transaction() as db:
             self._lock(db, [name])
-            if db.execute(insert(DELETED).values(experiment=name).on_conflict_do_nothing()).rowcount:
+            if _is_new(db, DELETED, {"experiment": name}):
                 _insert_line(db, name, line)
             for table in (ROUNDS, PARTS, self._ids.table, ANSWERS, REFUSALS, CLOSERS):
                 db.execute(delete(table).where(table.c.experiment == name))
@@ -468,6 +468,12 @@ def _of_round(table: Table, experiment: str, version: int) -> ColumnElement[bool
 
 def _experiment(name: str) -> Any:
     return updating(EXPERIMENTS).where(EXPERIMENTS.c.name == name)
+
+
+def _is_new(db: Connection, table: Table, row: dict[str, Any]) -> bool:
+    """Insert a row, unless there is one of this key."""
+    putting = insert(table).values(row).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
+    return db.execute(putting).rowcount == 1
 
 
 def _states(db: Connection, statement: Select[Any], **values: object) -> dict[str, ExperimentState]:

@@ -168,7 +168,7 @@ async def test_a_round_that_does_not_close_is_told(api: Api, monkeypatch: pytest
 
 
 async def test_keys_that_a_disk_does_not_let_go_are_told(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privateer_server.store.round_keys import RoundKeys
+    from privateer_server.store.round_keys import KeyFolder
 
     await api.create(SMALL)
 
@@ -176,7 +176,7 @@ async def test_keys_that_a_disk_does_not_let_go_are_told(api: Api, monkeypatch: 
         raise OSError("read-only")
 
     with monkeypatch.context() as patch:
-        patch.setattr(RoundKeys, "_erase", stuck)
+        patch.setattr(KeyFolder, "_erase", stuck)
         await fill(api, 20)
         assert await api.metric("privateer_keys_not_erased") == 1
     async with asyncio.timeout(20):

@@ -43,7 +43,7 @@ def test_a_key_that_the_disk_does_not_let_go_is_not_found_again(folder: Path, mo
 
     keys = RoundKeys(KeyFolder(folder))
     public = keys.make()
-    monkeypatch.setattr(RoundKeys, "_erase", fail)
+    monkeypatch.setattr(KeyFolder, "_erase", fail)
     keys.destroy(public)
     assert (folder / f"{public.hex()}.key").exists()
     assert keys.find(public) is None
