@@ -18,9 +18,9 @@ from privateer_shuffler.pool.round_file import ROUND_DATABASE
 from privateer_shuffler.pool.schema import SHARED_TABLES
 from privateer_shuffler.pool.spent_tokens import TOKENS_DATABASE, TOKENS_FILE, FiledTokens
 from privateer_shuffler.pool.store import HISTORY_DATABASE, HISTORY_FILE, FolderStore, Taken, open_history
+from tests.unit.shuffler.fake_server import SIZE
 from tests.unit.shuffler.helpers import sealed_reports
 
-SIZE = 132
 HISTORY = """
 CREATE TABLE taken (
     experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, digest BLOB NOT NULL, over INTEGER NOT NULL
@@ -77,7 +77,7 @@ def columns(statements: str) -> dict[str, list[str]]:
     """The names of the columns of each table."""
     found = {}
     for table, body in re.findall(r"CREATE TABLE (\w+) \((.*?)\n?\)(?: W|;|$|\n)", statements, re.S):
-        cells = [cell.split()[0] for cell in re.split(r",\s", body.strip())]
+        cells = [cell.split()[0].strip('"') for cell in re.split(r",\s", body.strip())]
         found[table] = [cell for cell in cells if cell not in ("PRIMARY", "UNIQUE")]
     return found
 
