@@ -14,7 +14,7 @@ from privateer_server.app import create_app
 from privateer_server.rounds.open_round import restore_lost, with_sums
 from privateer_server.settings import ServerSettings
 from privateer_server.store.backup import restore as restore_backup
-from privateer_server.store.round_keys import RoundKeys
+from privateer_server.store.round_keys import KeyFolder, RoundKeys
 from privateer_server.store.schema import STORE_KIND as DATABASE
 from privateer_server.store.store import Store
 from tests.support.asgi import serving
@@ -63,7 +63,7 @@ def noise_on_disk(folder: Path) -> np.ndarray:
     stored = store.experiments()[0].current
     store.close()
     blank = restore_lost(stored)
-    current = with_sums(blank, [stored.total], RoundKeys(folder / "keys").find(blank.round.public_key))
+    current = with_sums(blank, [stored.total], RoundKeys(KeyFolder(folder / "keys")).find(blank.round.public_key))
     assert current is not None
     assert isinstance(current.mechanism, RunningVectors)
     return np.asarray(current.total.noise)

@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_server.store.records import LogLine
-from privateer_server.store.round_keys import RoundKeys
+from privateer_server.store.round_keys import KeyFolder, RoundKeys
 from tests.support.doctor import Made, contents, edit, examined, garbage, one
 from tests.support.stores import embedded_journal
 
@@ -35,7 +35,7 @@ def other_sums(data: Path) -> None:
 
 
 def key_of_nobody(data: Path) -> None:
-    RoundKeys(data / "server" / "keys").make()
+    RoundKeys(KeyFolder(data / "server" / "keys")).make()
 
 
 def other_public_key(data: Path) -> None:
