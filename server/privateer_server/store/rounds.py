@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, Table, Update, and_, delete, func, select, text, update
 
 from privateer_core.codec import decode, encode
-from privateer_core.serving.store.database import Database, insert
+from privateer_core.serving.store.database import Database, DriverStatement, insert
 from privateer_server.store.records import Behind, Change, Leaf, LogLine, Plan, RoundRecord
 from privateer_server.store.report_ids import ReportIds
 from privateer_server.store.schema import (
@@ -25,12 +25,12 @@ CHANNEL: Final = "privateer"
 """Where servers that share their data hear of changes to experiments."""
 _PUBLISHING: Final = 2
 """Places in the public log have no gap: whoever has the next one keeps everybody else from the log until it commits."""
-_COUNT: Final = text("""
+_COUNT: Final = DriverStatement("""
 UPDATE rounds SET received = received + :counted, taken = taken OR :taken, given_up = given_up OR :given_up
 WHERE experiment = :experiment AND version = :version
 AND (NOT :counts OR NOT (taken OR given_up)) AND (NOT :is_limited OR received + :counted <= batch)
 """)
-_PUT_PART: Final = text("""
+_PUT_PART: Final = DriverStatement("""
 INSERT INTO parts VALUES (:experiment, :version, :part, :total)
 ON CONFLICT (experiment, version, part) DO UPDATE SET total = excluded.total
 """)
@@ -90,10 +90,10 @@ class RoundWriter:
             # Only a shuffler's batches may hold more people than the round asked for.
             "is_limited": bool(change.counted and not change.answers),
         }
-        if not db.execute(_COUNT, where | counting).rowcount:
+        if not _COUNT.run(db, where | counting):
             raise Behind("the round takes no more reports")
         if change.total is not None:
-            db.execute(_PUT_PART, {**where, "part": change.part, "total": change.total})
+            _PUT_PART.run(db, {**where, "part": change.part, "total": change.total})
         if change.report_ids:
             self._ids.add(db, change)
         if change.tokens:

@@ -64,8 +64,8 @@ _STATES: Final = (
     .order_by(EXPERIMENTS.c.name)
 )
 """Where experiments stand, with a row for each reason for which reports were refused."""
+_STATE: Final = _STATES.where(EXPERIMENTS.c.name == bindparam("name"))
 _NAMED: Final = EXPERIMENTS.c.name.in_(bindparam("names", expanding=True))
-_NAMED_STATES: Final = _STATES.where(_NAMED)
 _LOCK: Final = select(EXPERIMENTS.c.name).where(_NAMED).order_by(EXPERIMENTS.c.name).with_for_update(key_share=True)
 
 
@@ -154,7 +154,7 @@ class Store:
         """
         if not self.is_shared:
             with self._database.connection() as db:
-                states = _states(db, _NAMED_STATES, names=names)
+                states = _named_states(db, names)
             yield Locked(states, self._ids, self.commit)
             return
         with self._database.transaction() as db:
@@ -212,7 +212,7 @@ class Store:
     def standing(self, experiment: str) -> ExperimentState | None:
         """Return where an experiment stands; None if there is none of that name."""
         with self._database.connection() as db:
-            return _states(db, _NAMED_STATES, names=[experiment]).get(experiment)
+            return _named_states(db, [experiment]).get(experiment)
 
     def standings(self) -> Mapping[str, ExperimentState]:
         """Return where all experiments stand, by name."""
@@ -223,7 +223,7 @@ class Store:
         """Return an experiment, if there is one of that name."""
         of_name = ROUNDS.c.experiment == name
         with self._database.snapshot() as db:
-            standing = _states(db, _NAMED_STATES, names=[name]).get(name)
+            standing = _named_states(db, [name]).get(name)
             if standing is None:
                 return None
             spec = db.execute(select(EXPERIMENTS.c.spec).where(EXPERIMENTS.c.name == name)).scalar_one()
@@ -324,7 +324,7 @@ class Store:
         """Lock experiments in the order of their names, and return where they stand then."""
         if self.is_shared:
             db.execute(_LOCK, {"names": names})
-        return _states(db, _NAMED_STATES, names=names)
+        return _named_states(db, names)
 
 
 class Locked:
@@ -374,6 +374,13 @@ def _is_new(db: Connection, table: Table, row: dict[str, Any]) -> bool:
     """Insert a row, unless there is one of this key."""
     putting = insert(table).values(row).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
     return db.execute(putting).rowcount == 1
+
+
+def _named_states(db: Connection, names: Sequence[str]) -> dict[str, ExperimentState]:
+    found = {}
+    for name in names:  # there are few, and Core runs a statement with a list slowly
+        found.update(_states(db, _STATE, name=name))
+    return found
 
 
 def _states(db: Connection, statement: Select[Any], **values: object) -> dict[str, ExperimentState]:

@@ -4,6 +4,7 @@ Statements are SQLAlchemy's and the same for both. What differs is here and in t
 begins, who waits for whom, and which errors there are.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -119,6 +120,24 @@ class Database(ABC):
     @abstractmethod
     def close(self) -> None:
         """Let go of the database; nothing here is used again."""
+
+
+class DriverStatement:
+    """A statement that changes rows and that the driver runs by itself: for where Core's time counts, about 25 µs.
+
+    Parameters
+    ----------
+    sql
+        With its values' names after colons, as in ``:name``.
+    """
+
+    def __init__(self, sql: str) -> None:
+        self._sql = {"sqlite": sql, "postgresql": re.sub(r":(\w+)", r"%(\1)s", sql)}
+
+    def run(self, db: Connection, values: Mapping[str, object]) -> int:
+        """Return how many rows it has changed, in a transaction that has begun."""
+        driver: Any = db.connection.driver_connection
+        return int(driver.execute(self._sql[db.dialect.name], values).rowcount)
 
 
 def keep_first(db: Connection, column: Column[Value], value: Value) -> Value:

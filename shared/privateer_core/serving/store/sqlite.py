@@ -103,7 +103,8 @@ class SqliteDatabase(Database):
     @override
     def _begin(self, db: Connection) -> None:
         self._written = True
-        db.exec_driver_sql("BEGIN IMMEDIATE")
+        db.begin()
+        self._raw.execute("BEGIN IMMEDIATE")
 
     @override
     def lock(self, db: Connection, kind: int, name: str = "") -> None:
