@@ -132,7 +132,7 @@ class RoundWriter:
     def notify(self, db: Connection, experiment: str) -> None:
         """Tell other servers of a change to an experiment, once it is committed."""
         if self._database.is_shared:
-            db.execute(select(func.pgnotify(CHANNEL, experiment)))
+            db.execute(select(func.pg_notify(CHANNEL, experiment)))
 
 
 def of_round(table: Table, experiment: str, version: int) -> ColumnElement[bool]:

@@ -14,6 +14,7 @@ from privateer_core.serving.store.database import Database, insert
 from privateer_core.serving.store.leases import Leases
 from privateer_core.serving.store.sqlite import SqliteDatabase
 from privateer_server.store.backup import copied
+from privateer_server.store.findings import StoreFindings, examine
 from privateer_server.store.records import (
     NO_PLAN,
     Behind,
@@ -297,6 +298,10 @@ class Store:
         probing = insert(PROBE).values(id=1, checks=1)
         with self._database.transaction() as db:
             db.execute(probing.on_conflict_do_update(index_elements=["id"], set_={"checks": PROBE.c.checks + 1}))
+
+    def examine(self) -> StoreFindings:
+        """Look at the database and at whether its rows agree; it changes nothing."""
+        return examine(self._database, self._ids.table)
 
     def tidy(self) -> None:
         """Erase what is left of earlier states of the data, as far as the store can."""

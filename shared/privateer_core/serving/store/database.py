@@ -51,6 +51,26 @@ class Unreachable(OSError):
     """The database does not answer as it should now. What it was asked to do may be done, or not."""
 
 
+@dataclass(frozen=True)
+class DatabaseFacts:
+    """What a database says of itself.
+
+    Attributes
+    ----------
+    version
+        Of its tables.
+    size
+        In bytes.
+    is_whole
+        Whether it finds no damage: SQLite reads all pages for that, and PostgreSQL counts the wrong checksums that it
+        has met, where it keeps checksums.
+    """
+
+    version: int
+    size: int
+    is_whole: bool
+
+
 class Database(ABC):
     """A database that threads share.
 
@@ -112,6 +132,10 @@ class Database(ABC):
     @abstractmethod
     def lock(self, db: Connection, kind: int, name: str = "") -> None:
         """Keep every other process from going on after the same call, until the transaction ends."""
+
+    @abstractmethod
+    def examine(self) -> DatabaseFacts:
+        """Return its version, its size, and whether it is whole."""
 
     @abstractmethod
     def tidy(self) -> None:

@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from privateer_core.errors import SpecError
 from privateer_core.serving.logs import tell
-from privateer_core.serving.store.database import Database, Schema, Step, Unreachable, creation
+from privateer_core.serving.store.database import Database, DatabaseFacts, Schema, Step, Unreachable, creation
 
 _LOCK: Final = 0x50525653
 """The advisory lock under which one process at a time changes tables."""
@@ -39,6 +39,10 @@ SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()),
     to_regclass('privateer_schema')::oid)
 """
 """The cluster, its timeline, the database and a table in it. What puts an earlier copy in their place changes one."""
+_FACTS: Final = """
+SELECT version, pg_database_size(current_database()), checksum_failures
+FROM privateer_schema, pg_stat_database WHERE datname = current_database()
+"""
 _NOTE: Final = text("""
 INSERT INTO privateer_schema VALUES (:name, :version) ON CONFLICT (kind) DO UPDATE SET version = excluded.version
 """)
@@ -125,6 +129,12 @@ class PostgresDatabase(Database):
     @override
     def lock(self, db: Connection, kind: int, name: str = "") -> None:
         db.execute(_ADVISORY, {"kind": kind, "name": name})
+
+    @override
+    def examine(self) -> DatabaseFacts:
+        with self.connection() as db:
+            version, size, failures = db.exec_driver_sql(_FACTS).one()
+        return DatabaseFacts(version, size, not failures)
 
     @override
     def tidy(self) -> None:

@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from privateer_core.errors import SpecError
 from privateer_core.serving.logs import tell
-from privateer_core.serving.store.database import Database, creation
+from privateer_core.serving.store.database import Database, DatabaseFacts, creation
 
 _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -111,6 +111,12 @@ class SqliteDatabase(Database):
         """Do nothing: there is no other process."""
 
     @override
+    def examine(self) -> DatabaseFacts:
+        with self.driver() as db:
+            size = _number(db, "page_count") * _number(db, "page_size")
+            return DatabaseFacts(_number(db, "user_version"), size, _is_whole(db))
+
+    @override
     def tidy(self) -> None:
         """Empty the write-ahead log, which keeps earlier states of the data; if the disk is full, a later call does."""
         with suppress(sqlite3.Error), self.connection() as db:
@@ -182,6 +188,16 @@ def _prepare(db: sqlite3.Connection, path: Path, kind: FileKind) -> None:
 
 def _number(db: sqlite3.Connection, pragma: str) -> int:
     return int(db.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
+def _is_whole(db: sqlite3.Connection) -> bool:
+    try:
+        is_whole = db.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",)
+        return is_whole and not db.execute("PRAGMA foreign_key_check").fetchall()
+    except sqlite3.DatabaseError as error:
+        if is_damage(error):
+            return False
+        raise
 
 
 def make_tables(db: sqlite3.Connection, kind: FileKind) -> None:
