@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Column, Connection, LargeBinary, MetaData, Table, Text, bindparam, delete, func, insert, select
 
 from privateer_core.serving.logs import tell
-from privateer_core.serving.store.database import INTEGER, StoreFindings
+from privateer_core.serving.store.database import INTEGER, DatabaseFacts
 from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, open_database, was_cut_short
 
 FILE: Final = "issuer.db"
@@ -62,6 +62,21 @@ class Taking(NamedTuple):
     experiment: str
     device: str
     request: bytes
+
+
+class IssuerFindings(NamedTuple):
+    """What a store finds when it looks at itself.
+
+    Attributes
+    ----------
+    database
+        What the database says of itself.
+    without_key
+        The names of experiments of which tokens are counted though they have no key, so that none could count.
+    """
+
+    database: DatabaseFacts
+    without_key: list[str]
 
 
 class IssuerStore:
@@ -128,13 +143,12 @@ class IssuerStore:
         db.execute(_ISSUE, row)
         return True
 
-    def check(self) -> StoreFindings:
-        """Read the whole file, and look for tokens of experiments without a key, which could count no more."""
+    def examine(self) -> IssuerFindings:
+        """Read the whole file, and look for what does not agree in it."""
         ownerless = select(_ISSUED.c.experiment).where(_ISSUED.c.experiment.not_in(select(_KEYS.c.experiment)))
         with self._database.connection() as db:
             names = db.execute(ownerless.distinct()).scalars().all()
-        wrong = [f"tokens of {name} are counted, which has no key" for name in names]
-        return StoreFindings({FILE: self._database.health()}, wrong)
+        return IssuerFindings(self._database.examine(), sorted(names))
 
     def _hash(self, some: bytes) -> bytes:
         return hashlib.blake2b(some, digest_size=_HASH_BYTES, key=self._secret).digest()

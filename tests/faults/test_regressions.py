@@ -104,7 +104,8 @@ async def _while_it_fails(folder: Path, method: str) -> tuple[int, str]:
             raise sqlite3.OperationalError("disk I/O error")
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(Store, method, failing)
+            for one in (method, "locked") if method == "standing" else (method,):  # uploads read it as they lock it
+                patched.setattr(Store, one, failing)
             claimed = await at.claim(MIXED)
             await at.send(body)
         return claimed, body.answers[-1]

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 from privateer_core.serving.store.postgres import connect
-from privateer_server.store.store import CHANNEL
+from privateer_server.store.rounds import CHANNEL
 
 
 class Notifications:

@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import Connection, Table, bindparam, select
 from typing_extensions import override
 
-from privateer_core.serving.store.database import Database
+from privateer_core.serving.store.database import Database, DriverStatement
 from privateer_server.intake.opening import REPORT_ID_SIZE
 from privateer_server.store.records import Change
 from privateer_server.store.schema import JOINED_IDS, SINGLE_IDS
@@ -15,6 +15,7 @@ from privateer_server.store.schema import JOINED_IDS, SINGLE_IDS
 _JOINED: Final = select(JOINED_IDS.c.ids).where(
     JOINED_IDS.c.experiment == bindparam("name"), JOINED_IDS.c.version == bindparam("number")
 )
+_ADD_JOINED: Final = DriverStatement("INSERT INTO report_ids VALUES (:name, :number, :ids)")
 _SEEN: Final = """
 SELECT counted.id FROM unnest(%b::bytea[]) AS asked (id), LATERAL (
     SELECT id FROM report_ids WHERE experiment = %s AND version = %s AND report_ids.id = asked.id LIMIT 1
@@ -77,8 +78,8 @@ class IdsInMemory(ReportIds):
     @override
     def add(self, db: Connection, change: Change) -> None:
         # One row for all: a row or an index entry for each id would cost more than everything else the store does.
-        row = (change.experiment, change.version, b"".join(change.report_ids))
-        db.exec_driver_sql("INSERT INTO report_ids VALUES (?, ?, ?)", row)
+        row = {"name": change.experiment, "number": change.version, "ids": b"".join(change.report_ids)}
+        _ADD_JOINED.run(db, row)
 
     @override
     def note(self, change: Change) -> None:

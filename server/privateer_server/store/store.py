@@ -1,13 +1,12 @@
 """The server's store, embedded in one file or shared by servers in PostgreSQL."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict
+from functools import partial
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, delete, func, literal, select, text
-from sqlalchemy import update as updating
+from sqlalchemy import Connection, Select, Table, and_, bindparam, delete, func, literal, select
 
 from privateer_core.codec import decode, encode
 from privateer_core.errors import Conflict
@@ -15,6 +14,7 @@ from privateer_core.serving.store.database import Database, insert
 from privateer_core.serving.store.leases import Leases
 from privateer_core.serving.store.sqlite import SqliteDatabase
 from privateer_server.store.backup import copied
+from privateer_server.store.findings import StoreFindings, examine
 from privateer_server.store.records import (
     NO_PLAN,
     Behind,
@@ -29,6 +29,7 @@ from privateer_server.store.records import (
     ShufflerKey,
 )
 from privateer_server.store.report_ids import IdsInMemory, ReportIds, SharedIds
+from privateer_server.store.rounds import RoundWriter, change_of, insert_line, of_round
 from privateer_server.store.schema import (
     ANSWERS,
     CLOSERS,
@@ -45,10 +46,6 @@ from privateer_server.store.schema import (
     STORE_KIND,
 )
 
-CHANNEL: Final = "privateer"
-"""Where servers that share their data hear of changes to experiments."""
-_PUBLISHING: Final = 2
-"""Places in the public log have no gap: whoever has the next one keeps everybody else from the log until it commits."""
 _ROUND: Final = [column for column in ROUNDS.c if column.name != "experiment"]
 _LINE: Final = [column for column in LOG.c if column.name not in ("id", "experiment")]
 _CONTENTS: Final = ("publication", "state", "total")
@@ -68,22 +65,9 @@ _STATES: Final = (
     .order_by(EXPERIMENTS.c.name)
 )
 """Where experiments stand, with a row for each reason for which reports were refused."""
+_STATE: Final = _STATES.where(EXPERIMENTS.c.name == bindparam("name"))
 _NAMED: Final = EXPERIMENTS.c.name.in_(bindparam("names", expanding=True))
-_NAMED_STATES: Final = _STATES.where(_NAMED)
 _LOCK: Final = select(EXPERIMENTS.c.name).where(_NAMED).order_by(EXPERIMENTS.c.name).with_for_update(key_share=True)
-_COUNT: Final = text("""
-UPDATE rounds SET received = received + :counted, taken = taken OR :taken, given_up = given_up OR :given_up
-WHERE experiment = :experiment AND version = :version
-AND (NOT :counts OR NOT (taken OR given_up)) AND (NOT :is_limited OR received + :counted <= batch)
-""")
-_PUT_PART: Final = text("""
-INSERT INTO parts VALUES (:experiment, :version, :part, :total)
-ON CONFLICT (experiment, version, part) DO UPDATE SET total = excluded.total
-""")
-_ADD_REFUSALS: Final = text("""
-INSERT INTO refusals VALUES (:experiment, :reason, :count)
-ON CONFLICT (experiment, reason) DO UPDATE SET count = refusals.count + excluded.count
-""")
 
 
 class Store:
@@ -102,7 +86,7 @@ class Store:
     def __init__(self, database: Database) -> None:
         self._database, self.is_shared = database, database.is_shared
         self._ids: ReportIds = SharedIds() if self.is_shared else IdsInMemory(database)
-        self._leases = Leases(database)
+        self._rounds, self._leases = RoundWriter(database, self._ids), Leases(database)
 
     def create(self, name: str, spec: bytes, first: RoundRecord, line: LogLine | None = None) -> None:
         """Add an experiment with its first round, and the first line of its log.
@@ -116,10 +100,10 @@ class Store:
         with self._database.transaction() as db:
             if not _is_new(db, EXPERIMENTS, row):
                 raise Behind("there is an experiment of this name")
-            self._insert_round(db, name, first)
+            self._rounds.insert(db, name, first)
             if line:
-                _insert_line(db, name, line)
-            self._notify(db, name)
+                insert_line(db, name, line)
+            self._rounds.notify(db, name)
 
     def plan(self, name: str, before: PlanBefore, plan: Plan, line: LogLine) -> None:
         """Keep what an operator wants of an experiment, with its line in the log.
@@ -133,9 +117,9 @@ class Store:
             now = self._lock(db, [name]).get(name)
             if now is None or PlanBefore(now.digest, now.plan) != before or now.taken or now.given_up:
                 raise Behind("the experiment has changed")
-            db.execute(_experiment(name).values(plan=encode(plan)))
-            _insert_line(db, name, line)
-            self._notify(db, name)
+            db.execute(change_of(name).values(plan=encode(plan)))
+            insert_line(db, name, line)
+            self._rounds.notify(db, name)
 
     def log(self, name: str) -> list[LogLine]:
         """Return the changes to an experiment in order, a deleted one included."""
@@ -148,13 +132,13 @@ class Store:
         with self._database.transaction() as db:
             self._lock(db, [name])
             if _is_new(db, DELETED, {"experiment": name}):
-                _insert_line(db, name, line)
+                insert_line(db, name, line)
             for table in (ROUNDS, PARTS, self._ids.table, ANSWERS, REFUSALS, CLOSERS):
                 db.execute(delete(table).where(table.c.experiment == name))
             if self.is_shared:
                 db.execute(delete(LEASES).where(LEASES.c.experiment == name))
             db.execute(delete(EXPERIMENTS).where(EXPERIMENTS.c.name == name))
-            self._notify(db, name)
+            self._rounds.notify(db, name)
         self._ids.forget(name)
         self.tidy()
 
@@ -171,37 +155,27 @@ class Store:
         """
         if not self.is_shared:
             with self._database.connection() as db:
-                states = _states(db, _NAMED_STATES, names=names)
-            yield Locked(self, self._ids, states)
+                states = _named_states(db, names)
+            yield Locked(states, self._ids, self.commit)
             return
         with self._database.transaction() as db:
-            yield Locked(self, self._ids, self._lock(db, names), db)
+            yield Locked(self._lock(db, names), self._ids, partial(self._commit, db), db)
             db.rollback()  # what is not committed is not done
+
+    def _commit(self, db: Connection, changes: Sequence[Change]) -> None:
+        self._rounds.apply(db, changes)
+        db.commit()
 
     def commit(self, changes: Sequence[Change]) -> None:
         """Apply all changes or none, as `Locked.commit`; a round that is closed already stays as it is."""
         with self._database.transaction() as db:
             if self.is_shared:
                 db.execute(_LOCK, {"names": [change.experiment for change in changes]})
-            self.apply(db, changes)
+            self._rounds.apply(db, changes)
         for change in changes:
             self._ids.note(change)
         if any(change.following for change in changes):
             self.tidy()
-
-    def apply(self, db: Connection, changes: Sequence[Change]) -> None:
-        """Apply changes in a transaction that holds their experiments.
-
-        Raises
-        ------
-        Behind
-            If a round that a change adds to takes no more reports, or not as many, or its experiment is deleted.
-        """
-        for change in changes:
-            if change.following:
-                self._publish(db, change, change.following)
-            else:
-                self._add(db, change)
 
     def lease(self, experiment: str) -> AbstractContextManager[bool]:
         """Close a round of an experiment while no other server does; false if another one has the lease.
@@ -219,27 +193,27 @@ class Store:
             When the shuffler signed the claim, in seconds since 1970.
         """
         is_free = EXPERIMENTS.c.shuffler.in_(["", shuffler])
-        claimed = _experiment(experiment).where(is_free, EXPERIMENTS.c.released_at < signed_at)
+        claimed = change_of(experiment).where(is_free, EXPERIMENTS.c.released_at < signed_at)
         with self._database.transaction() as db:
-            self._notify(db, experiment)
+            self._rounds.notify(db, experiment)
             return db.execute(claimed.values(shuffler=shuffler)).rowcount == 1
 
     def release(self, experiment: str, line: LogLine) -> None:
         """Note, also in the log, that no shuffler has claimed an experiment; claims signed until then are void."""
         with self._database.transaction() as db:
-            self._notify(db, experiment)
-            db.execute(_experiment(experiment).values(shuffler="", released_at=line.at))
-            _insert_line(db, experiment, line)
+            self._rounds.notify(db, experiment)
+            db.execute(change_of(experiment).values(shuffler="", released_at=line.at))
+            insert_line(db, experiment, line)
 
     def answer(self, experiment: str, version: int, digest: bytes) -> bytes | None:
         """Return the answer to a batch, if it was counted."""
-        found = select(ANSWERS.c.answer).where(_of_round(ANSWERS, experiment, version), ANSWERS.c.digest == digest)
+        found = select(ANSWERS.c.answer).where(of_round(ANSWERS, experiment, version), ANSWERS.c.digest == digest)
         return self._blob(found)
 
     def standing(self, experiment: str) -> ExperimentState | None:
         """Return where an experiment stands; None if there is none of that name."""
         with self._database.connection() as db:
-            return _states(db, _NAMED_STATES, names=[experiment]).get(experiment)
+            return _named_states(db, [experiment]).get(experiment)
 
     def standings(self) -> Mapping[str, ExperimentState]:
         """Return where all experiments stand, by name."""
@@ -250,7 +224,7 @@ class Store:
         """Return an experiment, if there is one of that name."""
         of_name = ROUNDS.c.experiment == name
         with self._database.snapshot() as db:
-            standing = _states(db, _NAMED_STATES, names=[name]).get(name)
+            standing = _named_states(db, [name]).get(name)
             if standing is None:
                 return None
             spec = db.execute(select(EXPERIMENTS.c.spec).where(EXPERIMENTS.c.name == name)).scalar_one()
@@ -267,7 +241,7 @@ class Store:
     def sums(self, experiment: str, version: int) -> list[bytes]:
         """Return the sums that a round began with, and its parts."""
         with self._database.connection() as db:
-            begun = db.execute(select(ROUNDS.c.total).where(_of_round(ROUNDS, experiment, version))).scalars().all()
+            begun = db.execute(select(ROUNDS.c.total).where(of_round(ROUNDS, experiment, version))).scalars().all()
             return [*begun, *_parts(db, experiment, version)]
 
     def spent(self, token: bytes) -> bytes | None:
@@ -281,7 +255,7 @@ class Store:
 
     def publication(self, experiment: str, version: int) -> bytes | None:
         """Return the publication of a version, if there is one."""
-        return self._blob(select(ROUNDS.c.publication).where(_of_round(ROUNDS, experiment, version)))
+        return self._blob(select(ROUNDS.c.publication).where(of_round(ROUNDS, experiment, version)))
 
     def _blob(self, found: Select[bytes]) -> bytes | None:
         with self._database.connection() as db:
@@ -310,20 +284,24 @@ class Store:
 
     def place(self, experiment: str, version: int) -> int | None:
         """Return the place of a publication in the public log, if it is there."""
-        found = select(LEAVES.c.position - 1).where(_of_round(LEAVES, experiment, version))
+        found = select(LEAVES.c.position - 1).where(of_round(LEAVES, experiment, version))
         with self._database.connection() as db:
             return db.execute(found).scalar_one_or_none()
 
     def recall(self, leaves: Sequence[Leaf]) -> None:
         """Add leaves that an earlier copy of the database does not have."""
         with self._database.transaction() as db:
-            self._add_leaves(db, leaves)
+            self._rounds.add_leaves(db, leaves)
 
     def check(self) -> None:
         """Write a row, or raise what keeps the store from writing."""
         probing = insert(PROBE).values(id=1, checks=1)
         with self._database.transaction() as db:
             db.execute(probing.on_conflict_do_update(index_elements=["id"], set_={"checks": PROBE.c.checks + 1}))
+
+    def examine(self) -> StoreFindings:
+        """Look at the database and at whether its rows agree; it changes nothing."""
+        return examine(self._database, self._ids.table)
 
     def tidy(self) -> None:
         """Erase what is left of earlier states of the data, as far as the store can."""
@@ -351,76 +329,7 @@ class Store:
         """Lock experiments in the order of their names, and return where they stand then."""
         if self.is_shared:
             db.execute(_LOCK, {"names": names})
-        return _states(db, _NAMED_STATES, names=names)
-
-    def _notify(self, db: Connection, experiment: str) -> None:
-        """Tell other servers of a change to an experiment, once it is committed."""
-        if self.is_shared:
-            db.execute(select(func.pg_notify(CHANNEL, experiment)))
-
-    def _insert_round(self, db: Connection, experiment: str, new: RoundRecord) -> None:
-        db.execute(insert(ROUNDS).values(experiment=experiment, **asdict(new)))
-        self._add_leaves(db, [Leaf(experiment, new.version, new.digest)])
-
-    def _add_leaves(self, db: Connection, leaves: Sequence[Leaf]) -> None:
-        """Add leaves at the end of the log; what an earlier copy of the database had to recall is there already."""
-        self._database.lock(db, _PUBLISHING)
-        for leaf in leaves:
-            row = asdict(leaf)
-            if not db.execute(
-                select(LEAVES.c.position).where(_of_round(LEAVES, leaf.experiment, leaf.version))
-            ).first():
-                end = db.execute(select(func.coalesce(func.max(LEAVES.c.position), 0))).scalar_one()
-                db.execute(insert(LEAVES).values(position=end + 1, **row))
-
-    def _add(self, db: Connection, change: Change) -> None:
-        where = {"experiment": change.experiment, "version": change.version}
-        counting = {
-            "counted": change.counted,
-            "taken": change.taken,
-            "given_up": change.given_up,
-            "counts": bool(change.counted),
-            # Only a shuffler's batches may hold more people than the round asked for.
-            "is_limited": bool(change.counted and not change.answers),
-        }
-        if not db.execute(_COUNT, where | counting).rowcount:
-            raise Behind("the round takes no more reports")
-        if change.total is not None:
-            db.execute(_PUT_PART, {**where, "part": change.part, "total": change.total})
-        if change.report_ids:
-            self._ids.add(db, change)
-        if change.tokens:
-            columns = ("token", "report", "expires")
-            db.execute(insert(SPENT_TOKENS), [dict(zip(columns, one, strict=True)) for one in change.tokens])
-        if change.answers:
-            answers = [{**where, "digest": digest, "answer": answer} for digest, answer in change.answers.items()]
-            db.execute(insert(ANSWERS), answers)
-        if change.refused:
-            refused = change.refused.items()
-            db.execute(_ADD_REFUSALS, [{**where, "reason": reason, "count": count} for reason, count in refused])
-        if change.closer:
-            closer = asdict(change.closer)
-            put = insert(CLOSERS).values(**where, **closer)
-            db.execute(put.on_conflict_do_update(index_elements=["experiment", "version"], set_=closer))
-
-    def _publish(self, db: Connection, change: Change, following: RoundRecord) -> None:
-        """Close the round, open the next one, and note that what an operator wanted holds from then on."""
-        name, closed = change.experiment, (change.experiment, change.version)
-        plan = db.execute(select(EXPERIMENTS.c.plan).where(EXPERIMENTS.c.name == name)).scalar_one_or_none()
-        if plan is None:
-            raise Behind("the experiment was deleted")
-        there = select(ROUNDS.c.digest).where(_of_round(ROUNDS, name, following.version))
-        if db.execute(there).scalar_one_or_none() == following.digest:
-            return
-        ended = {"taken": change.taken, "given_up": not change.taken, "state": b"", "total": b""}
-        db.execute(updating(ROUNDS).where(_of_round(ROUNDS, *closed)).values(ended))
-        for table in (PARTS, self._ids.table):
-            db.execute(delete(table).where(_of_round(table, *closed)))
-        self._insert_round(db, name, following)
-        db.execute(_experiment(name).values(plan=encode(decode(plan, Plan).carried_out)))
-        waiting = updating(LOG).where(LOG.c.experiment == name, LOG.c.since.is_(None))
-        db.execute(waiting.values(since=following.version))
-        self._notify(db, name)
+        return _named_states(db, names)
 
 
 class Locked:
@@ -430,14 +339,22 @@ class Locked:
     ----------
     standings
         Where they stand.
+    ids
+        Of the reports that they have counted.
+    commit
+        Applies changes.
     db
         The transaction that holds them where servers share the store.
     """
 
     def __init__(
-        self, store: Store, ids: ReportIds, standings: Mapping[str, ExperimentState], db: Connection | None = None
+        self,
+        standings: Mapping[str, ExperimentState],
+        ids: ReportIds,
+        commit: Callable[[Sequence[Change]], None],
+        db: Connection | None = None,
     ) -> None:
-        self._store, self._ids, self._standings, self._db = store, ids, standings, db
+        self._standings, self._ids, self._commit, self._db = standings, ids, commit, db
 
     def standing(self, experiment: str) -> ExperimentState | None:
         """Return where an experiment stands; None if there is none of that name."""
@@ -455,25 +372,20 @@ class Locked:
         Behind
             If a round that a change adds to takes no more reports, or not as many.
         """
-        if self._db is None:
-            self._store.commit(changes)
-        else:
-            self._store.apply(self._db, changes)
-            self._db.commit()
-
-
-def _of_round(table: Table, experiment: str, version: int) -> ColumnElement[bool]:
-    return and_(table.c.experiment == experiment, table.c.version == version)
-
-
-def _experiment(name: str) -> Any:
-    return updating(EXPERIMENTS).where(EXPERIMENTS.c.name == name)
+        self._commit(changes)
 
 
 def _is_new(db: Connection, table: Table, row: dict[str, Any]) -> bool:
     """Insert a row, unless there is one of this key."""
     putting = insert(table).values(row).on_conflict_do_nothing().execution_options(preserve_rowcount=True)
     return db.execute(putting).rowcount == 1
+
+
+def _named_states(db: Connection, names: Sequence[str]) -> dict[str, ExperimentState]:
+    found = {}
+    for name in names:  # there are few, and Core runs a statement with a list slowly
+        found.update(_states(db, _STATE, name=name))
+    return found
 
 
 def _states(db: Connection, statement: Select[Any], **values: object) -> dict[str, ExperimentState]:
@@ -492,9 +404,5 @@ def _state(row: list[Any], refused: Mapping[str, int]) -> ExperimentState:
 
 
 def _parts(db: Connection, experiment: str, version: int) -> tuple[bytes, ...]:
-    found = select(PARTS.c.total).where(_of_round(PARTS, experiment, version)).order_by(PARTS.c.part)
+    found = select(PARTS.c.total).where(of_round(PARTS, experiment, version)).order_by(PARTS.c.part)
     return tuple(db.execute(found).scalars())
-
-
-def _insert_line(db: Connection, experiment: str, line: LogLine) -> None:
-    db.execute(insert(LOG).values(experiment=experiment, **asdict(line)))

@@ -7,7 +7,7 @@ from typing import ClassVar
 from typing_extensions import override
 
 from privateer_core.clock import Clock
-from privateer_core.serving.store.database import Health
+from privateer_core.serving.store.database import DatabaseFacts
 from privateer_shuffler.pool.round import RoundState, StoredRound
 from privateer_shuffler.pool.round_file import RoundStore
 from privateer_shuffler.pool.spent_tokens import FiledTokens, RoundTokens
@@ -141,9 +141,9 @@ class PlacedRound(StoredRound):
         if self._tokens:
             self._tokens.keep()
 
-    def health(self) -> Health:
+    def examine(self) -> DatabaseFacts:
         """Read the whole file, and return how it is."""
-        return self._store.health()
+        return self._store.examine()
 
     @override
     def close(self) -> None:

@@ -20,8 +20,8 @@ from typing import Final, Self
 
 import msgspec
 
-from privateer_core.serving.store.database import Health
-from privateer_core.serving.store.sqlite import FileKind, connect, damaged, health_of, open_database
+from privateer_core.serving.store.database import DatabaseFacts
+from privateer_core.serving.store.sqlite import FileKind, connect, damaged, facts_of, open_database
 from privateer_core.wire.publication import Round
 from privateer_shuffler.pool.round import Label
 
@@ -178,9 +178,9 @@ class RoundStore:
         self._is_renewed = True
         self.truncate_log()
 
-    def health(self) -> Health:
+    def examine(self) -> DatabaseFacts:
         """Read the whole file, and return how it is."""
-        return health_of(self._connection)
+        return facts_of(self._connection)
 
     def erase(self) -> None:
         """Overwrite the reports with zeros and delete the files. It may be tried again if the disk is full."""

@@ -11,7 +11,7 @@ from sqlalchemy import bindparam, select
 from typing_extensions import override
 
 from privateer_core.errors import RoundClosed, SpecError, Unavailable
-from privateer_core.serving.store.database import Database, Schema, StoreFindings, Unreachable, insert, keep_first
+from privateer_core.serving.store.database import Database, Schema, Unreachable, insert, keep_first
 from privateer_core.serving.store.leases import Leases
 from privateer_core.serving.store.postgres import PostgresDatabase
 from privateer_core.serving.store.store_key import StoreKey, read_store_key
@@ -20,7 +20,7 @@ from privateer_shuffler.pool.round import Label, RoundState
 from privateer_shuffler.pool.schema import FINGERPRINTS, PIECES, ROUNDS, SEAL, SERVER, SHARED_TABLES, SIGNER, TAKEN
 from privateer_shuffler.pool.shared_round import SharedRound, SharedStorage
 from privateer_shuffler.pool.spent_tokens import SharedTokens
-from privateer_shuffler.pool.store import PoolStore
+from privateer_shuffler.pool.store import PoolFindings, PoolStore
 from privateer_shuffler.settings import ShufflerSettings
 
 SHUFFLER: Final = Schema("shuffler", 1, SHARED_TABLES)
@@ -131,7 +131,7 @@ class SharedStore(PoolStore):
             db.exec_driver_sql("SELECT txid_current()")
 
     @override
-    def check(self) -> StoreFindings:
+    def examine(self) -> PoolFindings:
         found = self._others([])
         wrong = self._unknown([msgspec.msgpack.decode(one.label, type=Label) for one in found])
         if any(self._key.unwrapped(one.secret, _ABOUT + one.digest) is None for one in found):
@@ -140,7 +140,7 @@ class SharedStore(PoolStore):
             for column in (PIECES.c.round, FINGERPRINTS.c.round):
                 if db.execute(select(column).where(column.not_in(select(ROUNDS.c.id))).limit(1)).fetchone():
                     wrong.append(f"{column.table.name} has rows of no round")
-        return StoreFindings({"PostgreSQL": self._database.health()}, wrong)
+        return PoolFindings({"PostgreSQL": self._database.examine()}, wrong)
 
     def server_keys(self) -> frozenset[bytes]:
         """Return the key of the first server that a replica has met."""

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, bindparam, delete, select
 from typing_extensions import override
 
 from privateer_core.clock import Clock, SystemClock
-from privateer_core.serving.store.database import Database, Health, insert
+from privateer_core.serving.store.database import Database, DatabaseFacts, insert
 from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, open_database
 from privateer_core.serving.store.store_key import StoreKey
 from privateer_shuffler.pool.round_file import REPAIR, RoundStore
@@ -94,9 +94,9 @@ class SpentTokens:
         while True:
             await asyncio.sleep(_PAUSE_SECONDS if await asyncio.to_thread(self.forget) else _FORGET_SECONDS)
 
-    def health(self) -> Health:
+    def examine(self) -> DatabaseFacts:
         """Read the whole database, and return how it is."""
-        return self._database.health()
+        return self._database.examine()
 
     def close(self) -> None:
         """Close the database, so that another process may use the folder."""

@@ -10,7 +10,7 @@ from typing import ClassVar, Final, NamedTuple
 from sqlalchemy import bindparam, select, update
 from typing_extensions import override
 
-from privateer_core.serving.store.database import Database, StoreFindings, insert
+from privateer_core.serving.store.database import Database, DatabaseFacts, insert
 from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, damaged, is_writable, open_database
 from privateer_shuffler.pool.placed_round import PlacedRound
 from privateer_shuffler.pool.pool import Pool
@@ -40,6 +40,21 @@ class Taken(NamedTuple):
     version: int
     digest: bytes
     over: bool = False
+
+
+class PoolFindings(NamedTuple):
+    """What a store finds when it looks at itself.
+
+    Attributes
+    ----------
+    databases
+        What each of its databases says of itself, by name.
+    disagreements
+        What does not agree between them, or within one: a sentence each.
+    """
+
+    databases: dict[str, DatabaseFacts]
+    disagreements: list[str]
 
 
 def open_history(folder: Path) -> Database:
@@ -118,7 +133,7 @@ class PoolStore(ABC):
         """Whether reports can be stored now."""
 
     @abstractmethod
-    def check(self) -> StoreFindings:
+    def examine(self) -> PoolFindings:
         """Read all databases but those of rounds that `find` has opened, and compare them with each other."""
 
     def _unknown(self, labels: Iterable[Label]) -> list[str]:
@@ -178,12 +193,12 @@ class FolderStore(PoolStore):
         return Pool(PlacedRound(store, self._spent))
 
     @override
-    def check(self) -> StoreFindings:
-        databases = {HISTORY_FILE: self._database.health()}
+    def examine(self) -> PoolFindings:
+        databases = {HISTORY_FILE: self._database.examine()}
         if self._spent:
-            databases[TOKENS_FILE] = self._spent.health()
-        databases |= {name: held.health() for name, held in self._found.items()}
-        return StoreFindings(databases, self._unknown(held.label for held in self._found.values()))
+            databases[TOKENS_FILE] = self._spent.examine()
+        databases |= {name: held.examine() for name, held in self._found.items()}
+        return PoolFindings(databases, self._unknown(held.label for held in self._found.values()))
 
     @override
     async def is_writable(self) -> bool:

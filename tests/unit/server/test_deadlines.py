@@ -22,6 +22,7 @@ from privateer_server.rounds import open_round
 from privateer_server.rounds.deadlines import Deadlines
 from privateer_server.rounds.open_round import first_round, missed_round
 from privateer_server.settings import ServerSettings
+from privateer_server.store.rounds import RoundWriter
 from privateer_server.store.store import Store
 from tests.support.answers import fact
 from tests.support.asgi import serving
@@ -365,7 +366,7 @@ async def test_a_database_that_cannot_write_leaves_the_phase_open(
             raise OSError
 
         with monkeypatch.context() as broken:
-            broken.setattr(Store, "apply", fails)
+            broken.setattr(RoundWriter, "apply", fails)
             for _ in range(5):
                 clock.time += 60
                 seen = len(looked)

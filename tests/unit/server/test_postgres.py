@@ -301,7 +301,7 @@ def test_the_next_place_in_the_log_waits_for_the_one_before(shared: Shared, open
     following = RoundRecord(1, 10, 0, 0, False, b"digest", b"{}", b"publication", b"state", b"total")
     creating = threading.Thread(target=two.store.create, args=("second", b"spec", following))
     with one.store._database.transaction() as db:
-        one.store._add_leaves(db, [first])
+        one.store._rounds.add_leaves(db, [first])
         creating.start()
         creating.join(0.5)
         assert (creating.is_alive(), two.store.leaves(0)) == (True, [])

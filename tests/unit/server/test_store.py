@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import insert, update
 
 from privateer_core.codec import encode
 from privateer_core.errors import SpecError
+from privateer_server.store.findings import Disagreement
 from privateer_server.store.records import (
     NO_PLAN,
     PAUSED,
@@ -24,6 +26,7 @@ from privateer_server.store.records import (
     RoundRecord,
     ShufflerKey,
 )
+from privateer_server.store.schema import EXPERIMENTS, LEAVES, PARTS, STORE_KIND, STORE_SCHEMA
 from privateer_server.store.store import Store
 from tests.support.stores import driver, embedded_store, shared_store
 
@@ -250,6 +253,27 @@ def test_the_store_can_be_written_again_and_again(store: Store) -> None:
     store.check()
     store.check()
     store.tidy()
+
+
+def test_a_store_finds_out_which_of_its_rows_do_not_agree(store: Store) -> None:
+    store.commit([change(9, report_ids=IDS)])
+    store.commit([change(0, taken=True, following=SECOND)])
+    store.create("other", b"spec", FIRST, LINE)
+    store.commit([change(2, experiment="other", report_ids=IDS)])
+    found = store.examine()
+    assert (found.experiments, found.rounds, found.last_change, found.disagreements) == (2, 3, 1.5, {})
+    assert found.database.is_whole
+    assert found.database.version == (STORE_SCHEMA if store.is_shared else STORE_KIND).version
+    assert found.database.size > 1000
+    with store._database.transaction() as db:
+        db.execute(insert(PARTS).values(experiment="test", version=1, part=b"one", total=b"sums"))
+        db.execute(update(LEAVES).where(LEAVES.c.experiment == "other").values(digest=b"another"))
+        db.execute(insert(EXPERIMENTS).values(name="empty", spec=b"", shuffler="", plan=b""))
+    assert store.examine().disagreements == {
+        Disagreement.NO_ROUND: ["empty"],
+        Disagreement.NOT_ERASED: ["test"],
+        Disagreement.NOT_IN_LOG: ["other"],
+    }
 
 
 def test_nothing_of_a_closed_round_is_left_in_the_file(tmp_path: Path) -> None:

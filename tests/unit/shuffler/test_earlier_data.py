@@ -11,7 +11,7 @@ from sqlalchemy import Table
 from sqlalchemy.dialects import postgresql, sqlite
 
 from privateer_core.serving.store.database import creation
-from privateer_core.serving.store.sqlite import FileKind, health_of
+from privateer_core.serving.store.sqlite import FileKind, facts_of
 from privateer_core.wire.publication import Round
 from privateer_shuffler.pool.round import Label
 from privateer_shuffler.pool.round_file import ROUND_DATABASE
@@ -137,7 +137,7 @@ async def test_a_folder_of_before_is_taken_up(folder: Path) -> None:
 
 async def test_a_store_that_is_well_finds_nothing(folder: Path) -> None:
     store = FolderStore(folder, open_history(folder), FiledTokens(folder))
-    found = store.check()
+    found = store.examine()
     assert found.disagreements == []
     assert set(found.databases) == {HISTORY_FILE, TOKENS_FILE, f"{(b'd' * 32).hex()}.db"}
     assert all(one.is_whole and one.version == 1 and one.size >= 4096 for one in found.databases.values())
@@ -151,7 +151,7 @@ async def test_a_history_that_is_an_earlier_copy_is_found(folder: Path, harm: st
         db.execute(harm)
         db.commit()
     store = FolderStore(folder, open_history(folder))
-    (wrong,) = store.check().disagreements
+    (wrong,) = store.examine().disagreements
     assert wrong.startswith("the history does not know the round of spring")
     await (await store.find([]))[0].close()
     store.close()
@@ -160,9 +160,9 @@ async def test_a_history_that_is_an_earlier_copy_is_found(folder: Path, harm: st
 def test_damage_is_found(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "a.db")) as db:
         db.executescript("CREATE TABLE one (value); INSERT INTO one VALUES (NULL); PRAGMA user_version=7")
-        assert (health_of(db).version, health_of(db).is_whole) == (7, True)
+        assert (facts_of(db).version, facts_of(db).is_whole) == (7, True)
         db.executescript(
             "PRAGMA writable_schema=ON; UPDATE sqlite_schema SET sql = 'CREATE TABLE one (value NOT NULL)'"
         )
     with closing(sqlite3.connect(tmp_path / "a.db")) as db:
-        assert not health_of(db).is_whole
+        assert not facts_of(db).is_whole

@@ -4,11 +4,12 @@ Statements are SQLAlchemy's and the same for both. What differs is here and in t
 begins, who waits for whom, and which errors there are.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import BigInteger, Column, Connection, Dialect, Engine, Integer, Table, select
 from sqlalchemy.dialects.postgresql import insert as insert_postgres
@@ -46,41 +47,28 @@ class Schema:
     steps: Mapping[int, Step] = field(default_factory=dict)
 
 
-class Health(NamedTuple):
-    """How a database is.
+class Unreachable(OSError):
+    """The database does not answer as it should now. What it was asked to do may be done, or not."""
+
+
+@dataclass(frozen=True)
+class DatabaseFacts:
+    """What a database says of itself.
 
     Attributes
     ----------
     version
         Of its tables.
     size
-        Bytes on disk.
+        In bytes.
     is_whole
-        Whether it finds no damage in itself.
+        Whether it finds no damage: SQLite reads all pages for that, and PostgreSQL counts the wrong checksums that it
+        has met, where it keeps checksums.
     """
 
     version: int
     size: int
     is_whole: bool
-
-
-class StoreFindings(NamedTuple):
-    """What a store finds when it checks itself.
-
-    Attributes
-    ----------
-    databases
-        How each of its databases is, by name.
-    disagreements
-        What does not agree between them, or within one: a sentence each.
-    """
-
-    databases: dict[str, Health]
-    disagreements: list[str]
-
-
-class Unreachable(OSError):
-    """The database does not answer as it should now. What it was asked to do may be done, or not."""
 
 
 class Database(ABC):
@@ -146,16 +134,34 @@ class Database(ABC):
         """Keep every other process from going on after the same call, until the transaction ends."""
 
     @abstractmethod
+    def examine(self) -> DatabaseFacts:
+        """Return its version, its size, and whether it is whole."""
+
+    @abstractmethod
     def tidy(self) -> None:
         """Erase what is left of earlier states of the data, as far as a service can; a later call may do the rest."""
 
     @abstractmethod
-    def health(self) -> Health:
-        """Read the whole database, and return how it is."""
-
-    @abstractmethod
     def close(self) -> None:
         """Let go of the database; nothing here is used again."""
+
+
+class DriverStatement:
+    """A statement that changes rows and that the driver runs by itself: for where Core's time counts, about 25 µs.
+
+    Parameters
+    ----------
+    sql
+        With its values' names after colons, as in ``:name``.
+    """
+
+    def __init__(self, sql: str) -> None:
+        self._sql = {"sqlite": sql, "postgresql": re.sub(r":(\w+)", r"%(\1)s", sql)}
+
+    def run(self, db: Connection, values: Mapping[str, object]) -> int:
+        """Return how many rows it has changed, in a transaction that has begun."""
+        driver: Any = db.connection.driver_connection
+        return int(driver.execute(self._sql[db.dialect.name], values).rowcount)
 
 
 def keep_first(db: Connection, column: Column[Value], value: Value) -> Value:

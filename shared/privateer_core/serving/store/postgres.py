@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from privateer_core.errors import SpecError
 from privateer_core.serving.logs import tell
-from privateer_core.serving.store.database import Database, Health, Schema, Step, Unreachable, creation
+from privateer_core.serving.store.database import Database, DatabaseFacts, Schema, Step, Unreachable, creation
 
 _LOCK: Final = 0x50525653
 """The advisory lock under which one process at a time changes tables."""
@@ -39,11 +39,10 @@ SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()),
     to_regclass('privateer_schema')::oid)
 """
 """The cluster, its timeline, the database and a table in it. What puts an earlier copy in their place changes one."""
-_HEALTH: Final = """
-SELECT (SELECT version FROM privateer_schema), pg_database_size(current_database()),
-    NOT EXISTS (SELECT FROM pg_index WHERE NOT indisvalid)
+_FACTS: Final = """
+SELECT version, pg_database_size(current_database()), checksum_failures
+FROM privateer_schema, pg_stat_database WHERE datname = current_database()
 """
-"""PostgreSQL finds damage in pages when they are read; what it knows by itself is which indexes are not whole."""
 _NOTE: Final = text("""
 INSERT INTO privateer_schema VALUES (:name, :version) ON CONFLICT (kind) DO UPDATE SET version = excluded.version
 """)
@@ -133,13 +132,14 @@ class PostgresDatabase(Database):
         db.execute(_ADVISORY, {"kind": kind, "name": name})
 
     @override
-    def tidy(self) -> None:
-        """Do nothing: what PostgreSQL keeps of earlier states is its operator's to erase."""
+    def examine(self) -> DatabaseFacts:
+        with self.connection() as db:
+            version, size, failures = db.exec_driver_sql(_FACTS).one()
+        return DatabaseFacts(version, size, not failures)
 
     @override
-    def health(self) -> Health:
-        with self.connection() as db:
-            return Health(*db.exec_driver_sql(_HEALTH).one())
+    def tidy(self) -> None:
+        """Do nothing: what PostgreSQL keeps of earlier states is its operator's to erase."""
 
     @override
     def close(self) -> None:

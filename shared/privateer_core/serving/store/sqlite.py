@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from privateer_core.errors import SpecError
 from privateer_core.serving.logs import tell
-from privateer_core.serving.store.database import Database, Health, creation
+from privateer_core.serving.store.database import Database, DatabaseFacts, creation
 
 _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -103,11 +103,17 @@ class SqliteDatabase(Database):
     @override
     def _begin(self, db: Connection) -> None:
         self._written = True
-        db.exec_driver_sql("BEGIN IMMEDIATE")
+        db.begin()
+        self._raw.execute("BEGIN IMMEDIATE")
 
     @override
     def lock(self, db: Connection, kind: int, name: str = "") -> None:
         """Do nothing: there is no other process."""
+
+    @override
+    def examine(self) -> DatabaseFacts:
+        with self.driver() as db:
+            return facts_of(db)
 
     @override
     def tidy(self) -> None:
@@ -116,11 +122,6 @@ class SqliteDatabase(Database):
             if self._written:
                 busy, *_ = db.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()
                 self._written = bool(busy)
-
-    @override
-    def health(self) -> Health:
-        with self.driver() as raw:
-            return health_of(raw)
 
     @override
     def close(self) -> None:
@@ -188,11 +189,20 @@ def _number(db: sqlite3.Connection, pragma: str) -> int:
     return int(db.execute(f"PRAGMA {pragma}").fetchone()[0])
 
 
-def health_of(db: sqlite3.Connection) -> Health:
-    """Read a whole database, and return how it is."""
-    is_whole = db.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",)
-    is_whole &= db.execute("PRAGMA foreign_key_check").fetchone() is None
-    return Health(_number(db, "user_version"), _number(db, "page_count") * _number(db, "page_size"), is_whole)
+def facts_of(db: sqlite3.Connection) -> DatabaseFacts:
+    """Return version and size of a database, and whether it is whole."""
+    size = _number(db, "page_count") * _number(db, "page_size")
+    return DatabaseFacts(_number(db, "user_version"), size, _is_whole(db))
+
+
+def _is_whole(db: sqlite3.Connection) -> bool:
+    try:
+        is_whole = db.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",)
+        return is_whole and not db.execute("PRAGMA foreign_key_check").fetchall()
+    except sqlite3.DatabaseError as error:
+        if is_damage(error):
+            return False
+        raise
 
 
 def make_tables(db: sqlite3.Connection, kind: FileKind) -> None:
