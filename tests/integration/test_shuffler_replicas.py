@@ -314,6 +314,25 @@ async def test_a_batch_in_order_of_arrival_is_caught(shared: SharedShufflers, mo
         assert fit(seen) < FALSE_ALARM
 
 
+async def test_a_store_finds_what_does_not_agree(shared: SharedShufflers) -> None:
+    header = shared.server.publish(batch=40)
+    async with shared.served(1) as shufflers:
+        assert await upload(shufflers, header, sealed_reports(2)) == [202] * 2
+    store = open_resources(shared.settings).pool_store
+    found = store.examine()
+    assert found.disagreements == []
+    assert (found.databases["PostgreSQL"].version, found.databases["PostgreSQL"].is_whole) == (1, True)
+    for harm in (
+        "UPDATE taken SET version = 0",
+        "UPDATE rounds SET secret = 'x'",
+        "INSERT INTO pieces VALUES (77, '')",
+        "INSERT INTO fingerprints VALUES ('', 77)",
+    ):
+        shared.rows(harm)
+    assert len(store.examine().disagreements) == 4
+    store.close()
+
+
 def test_replicas_with_other_keys_do_not_start(shared: SharedShufflers, tmp_path: Path) -> None:
     open_resources(shared.settings).pool_store.close()
     other = tmp_path / "other.key"

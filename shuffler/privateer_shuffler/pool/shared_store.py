@@ -26,7 +26,7 @@ from privateer_shuffler.settings import ShufflerSettings
 SHUFFLER: Final = Schema("shuffler", 1, SHARED_TABLES)
 _SECRET_BYTES: Final = 32
 _ABOUT: Final = b"privateer/shuffler-round/1"
-_FACTS: Final = select(ROUNDS.c.id, ROUNDS.c.label, ROUNDS.c.secret, ROUNDS.c.batch, ROUNDS.c.held, ROUNDS.c.ended_at)
+_FACTS: Final = select(ROUNDS)
 _OTHERS: Final = _FACTS.where(ROUNDS.c.digest.not_in(bindparam("opened", expanding=True)))
 _FOUND: Final = _FACTS.where(ROUNDS.c.digest == bindparam("named"))
 _CURRENT: Final = (
