@@ -3,31 +3,44 @@
 import hashlib
 import logging
 import secrets
-import sqlite3
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from sqlalchemy import Column, Connection, LargeBinary, MetaData, Table, Text, bindparam, delete, func, insert, select
+
 from privateer_core.serving.logs import tell
-from privateer_core.serving.store.sqlite import FileKind, open_database, was_cut_short
+from privateer_core.serving.store.database import INTEGER, DatabaseFacts
+from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, open_database, was_cut_short
 
 FILE: Final = "issuer.db"
-DATABASE: Final = FileKind(
-    application=0x50525649,
-    version=1,
-    schema="""
-    CREATE TABLE secret (key BLOB NOT NULL);
-    CREATE TABLE keys (
-        experiment TEXT NOT NULL, not_before INTEGER NOT NULL, not_after INTEGER NOT NULL,
-        public BLOB NOT NULL, private BLOB NOT NULL, PRIMARY KEY (experiment, not_before)
-    ) WITHOUT ROWID;
-    CREATE TABLE issued (
-        experiment TEXT NOT NULL, device BLOB NOT NULL, request BLOB NOT NULL,
-        PRIMARY KEY (experiment, device, request)
-    ) WITHOUT ROWID
-    """,
-    field="PRIVATEER_DATA",
+_TABLES: Final = MetaData()
+_SECRET: Final = Table("secret", _TABLES, Column("key", LargeBinary, nullable=False))
+_KEYS: Final = Table(
+    "keys",
+    _TABLES,
+    Column("experiment", Text, primary_key=True),
+    Column("not_before", INTEGER, primary_key=True),
+    Column("not_after", INTEGER, nullable=False),
+    Column("public", LargeBinary, nullable=False),
+    Column("private", LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
 )
+_ISSUED: Final = Table(
+    "issued",
+    _TABLES,
+    Column("experiment", Text, primary_key=True),
+    Column("device", LargeBinary, primary_key=True),
+    Column("request", LargeBinary, primary_key=True),
+    sqlite_with_rowid=False,
+)
+DATABASE: Final = FileKind(application=0x50525649, version=1, schema=(_SECRET, _KEYS, _ISSUED), field="PRIVATEER_DATA")
+_IN_ORDER: Final = select(_KEYS).order_by(_KEYS.c.experiment, _KEYS.c.not_before)
+_HAD: Final = select(
+    func.count(), func.coalesce(func.max(_ISSUED.c.request == bindparam("request", type_=LargeBinary)), False)
+).where(_ISSUED.c.experiment == bindparam("experiment"), _ISSUED.c.device == bindparam("device"))
+"""How many tokens a device has had, and whether one of them was for this request."""
+_ISSUE: Final = insert(_ISSUED)
 _log = logging.getLogger("privateer.issuer")
 _KEY_BYTES: Final = 32
 _HASH_BYTES: Final = 16
@@ -51,10 +64,26 @@ class Taking(NamedTuple):
     request: bytes
 
 
+class IssuerFindings(NamedTuple):
+    """What a store finds when it looks at itself.
+
+    Attributes
+    ----------
+    database
+        What the database says of itself.
+    without_key
+        The names of experiments of which tokens are counted though they have no key, so that none could count.
+    """
+
+    database: DatabaseFacts
+    without_key: list[str]
+
+
 class IssuerStore:
     """One SQLite file, fsynced at every commit.
 
-    It has no pseudonyms and no requests, but hashes of them with a key of its own.
+    It has no pseudonyms and no requests, but hashes of them with a key of its own. Methods raise ``sqlite3.Error`` if
+    the disk is full or fails.
 
     Raises
     ------
@@ -64,71 +93,66 @@ class IssuerStore:
 
     def __init__(self, folder: Path) -> None:
         is_cut_short = was_cut_short(folder / FILE)
-        self._db = open_database(folder / FILE, DATABASE)
+        self._database = SqliteDatabase(open_database(folder / FILE, DATABASE))
         if is_cut_short:
             tell(_log, "recovered after an unclean stop", keys=len(self.keys()))
-        row = self._db.execute("SELECT key FROM secret").fetchone()
-        if row is None:
-            row = (secrets.token_bytes(_KEY_BYTES),)
-            self._db.execute("INSERT INTO secret VALUES (?)", row)
-        self._secret: bytes = row[0]
+        with self._database.transaction() as db:
+            secret = db.execute(select(_SECRET.c.key)).scalar()
+            if secret is None:
+                secret = secrets.token_bytes(_KEY_BYTES)
+                db.execute(insert(_SECRET).values(key=secret))
+        self._secret: bytes = secret
 
     def keys(self) -> list[KeyRow]:
         """Return all keys, the newest of each experiment last."""
-        return [KeyRow(*row) for row in self._db.execute("SELECT * FROM keys ORDER BY experiment, not_before")]
+        with self._database.connection() as db:
+            return [KeyRow(*row) for row in db.execute(_IN_ORDER)]
 
     def replace_keys(self, rows: Iterable[KeyRow]) -> None:
         """Keep these keys and no others; what is gone is overwritten. Durable when this returns."""
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            self._db.execute("DELETE FROM keys")
-            self._db.executemany("INSERT INTO keys VALUES (?, ?, ?, ?, ?)", rows)
-            self._db.execute("COMMIT")
-        except sqlite3.Error:
-            self._rollback()
-            raise
-        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        new = [row._asdict() for row in rows]
+        with self._database.transaction() as db:
+            db.execute(delete(_KEYS))
+            if new:
+                db.execute(insert(_KEYS), new)
+        self._database.tidy()
 
     def forget_shares(self, experiments: Collection[str]) -> None:
         """Forget who had tokens of any experiment but these; what is gone is overwritten. Durable when this returns."""
-        known = {name for (name,) in self._db.execute("SELECT DISTINCT experiment FROM issued")}
-        if gone := known.difference(experiments):
-            self._db.executemany("DELETE FROM issued WHERE experiment = ?", ((name,) for name in gone))
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with self._database.connection() as db:
+            gone = set(db.execute(select(_ISSUED.c.experiment).distinct()).scalars()).difference(experiments)
+        if gone:
+            with self._database.transaction() as db:
+                db.execute(delete(_ISSUED).where(_ISSUED.c.experiment.in_(gone)))
+        self._database.tidy()
 
     def take(self, takings: Iterable[Taking], most: int) -> list[bool]:
         """Count requests in one transaction, and return which of them are within their devices' shares.
 
         A request that was counted before is within the share, and counts once.
         """
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            granted = [self._take(taking, most) for taking in takings]
-            self._db.execute("COMMIT")
-        except sqlite3.Error:
-            self._rollback()
-            raise
-        return granted
+        with self._database.transaction() as db:
+            return [self._take(db, taking, most) for taking in takings]
 
-    def _take(self, taking: Taking, most: int) -> bool:
-        whose = (taking.experiment, self._hash(taking.device.encode()))
-        row = (*whose, self._hash(taking.request))
-        known = "SELECT 1 FROM issued WHERE (experiment, device, request) = (?, ?, ?)"
-        if self._db.execute(known, row).fetchone():
-            return True
-        had = "SELECT count(*) FROM issued WHERE (experiment, device) = (?, ?)"
-        if self._db.execute(had, whose).fetchone()[0] >= most:
-            return False
-        self._db.execute("INSERT INTO issued VALUES (?, ?, ?)", row)
+    def _take(self, db: Connection, taking: Taking, most: int) -> bool:
+        device, request = self._hash(taking.device.encode()), self._hash(taking.request)
+        row = {"experiment": taking.experiment, "device": device, "request": request}
+        had, is_counted = db.execute(_HAD, row).one()
+        if is_counted or had >= most:
+            return bool(is_counted)
+        db.execute(_ISSUE, row)
         return True
+
+    def examine(self) -> IssuerFindings:
+        """Read the whole file, and look for what does not agree in it."""
+        ownerless = select(_ISSUED.c.experiment).where(_ISSUED.c.experiment.not_in(select(_KEYS.c.experiment)))
+        with self._database.connection() as db:
+            names = db.execute(ownerless.distinct()).scalars().all()
+        return IssuerFindings(self._database.examine(), sorted(names))
 
     def _hash(self, some: bytes) -> bytes:
         return hashlib.blake2b(some, digest_size=_HASH_BYTES, key=self._secret).digest()
 
-    def _rollback(self) -> None:
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
-
     def close(self) -> None:
         """Close the file and give up its lock."""
-        self._db.close()
+        self._database.close()

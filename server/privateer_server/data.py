@@ -5,20 +5,30 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from privateer_core.clock import Clock
-from privateer_core.serving.store.sqlite import check_header, was_cut_short
+from privateer_core.serving.store.sqlite import SqliteDatabase, check_header, open_database, was_cut_short
+from privateer_core.serving.store.store_key import read_store_key
 from privateer_server.publication_log import PublicationLog, read_identity
 from privateer_server.rounds.open_round import OpenRound
-from privateer_server.rounds.round_keys import RoundKeys
 from privateer_server.settings import ServerSettings
-from privateer_server.store.journal import JOURNAL, JournalFile
-from privateer_server.store.protocol import KeyStore, Notifications, PublicationJournal, Store
+from privateer_server.store.journal import Journal
 from privateer_server.store.records import TRANSIENT
-from privateer_server.store.sqlite import FILE, SqliteStore
+from privateer_server.store.round_keys import KeyFolder, KeyTable, RoundKeys
+from privateer_server.store.schema import (
+    FILE,
+    JOURNAL_FILE,
+    JOURNAL_KIND,
+    JOURNAL_SCHEMA,
+    STORE_KIND,
+    STORE_SCHEMA,
+)
+from privateer_server.store.store import Store
 
-JOURNAL_FILE: Final = "journal.db"
+if TYPE_CHECKING:
+    from privateer_server.store.notifications import Notifications
+
 KEYS_FOLDER: Final = "keys"
 _CLEAN_SECONDS: Final = 1.0
 _FORGET_SECONDS: Final = 3600.0
@@ -44,11 +54,11 @@ class Data:
     """
 
     store: Store
-    journal: PublicationJournal
-    keys: KeyStore
+    journal: Journal
+    keys: RoundKeys
     log: PublicationLog
     folders: Mapping[str, Path] = field(default_factory=dict)
-    notifications: Notifications | None = None
+    notifications: "Notifications | None" = None
     was_cut_short: bool = False
 
     async def clean(self, clock: Clock) -> None:
@@ -90,24 +100,44 @@ def open_data(settings: ServerSettings) -> Data:
     OSError, sqlite3.OperationalError
         If the folder cannot be used.
     """
-    if settings.database:
-        from privateer_server.store.postgres import open_databases
+    return _open_shared(settings) if settings.database else _open_folder(settings)
 
-        return Data(*open_databases(settings))
+
+def _open_folder(settings: ServerSettings) -> Data:
     folder = settings.data
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
     path = settings.journal or folder / JOURNAL_FILE
-    check_header(path, JOURNAL)  # before the database is migrated
+    check_header(path, JOURNAL_KIND)  # before the database is migrated
     is_cut_short = was_cut_short(folder / FILE)
     with ExitStack() as stack:
         # The database comes first: its lock keeps a second server from everything else.
-        store = SqliteStore(folder)
+        store = Store(SqliteDatabase(open_database(folder / FILE, STORE_KIND)))
         stack.callback(store.close)
-        journal = JournalFile(path)
+        journal = Journal(SqliteDatabase(open_database(path, JOURNAL_KIND)))
         stack.callback(journal.close)
         log = PublicationLog(store, journal, read_identity(folder, settings.identity))
         folders = {"data": folder, "journal": path.parent}
-        data = Data(store, journal, RoundKeys(folder / KEYS_FOLDER), log, folders, was_cut_short=is_cut_short)
+        keys = RoundKeys(KeyFolder(folder / KEYS_FOLDER))
+        data = Data(store, journal, keys, log, folders, was_cut_short=is_cut_short)
+        stack.pop_all()
+    return data
+
+
+def _open_shared(settings: ServerSettings) -> Data:
+    """Connect to two PostgreSQL databases, of which one is never copied nor put back."""
+    from privateer_core.serving.store.postgres import PostgresDatabase
+    from privateer_server.store.notifications import Notifications
+
+    setting, store_key = "PRIVATEER_JOURNAL_DATABASE", read_store_key(settings.store_key_file)
+    with ExitStack() as stack:
+        shared = PostgresDatabase(settings.database, STORE_SCHEMA, "PRIVATEER_DATABASE")
+        stack.callback(shared.close)
+        unshared = PostgresDatabase(settings.journal_database, JOURNAL_SCHEMA, setting)
+        stack.callback(unshared.close)
+        store, journal, keys = Store(shared), Journal(unshared), RoundKeys(KeyTable(unshared, store_key))
+        identity = read_identity(settings.data, settings.identity)
+        log = PublicationLog(store, journal, identity, setting)
+        data = Data(store, journal, keys, log, {}, Notifications(settings.database))
         stack.pop_all()
     return data

@@ -12,8 +12,9 @@ from privateer_core.wire.identity import Identity
 from privateer_core.wire.keys import own_key
 from privateer_core.wire.merkle import MerkleTree
 from privateer_core.wire.transparency_log import BLOCK, Entry, Head, Proof, prove
-from privateer_server.store.protocol import PublicationJournal, Store
+from privateer_server.store.journal import Journal
 from privateer_server.store.records import TRANSIENT, Leaf
+from privateer_server.store.store import Store
 
 IDENTITY_FILE: Final = "identity.key"
 _log = logging.getLogger("privateer.server")
@@ -53,9 +54,7 @@ class PublicationLog:
         If the database and the journal have different logs, or other servers sign with another key.
     """
 
-    def __init__(
-        self, store: Store, journal: PublicationJournal, identity: Identity, field: str = "PRIVATEER_JOURNAL"
-    ) -> None:
+    def __init__(self, store: Store, journal: Journal, identity: Identity, field: str = "PRIVATEER_JOURNAL") -> None:
         self.identity, self._field = identity, field
         self._store, self._journal, self._lock = store, journal, Lock()
         self._tree, self._signed = MerkleTree(), Head("", 0, b"", "")

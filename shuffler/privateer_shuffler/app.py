@@ -50,7 +50,7 @@ from privateer_shuffler.delivery import Forwarding, Upstream
 from privateer_shuffler.endpoint import EXPERIMENT, PoolEndpoint
 from privateer_shuffler.followed_rounds import FollowedRounds
 from privateer_shuffler.metrics import ShufflerMetrics
-from privateer_shuffler.pool.protocol import PoolStore
+from privateer_shuffler.pool.store import PoolStore
 from privateer_shuffler.resources import Resources, open_resources
 from privateer_shuffler.settings import Requirements, ShufflerSettings, read_settings
 

@@ -20,7 +20,7 @@ from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.identity import SIGNED_HEADER
 from privateer_core.wire.problem import slug_of
 from privateer_shuffler.metrics import ShufflerMetrics
-from privateer_shuffler.pool.protocol import RoundPool
+from privateer_shuffler.pool.pool import Pool
 
 _ANSWER_SECONDS: Final = 10.0
 _LEARN_SECONDS: Final = 600.0
@@ -249,7 +249,7 @@ class Forwarding:
         """
         await self._upstream.claim(experiment, sign_claim(experiment, self._key))
 
-    async def run(self, pool: RoundPool, is_past: Callable[[], bool]) -> bool:
+    async def run(self, pool: Pool, is_past: Callable[[], bool]) -> bool:
         """Wait until the pool is complete, deliver its batch, and return whether its version takes no further one.
 
         A batch that the server refuses from this shuffler is given up once ``is_past`` says that its version is over.

@@ -17,7 +17,7 @@ from privateer_core.wire.envelope import Envelope, split_sealed
 from privateer_core.wire.keys import TrustedKeys
 from privateer_shuffler.followed_rounds import FollowedRound, FollowedRounds
 from privateer_shuffler.metrics import ShufflerMetrics
-from privateer_shuffler.pool.protocol import PoolReceipt
+from privateer_shuffler.pool.uploads import PoolReceipt
 
 EXPERIMENT: Final = "privateer.experiment"
 """The scope of a request has the experiment that its path names under this key."""

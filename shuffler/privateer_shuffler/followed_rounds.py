@@ -13,7 +13,10 @@ from privateer_core.wire.envelope import Header, check_header
 from privateer_core.wire.publication import Round, decode_publication, digest
 from privateer_shuffler.delivery import Forwarding, Upstream
 from privateer_shuffler.metrics import ShufflerMetrics
-from privateer_shuffler.pool.protocol import Label, PoolStore, RoundPool, Taken, in_tenths, waiting
+from privateer_shuffler.pool.pool import Pool, in_tenths
+from privateer_shuffler.pool.round import Label
+from privateer_shuffler.pool.store import PoolStore, Taken
+from privateer_shuffler.pool.uploads import waiting
 from privateer_shuffler.settings import Requirements
 
 _POLL_SECONDS: Final = 30
@@ -45,7 +48,7 @@ class FollowedRound:
 
     round: Round
     digest: bytes
-    pool: RoundPool | None
+    pool: Pool | None
     over: bool = False
     deleted: bool = False
 
@@ -77,7 +80,7 @@ class FollowedRounds:
         self._metrics = metrics
         self._background = Background()
         self._followed: dict[str, FollowedRound] = {}
-        self._deliveries: dict[RoundPool, asyncio.Task[None]] = {}
+        self._deliveries: dict[Pool, asyncio.Task[None]] = {}
         self._questions: dict[str, asyncio.Task[None]] = {}
         self._watched: set[str] = set()
         self._unclaimed: set[str] = set()
@@ -89,7 +92,7 @@ class FollowedRounds:
         return sum(pool.shown for pool in self._deliveries)
 
     @property
-    def pools(self) -> list[RoundPool]:
+    def pools(self) -> list[Pool]:
         """The reports held, over all experiments."""
         return list(self._deliveries)
 
@@ -121,7 +124,7 @@ class FollowedRounds:
             found = await self._pool_store.find({pool.header.digest for pool in self._deliveries})
             for pool in sorted(found, key=lambda pool: pool.round.version):
                 name, taken = pool.round.experiment, Taken(pool.round.version, pool.header.digest)
-                await self._pool_store.note(name, taken)
+                await asyncio.to_thread(self._pool_store.note, name, taken)
                 known = self._followed.get(name)
                 if known is None or known.round.version < taken.version:
                     self._enter(FollowedRound(pool.round, taken.digest, pool))
@@ -174,7 +177,7 @@ class FollowedRounds:
             return None
         return followed
 
-    def admit(self, header: Header, followed: FollowedRound) -> RoundPool:
+    def admit(self, header: Header, followed: FollowedRound) -> Pool:
         """Return the pool that takes reports with this header.
 
         Raises
@@ -273,7 +276,7 @@ class FollowedRounds:
             If what is remembered cannot be read.
         """
         try:
-            last = await self._pool_store.last(name)
+            last = await asyncio.to_thread(self._pool_store.last, name)
         except (OSError, sqlite3.Error) as error:
             raise _unstored() from error
         known = self._followed.get(name)
@@ -281,13 +284,13 @@ class FollowedRounds:
             return last
         return Taken(known.round.version, known.digest)
 
-    async def _open(self, round_: Round, mark: bytes) -> RoundPool | None:
+    async def _open(self, round_: Round, mark: bytes) -> Pool | None:
         if round_.endpoint != "shuffler" or round_.batch == 0:
             return None
         try:
             self._requirements.check(round_)
             await self._claim(round_.experiment)
-            await self._pool_store.note(round_.experiment, Taken(round_.version, mark))
+            await asyncio.to_thread(self._pool_store.note, round_.experiment, Taken(round_.version, mark))
             return await self._pool_store.open(Label(round_, mark))
         except SpecError as error:
             _log.warning("taking no reports for %s: %s", round_.experiment, error)
@@ -317,7 +320,7 @@ class FollowedRounds:
         if old is not None and old.pool is not None and not old.pool.full:
             self._drop(old.pool)
 
-    async def _deliver(self, pool: RoundPool) -> None:
+    async def _deliver(self, pool: Pool) -> None:
         """Deliver a pool once it is complete, and fill another if the server asks for one."""
         over = await self._forwarding.run(pool, lambda: self._is_past(pool.round))
         if not over and await self._refill(pool):
@@ -332,7 +335,7 @@ class FollowedRounds:
         followed = self._followed[round_.experiment]
         return followed.deleted or followed.round.version > round_.version
 
-    async def _refill(self, pool: RoundPool) -> bool:
+    async def _refill(self, pool: Pool) -> bool:
         """Make room for another batch of a version as soon as possible, or return False if a newer one is followed."""
         while not self._is_past(pool.round):
             try:
@@ -345,7 +348,7 @@ class FollowedRounds:
             await asyncio.sleep(_RETRY_SECONDS)
         return False
 
-    async def _renew(self, pool: RoundPool) -> bool:
+    async def _renew(self, pool: Pool) -> bool:
         async with self._taking:  # a newer version may have come meanwhile
             if self._is_past(pool.round):
                 return False
@@ -353,22 +356,22 @@ class FollowedRounds:
         del self._deliveries[pool]
         return True
 
-    def _drop(self, pool: RoundPool) -> None:
+    def _drop(self, pool: Pool) -> None:
         self._deliveries[pool].cancel()
         if not self._pool_store.shared:
             self._metrics.drop(pool.round.experiment, pool.shown)
         self._deliveries[pool] = self._background.start(self._abandon(pool))
 
-    async def _abandon(self, pool: RoundPool) -> None:
+    async def _abandon(self, pool: Pool) -> None:
         people = await self._forget(pool)
         if self._pool_store.shared:  # one of the replicas that drop it has erased it, and tells
             self._metrics.drop(pool.round.experiment, in_tenths(people, pool.round.batch))
 
-    async def _forget(self, pool: RoundPool) -> int:
+    async def _forget(self, pool: Pool) -> int:
         """Remember that a version is over and erase its pool. Try again while the disk is full."""
         while True:
             try:
-                await self._pool_store.end(pool.round.experiment, pool.round.version)
+                await asyncio.to_thread(self._pool_store.end, pool.round.experiment, pool.round.version)
                 people = await pool.forget()
                 break
             except (OSError, sqlite3.Error):

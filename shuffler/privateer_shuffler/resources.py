@@ -1,8 +1,10 @@
 """What a running shuffler has: the reports that it holds, its key, and the key that it knows the server by."""
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -11,10 +13,9 @@ from privateer_core.serving.logs import tell
 from privateer_core.serving.store.sqlite import check_header, was_cut_short
 from privateer_core.wire.identity import check_signed
 from privateer_core.wire.keys import own_key, read_public_keys, write_public_key
-from privateer_shuffler.pool.folder import HISTORY_DATABASE, HISTORY_FILE, Folder, LastPublications
-from privateer_shuffler.pool.protocol import PoolStore
 from privateer_shuffler.pool.round_file import ROUND_DATABASE, SUFFIX
-from privateer_shuffler.pool.spent_tokens import TOKENS_DATABASE, TOKENS_FILE, Spent
+from privateer_shuffler.pool.spent_tokens import TOKENS_DATABASE, TOKENS_FILE, FiledTokens
+from privateer_shuffler.pool.store import HISTORY_DATABASE, HISTORY_FILE, FolderStore, PoolStore, open_history
 from privateer_shuffler.settings import ShufflerSettings
 
 PIN_FILE: Final = "server.pin"
@@ -24,14 +25,14 @@ _log = logging.getLogger("privateer.shuffler")
 
 
 class Pin:
-    """Checks who signs publications.
+    """Checks who signs publications: one of the keys that the operator names, or else the first that was met.
 
     Parameters
     ----------
-    folder
-        Where the first key is kept.
     named
-        The keys that the operator names; empty: the first one counts.
+        The keys that the operator names.
+    known, keep
+        Return the first keys, if there are some; keep one unless there is one, and return the one that counts.
 
     Raises
     ------
@@ -39,17 +40,10 @@ class Pin:
         If the key that is kept cannot be read.
     """
 
-    def __init__(self, folder: Path, named: frozenset[bytes]) -> None:
-        self._path, self._known = folder / PIN_FILE, named
-        if not named and self._path.exists():
-            self._known = self._kept()
-
-    def _kept(self) -> frozenset[bytes]:
-        try:
-            return frozenset(key.public_bytes_raw() for key in read_public_keys(self._path))
-        except (OSError, ValueError):
-            remedy = "name the server's key: PRIVATEER_SERVER_KEY"
-            raise SpecError(f"{PIN_FILE} holds no key", field="PRIVATEER_DATA", remedy=remedy) from None
+    def __init__(
+        self, named: frozenset[bytes], known: Callable[[], frozenset[bytes]], keep: Callable[[bytes], bytes]
+    ) -> None:
+        self._known, self._keep = named or known(), keep
 
     def check(self, signed: str, body: bytes) -> None:
         """Refuse a publication that the server has not signed; the first key becomes the known one.
@@ -62,21 +56,30 @@ class Pin:
             If the key cannot be kept.
         """
         key = check_signed(signed, body, self._known)
-        if self._known:
-            return
-        try:
-            write_public_key(key, self._path, 0o600)
-        except OSError:
-            detail = "the shuffler cannot keep the server's key"
-            raise Unavailable(detail, remedy="its operator must check its disk") from None
-        self._known = frozenset({key})
+        if not self._known:
+            self._known = frozenset({self._keep(key)})
+            check_signed(signed, body, self._known)  # another replica may have met another server
 
 
-class Checks(Protocol):
-    """Checks who signs publications."""
+def _pinned(path: Path) -> frozenset[bytes]:
+    """Return the keys in a file."""
+    try:
+        return frozenset(key.public_bytes_raw() for key in read_public_keys(path))
+    except FileNotFoundError:
+        return frozenset()
+    except (OSError, ValueError):
+        remedy = "name the server's key: PRIVATEER_SERVER_KEY"
+        raise SpecError(f"{PIN_FILE} holds no key", field="PRIVATEER_DATA", remedy=remedy) from None
 
-    def check(self, signed: str, body: bytes) -> None:
-        """Refuse a publication that the known server has not signed."""
+
+def _pin(path: Path, key: bytes) -> bytes:
+    """Write a key into a file."""
+    try:
+        write_public_key(key, path, 0o600)
+    except OSError:
+        detail = "the shuffler cannot keep the server's key"
+        raise Unavailable(detail, remedy="its operator must check its disk") from None
+    return key
 
 
 class Resources(NamedTuple):
@@ -93,7 +96,7 @@ class Resources(NamedTuple):
     pool_store: PoolStore
     key: Ed25519PrivateKey
     key_file: Path
-    pin: Checks
+    pin: Pin
     folder: Path | None
 
 
@@ -113,14 +116,15 @@ def open_resources(settings: ShufflerSettings) -> Resources:
     _check_headers(folder)
     is_cut_short = was_cut_short(folder / HISTORY_FILE)
     # Its lock comes first: two shufflers that start at once on an empty folder do not both make a key.
-    taken = LastPublications(folder)
+    history = open_history(folder)
     try:
         key_file = settings.signing_key or folder / KEY_FILE
         key = own_key(key_file, "PRIVATEER_SIGNING_KEY" if settings.signing_key else "PRIVATEER_DATA")
-        pin = Pin(folder, settings.server_key)
-        pool_store = Folder(folder, taken, Spent(folder) if settings.tokens.required else None)
+        file = folder / PIN_FILE
+        pin = Pin(settings.server_key, partial(_pinned, file), partial(_pin, file))
+        pool_store = FolderStore(folder, history, FiledTokens(folder) if settings.tokens.required else None)
     except (PrivateerError, OSError):
-        taken.close()
+        history.close()
         raise
     if is_cut_short:
         tell(_log, "recovered after an unclean stop", open_rounds=pool_store.found)
@@ -136,9 +140,10 @@ def _check_headers(folder: Path) -> None:
 
 
 def _in_database(settings: ShufflerSettings) -> Resources:
-    from privateer_shuffler.postgres import open_database
+    from privateer_shuffler.pool.shared_store import SharedStore
 
     key_file = settings.signing_key or settings.data / KEY_FILE
     key = own_key(key_file, "PRIVATEER_SIGNING_KEY")
-    pool_store, pin = open_database(settings, key.public_key().public_bytes_raw())
+    pool_store = SharedStore.connect(settings, key.public_key().public_bytes_raw())
+    pin = Pin(settings.server_key, pool_store.server_keys, pool_store.keep_server_key)
     return Resources(pool_store, key, key_file, pin, None)

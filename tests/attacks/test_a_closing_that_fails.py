@@ -10,7 +10,7 @@ from privateer_server.app import create_app
 from privateer_server.rounds.closing import Closer
 from privateer_server.settings import ServerSettings
 from privateer_server.store.records import Change
-from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.store import Store
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
 from tests.support.phased import tables
@@ -24,21 +24,21 @@ Fails = Callable[[int], Callable[[], bool]]
 @pytest.fixture
 def fails(monkeypatch: pytest.MonkeyPatch) -> Fails:
     """Have the disk fail so many times when it should take another round; returned is whether it has."""
-    commit, left = SqliteStore.commit, 0
+    commit, left = Store.commit, 0
 
     def have(times: int) -> Callable[[], bool]:
         nonlocal left
         left = times
         return lambda: not left
 
-    def full(self: SqliteStore, changes: Sequence[Change]) -> None:
+    def full(self: Store, changes: Sequence[Change]) -> None:
         nonlocal left
         if left and any(change.following for change in changes):
             left -= 1
             raise sqlite3.OperationalError("database or disk is full")
         commit(self, changes)
 
-    monkeypatch.setattr(SqliteStore, "commit", full)
+    monkeypatch.setattr(Store, "commit", full)
     return have
 
 

@@ -19,7 +19,7 @@ from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_server.app import create_app
 from privateer_server.rounds.closing import Closer
 from privateer_server.settings import ServerSettings
-from privateer_server.store.journal import JournalFile
+from privateer_server.store.journal import Journal
 from tests.support.asgi import serving
 from tests.support.changes import changed
 from tests.support.postgres import Cluster
@@ -194,7 +194,7 @@ async def test_a_journal_that_cannot_be_written_keeps_the_batch_at_the_shuffler(
         first = await opened(api)
         with monkeypatch.context() as patched:
             unclosed(patched)
-            patched.setattr(JournalFile, "shut", full)
+            patched.setattr(Journal, "shut", full)
             body = batch(first)
             assert_problem(await deliver(api, body, shuffler_key), 503, "unavailable")
     async with place.served() as api:
@@ -205,7 +205,7 @@ async def test_a_journal_that_cannot_be_written_keeps_the_batch_at_the_shuffler(
 async def test_a_server_that_notes_nothing_is_caught(
     tmp_path: Path, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(JournalFile, "shut", lambda *_: None)
+    monkeypatch.setattr(Journal, "shut", lambda *_: None)
     with pytest.raises(AssertionError, match="1000001"):
         await test_a_round_whose_batch_is_gone_is_given_up(in_folder(tmp_path), shuffler_key, monkeypatch)
 

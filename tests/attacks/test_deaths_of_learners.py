@@ -13,7 +13,7 @@ from privateer_core.spec.spec import Spec
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
-from privateer_server.store.journal import JournalFile
+from privateer_server.store.journal import Journal
 from tests.support.asgi import serving
 from tests.support.crashes import snapshot_at
 from tests.support.sealing import body_of, sealed_reports
@@ -73,7 +73,7 @@ async def test_a_learner_goes_on_from_the_release_that_was_drawn(
         assert (await api.client.post("/experiments", json=tables, headers=ADMIN)).status_code == 201
         await send(api, spec, key)
         with monkeypatch.context() as patched:
-            made = [snapshot_at(patched, JournalFile, "write", data, copies[one], after=one) for one in copies]
+            made = [snapshot_at(patched, Journal, "write", data, copies[one], after=one) for one in copies]
             await send(api, spec, key)
         assert all(one() for one in made)
         known, published = await learned(api), await api.publication()

@@ -11,12 +11,12 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_server.app import create_app
-from privateer_server.rounds.round_keys import RoundKeys
 from privateer_server.settings import ServerSettings
 from privateer_server.store.backup import restore
-from privateer_server.store.journal import JournalFile
-from privateer_server.store.sqlite import SqliteStore
-from privateer_server.store.sqlite_schema import DATABASE
+from privateer_server.store.journal import Journal
+from privateer_server.store.round_keys import RoundKeys
+from privateer_server.store.schema import STORE_KIND as DATABASE
+from privateer_server.store.store import Store
 from tests.support.asgi import serving
 from tests.support.changes import change, changed, lines, report
 from tests.support.crashes import snapshot_at
@@ -29,10 +29,10 @@ CENTRAL = {
     "experiment.round_size": 20,
     "experiment.horizon": 1000,
 }
-NOT_THERE = [(SqliteStore, "plan", False)]
-BEFORE_THE_DRAW = [(SqliteStore, "plan", True), (RoundKeys, "make", False), (RoundKeys, "make", True)]
-AFTER_THE_DRAW = [(JournalFile, "write", True), (RoundKeys, "destroy", False), (RoundKeys, "destroy", True)]
-MOMENTS = [*NOT_THERE, *BEFORE_THE_DRAW, (JournalFile, "write", False), *AFTER_THE_DRAW]
+NOT_THERE = [(Store, "plan", False)]
+BEFORE_THE_DRAW = [(Store, "plan", True), (RoundKeys, "make", False), (RoundKeys, "make", True)]
+AFTER_THE_DRAW = [(Journal, "write", True), (RoundKeys, "destroy", False), (RoundKeys, "destroy", True)]
+MOMENTS = [*NOT_THERE, *BEFORE_THE_DRAW, (Journal, "write", False), *AFTER_THE_DRAW]
 CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("pause", {"seconds": 0}),
     ("stop", {"seconds": 0}),
@@ -104,7 +104,7 @@ async def test_a_change_is_carried_out_once(
         assert len(await lines(api)) == 2
 
 
-@pytest.mark.parametrize("moment", [(SqliteStore, "plan", True), (JournalFile, "write", True)])
+@pytest.mark.parametrize("moment", [(Store, "plan", True), (Journal, "write", True)])
 async def test_a_resumed_experiment_asks_again_after_the_death(
     settings: ServerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: Any
 ) -> None:
@@ -125,7 +125,7 @@ async def test_a_resumed_experiment_asks_again_after_the_death(
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("method", [(JournalFile, "bury"), (RoundKeys, "destroy"), (SqliteStore, "delete")])
+@pytest.mark.parametrize("method", [(Journal, "bury"), (RoundKeys, "destroy"), (Store, "delete")])
 async def test_a_deletion_is_finished_by_the_next_start(
     settings: ServerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: Any, after: bool
 ) -> None:
@@ -138,7 +138,7 @@ async def test_a_deletion_is_finished_by_the_next_start(
             assert (await api.client.delete("/experiments/test", headers=ADMIN)).json()["changed"]
         assert happened()
     async with served(copy) as api:
-        if (method, after) == ((JournalFile, "bury"), False):
+        if (method, after) == ((Journal, "bury"), False):
             assert (await api.facts())["received"] == 12
             return
         assert_problem(await api.client.get("/experiments/test/policy"), 410, "deleted")
@@ -156,14 +156,14 @@ async def test_a_full_disk_refuses_a_change_and_loses_nothing(
     async with served(settings.data) as api:
         await api.create(CENTRAL)
         with monkeypatch.context() as broken:
-            broken.setattr(SqliteStore, "plan", full)
+            broken.setattr(Store, "plan", full)
             assert_problem(await change(api, "pause"), 503, "unavailable")
         with monkeypatch.context() as broken:
-            broken.setattr(JournalFile, "bury", full)
+            broken.setattr(Journal, "bury", full)
             assert_problem(await api.client.delete("/experiments/test", headers=ADMIN), 503, "unavailable")
         assert (await api.facts())["status"] == "open"
         with monkeypatch.context() as broken:
-            broken.setattr(SqliteStore, "delete", full)
+            broken.setattr(Store, "delete", full)
             assert_problem(await api.client.delete("/experiments/test", headers=ADMIN), 503, "unavailable")
         assert_problem(await api.client.get("/experiments/test"), 410, "deleted")
         assert not (await api.client.delete("/experiments/test", headers=ADMIN)).json()["changed"]
@@ -180,7 +180,7 @@ async def test_a_journal_that_does_not_write_leaves_the_change_to_a_later_look(
     async with served(settings.data) as api:
         await api.create(CENTRAL)
         with monkeypatch.context() as broken:
-            broken.setattr(JournalFile, "write", full)
+            broken.setattr(Journal, "write", full)
             answer = await changed(api, "stop")
             assert [row["action"] for row in answer["waiting"]] == ["stop"]
         await reached(api, 2)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from privateer_server.app import create_app
-from privateer_server.rounds.round_keys import RoundKeys
 from privateer_server.settings import ServerSettings
-from privateer_server.store.journal import JournalFile
-from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.journal import Journal
+from privateer_server.store.round_keys import RoundKeys
+from privateer_server.store.store import Store
 from tests.support.asgi import serving
 from tests.support.crashes import snapshot_at
 from tests.support.sealing import body_of, sealed_reports
@@ -25,8 +25,8 @@ CENTRAL = {
     "experiment.round_size": PEOPLE,
     "experiment.horizon": 1000,
 }
-BEFORE_THE_DRAW = [(RoundKeys, "make", False), (RoundKeys, "make", True), (JournalFile, "write", False)]
-AFTER_THE_DRAW = [(JournalFile, "write", True), (RoundKeys, "destroy", False), (RoundKeys, "destroy", True)]
+BEFORE_THE_DRAW = [(RoundKeys, "make", False), (RoundKeys, "make", True), (Journal, "write", False)]
+AFTER_THE_DRAW = [(Journal, "write", True), (RoundKeys, "destroy", False), (RoundKeys, "destroy", True)]
 
 
 @asynccontextmanager
@@ -98,7 +98,7 @@ async def test_a_death_before_the_release_opens_the_round_under_another_key(
         assert not left & await open_keys(api)
 
 
-@pytest.mark.parametrize("method", [(RoundKeys, "make"), (JournalFile, "write"), (SqliteStore, "create")])
+@pytest.mark.parametrize("method", [(RoundKeys, "make"), (Journal, "write"), (Store, "create")])
 @pytest.mark.parametrize("after", [False, True])
 async def test_a_death_while_an_experiment_is_created(
     settings: ServerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: Any, after: bool
@@ -113,7 +113,7 @@ async def test_a_death_while_an_experiment_is_created(
     async with served(copy) as api:
         assert keys_of(copy) == await open_keys(api)
         created = await api.create(CENTRAL)
-        if method[0] is SqliteStore and after:
+        if method[0] is Store and after:
             assert (created.status_code, await api.publication()) == (200, published)
         else:
             assert created.status_code == 201

@@ -11,19 +11,20 @@ from typing import Any
 import pytest
 
 from privateer_server.app import create_app
-from privateer_server.rounds.round_keys import RoundKeys
 from privateer_server.settings import ServerSettings
-from privateer_server.store.journal import JournalFile
-from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.journal import Journal
+from privateer_server.store.round_keys import RoundKeys
+from privateer_server.store.store import Store
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import SMALL, Api, assert_problem
+from tests.support.stores import driver
 from tests.unit.shuffler.helpers import until
 
 FULL = {
     RoundKeys: OSError(errno.ENOSPC, "No space left on device"),
-    JournalFile: sqlite3.OperationalError("database or disk is full"),
-    SqliteStore: sqlite3.OperationalError("database or disk is full"),
+    Journal: sqlite3.OperationalError("database or disk is full"),
+    Store: sqlite3.OperationalError("database or disk is full"),
 }
 
 
@@ -50,22 +51,23 @@ def fills(patched: pytest.MonkeyPatch, owner: Any, method: str, *, calls_before:
     return failures
 
 
-def kept(monkeypatch: pytest.MonkeyPatch) -> list[SqliteStore]:
+def kept(monkeypatch: pytest.MonkeyPatch) -> list[Store]:
     """Stores that are opened from now on."""
-    stores: list[SqliteStore] = []
-    opened = SqliteStore.__init__
+    stores: list[Store] = []
+    opened = Store.__init__
 
-    def noted(self: SqliteStore, *arguments: Any) -> None:
+    def noted(self: Store, *arguments: Any) -> None:
         opened(self, *arguments)
         stores.append(self)
 
-    monkeypatch.setattr(SqliteStore, "__init__", noted)
+    monkeypatch.setattr(Store, "__init__", noted)
     return stores
 
 
-def limit(store: SqliteStore, pages: int) -> None:
+def limit(store: Store, pages: int) -> None:
     """Let a database grow to so many pages, or to what it has if that is more."""
-    store._db.execute(f"PRAGMA max_page_count = {pages}")
+    with driver(store) as db:
+        db.execute(f"PRAGMA max_page_count = {pages}")
 
 
 async def closed(api: Api, version: int) -> dict[str, Any]:
@@ -76,7 +78,7 @@ async def closed(api: Api, version: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("owner", "method", "calls_before"), [(RoundKeys, "make", 0), (JournalFile, "write", 0), (SqliteStore, "commit", 1)]
+    ("owner", "method", "calls_before"), [(RoundKeys, "make", 0), (Journal, "write", 0), (Store, "commit", 1)]
 )
 async def test_a_round_whose_closing_finds_the_disk_full_closes_when_there_is_room(
     settings: ServerSettings, monkeypatch: pytest.MonkeyPatch, owner: Any, method: str, calls_before: int
@@ -104,15 +106,15 @@ async def test_noise_on_record_outlives_a_full_disk(settings: ServerSettings, mo
         await api.create(SMALL | {"privacy.model": "central", "privacy.delta": 1e-6})
         first = await api.publication()
         with monkeypatch.context() as patched:
-            failures = fills(patched, SqliteStore, "commit", calls_before=1)
+            failures = fills(patched, Store, "commit", calls_before=1)
             entered: list[Any] = []
-            write = JournalFile.write
+            write = Journal.write
 
-            def noted(journal: JournalFile, *entries: Any) -> Any:
+            def noted(journal: Journal, *entries: Any) -> Any:
                 entered.append(entries[0])
                 return write(journal, *entries)
 
-            patched.setattr(JournalFile, "write", noted)
+            patched.setattr(Journal, "write", noted)
             await api.client.post("/reports", content=body_of(first, sealed_reports(first, 20)))
             await until(lambda: len(failures) > 2)
         await closed(api, 2)

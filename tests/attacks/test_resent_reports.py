@@ -16,7 +16,6 @@ from privateer_core.wire.batch import decode_batch
 from privateer_core.wire.envelope import Header, pieces
 from privateer_core.wire.publication import decode_publication
 from privateer_shuffler.app import create_app
-from privateer_shuffler.pool.pool import Pool
 from privateer_shuffler.pool.round_file import RoundStore
 from privateer_shuffler.settings import ShufflerSettings
 from tests.support.asgi import serving
@@ -25,7 +24,7 @@ from tests.support.sealing import sealed_reports
 from tests.support.servers import SHUFFLED, assert_problem
 from tests.unit.shuffler.conftest import new_store, server, settings  # noqa: F401
 from tests.unit.shuffler.fake_server import SIZE, FakeServer
-from tests.unit.shuffler.helpers import Shuffler, until
+from tests.unit.shuffler.helpers import Shuffler, pool_of, until
 from tests.unit.shuffler.helpers import sealed_reports as some_bytes
 
 MESSAGES = 4
@@ -93,7 +92,7 @@ async def all_known(shuffler: Shuffler, header: Header, reports: list[bytes]) ->
 
 async def test_all_messages_of_a_person_or_none(new_store: Callable[..., RoundStore]) -> None:  # noqa: F811
     """Somebody who shares one message of 4 with a delivered batch is refused whole."""
-    pool = Pool(new_store(2, messages=MESSAGES))
+    pool = pool_of(new_store(2, messages=MESSAGES))
     people = [b"".join(some_bytes(MESSAGES)) for _ in range(3)]
     await pool.hold(people[:2])
     another = await pool.renew()
@@ -109,7 +108,7 @@ async def test_a_kill_at_any_moment_leaves_a_whole_batch_or_all_fingerprints(
 ) -> None:
     """The files as they are before each statement, and after the last: what a shuffler that was killed there finds."""
     store, reports = new_store(5), some_bytes(5)
-    pool, images = Pool(store), list[Path]()
+    pool, images = pool_of(store), list[Path]()
     await pool.hold(reports)
     batch = await pool.batch()
 
@@ -133,7 +132,7 @@ async def state(folder: Path, reports: list[bytes], batch: bytes) -> str:
     """What is left of a delivered batch."""
     store = RoundStore.load(next(folder.glob("*.db")))
     assert store is not None
-    pool = Pool(store)
+    pool = pool_of(store)
     if pool.held:
         assert (pool.held, pool.filled.is_set(), await pool.batch()) == (5, True, batch)
         left = "a batch"
@@ -155,7 +154,7 @@ async def test_fingerprints_tell_no_order_and_go_with_the_version(
         reports, contents = some_bytes(200), list[bytes]()
         for arrived in (reports, reports[::-1]):
             store = new_store(200)
-            pool = Pool(store)
+            pool = pool_of(store)
             for report in arrived:
                 await pool.hold([report])
             another = await pool.renew()

@@ -110,7 +110,7 @@ async def test_a_round_is_released_once_whatever_copy_is_put_back(
 
 async def test_a_backup_cannot_bring_an_open_round_back(tmp_path: Path) -> None:
     from privateer_server.store.backup import restore
-    from privateer_server.store.sqlite_schema import DATABASE
+    from privateer_server.store.schema import STORE_KIND as DATABASE
 
     data, copy = tmp_path / "data", tmp_path / "copy"
     copy.mkdir()

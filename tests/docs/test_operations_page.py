@@ -11,11 +11,10 @@ import yaml
 from privateer_client.ledger import ledger_file
 from privateer_core.serving.store.sqlite import FileKind
 from privateer_issuer.store import DATABASE as ISSUER
-from privateer_server.store.journal import JOURNAL
-from privateer_server.store.postgres import schema as server_schema
-from privateer_server.store.sqlite_schema import DATABASE as STORE
-from privateer_shuffler.pool import folder, round_file, spent_tokens
-from privateer_shuffler.postgres import schema as shuffler_schema
+from privateer_server.store.schema import JOURNAL_KIND as JOURNAL
+from privateer_server.store.schema import JOURNAL_SCHEMA, STORE_SCHEMA
+from privateer_server.store.schema import STORE_KIND as STORE
+from privateer_shuffler.pool import round_file, shared_store, spent_tokens, store
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = (ROOT / "docs" / "operations.md").read_text()
@@ -57,15 +56,16 @@ def test_the_page_says_from_which_schemas_a_start_migrates() -> None:
     table = {row[0]: row[1:] for row in rows("## Upgrading")}
     assert table["server: `server.db`, and a backup of it"] == of(STORE)
     assert table["server: `journal.db`"] == of(JOURNAL)
-    kept = (round_file.ROUND_DATABASE, folder.HISTORY_DATABASE, spent_tokens.TOKENS_DATABASE)
+    kept = (round_file.ROUND_DATABASE, store.HISTORY_DATABASE, spent_tokens.TOKENS_DATABASE)
     shufflers = [of(one) for one in kept]
     assert shufflers == 3 * [table["shuffler: `*.db`, `taken.sqlite`, `spent.sqlite`"]]
     assert table["issuer: `issuer.db`"] == of(ISSUER)
     (ledger,) = (row for name, row in table.items() if name.startswith("a device's"))
     assert ledger == [str(ledger_file._VERSION), "every earlier one"]
-    shared = {len(kind.steps) for kind in (server_schema.STORE, server_schema.JOURNAL, shuffler_schema.SHUFFLER)}
-    (postgres,) = (row for name, row in table.items() if name.startswith("PostgreSQL"))
-    assert shared == {int(postgres[0])}
+    for kinds, owner in (((STORE_SCHEMA, JOURNAL_SCHEMA), "server"), ((shared_store.SHUFFLER,), "shuffler")):
+        row = table[f"PostgreSQL: the {owner}'s"]
+        for kind in kinds:
+            assert row == [str(kind.version), str(min(kind.steps)) if min(kind.steps, default=0) else ""]
 
 
 @pytest.mark.parametrize("name", ["docker-compose.yml", "docker-compose.scale.yml"])

@@ -4,32 +4,41 @@ import re
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Table
+from sqlalchemy.dialects import sqlite
 
+from privateer_core.serving.store.database import creation
 from privateer_issuer.store import DATABASE as ISSUER
 from privateer_issuer.store import FILE as ISSUER_FILE
-from privateer_server.data import JOURNAL_FILE, KEYS_FOLDER
+from privateer_server.data import KEYS_FOLDER
 from privateer_server.publication_log import IDENTITY_FILE
 from privateer_server.store.backup import _TABLES
-from privateer_server.store.journal import JOURNAL
-from privateer_server.store.postgres import schema
-from privateer_server.store.sqlite import FILE
-from privateer_server.store.sqlite_schema import DATABASE as STORE
-from privateer_shuffler.pool import folder, round_file, spent_tokens
+from privateer_server.store.schema import FILE, JOURNAL_FILE, JOURNAL_SCHEMA, STORE_SCHEMA
+from privateer_server.store.schema import JOURNAL_KIND as JOURNAL
+from privateer_server.store.schema import STORE_KIND as STORE
+from privateer_shuffler.pool import round_file, spent_tokens, store
 from privateer_shuffler.resources import KEY_FILE, PIN_FILE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 HEADING = "## What is kept, and how long"
+
+
+def created(schema: str | tuple[Table, ...]) -> str:
+    """The statements that make tables."""
+    return schema if isinstance(schema, str) else "".join(creation(schema, sqlite.dialect()))
+
+
 SCHEMAS = {
-    "server": STORE.schema + "".join(schema.STORE.steps),
-    "journal": JOURNAL.schema + "".join(schema.JOURNAL.steps),
-    "shuffler": round_file.ROUND_DATABASE.schema
+    "server": created(STORE.schema) + created(STORE_SCHEMA.tables),
+    "journal": created(JOURNAL.schema) + created(JOURNAL_SCHEMA.tables),
+    "shuffler": created(round_file.ROUND_DATABASE.schema)
     + round_file._TOKENS
-    + folder.HISTORY_DATABASE.schema
-    + spent_tokens.TOKENS_DATABASE.schema,
-    "issuer": ISSUER.schema,
+    + created(store.HISTORY_DATABASE.schema)
+    + created(spent_tokens.TOKENS_DATABASE.schema),
+    "issuer": created(ISSUER.schema),
 }
 FILES = [f"{KEYS_FOLDER}/", IDENTITY_FILE, f"{FILE}-wal", f"{JOURNAL_FILE}-wal", KEY_FILE, PIN_FILE]
-FILES += [folder.HISTORY_FILE, spent_tokens.TOKENS_FILE, ISSUER_FILE, f"*{round_file.SUFFIX}"]
+FILES += [store.HISTORY_FILE, spent_tokens.TOKENS_FILE, ISSUER_FILE, f"*{round_file.SUFFIX}"]
 
 
 def rows() -> list[list[str]]:
@@ -67,5 +76,5 @@ def test_every_row_says_until_when_and_what_erases_it() -> None:
 
 
 def test_a_backup_has_what_the_page_says() -> None:
-    tables = set(re.findall(r"CREATE TABLE (\w+)", STORE.schema))
+    tables = set(re.findall(r"CREATE TABLE (\w+)", created(STORE.schema)))
     assert tables - set(_TABLES) == {"parts", "report_ids", "probe"}

@@ -11,39 +11,36 @@ from typing import Any, Protocol
 
 import pytest
 
-from privateer_core.serving.store.postgres import ConnectionPool, Unreachable
+from privateer_core.serving.store.database import Unreachable
+from privateer_core.serving.store.postgres import PostgresDatabase
 from privateer_server.rounds.closing import Closed, Closer
 from privateer_server.rounds.open_round import OpenRound
-from privateer_server.rounds.round_keys import RoundKeys
-from privateer_server.store.journal import JournalFile
-from privateer_server.store.postgres import store as postgres_store
-from privateer_server.store.postgres.journal import PostgresJournal
-from privateer_server.store.postgres.round_keys import PostgresKeyStore
-from privateer_server.store.postgres.store import PostgresStore
-from privateer_server.store.sqlite import SqliteStore
-from privateer_shuffler.pool.folder import LastPublications
+from privateer_server.store.journal import Journal
+from privateer_server.store.round_keys import RoundKeys
+from privateer_server.store.store import Locked, Store
 from privateer_shuffler.pool.round_file import RoundStore
-from privateer_shuffler.pool.spent_tokens import Spent
+from privateer_shuffler.pool.spent_tokens import FiledTokens
+from privateer_shuffler.pool.store import PoolStore
 
 EMBEDDED = (
-    (SqliteStore, "commit"),
-    (JournalFile, "write"),
-    (JournalFile, "extend"),
+    (Store, "commit"),
+    (Journal, "write"),
+    (Journal, "extend"),
     (RoundKeys, "make"),
     (RoundKeys, "destroy"),
-    (SqliteStore, "claim"),
-    (SqliteStore, "tidy"),
-    (JournalFile, "shut"),
+    (Store, "claim"),
+    (Store, "tidy"),
+    (Journal, "shut"),
 )
 SHARED = (
-    (postgres_store._Locked, "commit"),
-    (PostgresStore, "commit"),
-    (PostgresJournal, "write"),
-    (PostgresJournal, "extend"),
-    (PostgresKeyStore, "make"),
-    (PostgresKeyStore, "destroy"),
-    (PostgresStore, "claim"),
-    (PostgresJournal, "shut"),
+    (Locked, "commit"),
+    (Store, "commit"),
+    (Journal, "write"),
+    (Journal, "extend"),
+    (RoundKeys, "make"),
+    (RoundKeys, "destroy"),
+    (Store, "claim"),
+    (Journal, "shut"),
 )
 MIXING = (
     (RoundStore, "commit"),
@@ -51,11 +48,11 @@ MIXING = (
     (RoundStore, "truncate_log"),
     (RoundStore, "renew"),
     (RoundStore, "erase"),
-    (LastPublications, "note"),
-    (LastPublications, "end"),
-    (Spent, "keep"),
+    (PoolStore, "note"),
+    (PoolStore, "end"),
+    (FiledTokens, "keep"),
 )
-_QUIET = ((SqliteStore, "check"), (SqliteStore, "forget_tokens"), (SqliteStore, "recall"), (RoundKeys, "retry"))
+_QUIET = ((Store, "check"), (Store, "forget_tokens"), (Store, "recall"), (RoundKeys, "retry"))
 """Nothing dies there, but no copy is made meanwhile either."""
 _DISKS = {RoundKeys: OSError(errno.ENOSPC, "No space left on device")}
 POINTS = {"server": EMBEDDED, "shuffler": MIXING}
@@ -69,6 +66,8 @@ class Mortal(Protocol):
     ----------
     role
         ``server`` or ``shuffler``.
+    is_shared
+        Whether it is a server that shares its data.
     is_alive
         False from its death on.
     disk
@@ -76,6 +75,7 @@ class Mortal(Protocol):
     """
 
     role: str
+    is_shared: bool
     is_alive: bool
     disk: Any
 
@@ -154,23 +154,10 @@ class Faults:
     def at_work(self) -> Iterator[None]:
         """Watch all points."""
         with pytest.MonkeyPatch.context() as patched:
-            for kind in (
-                SqliteStore,
-                JournalFile,
-                RoundKeys,
-                PostgresStore,
-                PostgresJournal,
-                PostgresKeyStore,
-                ConnectionPool,
-            ):
+            for kind in (Store, Journal, RoundKeys, PostgresDatabase, PoolStore, FiledTokens):
                 self._note(patched, kind)
-            for kind in (LastPublications, Spent):
-                self._note(patched, kind)
-            for points in (EMBEDDED, SHARED, MIXING):
-                for number, (owner, method) in enumerate(points):
-                    self._guard(patched, owner, method, number)
-            for owner, method in _QUIET:
-                self._guard(patched, owner, method, -1)
+            for owner, method in dict.fromkeys((*EMBEDDED, *SHARED, *MIXING, *_QUIET)):
+                self._guard(patched, owner, method)
             self._watch(patched)
             self._stick(patched)
             yield
@@ -186,16 +173,18 @@ class Faults:
 
         patched.setattr(kind, "__init__", noted)
 
-    def _guard(self, patched: pytest.MonkeyPatch, owner: Any, method: str, point: int) -> None:
+    def _guard(self, patched: pytest.MonkeyPatch, owner: Any, method: str) -> None:
         honest: Callable[..., Any] = getattr(owner, method)
+        points = {is_shared: _number(owner, method, is_shared) for is_shared in (False, True)}
 
         def guarded(*arguments: Any, **options: Any) -> Any:
             process = self._process(arguments[0])
-            if process is None or not process.is_alive:
+            point = points[process.is_shared] if process else None
+            if process is None or point is None or not process.is_alive:
                 return honest(*arguments, **options)
             with process.disk:
                 if point >= 0 and self._is_full(process.role):
-                    raise _refusal(owner)
+                    raise _refusal(owner, process.is_shared)
                 return self._passed(process, owner, method, point, lambda: honest(*arguments, **options))
 
         patched.setattr(owner, method, guarded)
@@ -226,24 +215,32 @@ class Faults:
 
     def _watch(self, patched: pytest.MonkeyPatch) -> None:
         """A dead server reaches no database."""
-        honest = ConnectionPool.connection
+        honest = PostgresDatabase._connected
 
         @contextmanager
-        def connection(pool: ConnectionPool) -> Iterator[Any]:
-            process = self._process(pool)
+        def connected(database: PostgresDatabase, *options: Any) -> Iterator[Any]:
+            process = self._process(database)
             if process and not process.is_alive:
                 raise Unreachable("the process is dead")
             before, self._here.process = getattr(self._here, "process", None), process
             try:
-                with honest(pool) as db:
+                with honest(database, *options) as db:
                     yield db
             finally:
                 self._here.process = before
 
-        patched.setattr(ConnectionPool, "connection", connection)
+        patched.setattr(PostgresDatabase, "_connected", connected)
 
 
-def _refusal(owner: Any) -> Exception:
-    if owner in (one for one, _ in SHARED):
+def _number(owner: Any, method: str, is_shared: bool) -> int | None:
+    """The number of a point, or -1 where nothing dies; None: it is none."""
+    for points in (SHARED if is_shared else EMBEDDED, MIXING):
+        if (owner, method) in points:
+            return points.index((owner, method))
+    return -1 if (owner, method) in _QUIET and not is_shared else None
+
+
+def _refusal(owner: Any, is_shared: bool) -> Exception:
+    if is_shared:
         return Unreachable("could not extend file: No space left on device")
     return _DISKS.get(owner) or sqlite3.OperationalError("database or disk is full")

@@ -28,7 +28,7 @@ class Process:
 
     def __init__(self, role: str, folder: Path, life: int, is_shared: bool) -> None:
         self.role, self.life, self.is_alive = role, life, True
-        self._base, self._is_shared = folder, is_shared
+        self._base, self.is_shared = folder, is_shared
         self.disk: Any = nullcontext() if is_shared else threading.RLock()
         self.app: Any = None
         self._lifespan: asyncio.Task[None] | None = None
@@ -49,9 +49,9 @@ class Process:
             if not self.is_alive:
                 return
             self.is_alive = False
-            if not self._is_shared:
+            if not self.is_shared:
                 copy(self.folder, self.next_folder)
-        if self._is_shared:
+        if self.is_shared:
             raise Unreachable("the process is dead")
 
     async def start(self, faults: Faults, make: Made) -> bool:
@@ -83,10 +83,10 @@ class Process:
             await self._to_app.put({"type": "lifespan.shutdown"})
             with suppress(Exception):
                 await asyncio.wait_for(self._lifespan, 20)
-        if self.is_alive and not self._is_shared:
+        if self.is_alive and not self.is_shared:
             self.is_alive = False
             self.folder.rename(self.next_folder)
-        elif not self._is_shared:
+        elif not self.is_shared:
             shutil.rmtree(self.folder, ignore_errors=True)
         self.is_alive = False
 

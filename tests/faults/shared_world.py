@@ -1,7 +1,7 @@
 """Two servers on PostgreSQL in the place of the one on its own folder."""
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from privateer_core.serving.store.leases import Lease, Leases
-from privateer_core.serving.store.postgres import ConnectionPool
-from privateer_server.store.postgres.notifications import PostgresNotifications
+from privateer_core.serving.store.postgres import PostgresDatabase
+from privateer_server.store.notifications import Notifications
 from tests.faults.points import Faults
 from tests.faults.processes import Slot
 from tests.faults.schedule import Hands, Lasting
@@ -104,19 +104,20 @@ def on(cluster: Cluster, patched: pytest.MonkeyPatch) -> Callable[[Path, Faults,
     A bell wakes whoever waits for it soon or not before the next look: the seed decides.
     """
     made: list[SharedWorld] = []
-    honest = ConnectionPool._taken
+    honest = PostgresDatabase._connected
 
-    def taken(pool: ConnectionPool) -> Any:
-        db = honest(pool)
-        db.execute("SELECT set_config('simulated.now', %s, false)", (str(made[-1].clock.monotonic()),))
-        return db
+    @contextmanager
+    def connected(database: PostgresDatabase, *options: Any) -> Iterator[Any]:
+        with honest(database, *options) as db:
+            db.exec_driver_sql(f"SELECT set_config('simulated.now', '{made[-1].clock.monotonic()}', false)")
+            yield db
 
     def make(folder: Path, faults: Faults, clock: Hands) -> World:
         made.append(SharedWorld(cluster, folder, faults, clock))
         return made[-1]
 
-    patched.setattr(ConnectionPool, "_taken", taken)
+    patched.setattr(PostgresDatabase, "_connected", connected)
     patched.setattr(Leases.__init__, "__defaults__", (_LEASE_SECONDS,))
     patched.setattr(Lease, "_renew", lambda _: None)
-    patched.setattr(PostgresNotifications, "wait", lambda _, seconds: Lasting(seconds))
+    patched.setattr(Notifications, "wait", lambda _, seconds: Lasting(seconds))
     return make

@@ -3,13 +3,17 @@
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
+from privateer_core.serving.store.sqlite import SqliteDatabase
 from privateer_server.rounds import recovery
 from privateer_server.rounds.closing import Closer
-from privateer_server.store.journal import JournalFile
-from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.journal import Journal
+from privateer_server.store.schema import FILE
+from privateer_server.store.store import Locked
 from privateer_shuffler.pool.round_file import RoundStore
 from tests.faults.runs import every, once
 from tests.faults.test_regressions import A_COPY_OF_A_ROUND_THAT_IS_OVER_AND_NOT_CLOSED
@@ -18,32 +22,46 @@ from tests.faults.test_smoke import SEEDS
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
+class Lazy:
+    """A connection that says that it has committed, and does so later."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db, self._acknowledged = db, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+    def begin(self) -> None:
+        self._acknowledged = False
+        self._db.commit()
+
+    def commit(self) -> None:
+        self._acknowledged = True
+
+    def rollback(self) -> None:
+        if not self._acknowledged:
+            self._db.rollback()
+
+    def close(self) -> None:
+        self._db.commit()
+        self._db.close()
+
+
 def acknowledged_before_durable(patched: pytest.MonkeyPatch) -> None:
     """What is written is committed with what is written next, or at a stop in peace."""
-    honest = SqliteStore.close
+    honest, begin = SqliteDatabase.__init__, SqliteDatabase._begin
 
-    @contextmanager
-    def lazily(store: SqliteStore) -> Iterator[sqlite3.Connection]:
-        with store._lock:
-            _commit(store)
-            store._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield store._db
-            except BaseException:
-                store._db.execute("ROLLBACK")
-                raise
+    def opened(database: SqliteDatabase, connection: Any) -> None:
+        _, _, file = connection.execute("PRAGMA database_list").fetchone()
+        honest(database, Lazy(connection) if file.endswith(FILE) else connection)  # type: ignore[arg-type]
 
-    def close(store: SqliteStore) -> None:
-        _commit(store)
-        honest(store)
+    def begun(database: SqliteDatabase, db: Connection) -> None:
+        if isinstance(database._raw, Lazy):
+            database._raw.begin()
+        begin(database, db)
 
-    patched.setattr(SqliteStore, "_transaction", lazily)
-    patched.setattr(SqliteStore, "close", close)
-
-
-def _commit(store: SqliteStore) -> None:
-    if store._db.in_transaction:
-        store._db.execute("COMMIT")
+    patched.setattr(SqliteDatabase, "__init__", opened)
+    patched.setattr(SqliteDatabase, "_begin", begun)
 
 
 def held_in_memory(patched: pytest.MonkeyPatch) -> None:
@@ -54,7 +72,7 @@ def held_in_memory(patched: pytest.MonkeyPatch) -> None:
 
 def counted_again(patched: pytest.MonkeyPatch) -> None:
     """The server forgets which reports it has counted."""
-    patched.setattr(SqliteStore, "seen", lambda _store, _name, _opened: frozenset())
+    patched.setattr(Locked, "seen", lambda _locked, _name, _opened: frozenset())
 
 
 def released_again(patched: pytest.MonkeyPatch) -> None:
@@ -65,7 +83,7 @@ def released_again(patched: pytest.MonkeyPatch) -> None:
 
 def told_before_on_record(patched: pytest.MonkeyPatch) -> None:
     """A shuffler hears that a round takes no further batch, and the journal does not know it."""
-    patched.setattr(JournalFile, "shut", lambda *_: None)
+    patched.setattr(Journal, "shut", lambda *_: None)
 
 
 @contextmanager

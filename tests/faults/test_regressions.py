@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.store import Store
 from tests.faults.operations import Arrive, Away, BackUp, Crash, Full, Junk, Operation, PutBack, Race, Stuck, Upload
 from tests.faults.runs import once, simulated
 from tests.faults.shared_world import on
@@ -104,7 +104,8 @@ async def _while_it_fails(folder: Path, method: str) -> tuple[int, str]:
             raise sqlite3.OperationalError("disk I/O error")
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(SqliteStore, method, failing)
+            for one in (method, "locked") if method == "standing" else (method,):  # uploads read it as they lock it
+                patched.setattr(Store, one, failing)
             claimed = await at.claim(MIXED)
             await at.send(body)
         return claimed, body.answers[-1]

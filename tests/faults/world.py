@@ -314,7 +314,7 @@ def _all_but_the_journal(base: Path, data: Path) -> None:
 def _backup(base: Path, data: Path) -> None:
     """As docs/operations.md says: a new folder, on which the server starts with the old journal."""
     from privateer_server.store.backup import restore
-    from privateer_server.store.sqlite_schema import DATABASE
+    from privateer_server.store.schema import STORE_KIND as DATABASE
 
     if not (base / "backup.db").exists():
         return _database_alone(base, data)

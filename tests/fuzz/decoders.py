@@ -39,12 +39,13 @@ from privateer_core.wire.tokens.token_keys import Directory, base64url, unbase64
 from privateer_core.wire.transparency_log import Head, check_proof, check_start, read_proof
 from privateer_lab.cli.input_files import read_document
 from privateer_server.store.backup import restore
-from privateer_server.store.sqlite import FILE, SqliteStore
-from privateer_server.store.sqlite_schema import DATABASE
+from privateer_server.store.schema import FILE
+from privateer_server.store.schema import STORE_KIND as DATABASE
 from tests.documents import exports, vectors
 from tests.documents.logs import _entry, _grown
 from tests.support import mint
 from tests.support.sealing import body_of, sealed_reports
+from tests.support.stores import embedded_store
 
 _KEY = Ed25519PrivateKey.from_private_bytes(b"k" * 32)
 _KEYS = {signing_key_id(_KEY.public_key()): _KEY.public_key()}
@@ -154,7 +155,7 @@ def _backup(some: bytes) -> bytes:
 
 def _backups() -> list[bytes]:
     with tempfile.TemporaryDirectory() as folder:
-        store = SqliteStore(Path(folder))
+        store = embedded_store(Path(folder))
         try:
             return [store.backup()]
         finally:

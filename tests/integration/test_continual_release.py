@@ -12,16 +12,17 @@ from privateer_core.mechanisms.running_vectors import RunningTotal, RunningVecto
 from privateer_server.algorithms.linear.learner import ContinualLearner
 from privateer_server.app import create_app
 from privateer_server.rounds.open_round import restore_lost, with_sums
-from privateer_server.rounds.round_keys import RoundKeys
 from privateer_server.settings import ServerSettings
 from privateer_server.store.backup import restore as restore_backup
-from privateer_server.store.sqlite import SqliteStore
-from privateer_server.store.sqlite_schema import DATABASE
+from privateer_server.store.round_keys import KeyFolder, RoundKeys
+from privateer_server.store.schema import STORE_KIND as DATABASE
+from privateer_server.store.store import Store
 from tests.support.asgi import serving
 from tests.support.disks import files
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.senders import TRUSTED
 from tests.support.servers import ADMIN, TOKEN, Api
+from tests.support.stores import embedded_store
 
 SPEC: dict[str, Any] = {
     "experiment": {"name": "test", "arms": ["a", "b"], "horizon": 200, "round_size": 20},
@@ -58,11 +59,11 @@ async def fill(client: httpx.AsyncClient, rounds: int) -> None:
 
 def noise_on_disk(folder: Path) -> np.ndarray:
     """The noise that the open round brings along, read with its key."""
-    store = SqliteStore(folder)
+    store = embedded_store(folder)
     stored = store.experiments()[0].current
     store.close()
     blank = restore_lost(stored)
-    current = with_sums(blank, [stored.total], RoundKeys(folder / "keys").find(blank.round.public_key))
+    current = with_sums(blank, [stored.total], RoundKeys(KeyFolder(folder / "keys")).find(blank.round.public_key))
     assert current is not None
     assert isinstance(current.mechanism, RunningVectors)
     return np.asarray(current.total.noise)
@@ -117,15 +118,15 @@ async def test_a_failure_between_journal_and_database_draws_no_second_noise(
     async with serving(create_app(settings)) as client:
         await client.post("/experiments", json=SPEC, headers=ADMIN)
         await fill(client, 1)
-        commit = SqliteStore.commit
+        commit = Store.commit
 
-        def dies(self: SqliteStore, changes: Any) -> None:
+        def dies(self: Store, changes: Any) -> None:
             if any(change.following for change in changes):
                 raise OSError("full")
             commit(self, changes)
 
         with monkeypatch.context() as broken:
-            broken.setattr(SqliteStore, "commit", dies)
+            broken.setattr(Store, "commit", dies)
             published = await Api(client).publication()
             await client.post("/reports", content=body_of(published, sealed_reports(published, 20)))
     async with serving(create_app(settings)) as client:

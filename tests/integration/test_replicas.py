@@ -241,10 +241,10 @@ async def test_an_answer_that_is_lost_while_a_group_is_committed_loses_and_doubl
     shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The group is committed and the connection breaks: the server does not know, and devices send it again."""
-    from privateer_core.serving.store.postgres import Unreachable
-    from privateer_server.store.postgres import store
+    from privateer_core.serving.store.database import Unreachable
+    from privateer_server.store.store import Locked
 
-    honest, breaks = store._Locked.commit, [True]
+    honest, breaks = Locked.commit, [True]
 
     def commit(locked: Any, changes: Any) -> None:
         honest(locked, changes)
@@ -252,7 +252,7 @@ async def test_an_answer_that_is_lost_while_a_group_is_committed_loses_and_doubl
             breaks.clear()
             raise Unreachable("the connection broke")
 
-    monkeypatch.setattr(store._Locked, "commit", commit)
+    monkeypatch.setattr(Locked, "commit", commit)
     async with shared.served(1) as (one,):
         await one.create(SMALL)
         first = await one.publication()

@@ -20,8 +20,10 @@ from privateer_core.wire.keys import own_key
 from privateer_core.wire.publication import decode_publication
 from privateer_core.wire.tokens.token import authorization
 from privateer_shuffler.app import create_app
-from privateer_shuffler.pool.protocol import Label, PoolReceipt, Taken
-from privateer_shuffler.postgres import round as shared_round
+from privateer_shuffler.pool import shared_round
+from privateer_shuffler.pool.round import Label
+from privateer_shuffler.pool.store import Taken
+from privateer_shuffler.pool.uploads import PoolReceipt
 from privateer_shuffler.resources import open_resources
 from tests.support.mint import minted
 from tests.support.mint import settings as tokens
@@ -73,7 +75,7 @@ async def test_what_comes_while_a_round_ends_is_answered(shared: SharedShufflers
     """Uploads come at every moment of the end: before its last look at the database, during it, and after it."""
     header, reports = shared.server.publish(batch=100), sealed_reports(400)
     facts, held = decode_publication(shared.server.publications["spring"]).round, open_resources(shared.settings)
-    await held.pool_store.note("spring", Taken(1, header.digest))
+    held.pool_store.note("spring", Taken(1, header.digest))
     pool = await held.pool_store.open(Label(facts, header.digest))
     receipts = [pool.hold([report]) for report in reports[:10]]
     ending = asyncio.create_task(pool.forget())
@@ -309,6 +311,25 @@ async def test_a_batch_in_order_of_arrival_is_caught(shared: SharedShufflers, mo
     monkeypatch.setattr(shared_round, "keyed_hash", lambda *_: next(numbers))
     async with order_of_arrival(shared, 20) as seen:
         assert fit(seen) < FALSE_ALARM
+
+
+async def test_a_store_finds_what_does_not_agree(shared: SharedShufflers) -> None:
+    header = shared.server.publish(batch=40)
+    async with shared.served(1) as shufflers:
+        assert await upload(shufflers, header, sealed_reports(2)) == [202] * 2
+    store = open_resources(shared.settings).pool_store
+    found = store.examine()
+    assert found.disagreements == []
+    assert (found.databases["PostgreSQL"].version, found.databases["PostgreSQL"].is_whole) == (1, True)
+    for harm in (
+        "UPDATE taken SET version = 0",
+        "UPDATE rounds SET secret = 'x'",
+        "INSERT INTO pieces VALUES (77, '')",
+        "INSERT INTO fingerprints VALUES ('', 77)",
+    ):
+        shared.rows(harm)
+    assert len(store.examine().disagreements) == 4
+    store.close()
 
 
 def test_replicas_with_other_keys_do_not_start(shared: SharedShufflers, tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 from privateer_core.serving.store.leases import Leases
 from privateer_server import app
-from privateer_server.store.postgres.journal import PostgresJournal
-from privateer_server.store.postgres.round_keys import PostgresKeyStore
-from privateer_server.store.postgres.store import PostgresStore
+from privateer_server.store.journal import Journal
+from privateer_server.store.round_keys import RoundKeys
+from privateer_server.store.store import Store
 
 _RNG = random.Random(os.getpid())
 _CHANCE = float(os.environ.get("PRIVATEER_TEST_DEATHS", "0"))
@@ -38,7 +38,7 @@ def _deadly(owner: type, method: str, dies: Callable[..., bool] = lambda *_: Tru
 def main() -> None:
     """Run the server, whose leases are short."""
     Leases.__init__.__defaults__ = (1.0,)
-    for owner, method in ((PostgresKeyStore, "make"), (PostgresKeyStore, "destroy"), (PostgresJournal, "write")):
+    for owner, method in ((RoundKeys, "make"), (RoundKeys, "destroy"), (Journal, "write")):
         _deadly(owner, method)
-    _deadly(PostgresStore, "commit", lambda _, changes: any(change.following for change in changes))
+    _deadly(Store, "commit", lambda _, changes: any(change.following for change in changes))
     app.main([])

@@ -82,7 +82,7 @@ def backup(
 ) -> None:
     """Copy the database of a running server. A server on the copy gives up the rounds that are open now."""
     from privateer_server.store.backup import is_database, write_durably
-    from privateer_server.store.sqlite import FILE
+    from privateer_server.store.schema import FILE
 
     path = folder / FILE
     if path.exists():
@@ -101,10 +101,9 @@ def restore(
 ) -> None:
     """Make a data folder from a backup. When the server starts it gives up the rounds that were open."""
     from privateer_server.store.backup import restore as restored
-    from privateer_server.store.sqlite import FILE
-    from privateer_server.store.sqlite_schema import DATABASE
+    from privateer_server.store.schema import FILE, STORE_KIND
 
-    restored(folder / FILE, data, DATABASE)
+    restored(folder / FILE, data, STORE_KIND)
     screen.print(
         f"restored. Start it with: PRIVATEER_DATA={shlex.quote(str(data))} privateer server\n"
         "If you have the old journal.db, set PRIVATEER_JOURNAL to it first. "

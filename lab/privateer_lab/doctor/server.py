@@ -10,7 +10,7 @@ from typing import Final
 
 from privateer_core.codec import decode
 from privateer_core.errors import PrivateerError
-from privateer_core.serving.store.sqlite import make_tables
+from privateer_core.serving.store.sqlite import SqliteDatabase, make_tables
 from privateer_core.wire.publication import Round, decode_publication
 from privateer_lab.doctor.algorithms import check_algorithms, check_experiments
 from privateer_lab.doctor.checks import Checkup
@@ -20,16 +20,16 @@ from privateer_lab.doctor.files import MIB, check_clock, check_disk, check_folde
 from privateer_lab.doctor.key_files import check_identity_key, check_signer, check_store_key, check_trusted
 from privateer_lab.doctor.listeners import Listeners, listed_keys
 from privateer_lab.doctor.stores import checked
-from privateer_server.data import JOURNAL_FILE, KEYS_FOLDER
+from privateer_server.data import KEYS_FOLDER
 from privateer_server.intake.opening import Opener
 from privateer_server.publication_log import IDENTITY_FILE
 from privateer_server.rounds.open_round import RoundFacts
 from privateer_server.rounds.recovery import reason_to_give_up
 from privateer_server.settings import ServerSettings
-from privateer_server.store.journal import JOURNAL, JournalFile
+from privateer_server.store.journal import Journal
 from privateer_server.store.records import ExperimentRecord, JournalEntry
-from privateer_server.store.sqlite import FILE, SqliteStore
-from privateer_server.store.sqlite_schema import DATABASE
+from privateer_server.store.schema import FILE, JOURNAL_FILE, JOURNAL_KIND, STORE_KIND
+from privateer_server.store.store import Store
 
 _SPARE: Final = 64 * MIB
 _CLOSING: Final = 8
@@ -173,7 +173,7 @@ def _published(journal: Path) -> dict[str, bytes]:
     """Return the digests of what a journal says was published last; of one that is missing, none."""
     try:
         with closing(copy_of(journal) or sqlite3.connect(":memory:")) as copy:
-            return _digests(_entries(JournalFile(copy)))
+            return _digests(_entries(Journal(SqliteDatabase(copy))))
     except (OSError, sqlite3.Error, PrivateerError, Unsettled):
         return {}
 
@@ -182,39 +182,39 @@ def _digests(entries: dict[str, JournalEntry]) -> dict[str, bytes]:
     return {name: entry.following.digest for name, entry in entries.items()}
 
 
-def _entries(journal: JournalFile) -> dict[str, JournalEntry]:
+def _entries(journal: Journal) -> dict[str, JournalEntry]:
     return {name: entry for name in journal.experiments() if (entry := journal.last(name))}
 
 
 def _read_once(found: Checkup, settings: ServerSettings) -> Contents | None:
     journal_copy = _journal_copy(found, _journal(settings))
-    database = checked(found, "database", settings.data / FILE, DATABASE)
+    database = checked(found, "database", settings.data / FILE, STORE_KIND)
     if not (journal_copy and database):
         return None
     with closing(journal_copy), closing(database):
         try:
-            contents = _contents(database, SqliteStore(database), JournalFile(journal_copy))
+            contents = _contents(database, Store(SqliteDatabase(database)), Journal(SqliteDatabase(journal_copy)))
             open_rounds, _ = len(contents.open_rounds), contents.following_keys
         except (PrivateerError, sqlite3.Error, TypeError, ValueError):
             found.fail("database", "an experiment in it cannot be read", _RESTORE)
             return None
     holds = f"experiments: {len(contents.experiments):,}, open rounds: {open_rounds:,}"
-    found.ok("database", f"{FILE} and {_journal(settings).name} are whole, schema {DATABASE.version}: {holds}")
+    found.ok("database", f"{FILE} and {_journal(settings).name} are whole, schema {STORE_KIND.version}: {holds}")
     return contents
 
 
 def _journal_copy(found: Checkup, path: Path) -> sqlite3.Connection | None:
     """Return a copy of the journal, or an empty one where there is none: a restored server has none at first."""
     if path.exists():
-        return checked(found, "journal", path, JOURNAL)
+        return checked(found, "journal", path, JOURNAL_KIND)
     remedy = "set PRIVATEER_JOURNAL to the one it had; without it a start gives the open rounds up"
     found.warn("journal", f"there is no {path.name}", remedy)
     empty = sqlite3.connect(":memory:", isolation_level=None)
-    make_tables(empty, JOURNAL)
+    make_tables(empty, JOURNAL_KIND)
     return empty
 
 
-def _contents(database: sqlite3.Connection, store: SqliteStore, journal: JournalFile) -> Contents:
+def _contents(database: sqlite3.Connection, store: Store, journal: Journal) -> Contents:
     recorded, logged, here = max([0.0, *_times(database)]), journal.leaves(0), store.leaves(0)
     common = min(len(logged), len(here))
     return Contents(

@@ -16,11 +16,11 @@ from privateer_lab.doctor.files import MIB, check_clock, check_disk, check_folde
 from privateer_lab.doctor.key_files import check_public_half, check_store_key, check_trusted, ids_of, signing_key
 from privateer_lab.doctor.listeners import Listeners, get, listed_keys
 from privateer_lab.doctor.stores import checked
-from privateer_shuffler.pool.folder import HISTORY_DATABASE as HISTORY
-from privateer_shuffler.pool.folder import HISTORY_FILE
-from privateer_shuffler.pool.protocol import Label
+from privateer_shuffler.pool.round import Label
 from privateer_shuffler.pool.round_file import REPAIR, SUFFIX, read_label
 from privateer_shuffler.pool.round_file import ROUND_DATABASE as ROUND
+from privateer_shuffler.pool.store import HISTORY_DATABASE as HISTORY
+from privateer_shuffler.pool.store import HISTORY_FILE
 from privateer_shuffler.resources import KEY_FILE
 from privateer_shuffler.settings import ShufflerSettings
 

@@ -34,8 +34,8 @@ from privateer_server.experiments.changes import PLANNED, Clone, Delete, Planned
 from privateer_server.experiments.executor import ChangeExecutor
 from privateer_server.experiments.exports import exported, start_with
 from privateer_server.experiments.spec_changes import renamed
-from privateer_server.store.protocol import Store
 from privateer_server.store.records import ShufflerKey
+from privateer_server.store.store import Store
 
 _CLAIMING: Final = refusals(BatchRefused, NotFound, Deleted, WrongEndpoint, Conflict, Unavailable)
 PRIVATE_PAGES: Final = frozenset({"log", "export"})

@@ -35,7 +35,7 @@ from privateer_server.api.long_polls import Polls
 from privateer_server.api.operators import Admins
 from privateer_server.experiments import exports
 from privateer_server.experiments.catalog import Experiments
-from privateer_server.store.protocol import Store
+from privateer_server.store.store import Store
 
 _JSON_BYTES_MAX: Final = 4 << 20
 """The vectors of thousands of actions."""

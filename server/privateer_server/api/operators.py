@@ -22,7 +22,7 @@ from privateer_server.experiments.catalog import Experiments
 from privateer_server.intake.intake import Intake
 from privateer_server.observability.gauges import Gauges
 from privateer_server.observability.metrics import ServerMetrics
-from privateer_server.store.protocol import Store
+from privateer_server.store.store import Store
 
 _SCHEME: Final = HTTPBearer(scheme_name="admin", description="An operator's token", auto_error=False)
 Token: TypeAlias = Annotated[HTTPAuthorizationCredentials | None, Depends(_SCHEME)]

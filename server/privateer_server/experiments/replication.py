@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from privateer_core.errors import NotFound, Unavailable
 from privateer_core.serving.logs import trace
@@ -11,8 +11,10 @@ from privateer_server.data import Data
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.experiment import Experiment
 from privateer_server.intake.intake import Intake
-from privateer_server.store.protocol import Notifications
 from privateer_server.store.records import TRANSIENT, ExperimentState
+
+if TYPE_CHECKING:
+    from privateer_server.store.notifications import Notifications
 
 _POLL_SECONDS: Final = 1.0
 """Between two looks without a notification: what others count notifies nobody."""
@@ -25,7 +27,7 @@ class Follower:
     Where it matters, nobody relies on it: whatever counts or changes something reads first where the experiment stands.
     """
 
-    def __init__(self, data: Data, notifications: Notifications, experiments: Experiments, intake: Intake) -> None:
+    def __init__(self, data: Data, notifications: "Notifications", experiments: Experiments, intake: Intake) -> None:
         self._store, self._notifications, self._experiments, self._intake = (
             data.store,
             notifications,

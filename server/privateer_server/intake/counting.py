@@ -19,8 +19,8 @@ from privateer_server.intake.accumulator import Accumulator
 from privateer_server.intake.opening import Opener
 from privateer_server.intake.receipts import Receipt
 from privateer_server.rounds.open_round import OpenRound
-from privateer_server.store.protocol import Locked
 from privateer_server.store.records import TRANSIENT, Change
+from privateer_server.store.store import Locked
 
 _FEW: Final = 4
 """Requests that are taken one by one."""

@@ -8,7 +8,7 @@ from privateer_core.serving.logs import trace
 from privateer_core.wire.envelope import Header
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.intake.receipts import Delivery
-from privateer_server.store.protocol import PublicationJournal
+from privateer_server.store.journal import Journal
 from privateer_server.store.records import TRANSIENT
 
 _log = logging.getLogger("privateer.server")
@@ -17,7 +17,7 @@ _log = logging.getLogger("privateer.server")
 class Shufflers:
     """Shufflers that deliver batches."""
 
-    def __init__(self, experiments: Experiments, journal: PublicationJournal) -> None:
+    def __init__(self, experiments: Experiments, journal: Journal) -> None:
         self._experiments, self._journal = experiments, journal
 
     async def claim(self, delivery: Delivery) -> None:

@@ -15,7 +15,7 @@ from privateer_core.policies.policy import Policy
 from privateer_core.wire.publication import decode_publication
 from privateer_server.rounds.loop import Decided
 from privateer_server.rounds.open_round import OpenRound, RoundFacts, read_policy
-from privateer_server.store.protocol import Store
+from privateer_server.store.store import Store
 
 Array = NDArray[np.float64]
 _TIMES: Final = 16

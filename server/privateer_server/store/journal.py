@@ -1,167 +1,165 @@
 """What was published last, experiment by experiment, on record before the database has it, and outside its backups."""
 
-import sqlite3
+import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
-from threading import Lock
 from typing import Final
 
-from typing_extensions import override
+from sqlalchemy import Connection, delete, select, update
 
 from privateer_core.codec import decode, encode
-from privateer_core.serving.store.sqlite import FileKind, open_database
-from privateer_server.store.protocol import PublicationJournal
-from privateer_server.store.records import JournalEntry, Leaf, LogLine
+from privateer_core.serving.store.database import Database, insert, keep_first
+from privateer_server.store.records import Behind, JournalEntry, Leaf, LogLine
+from privateer_server.store.schema import BURIED, LOG_LEAVES, LOG_NAME, ORIGIN, PUBLICATIONS, SIGNER
 
-JOURNAL: Final = FileKind(
-    application=0x5052564A,
-    version=4,
-    schema="""
-    CREATE TABLE publications (experiment TEXT PRIMARY KEY, entry BLOB NOT NULL) WITHOUT ROWID;
-    CREATE TABLE deleted (experiment TEXT PRIMARY KEY, line BLOB NOT NULL) WITHOUT ROWID;
-    CREATE TABLE log (id INTEGER PRIMARY KEY, origin TEXT NOT NULL);
-    CREATE TABLE leaves (position INTEGER PRIMARY KEY, leaf BLOB NOT NULL)
-    """,
-    field="PRIVATEER_JOURNAL",
-    steps={
-        # No head was signed for a journal of version 3.
-        3: """
-        CREATE TABLE log (id INTEGER PRIMARY KEY, origin TEXT NOT NULL);
-        CREATE TABLE leaves (position INTEGER PRIMARY KEY, leaf BLOB NOT NULL)
-        """
-    },
-)
+_WRITING, _EXTENDING = 1, 2
+_log: Final = logging.getLogger("privateer.server")
 
 
-class JournalFile(PublicationJournal):
-    """The journal (`privateer_server.store.protocol.PublicationJournal`) of a server that is alone with its data.
+class Journal:
+    """What was published last, outside the store and its backups: it never goes back, and shows when the store did.
 
-    A file beside the database, or on another disk. It never goes back, so it shows when the database did.
-
-    Parameters
-    ----------
-    path
-        The file; or a database that is open already, such as a copy that is only read.
-
-    Raises
-    ------
-    SpecError
-        If the file cannot be opened or another server has it.
+    It is a file beside the store's, or on another disk; or a database that servers share. That one knows which copy of
+    its database it is. If it has become another one, it may have gone back: what it has counts for versions only then,
+    so that every open round is given up at the start.
     """
 
-    def __init__(self, path: Path | sqlite3.Connection) -> None:
-        self._lock = Lock()
-        self._db = path if isinstance(path, sqlite3.Connection) else open_database(path, JOURNAL)
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        if database.is_shared:
+            self._find_out_whether_it_went_back()
 
-    @override
+    def _find_out_whether_it_went_back(self) -> None:
+        with self._database.transaction() as db:
+            keep_first(db, ORIGIN.c.identity, self._database.identity)
+            if db.execute(select(ORIGIN.c.identity).with_for_update()).scalar_one() == self._database.identity:
+                return
+            db.execute(update(ORIGIN).values(identity=self._database.identity))
+            for (encoded,) in db.execute(select(PUBLICATIONS.c.entry).with_for_update()).all():
+                _put(db, decode(encoded, JournalEntry).without_digests)
+        _log.warning("the journal's database was put back or moved: it may have gone back, so rounds are given up")
+
     def last(self, experiment: str) -> JournalEntry | None:
-        with self._lock:
-            return self._last(experiment)
+        """Return the last publication of an experiment, if there is one; one that may have gone back has no digests."""
+        with self._database.connection() as db:
+            return _last(db, experiment)
 
-    def _last(self, experiment: str) -> JournalEntry | None:
-        row = self._db.execute("SELECT entry FROM publications WHERE experiment = ?", (experiment,)).fetchone()
-        return decode(row[0], JournalEntry) if row else None
-
-    @override
     def experiments(self) -> list[str]:
-        with self._lock:
-            return [row[0] for row in self._db.execute("SELECT experiment FROM publications ORDER BY experiment")]
+        """Return the names of all experiments that were ever published, in alphabetical order."""
+        with self._database.connection() as db:
+            return list(db.execute(select(PUBLICATIONS.c.experiment).order_by(PUBLICATIONS.c.experiment)).scalars())
 
-    @override
     def write(self, entry: JournalEntry, after: JournalEntry | None) -> JournalEntry:
-        """Put a publication on record, which is ``after`` the last one; durable when this returns.
+        """Put a publication on record, if the last one still is ``after``; return the one that is on record then.
+
+        The first of several writers wins, and the others publish what it has written. It is durable when this returns.
 
         Raises
         ------
-        sqlite3.Error
-            If the disk does not take it.
+        Behind
+            If the experiment is deleted.
         """
-        del after  # nobody else writes
-        with self._lock:
-            self._write(entry)
+        with self._database.transaction() as db:
+            if self._database.is_shared:
+                self._database.lock(db, _WRITING, entry.experiment)
+                last = _last(db, entry.experiment)
+                if _digest(last) != _digest(after) or _is_buried(db, entry.experiment):
+                    if last is None:
+                        raise Behind("the experiment was deleted")
+                    return last
+            _put(db, entry)
         return entry
 
-    def _write(self, entry: JournalEntry) -> None:
-        self._db.execute("INSERT OR REPLACE INTO publications VALUES (?, ?)", (entry.experiment, encode(entry)))
-
-    @override
     def shut(self, experiment: str, digest: bytes) -> None:
-        """Put on record that a round takes no further batch, if it is the last one; durable when this returns.
+        """Put on record that a round takes no further batch, before its shuffler hears of that and erases its reports.
 
-        Raises
-        ------
-        sqlite3.Error
-            If the disk does not take it.
+        It is durable when this returns. If another publication is the last one, nothing changes.
         """
-        with self._lock:
-            last = self._last(experiment)
+        with self._database.transaction() as db:
+            self._database.lock(db, _WRITING, experiment)
+            last = _last(db, experiment)
             if last and last.following.digest == digest and not last.shut:
-                self._write(replace(last, shut=True))
+                _put(db, replace(last, shut=True))
 
-    @override
     def bury(self, experiment: str, line: LogLine) -> None:
-        with self._lock:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                self._db.execute("INSERT OR IGNORE INTO deleted VALUES (?, ?)", (experiment, encode(line)))
-                self._db.execute("DELETE FROM publications WHERE experiment = ?", (experiment,))
-                self._db.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    self._db.execute("ROLLBACK")
-                raise
-            with suppress(sqlite3.Error):  # earlier states go with the log; if not now, with its next restart
-                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        """Put on record that an experiment is deleted, and erase its publication; durable when this returns."""
+        with self._database.transaction() as db:
+            self._database.lock(db, _WRITING, experiment)
+            db.execute(insert(BURIED).values(experiment=experiment, line=encode(line)).on_conflict_do_nothing())
+            db.execute(delete(PUBLICATIONS).where(PUBLICATIONS.c.experiment == experiment))
+        self._database.tidy()
 
-    @override
     def buried(self) -> dict[str, LogLine]:
-        with self._lock:
-            rows = self._db.execute("SELECT experiment, line FROM deleted ORDER BY experiment").fetchall()
+        """Return the deleted experiments, with the lines of their deletion."""
+        with self._database.connection() as db:
+            rows = db.execute(select(BURIED.c.experiment, BURIED.c.line).order_by(BURIED.c.experiment)).all()
         return {name: decode(line, LogLine) for name, line in rows}
 
-    @override
     def signer(self, public_key: bytes) -> bytes:
-        """Return the key: no other server signs."""
-        return public_key
+        """Put the key that signs publications on record, unless there is one; return the one that is on record then.
 
-    @override
+        No other server signs where the journal is a file.
+        """
+        if not self._database.is_shared:
+            return public_key
+        with self._database.transaction() as db:
+            return bytes(keep_first(db, SIGNER.c.public_key, public_key))
+
     def origin(self) -> str:
-        with self._lock:
-            row = self._db.execute("SELECT origin FROM log").fetchone()
-        return str(row[0]) if row else ""
+        """Return the name of the log of publications; empty: none has begun."""
+        with self._database.connection() as db:
+            return db.execute(select(LOG_NAME.c.origin)).scalar_one_or_none() or ""
 
-    @override
-    def leaves(self, start: int, most: int = -1) -> list[Leaf]:
-        select = "SELECT leaf FROM leaves WHERE position > ? ORDER BY position LIMIT ?"
-        with self._lock:
-            rows = self._db.execute(select, (start, most)).fetchall()
-        return [decode(row[0], Leaf) for row in rows]
+    def leaves(self, start: int, most: int | None = None) -> list[Leaf]:
+        """Return the leaves of the log that a head may have been signed for, from a place on; at most so many."""
+        with self._database.connection() as db:
+            return _leaves(db, start, most)
 
-    @override
     def extend(self, origin: str, start: int, leaves: Sequence[Leaf]) -> None:
-        """Put leaves on record before a head is signed for them, and the name of the log; durable when this returns.
+        """Put leaves on record before a head is signed for them, and the name of the log, if it has none yet.
+
+        It is durable when this returns. What another server has put on record already stays as it is.
 
         Raises
         ------
-        sqlite3.Error
-            If the disk does not take it.
+        Behind
+            If the log on record goes on otherwise, or does not go as far as ``start``.
         """
-        with self._lock:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                self._db.execute("INSERT OR IGNORE INTO log VALUES (1, ?)", (origin,))
-                rows = [(place, encode(leaf)) for place, leaf in enumerate(leaves, start + 1)]
-                self._db.executemany("INSERT INTO leaves VALUES (?, ?)", rows)
-                self._db.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    self._db.execute("ROLLBACK")
-                raise
+        rows = [{"position": place, "leaf": encode(leaf)} for place, leaf in enumerate(leaves, start + 1)]
+        with self._database.transaction() as db:
+            self._database.lock(db, _EXTENDING)
+            keep_first(db, LOG_NAME.c.origin, origin)
+            if rows:
+                db.execute(insert(LOG_LEAVES).on_conflict_do_nothing(), rows)
+            reaches = not start or db.execute(select(1).where(LOG_LEAVES.c.position == start)).first()
+            if not reaches or _leaves(db, start, len(leaves)) != list(leaves):
+                raise Behind("the log in the journal's database is not the one that goes on here")
 
-    @override
     def close(self) -> None:
-        """Close the file and give up its lock."""
-        with self._lock:
-            self._db.close()
+        """Let go of the journal; nothing here is used again."""
+        self._database.close()
+
+
+def _last(db: Connection, experiment: str) -> JournalEntry | None:
+    found = db.execute(select(PUBLICATIONS.c.entry).where(PUBLICATIONS.c.experiment == experiment))
+    encoded = found.scalar_one_or_none()
+    return decode(encoded, JournalEntry) if encoded else None
+
+
+def _digest(entry: JournalEntry | None) -> bytes | None:
+    return entry.following.digest if entry else None
+
+
+def _is_buried(db: Connection, experiment: str) -> bool:
+    return db.execute(select(1).where(BURIED.c.experiment == experiment)).first() is not None
+
+
+def _put(db: Connection, entry: JournalEntry) -> None:
+    row = {"experiment": entry.experiment, "entry": encode(entry)}
+    put = insert(PUBLICATIONS).values(row)
+    db.execute(put.on_conflict_do_update(index_elements=["experiment"], set_={"entry": row["entry"]}))
+
+
+def _leaves(db: Connection, start: int, most: int | None) -> list[Leaf]:
+    found = select(LOG_LEAVES.c.leaf).where(LOG_LEAVES.c.position > start).order_by(LOG_LEAVES.c.position).limit(most)
+    return [decode(leaf, Leaf) for leaf in db.execute(found).scalars()]

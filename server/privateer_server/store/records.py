@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 TRANSIENT: Final = (OSError, sqlite3.OperationalError)
@@ -83,6 +83,11 @@ class JournalEntry:
     taken: bool
     following: RoundRecord
     shut: bool = False
+
+    @property
+    def without_digests(self) -> "JournalEntry":
+        """What it is worth in a journal that may have gone back: it counts for versions alone."""
+        return replace(self, closed=b"", following=replace(self.following, digest=b""))
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,10 @@ from typing import Final, Self
 
 import msgspec
 
-from privateer_core.serving.store.sqlite import FileKind, connect, damaged, open_database
+from privateer_core.serving.store.database import DatabaseFacts
+from privateer_core.serving.store.sqlite import FileKind, connect, damaged, facts_of, open_database
 from privateer_core.wire.publication import Round
-from privateer_shuffler.pool.protocol import Label
+from privateer_shuffler.pool.round import Label
 
 SUFFIX: Final = ".db"
 REPAIR: Final = "restore it, or move it away and lose what it holds"
@@ -112,10 +113,10 @@ class RoundStore:
         """Yield every place with the sealed message in it, or None if it is free."""
         return iter(self._connection.execute("SELECT id, iif(taken, sealed, NULL) FROM place ORDER BY id"))
 
-    def fingerprints(self, messages: Iterable[bytes]) -> set[bytes]:
+    def fingerprints(self, messages: Iterable[bytes]) -> list[bytes]:
         """Return what identifies messages in this round. Other rounds and other shufflers come to other bytes."""
         made, key = hashlib.blake2b, self._key
-        return {made(message, digest_size=_FINGERPRINT_BYTES, key=key).digest() for message in messages}
+        return [made(message, digest_size=_FINGERPRINT_BYTES, key=key).digest() for message in messages]
 
     def has_delivered(self, fingerprints: Iterable[bytes]) -> bool:
         """Whether any of these messages was in an earlier batch of the version."""
@@ -167,7 +168,7 @@ class RoundStore:
         """Make room for another batch and keep fingerprints of this one, in one transaction. It may be tried again."""
         _rollback(self._connection)
         held = self._connection.execute("SELECT sealed FROM place WHERE taken")
-        fingerprints = sorted(self.fingerprints(row[0] for row in held))
+        fingerprints = sorted(self.fingerprints(sealed for (sealed,) in held))
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.executemany("INSERT OR IGNORE INTO delivered VALUES (?)", ((one,) for one in fingerprints))
         self._connection.execute("UPDATE place SET taken = 0, sealed = zeroblob(?)", (self.label.round.sealed_size,))
@@ -176,6 +177,10 @@ class RoundStore:
         self._connection.execute("COMMIT")
         self._is_renewed = True
         self.truncate_log()
+
+    def examine(self) -> DatabaseFacts:
+        """Read the whole file, and return how it is."""
+        return facts_of(self._connection)
 
     def erase(self) -> None:
         """Overwrite the reports with zeros and delete the files. It may be tried again if the disk is full."""

@@ -1,51 +1,110 @@
 """Upload tokens that were spent: durable with the report that they came with, and until their key expires.
 
-A round's own database has those of its reports, in places that are reserved and drawn as those of the reports are, but
+A round's own file has those of its reports, in places that are reserved and drawn as those of the reports are, but
 apart from them: the file shows neither the order in which tokens came nor which report came with which. Before a round
-is erased its tokens go, sorted, into one file for all rounds. Nonces are kept as hashes with a key of that file.
+is erased its tokens go, sorted, into one file for all rounds. Nonces are kept as hashes with a key of that file; in a
+database of replicas with a key that the database does not have.
 """
 
 import asyncio
 import hashlib
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from sqlalchemy import Connection, bindparam, delete, select
+from typing_extensions import override
+
 from privateer_core.clock import Clock, SystemClock
-from privateer_core.errors import Unavailable
-from privateer_core.serving.store.sqlite import FileKind, open_database
-from privateer_core.serving.token_gate import Admission
+from privateer_core.serving.store.database import Database, DatabaseFacts, insert
+from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, open_database
+from privateer_core.serving.store.store_key import StoreKey
 from privateer_shuffler.pool.round_file import REPAIR, RoundStore
+from privateer_shuffler.pool.schema import SECRET, SPENT
+from privateer_shuffler.pool.uploads import Portion
 from privateer_shuffler.shuffle import RandomPlaces
 
 TOKENS_FILE: Final = "spent.sqlite"
 TOKENS_DATABASE: Final = FileKind(
-    application=0x50525655,
-    version=1,
-    schema="""
-    CREATE TABLE secret (key BLOB NOT NULL);
-    CREATE TABLE spent (token BLOB PRIMARY KEY, expires INTEGER NOT NULL) WITHOUT ROWID
-    """,
-    field="PRIVATEER_DATA",
-    repair=REPAIR,
+    application=0x50525655, version=1, schema=(SECRET, SPENT), field="PRIVATEER_DATA", repair=REPAIR
 )
-_FORGET: Final = "DELETE FROM spent WHERE token IN (SELECT token FROM spent WHERE expires <= ? LIMIT ?)"
+_EXPIRED: Final = select(SPENT.c.token).where(SPENT.c.expires <= bindparam("time")).limit(bindparam("most"))
+_FORGET: Final = delete(SPENT).where(SPENT.c.token.in_(_EXPIRED))
+_KEEP: Final = insert(SPENT).on_conflict_do_nothing()
+_HAS: Final = "SELECT 1 FROM spent WHERE token = ?"
+_AMONG: Final = "SELECT token FROM spent WHERE token = ANY(%b)"
+_SPEND: Final = """
+INSERT INTO spent SELECT * FROM unnest(%b::bytea[], %b::bigint[]) ON CONFLICT DO NOTHING RETURNING token
+"""
 _FORGET_SECONDS: Final = 3600.0
 _FORGOTTEN_AT_ONCE: Final = 5000
 _PAUSE_SECONDS: Final = 0.1
 GRACE_SECONDS: Final = 86_400.0
 """A clock that is set wrong by less than a day has no token spent twice."""
+_PURPOSE: Final = b"privateer/spent-tokens/1"
+_RECENT_MAX: Final = 1 << 17
 _KEY_BYTES: Final = 32
 _HASH_BYTES: Final = 16
 _TIME_BYTES: Final = 8
 TOKEN_BYTES: Final = _HASH_BYTES + _TIME_BYTES
-"""What a round keeps of a token."""
+"""What a round's file keeps of a token."""
 
 
-class Spent:
-    """The tokens spent at a shuffler: those of rounds that it holds in memory, those of earlier ones in a file.
+class SpentTokens:
+    """Hashes of spent tokens, in a table.
+
+    Attributes
+    ----------
+    recent
+        Those in memory, too: of open rounds, or of what a replica has met.
+    """
+
+    def __init__(self, database: Database, key: bytes, clock: Clock | None = None) -> None:
+        self._database, self._key, self._clock = database, key, clock or SystemClock()
+        self.recent: set[bytes] = set()
+
+    def hash(self, nonce: bytes) -> bytes:
+        """Return what is kept of a nonce."""
+        return hashlib.blake2b(nonce, digest_size=_HASH_BYTES, key=self._key).digest()
+
+    def knows(self, nonce: bytes) -> bool:
+        """Whether a token with this nonce is known to be spent, at once; a round decides when its report comes."""
+        return self.has(self.hash(nonce))
+
+    def has(self, token: bytes) -> bool:
+        """Do the same for what `hash` returned."""
+        return token in self.recent
+
+    def forget(self) -> bool:
+        """Forget some tokens whose key has expired more than a day ago; whether there may be more of them."""
+        values = {"time": int(self._clock.now() - GRACE_SECONDS), "most": _FORGOTTEN_AT_ONCE}
+        with suppress(OSError, sqlite3.Error):  # the disk or the database refuses: later
+            with self._database.transaction() as db:
+                forgotten = db.execute(_FORGET, values).rowcount
+            if forgotten:
+                return True
+            self._database.tidy()
+        return False
+
+    async def forget_now_and_then(self) -> None:
+        """Do that once an hour, until the task is cancelled; a few at a time, since uploads wait meanwhile."""
+        while True:
+            await asyncio.sleep(_PAUSE_SECONDS if await asyncio.to_thread(self.forget) else _FORGET_SECONDS)
+
+    def examine(self) -> DatabaseFacts:
+        """Read the whole database, and return how it is."""
+        return self._database.examine()
+
+    def close(self) -> None:
+        """Close the database, so that another process may use the folder."""
+        self._database.close()
+
+
+class FiledTokens(SpentTokens):
+    """The tokens spent at one shuffler: those of rounds that it holds in memory, those of earlier ones in a file.
 
     Raises
     ------
@@ -54,33 +113,19 @@ class Spent:
     """
 
     def __init__(self, folder: Path, clock: Clock | None = None) -> None:
-        self._db, self._clock = open_database(folder / TOKENS_FILE, TOKENS_DATABASE), clock or SystemClock()
-        row = self._db.execute("SELECT key FROM secret").fetchone()
-        if row is None:
-            row = (secrets.token_bytes(_KEY_BYTES),)
-            self._db.execute("INSERT INTO secret VALUES (?)", row)
-        self._key: bytes = row[0]
-        self._recent: set[bytes] = set()
+        self._file = open_database(folder / TOKENS_FILE, TOKENS_DATABASE)
+        database = SqliteDatabase(self._file)
+        with database.transaction() as db:
+            key = db.execute(select(SECRET.c.key)).scalar()
+            if key is None:
+                key = secrets.token_bytes(_KEY_BYTES)
+                db.execute(insert(SECRET).values(key=key))
+        super().__init__(database, key, clock)
 
-    def knows(self, nonce: bytes) -> bool:
-        """Whether a token with this nonce was spent."""
-        token = self.hash(nonce)
-        return token in self._recent or self._has_kept(token)
-
-    def _has_kept(self, token: bytes) -> bool:
-        return self._db.execute("SELECT 1 FROM spent WHERE token = ?", (token,)).fetchone() is not None
-
-    def hash(self, nonce: bytes) -> bytes:
-        """Return what is kept of a nonce."""
-        return hashlib.blake2b(nonce, digest_size=_HASH_BYTES, key=self._key).digest()
-
-    def spend(self, token: bytes) -> None:
-        """Note a token of an open round."""
-        self._recent.add(token)
-
-    def take_back(self, token: bytes) -> None:
-        """Forget a token of an open round, since the disk did not take its report."""
-        self._recent.discard(token)
+    @override
+    def has(self, token: bytes) -> bool:
+        # Every upload with a token asks: the driver's own statement takes 2 microseconds of 26.
+        return token in self.recent or self._file.execute(_HAS, (token,)).fetchone() is not None
 
     def keep(self, tokens: Iterable[tuple[bytes, int]]) -> None:
         """Keep the tokens of a round that is about to be erased; durable when this returns. It may be tried again.
@@ -90,49 +135,60 @@ class Spent:
         sqlite3.Error
             If the disk is full or fails.
         """
-        rows = sorted(tokens)
-        if self._db.in_transaction:  # an earlier attempt may have failed
-            self._db.execute("ROLLBACK")
-        self._db.execute("BEGIN IMMEDIATE")
-        self._db.executemany("INSERT OR IGNORE INTO spent VALUES (?, ?)", rows)
-        self._db.execute("COMMIT")
-        self._recent.difference_update(token for token, _ in rows)
+        rows = [{"token": token, "expires": expires} for token, expires in sorted(tokens)]
+        if rows:
+            with self._database.transaction() as db:
+                db.execute(_KEEP, rows)
+        self.recent.difference_update(row["token"] for row in rows)
 
-    def forget(self) -> bool:
-        """Forget some tokens whose key has expired more than a day ago; whether there may be more of them."""
-        expired = int(self._clock.now() - GRACE_SECONDS)
-        try:
-            if self._db.execute(_FORGET, (expired, _FORGOTTEN_AT_ONCE)).rowcount:
-                return True
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        except sqlite3.Error:  # the disk refuses, or a round's tokens are just being kept: later
-            pass
-        return False
 
-    async def forget_now_and_then(self) -> None:
-        """Do that once an hour, until the task is cancelled; a few at a time, since uploads wait meanwhile."""
-        while True:
-            await asyncio.sleep(_PAUSE_SECONDS if self.forget() else _FORGET_SECONDS)
+class SharedTokens(SpentTokens):
+    """The tokens spent at any replica, in the transactions of the reports that they come with.
 
-    def close(self) -> None:
-        """Close the file, so that another process may use the folder."""
-        self._db.close()
+    Those that this replica has met are in memory: a flood of one costs the database nothing.
+    """
+
+    def __init__(self, database: Database, store_key: StoreKey, clock: Clock | None = None) -> None:
+        super().__init__(database, store_key.derived(_PURPOSE), clock)
+
+    def among(self, db: Connection, portions: Iterable[Portion]) -> set[bytes]:
+        """Return those of the tokens of portions that were spent."""
+        tokens = [one.token for one in portions if one.token]
+        return {token for (token,) in db.exec_driver_sql(_AMONG, (tokens,))} if tokens else set()
+
+    def spend(self, db: Connection, portions: Sequence[Portion]) -> list[Portion]:
+        """Spend the tokens of portions, and refuse where another replica was faster; return the other portions."""
+        paying = sorted((one for one in portions if one.token), key=lambda one: one.token)  # all in the same order
+        if not paying:
+            return list(portions)
+        values = [one.token for one in paying], [one.expires for one in paying]
+        spent = {token for (token,) in db.exec_driver_sql(_SPEND, values)}
+        for one in paying:
+            if one.token not in spent:
+                one.upload.refuse_spent()
+        return [one for one in portions if not one.token or one.token in spent]
+
+    def note(self, portions: Collection[Portion]) -> None:
+        """Remember that tokens are spent, once the database has it."""
+        if len(self.recent) + len(portions) > _RECENT_MAX:
+            self.recent.clear()
+        self.recent.update(one.token for one in portions if one.token)
 
 
 class RoundTokens:
-    """The tokens that reports of one round come with.
+    """The tokens that reports of one round come with, in places of its file.
 
     Parameters
     ----------
     store
-        The round's database. Tokens that it holds already count as spent.
+        The round's file. Tokens that it holds already count as spent.
     spent
         The tokens of all rounds.
     below
         Source of randomness of the places.
     """
 
-    def __init__(self, store: RoundStore, spent: Spent, below: Callable[[int], int]) -> None:
+    def __init__(self, store: RoundStore, spent: FiledTokens, below: Callable[[int], int]) -> None:
         self._store, self._spent = store, spent
         store.reserve_tokens(TOKEN_BYTES)
         free = []
@@ -140,41 +196,23 @@ class RoundTokens:
             if row is None:
                 free.append(place)
             else:
-                spent.spend(row[:_HASH_BYTES])
+                spent.recent.add(row[:_HASH_BYTES])
         self._places = RandomPlaces(free, below)
-        self._placed: list[tuple[bytes, int]] = []
 
-    def spend(self, admission: Admission) -> bool:
-        """Spend a token with the next write; False if it was spent before.
+    def place(self, portions: Iterable[Portion]) -> list[tuple[bytes, int]]:
+        """Spend the tokens of portions, and draw a place for each."""
+        placed = []
+        for one in portions:
+            if one.token:
+                self._spent.recent.add(one.token)
+                placed.append((one.token + one.expires.to_bytes(_TIME_BYTES), self._places.draw()))
+        return placed
 
-        Raises
-        ------
-        Unavailable
-            If it was, and has been taken back since: nobody has looked at its signature.
-        """
-        if self._spent.knows(admission.nonce):
-            return False
-        if admission.is_spent:
-            raise Unavailable("the disk did not take the report", remedy="send the same bytes again later")
-        token = self._spent.hash(admission.nonce)
-        self._spent.spend(token)
-        self._placed.append((token + admission.expires.to_bytes(_TIME_BYTES), self._places.draw()))
-        return True
-
-    def write(self) -> None:
-        """Put what was spent into the transaction that writes the reports."""
-        self._store.write_tokens(self._placed)
-
-    def written(self) -> None:
-        """Note that the transaction is durable."""
-        self._placed = []
-
-    def take_back(self) -> None:
-        """Undo what was spent, since the disk did not take the reports."""
-        for row, place in self._placed:
-            self._spent.take_back(row[:_HASH_BYTES])
+    def take_back(self, placed: Iterable[tuple[bytes, int]]) -> None:
+        """Undo what `place` did, since the disk did not take the reports."""
+        for row, place in placed:
+            self._spent.recent.discard(row[:_HASH_BYTES])
             self._places.give_back(place)
-        self._placed = []
 
     def keep(self) -> None:
         """Keep the round's tokens beyond its end, durably.

@@ -104,7 +104,8 @@ def test_who_had_tokens_is_forgotten_with_the_last_key(shown: Shown) -> None:
     """An experiment that is taken off the list keeps its shares as long as any of its keys is known."""
 
     def had() -> set[str]:
-        return {name for (name,) in shown.store._db.execute("SELECT experiment FROM issued")}
+        with shown.store._database.connection() as db:
+            return {name for (name,) in db.exec_driver_sql("SELECT experiment FROM issued")}
 
     assert shown.store.take([Taking(name, "somebody", b"request") for name in ("spring", "autumn")], 1) == [True, True]
     whose = shown.store._hash(b"somebody")
@@ -121,3 +122,11 @@ def test_who_had_tokens_is_forgotten_with_the_last_key(shown: Shown) -> None:
     assert had() == set()
     files = [path.read_bytes() for path in shown.folder.glob(f"{FILE}*")]
     assert not any(whose in body for body in files)
+
+
+def test_a_store_finds_what_does_not_agree(shown: Shown) -> None:
+    shown.store.take([Taking("spring", "somebody", b"request")], 1)
+    assert shown.store.examine().without_key == []
+    shown.store.take([Taking("winter", "somebody", b"request")], 1)
+    found = shown.store.examine()
+    assert (found.without_key, found.database.is_whole, found.database.version) == (["winter"], True, 1)

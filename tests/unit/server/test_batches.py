@@ -15,7 +15,7 @@ from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
-from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.store import Store
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, header_for, seal, sealed_reports
 from tests.support.servers import SHUFFLED, SMALL, Api, assert_problem
@@ -233,7 +233,7 @@ async def test_a_batch_while_the_store_does_not_answer_comes_again(
     if method == "experiment":  # another server may have created it: the store is asked
         asked = body_of(first, [b""], msgspec.structs.replace(header_for(first), experiment="elsewhere"))
     with monkeypatch.context() as patched:
-        patched.setattr(SqliteStore, method, failing)
+        patched.setattr(Store, method, failing)
         answer = await deliver(api, asked, shuffler_key)
     assert_problem(answer, 503, "unavailable")
     assert answer.headers["retry-after"] == "1"

@@ -10,6 +10,7 @@ from privateer_server import data as data_module
 from privateer_server.data import Data, open_data
 from privateer_server.settings import ServerSettings
 from tests.support.clocks import Hands
+from tests.support.stores import driver
 
 DAY, HOUR = 86_400.0, 3600.0
 
@@ -21,8 +22,8 @@ def data(settings: ServerSettings, monkeypatch: pytest.MonkeyPatch) -> Data:
 
 
 def spend(data: Data, token: bytes, expires: float) -> None:
-    database = data.store._db  # type: ignore[attr-defined]
-    database.execute("INSERT INTO spent_tokens VALUES (?, ?, ?)", (token, b"report", int(expires)))
+    with driver(data.store) as database:
+        database.execute("INSERT INTO spent_tokens VALUES (?, ?, ?)", (token, b"report", int(expires)))
 
 
 async def until(is_so: Callable[[], bool]) -> bool:

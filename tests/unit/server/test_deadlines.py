@@ -22,7 +22,8 @@ from privateer_server.rounds import open_round
 from privateer_server.rounds.deadlines import Deadlines
 from privateer_server.rounds.open_round import first_round, missed_round
 from privateer_server.settings import ServerSettings
-from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.rounds import RoundWriter
+from privateer_server.store.store import Store
 from tests.support.answers import fact
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
@@ -139,8 +140,8 @@ async def test_late_reports_do_not_have_old_publications_read_again(
         await report(api, facts.batch)
         late = body_of(first, sealed_reports(first, 1))
         read: list[int] = []
-        honest = SqliteStore.publication
-        monkeypatch.setattr(SqliteStore, "publication", lambda *asked: (read.append(asked[2]), honest(*asked))[1])
+        honest = Store.publication
+        monkeypatch.setattr(Store, "publication", lambda *asked: (read.append(asked[2]), honest(*asked))[1])
         for _ in range(5):
             assert_problem(await api.client.post("/reports", content=late), 409, "round-closed")
         assert read == [1]
@@ -365,7 +366,7 @@ async def test_a_database_that_cannot_write_leaves_the_phase_open(
             raise OSError
 
         with monkeypatch.context() as broken:
-            broken.setattr("privateer_server.store.sqlite._apply", fails)
+            broken.setattr(RoundWriter, "apply", fails)
             for _ in range(5):
                 clock.time += 60
                 seen = len(looked)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from privateer_core.codec import decode, encode
-from privateer_server.store.journal import JournalFile
-from privateer_server.store.protocol import PublicationJournal
+from privateer_server.store.journal import Journal
 from privateer_server.store.records import Behind, JournalEntry, Leaf, LogLine, RoundRecord
+from tests.support.stores import embedded_journal, shared_journal
 
 ROUND = RoundRecord(1, 10, 0, 0, False, b"one", b"{}", b"publication", b"state", b"total")
 FIRST = JournalEntry("test", b"", 0, False, ROUND)
@@ -21,10 +21,10 @@ LINE = LogLine(1.5, "delete", "", "admin", 2, 2)
 
 
 @pytest.fixture(params=["file", pytest.param("postgres", marks=pytest.mark.postgres)])
-def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PublicationJournal]:
-    opened: PublicationJournal
+def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]:
+    opened: Journal
     if request.param == "file":
-        opened = JournalFile(tmp_path / "journal.db")
+        opened = embedded_journal(tmp_path / "journal.db")
     else:
         cluster: Any = request.getfixturevalue("postgres")
         opened = shared_journal(cluster.make())
@@ -32,15 +32,7 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Publicat
     opened.close()
 
 
-def shared_journal(url: str) -> Any:
-    from privateer_core.serving.store.postgres import ConnectionPool
-    from privateer_server.store.postgres import schema
-    from privateer_server.store.postgres.journal import PostgresJournal
-
-    return PostgresJournal(ConnectionPool(url, schema.JOURNAL, "PRIVATEER_JOURNAL_DATABASE"))
-
-
-def test_the_last_publication_of_every_experiment_is_there(journal: PublicationJournal) -> None:
+def test_the_last_publication_of_every_experiment_is_there(journal: Journal) -> None:
     assert (journal.last("test"), journal.experiments()) == (None, [])
     assert journal.write(FIRST, None) == FIRST
     assert journal.write(SECOND, FIRST) == SECOND
@@ -48,7 +40,7 @@ def test_the_last_publication_of_every_experiment_is_there(journal: PublicationJ
     assert (journal.last("test"), journal.experiments()) == (SECOND, ["other", "test"])
 
 
-def test_a_round_that_takes_no_further_batch_is_on_record_until_the_next_one(journal: PublicationJournal) -> None:
+def test_a_round_that_takes_no_further_batch_is_on_record_until_the_next_one(journal: Journal) -> None:
     journal.shut("test", b"one")
     assert journal.last("test") is None
     journal.write(FIRST, None)
@@ -68,14 +60,14 @@ def test_an_entry_of_an_earlier_privateer_is_of_a_round_that_takes_batches() -> 
     assert decode(encode(fields | {"following": asdict(ROUND)}), JournalEntry) == FIRST
 
 
-def test_a_deleted_experiment_leaves_its_name(journal: PublicationJournal) -> None:
+def test_a_deleted_experiment_leaves_its_name(journal: Journal) -> None:
     journal.write(FIRST, None)
     for _ in range(2):
         journal.bury("test", LINE)
     assert (journal.last("test"), journal.experiments(), journal.buried()) == (None, [], {"test": LINE})
 
 
-def test_the_log_goes_on_under_one_name_and_key(journal: PublicationJournal) -> None:
+def test_the_log_goes_on_under_one_name_and_key(journal: Journal) -> None:
     assert (journal.origin(), journal.leaves(0)) == ("", [])
     assert journal.signer(b"key") == b"key"
     journal.extend("first", 0, LEAVES[:2])
@@ -85,12 +77,12 @@ def test_the_log_goes_on_under_one_name_and_key(journal: PublicationJournal) -> 
 
 
 def test_a_journal_of_the_version_before_becomes_one_of_this(tmp_path: Path) -> None:
-    JournalFile(tmp_path / "journal.db").close()
+    embedded_journal(tmp_path / "journal.db").close()
     with sqlite3.connect(tmp_path / "journal.db", isolation_level=None) as db:
         for statement in ("DROP TABLE log", "DROP TABLE leaves", "PRAGMA user_version = 3"):
             db.execute(statement)
     db.close()
-    journal = JournalFile(tmp_path / "journal.db")
+    journal = embedded_journal(tmp_path / "journal.db")
     journal.write(FIRST, None)
     journal.extend("log", 0, LEAVES)
     assert (journal.last("test"), journal.origin(), journal.leaves(0)) == (FIRST, "log", LEAVES)

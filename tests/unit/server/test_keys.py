@@ -6,27 +6,25 @@ from typing import Any
 
 import pytest
 
-from privateer_server.rounds.round_keys import RoundKeys
-from privateer_server.store.protocol import KeyStore
+from privateer_server.store.round_keys import KeyFolder, KeyTable, RoundKeys
+from privateer_server.store.schema import JOURNAL_SCHEMA
 
 
 @pytest.fixture(params=["folder", pytest.param("postgres", marks=pytest.mark.postgres)])
-def keys(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[KeyStore, KeyStore]]:
+def keys(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[RoundKeys, RoundKeys]]:
     """The same keys twice: as they were made, and as another process reads them."""
     if request.param == "folder":
-        yield RoundKeys(tmp_path / "keys"), RoundKeys(tmp_path / "keys")
+        yield RoundKeys(KeyFolder(tmp_path / "keys")), RoundKeys(KeyFolder(tmp_path / "keys"))
         return
-    from privateer_core.serving.store.postgres import ConnectionPool
-    from privateer_server.store.postgres import schema
-    from privateer_server.store.postgres.round_keys import PostgresKeyStore
+    from privateer_core.serving.store.postgres import PostgresDatabase
 
     cluster: Any = request.getfixturevalue("postgres")
-    pool = ConnectionPool(cluster.make(), schema.JOURNAL, "PRIVATEER_JOURNAL_DATABASE")
-    yield PostgresKeyStore(pool, b"k" * 32), PostgresKeyStore(pool, b"k" * 32)
+    pool = PostgresDatabase(cluster.make(), JOURNAL_SCHEMA, "PRIVATEER_JOURNAL_DATABASE")
+    yield RoundKeys(KeyTable(pool, b"k" * 32)), RoundKeys(KeyTable(pool, b"k" * 32))
     pool.close()
 
 
-def test_a_key_is_found_until_it_is_destroyed(keys: tuple[KeyStore, KeyStore]) -> None:
+def test_a_key_is_found_until_it_is_destroyed(keys: tuple[RoundKeys, RoundKeys]) -> None:
     made, again = keys
     public_key, other = made.make(), made.make()
     for place in keys:
@@ -43,7 +41,7 @@ def test_a_key_is_found_until_it_is_destroyed(keys: tuple[KeyStore, KeyStore]) -
     assert again.find(other) is not None
 
 
-def test_keys_of_open_rounds_are_kept(keys: tuple[KeyStore, KeyStore]) -> None:
+def test_keys_of_open_rounds_are_kept(keys: tuple[RoundKeys, RoundKeys]) -> None:
     made, again = keys
     wanted = made.make()
     again.keep([wanted])

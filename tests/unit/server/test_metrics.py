@@ -13,7 +13,7 @@ import pytest
 from privateer_core.serving.http.timing import OTHER, Answered, Timed
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
-from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.store import Store
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import ADMIN, SMALL, Api
@@ -131,14 +131,14 @@ async def test_what_waits_is_told(api: Api, monkeypatch: pytest.MonkeyPatch) -> 
     await api.create(SMALL)
     body, (report,) = await api.publication(), sealed_reports(await api.publication(), 1)
     assert await api.metric("privateer_requests_waiting") == 0
-    commit, begun, disk = SqliteStore.commit, threading.Event(), threading.Event()
+    commit, begun, disk = Store.commit, threading.Event(), threading.Event()
 
-    def slow(store: SqliteStore, changes: Any) -> None:
+    def slow(store: Store, changes: Any) -> None:
         begun.set()
         assert disk.wait(20)
         commit(store, changes)
 
-    monkeypatch.setattr(SqliteStore, "commit", slow)
+    monkeypatch.setattr(Store, "commit", slow)
     upload = asyncio.create_task(api.client.post("/reports", content=body_of(body, [report])))
     await until(begun.is_set)
     await asyncio.sleep(0.2)
@@ -168,7 +168,7 @@ async def test_a_round_that_does_not_close_is_told(api: Api, monkeypatch: pytest
 
 
 async def test_keys_that_a_disk_does_not_let_go_are_told(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privateer_server.rounds.round_keys import RoundKeys
+    from privateer_server.store.round_keys import KeyFolder
 
     await api.create(SMALL)
 
@@ -176,7 +176,7 @@ async def test_keys_that_a_disk_does_not_let_go_are_told(api: Api, monkeypatch: 
         raise OSError("read-only")
 
     with monkeypatch.context() as patch:
-        patch.setattr(RoundKeys, "_erase", stuck)
+        patch.setattr(KeyFolder, "_erase", stuck)
         await fill(api, 20)
         assert await api.metric("privateer_keys_not_erased") == 1
     async with asyncio.timeout(20):

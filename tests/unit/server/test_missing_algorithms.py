@@ -6,7 +6,7 @@ import pytest
 
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
-from privateer_server.store.sqlite import FILE
+from privateer_server.store.schema import FILE
 from tests.support.asgi import serving
 from tests.support.doctor import edit, examined
 from tests.support.sealing import body_of, sealed_reports

@@ -9,7 +9,7 @@ import pytest
 from privateer_server.app import create_app
 from privateer_server.intake import intake
 from privateer_server.settings import ServerSettings
-from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.store import Store
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import SMALL, Api, assert_problem
@@ -25,7 +25,7 @@ async def test_a_store_that_does_not_write_is_not_ready(
 ) -> None:
     """Whoever asks again and again does not fill the log."""
     with monkeypatch.context() as broken:
-        broken.setattr(SqliteStore, "check", lambda _: 1 / 0)
+        broken.setattr(Store, "check", lambda _: 1 / 0)
         for _ in range(3):
             assert_problem(await api.client.get("/readyz"), 503, "unavailable")
         assert (await api.client.get("/healthz")).status_code == 200
@@ -62,7 +62,7 @@ async def test_faults_show_nothing_of_themselves(
         raise RuntimeError("secret detail")
 
     await api.create(SMALL)
-    monkeypatch.setattr(SqliteStore, "rounds", fail)
+    monkeypatch.setattr(Store, "rounds", fail)
     monkeypatch.setattr(intake.Intake, "submit", fail)
     body = await api.publication()
     with caplog.at_level(logging.ERROR):

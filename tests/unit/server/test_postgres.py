@@ -15,14 +15,14 @@ import pytest
 from privateer_core.clock import SystemClock
 from privateer_core.errors import SpecError
 from privateer_core.serving.store.leases import Lease, Leases
-from privateer_core.serving.store.postgres import ConnectionPool, Schema, rows
+from privateer_core.serving.store.postgres import PostgresDatabase
 from privateer_server.data import Data, open_data
 from privateer_server.intake.opening import REPORT_ID_SIZE
 from privateer_server.rounds.closing import Closed, Closer
 from privateer_server.rounds.open_round import OpenRound, first_round, record
 from privateer_server.settings import ServerSettings, read_settings
-from privateer_server.store.postgres import schema
 from privateer_server.store.records import Change, JournalEntry, Leaf, RoundRecord
+from privateer_server.store.schema import STORE_SCHEMA
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
 from tests.support.servers import TOKEN
@@ -62,7 +62,7 @@ def test_a_database_of_a_newer_version_is_refused(shared: Shared, opened: Callab
     for url, field in ((shared.journal, "PRIVATEER_JOURNAL_DATABASE"), (shared.database, "PRIVATEER_DATABASE")):
         shared.cluster.execute("UPDATE privateer_schema SET version = 99", url)
         error = refusal(shared.settings())
-        says = "the database was made by a newer Privateer: schema 99, and this one reads 1"
+        says = "the database was made by a newer Privateer: schema 99, and this one reads 2"
         assert (error.field, error.detail, error.remedy) == (field, says, "install the newer version again")
 
 
@@ -72,12 +72,12 @@ def test_a_migration_is_a_line_of_the_log(
     caplog.set_level(logging.INFO, "privateer.data")
     opened()
     assert not caplog.records  # tables that are made anew are none
-    later = Schema("store", (*schema.STORE.steps, "CREATE TABLE pets (id bigint)"))
+    later = replace(STORE_SCHEMA, version=3, steps={2: "CREATE TABLE pets (id bigint)"})
     for _ in range(2):
-        ConnectionPool(shared.database, later, "PRIVATEER_DATABASE").close()
+        PostgresDatabase(shared.database, later, "PRIVATEER_DATABASE").close()
     (line,) = caplog.records
     assert line.getMessage() == "migrated"
-    assert line.__dict__["fields"] == {"database": "store", "from_schema": 1, "to_schema": 2}
+    assert line.__dict__["fields"] == {"database": "store", "from_schema": 2, "to_schema": 3}
 
 
 def test_one_database_for_both_is_refused(shared: Shared) -> None:
@@ -146,7 +146,7 @@ def test_keys_that_nobody_names_go_when_they_are_old(shared: Shared, opened: Cal
 
 def leases(data: Data, seconds: float) -> Any:
     store: Any = data.store
-    store._leases = Leases(store._pool, seconds)
+    store._leases = Leases(store._database, seconds)
     return store._leases
 
 
@@ -220,7 +220,7 @@ def test_two_servers_draw_noise_and_one_release_is_published(
     assert one.store.publication("test", 2) == second.opened.publication
     keys = [key for key in (current.round, second.opened.round) if two.keys.find(key.public_key)]
     assert keys == [second.opened.round]
-    assert len(one.keys._openers) == 1  # type: ignore[attr-defined]
+    assert len(one.keys._openers) == 1
 
 
 def test_a_server_that_slept_through_two_rounds_releases_nothing(
@@ -296,14 +296,12 @@ def test_a_round_that_reports_fill_elsewhere_takes_the_last_place_once(opened: C
 
 def test_the_next_place_in_the_log_waits_for_the_one_before(shared: Shared, opened: Callable[[], Data]) -> None:
     """A server is slow to commit what it publishes: nobody reads a later place first, so that the log has no gap."""
-    from privateer_server.store.postgres.store import _add_leaves
-
     one, two = opened(), opened()
     first, second = Leaf("first", 1, b"one"), Leaf("second", 1, b"digest")
     following = RoundRecord(1, 10, 0, 0, False, b"digest", b"{}", b"publication", b"state", b"total")
     creating = threading.Thread(target=two.store.create, args=("second", b"spec", following))
-    with one.store._pool.transaction() as db:  # type: ignore[attr-defined]
-        _add_leaves(db, [first])
+    with one.store._database.transaction() as db:
+        one.store._rounds.add_leaves(db, [first])
         creating.start()
         creating.join(0.5)
         assert (creating.is_alive(), two.store.leaves(0)) == (True, [])
@@ -328,4 +326,5 @@ def test_ids_are_looked_up_one_by_one_whatever_postgresql_knows_of_the_round(
     with store.locked(["test"]) as locked:
         assert locked.seen("test", [*known, *(os.urandom(REPORT_ID_SIZE) for _ in known)]) == set(known)
         read = "SELECT pg_stat_get_xact_tuples_returned('report_ids_pkey'::regclass)"
-        assert rows(locked._db, read)[0][0] <= asked  # type: ignore[attr-defined]
+        assert locked._db is not None
+        assert locked._db.exec_driver_sql(read).scalar_one() <= asked

@@ -18,7 +18,7 @@ from privateer_core.wire.transparency_log import Entry, Head, check_proof, read_
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
 from privateer_server.store.backup import restore
-from privateer_server.store.sqlite_schema import DATABASE
+from privateer_server.store.schema import STORE_KIND as DATABASE
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.senders import Signing

@@ -23,7 +23,7 @@ from privateer_lab.services.processes import free_port
 from privateer_server.algorithms.partition.learner import PartitionLearner
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
-from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.store import Store
 from tests.support.asgi import serving
 from tests.support.phased import tables as phased_tables
 from tests.support.sealing import body_of, sealed_reports
@@ -141,7 +141,7 @@ async def test_failing_to_store_answers_unavailable_and_counts_nothing(
         first = await api.publication()
         body = body_of(first, sealed_reports(first, 20))
         with monkeypatch.context() as broken:
-            broken.setattr(SqliteStore, "commit", lambda *_: 1 / 0)
+            broken.setattr(Store, "commit", lambda *_: 1 / 0)
             response = await client.post("/reports", content=body)
             assert_problem(response, 503, "unavailable")
             assert response.headers["retry-after"] == "1"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from privateer_server.intake.opening import Opener
-from privateer_server.rounds.round_keys import RoundKeys
+from privateer_server.store.round_keys import KeyFolder, RoundKeys
 
 
 @pytest.fixture
@@ -16,8 +16,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_key_is_found_again_by_another_process(folder: Path) -> None:
-    public = RoundKeys(folder).make()
-    found = RoundKeys(folder).find(public)
+    public = RoundKeys(KeyFolder(folder)).make()
+    found = RoundKeys(KeyFolder(folder)).find(public)
     assert found is not None
     assert found.public_key == public
     (path,) = folder.iterdir()
@@ -26,31 +26,31 @@ def test_a_key_is_found_again_by_another_process(folder: Path) -> None:
 
 
 def test_every_round_has_another(folder: Path) -> None:
-    keys = RoundKeys(folder)
+    keys = RoundKeys(KeyFolder(folder))
     assert len({keys.make() for _ in range(5)}) == 5
 
 
 @pytest.mark.parametrize("raw", [b"", b"short", bytes(32), bytes(33)])
 def test_a_damaged_key_is_as_good_as_lost(folder: Path, raw: bytes) -> None:
-    public = RoundKeys(folder).make()
+    public = RoundKeys(KeyFolder(folder)).make()
     (folder / f"{public.hex()}.key").write_bytes(raw)
-    assert RoundKeys(folder).find(public) is None
+    assert RoundKeys(KeyFolder(folder)).find(public) is None
 
 
 def test_a_key_that_the_disk_does_not_let_go_is_not_found_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError
 
-    keys = RoundKeys(folder)
+    keys = RoundKeys(KeyFolder(folder))
     public = keys.make()
-    monkeypatch.setattr(RoundKeys, "_erase", fail)
+    monkeypatch.setattr(KeyFolder, "_erase", fail)
     keys.destroy(public)
     assert (folder / f"{public.hex()}.key").exists()
     assert keys.find(public) is None
 
 
 def test_a_destroyed_key_is_overwritten_before_its_name_goes(folder: Path) -> None:
-    keys = RoundKeys(folder)
+    keys = RoundKeys(KeyFolder(folder))
     public = keys.make()
     path = folder / f"{public.hex()}.key"
     private = path.read_bytes()
@@ -64,7 +64,7 @@ def test_a_destroyed_key_is_overwritten_before_its_name_goes(folder: Path) -> No
 def test_a_key_that_the_disk_keeps_is_destroyed_later(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    keys = RoundKeys(folder)
+    keys = RoundKeys(KeyFolder(folder))
     public = keys.make()
 
     def fails(_: int) -> None:
@@ -81,7 +81,7 @@ def test_a_key_that_the_disk_keeps_is_destroyed_later(
 
 
 def test_only_the_keys_of_open_rounds_are_kept(folder: Path) -> None:
-    keys = RoundKeys(folder)
+    keys = RoundKeys(KeyFolder(folder))
     kept, *_ = [keys.make() for _ in range(3)]
     (folder / f"{os.urandom(32).hex()}.key").write_bytes(b"half")
     (folder / "notes.txt").write_bytes(b"of the operator")
@@ -91,7 +91,7 @@ def test_only_the_keys_of_open_rounds_are_kept(folder: Path) -> None:
 
 
 def test_sums_are_read_with_the_key_and_for_the_round_they_were_encrypted_for(folder: Path) -> None:
-    keys = RoundKeys(folder)
+    keys = RoundKeys(KeyFolder(folder))
     one, other = keys.find(keys.make()), keys.find(keys.make())
     assert one is not None
     assert other is not None

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import insert, update
 
 from privateer_core.codec import encode
 from privateer_core.errors import SpecError
-from privateer_server.store.protocol import Store
+from privateer_server.store.findings import Disagreement
 from privateer_server.store.records import (
     NO_PLAN,
     PAUSED,
@@ -25,7 +26,9 @@ from privateer_server.store.records import (
     RoundRecord,
     ShufflerKey,
 )
-from privateer_server.store.sqlite import SqliteStore
+from privateer_server.store.schema import EXPERIMENTS, LEAVES, PARTS, STORE_KIND, STORE_SCHEMA
+from privateer_server.store.store import Store
+from tests.support.stores import driver, embedded_store, shared_store
 
 FIRST = RoundRecord(1, 10, 0, 0, False, b"digest-1", b"{}", b"publication-1", b"state-1", b"total-1")
 SECOND = replace(FIRST, version=2, seen=10, digest=b"digest-2", publication=b"publication-2", state=b"state-2")
@@ -43,13 +46,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 def opened_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "sqlite":
-        return SqliteStore(tmp_path)
-    from privateer_core.serving.store.postgres import ConnectionPool
-    from privateer_server.store.postgres import schema
-    from privateer_server.store.postgres.store import PostgresStore
-
+        return embedded_store(tmp_path)
     cluster: Any = request.getfixturevalue("postgres")
-    return PostgresStore(ConnectionPool(cluster.make(), schema.STORE, "PRIVATEER_DATABASE"))
+    return shared_store(cluster.make())
 
 
 def change(counted: int, **more: Any) -> Change:
@@ -256,8 +255,29 @@ def test_the_store_can_be_written_again_and_again(store: Store) -> None:
     store.tidy()
 
 
+def test_a_store_finds_out_which_of_its_rows_do_not_agree(store: Store) -> None:
+    store.commit([change(9, report_ids=IDS)])
+    store.commit([change(0, taken=True, following=SECOND)])
+    store.create("other", b"spec", FIRST, LINE)
+    store.commit([change(2, experiment="other", report_ids=IDS)])
+    found = store.examine()
+    assert (found.experiments, found.rounds, found.last_change, found.disagreements) == (2, 3, 1.5, {})
+    assert found.database.is_whole
+    assert found.database.version == (STORE_SCHEMA if store.is_shared else STORE_KIND).version
+    assert found.database.size > 1000
+    with store._database.transaction() as db:
+        db.execute(insert(PARTS).values(experiment="test", version=1, part=b"one", total=b"sums"))
+        db.execute(update(LEAVES).where(LEAVES.c.experiment == "other").values(digest=b"another"))
+        db.execute(insert(EXPERIMENTS).values(name="empty", spec=b"", shuffler="", plan=b""))
+    assert store.examine().disagreements == {
+        Disagreement.NO_ROUND: ["empty"],
+        Disagreement.NOT_ERASED: ["test"],
+        Disagreement.NOT_IN_LOG: ["other"],
+    }
+
+
 def test_nothing_of_a_closed_round_is_left_in_the_file(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path)
+    store = embedded_store(tmp_path)
     store.create("test", b"spec", FIRST)
     store.commit([change(9, report_ids=IDS)])
     store.commit([change(0, total=None, taken=True, following=SECOND)])
@@ -270,28 +290,31 @@ def test_nothing_of_a_closed_round_is_left_in_the_file(tmp_path: Path) -> None:
 
 
 def test_the_embedded_store_reads_what_it_wrote_before(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path)
+    store = embedded_store(tmp_path)
     store.create("test", b"spec", FIRST)
     store.commit([change(3, report_ids=IDS)])
     before = store.experiments()
     store.close()
-    reopened = SqliteStore(tmp_path)
-    assert (reopened.experiments(), reopened.seen("test", [])) == (before, set(IDS))
+    reopened = embedded_store(tmp_path)
+    assert reopened.experiments() == before
+    with reopened.locked(["test"]) as locked:
+        assert locked.seen("test", []) == set(IDS)
     reopened.close()
 
 
 def test_every_commit_is_synced(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path)
+    store = embedded_store(tmp_path)
     store.check()
-    assert store._db.execute("PRAGMA synchronous").fetchone() == (2,)
-    assert store._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    with driver(store) as db:
+        assert db.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     store.close()
 
 
 @pytest.mark.parametrize("version", [3, 4])
 def test_a_database_of_a_version_before_becomes_one_of_this(tmp_path: Path, version: int) -> None:
     """Its sums so far are what its open round began with, and reports are counted on."""
-    SqliteStore(tmp_path).close()
+    embedded_store(tmp_path).close()
     with sqlite3.connect(tmp_path / "server.db", isolation_level=None) as db:
         for statement in (BEFORE[version]).split(";"):
             db.execute(statement)
@@ -301,8 +324,9 @@ def test_a_database_of_a_version_before_becomes_one_of_this(tmp_path: Path, vers
         if version == 4:
             db.execute("INSERT INTO leaves VALUES (1, 'test', 1, ?)", (b"digest-1",))
     db.close()
-    store = SqliteStore(tmp_path)
-    assert store._db.execute("PRAGMA user_version").fetchone() == (5,)
+    store = embedded_store(tmp_path)
+    with driver(store) as opened:
+        assert opened.execute("PRAGMA user_version").fetchone() == (5,)
     assert store.leaves(0) == [Leaf("test", 1, b"digest-1")]
     store.commit([change(2)])
     (experiment,) = store.experiments()
@@ -338,4 +362,4 @@ def test_a_version_that_cannot_be_migrated_is_refused(tmp_path: Path) -> None:
             db.execute("CREATE TABLE IF NOT EXISTS something (id)")
         db.close()
         with pytest.raises(SpecError, match=f"schema {version}"):
-            SqliteStore(tmp_path)
+            embedded_store(tmp_path)

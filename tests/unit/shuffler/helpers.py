@@ -7,8 +7,12 @@ from dataclasses import dataclass
 
 import httpx
 
+from privateer_core.clock import Clock
 from privateer_core.wire.envelope import Header
 from privateer_core.wire.problem import slug_of
+from privateer_shuffler.pool.placed_round import PlacedRound
+from privateer_shuffler.pool.pool import Pool
+from privateer_shuffler.pool.round_file import RoundStore
 from tests.unit.shuffler.fake_server import SIZE, FakeServer, body_of
 
 
@@ -41,6 +45,12 @@ class Shuffler:
     async def refused(self, reason: str) -> float:
         """How many reports were refused for a reason, as the metrics say."""
         return await self.metric(f'reports_refused_total{{reason="{reason}"}}')
+
+
+def pool_of(store: RoundStore | None, below: Callable[[int], int] | None = None, clock: Clock | None = None) -> Pool:
+    """A pool of what a file holds, which takes reports without tokens."""
+    assert store is not None
+    return Pool(PlacedRound(store, below=below, clock=clock))
 
 
 def sealed_reports(count: int) -> list[bytes]:

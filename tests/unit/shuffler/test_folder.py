@@ -11,7 +11,7 @@ import pytest
 from privateer_core.errors import SpecError
 from privateer_core.serving.settings import TokenSettings
 from privateer_shuffler.app import create_app, main
-from privateer_shuffler.pool.folder import LastPublications
+from privateer_shuffler.pool.store import open_history
 from tests.support.asgi import serving
 from tests.support.senders import Signing
 from tests.unit.shuffler.fake_server import body_of, listening
@@ -22,7 +22,7 @@ from tests.unit.shuffler.test_process import running
 async def test_a_second_shuffler_touches_nothing(settings):
     """Not even a key that is missing: the first one may be about to make it."""
     settings.data.mkdir()
-    held = LastPublications(settings.data)
+    held = open_history(settings.data)
     with pytest.raises(SpecError, match="is in use"):
         create_app(settings)
     assert {path.suffix for path in settings.data.iterdir()} <= {".sqlite", ".sqlite-wal"}

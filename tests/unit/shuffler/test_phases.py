@@ -11,11 +11,10 @@ from privateer_core.errors import DuplicateReport, Unavailable
 from privateer_core.wire.batch import decode_batch
 from privateer_core.wire.envelope import pieces
 from privateer_shuffler.app import create_app
-from privateer_shuffler.pool.pool import Pool
 from privateer_shuffler.pool.round_file import RoundStore
 from tests.support.asgi import serving
 from tests.unit.shuffler.fake_server import SIZE
-from tests.unit.shuffler.helpers import Shuffler, assert_problem, sealed_reports, until
+from tests.unit.shuffler.helpers import Shuffler, assert_problem, pool_of, sealed_reports, until
 
 MESSAGES = 4
 
@@ -40,7 +39,7 @@ async def batch_of(pool):
 
 
 async def test_the_messages_of_all_people_are_in_the_batch_once(new_store):
-    pool, uploads = Pool(new_store(3, messages=MESSAGES)), people(3)
+    pool, uploads = pool_of(new_store(3, messages=MESSAGES)), people(3)
     assert (await pool.hold(uploads)).accepted == 3
     await asyncio.wait_for(pool.complete(), 20)
     assert Counter(await batch_of(pool)) == Counter(pieces(b"".join(uploads), SIZE))
@@ -52,7 +51,7 @@ async def test_a_persons_messages_do_not_stay_together(new_store, planted):
     """Neighbours of one person of 200: 3 are expected, more than 20 with probability 1e-11; in place they are 600."""
     # The last of the free places every time: one place after another.
     planted_below = [lambda count: count - 1] if planted else []
-    pool = Pool(new_store(200, messages=MESSAGES), *planted_below)
+    pool = pool_of(new_store(200, messages=MESSAGES), *planted_below)
     uploads = people(200)
     await pool.hold(uploads)
     owner = {message: who for who, upload in enumerate(uploads) for message in pieces(upload, SIZE)}
@@ -63,14 +62,14 @@ async def test_a_persons_messages_do_not_stay_together(new_store, planted):
 
 
 async def test_all_messages_of_a_person_or_none(new_store):
-    pool, uploads = Pool(new_store(2, messages=MESSAGES)), people(3)
+    pool, uploads = pool_of(new_store(2, messages=MESSAGES)), people(3)
     assert (await pool.hold(uploads)).refused == {Unavailable.slug: 1}
     assert (pool.held, len(await batch_of(pool))) == (2, 2 * MESSAGES)
     await pool.close()
 
 
 async def test_uploads_that_share_a_message_are_duplicates(new_store):
-    pool, (first, second) = Pool(new_store(3, messages=MESSAGES)), people(2)
+    pool, (first, second) = pool_of(new_store(3, messages=MESSAGES)), people(2)
     mixed, repeated = first[:SIZE] + second[SIZE:], second[:SIZE] * MESSAGES
     receipt = await pool.hold([first, first, mixed, repeated])
     assert (receipt.accepted, receipt.refused) == (1, {DuplicateReport.slug: 3})
@@ -78,11 +77,11 @@ async def test_uploads_that_share_a_message_are_duplicates(new_store):
 
 
 async def test_a_restart_knows_people_by_their_messages(new_store, tmp_path):
-    pool, uploads = Pool(new_store(3, messages=MESSAGES)), people(2)
+    pool, uploads = pool_of(new_store(3, messages=MESSAGES)), people(2)
     await pool.hold(uploads)
     await pool.close()
     (path,) = tmp_path.glob("*.db")
-    again = Pool(RoundStore.load(path))
+    again = pool_of(RoundStore.load(path))
     assert again.held == 2
     assert (await again.hold(uploads[:1])).refused == {DuplicateReport.slug: 1}
     await again.close()
@@ -93,7 +92,7 @@ DUE = {"messages": MESSAGES, "least": 2, "deadline": 1060}
 
 async def test_a_pool_closes_at_its_deadline_with_people_enough(new_store):
     clock = Hands(1059.95)
-    pool, uploads = Pool(new_store(5, **DUE), clock=clock), people(3)
+    pool, uploads = pool_of(new_store(5, **DUE), clock=clock), people(3)
     await pool.hold(uploads[:2])
     waiting = asyncio.create_task(pool.complete())
     await asyncio.sleep(0.01)
@@ -107,7 +106,7 @@ async def test_a_pool_closes_at_its_deadline_with_people_enough(new_store):
 
 async def test_a_pool_that_is_short_at_its_deadline_waits_for_enough(new_store):
     clock = Hands(2000)
-    pool, uploads = Pool(new_store(5, **DUE), clock=clock), people(2)
+    pool, uploads = pool_of(new_store(5, **DUE), clock=clock), people(2)
     waiting = asyncio.create_task(pool.complete())
     await pool.hold(uploads[:1])
     await asyncio.sleep(0.05)
@@ -119,11 +118,11 @@ async def test_a_pool_that_is_short_at_its_deadline_waits_for_enough(new_store):
 
 
 async def test_the_same_batch_after_a_restart_past_the_deadline(new_store, tmp_path):
-    pool, uploads = Pool(new_store(5, **DUE), clock=Hands()), people(4)
+    pool, uploads = pool_of(new_store(5, **DUE), clock=Hands()), people(4)
     await pool.hold(uploads[:3])
     await pool.close()
     (path,) = tmp_path.glob("*.db")
-    again = Pool(RoundStore.load(path), clock=Hands(1061))
+    again = pool_of(RoundStore.load(path), clock=Hands(1061))
     assert again.full
     assert (await again.hold(uploads[3:])).refused == {Unavailable.slug: 1}
     assert Counter(await batch_of(again)) == Counter(pieces(b"".join(uploads[:3]), SIZE))

@@ -8,12 +8,13 @@ from scipy import stats
 from privateer_core.errors import DuplicateReport, Unavailable
 from privateer_core.wire.batch import decode_batch
 from privateer_core.wire.envelope import decode_envelope, pieces
-from privateer_shuffler.pool.pool import _GATHER_SECONDS, _MANY, Pool
+from privateer_shuffler.pool.placed_round import PlacedRound
+from privateer_shuffler.pool.pool import _GATHER_SECONDS, _MANY
 from privateer_shuffler.pool.round_file import RoundStore
 from privateer_shuffler.shuffle import RandomBelow
 from tests.support.statistics import FALSE_ALARM
 from tests.unit.shuffler.fake_server import SIZE
-from tests.unit.shuffler.helpers import sealed_reports, until
+from tests.unit.shuffler.helpers import pool_of, sealed_reports, until
 
 
 def database(folder) -> bytes:
@@ -26,9 +27,9 @@ def log(folder) -> bytes:
     return path.read_bytes()
 
 
-def reload(folder) -> Pool:
+def reload(folder):
     (path,) = folder.glob("*.db")
-    return Pool(RoundStore.load(path))
+    return pool_of(RoundStore.load(path))
 
 
 async def fill(pool, reports, at_once=1):
@@ -42,7 +43,7 @@ async def quiet(folder):
 
 
 async def test_accepted_reports_are_on_disk(new_store, tmp_path):
-    pool, reports = Pool(new_store(5)), sealed_reports(3)
+    pool, reports = pool_of(new_store(5)), sealed_reports(3)
     assert (await pool.hold(reports)).accepted == 3
     raw = database(tmp_path) + log(tmp_path)
     assert all(report in raw for report in reports)
@@ -53,7 +54,7 @@ async def test_nothing_is_acknowledged_before_it_is_durable(new_store, monkeypat
     store, disk = new_store(5), threading.Event()
     commit = store.commit
     monkeypatch.setattr(store, "commit", lambda: (disk.wait(20), commit()))
-    pool, (report,) = Pool(store), sealed_reports(1)
+    pool, (report,) = pool_of(store), sealed_reports(1)
     first = asyncio.ensure_future(pool.hold([report]))
     again = asyncio.ensure_future(pool.hold([report]))
     await asyncio.sleep(0.2)
@@ -69,7 +70,7 @@ async def test_requests_share_commits(new_store, monkeypatch):
     store, commits = new_store(1000), []
     commit = store.commit
     monkeypatch.setattr(store, "commit", lambda: (commits.append(1), commit()))
-    pool = Pool(store)
+    pool = pool_of(store)
     receipts = await asyncio.gather(*(pool.hold([report]) for report in sealed_reports(500)))
     assert sum(receipt.accepted for receipt in receipts) == 500
     assert len(commits) <= 3
@@ -90,7 +91,7 @@ async def commits_of(store, monkeypatch, at_once):
     with monkeypatch.context() as patch:
         patch.setattr(asyncio, "sleep", gather)
         patch.setattr(store, "commit", lambda: (commits.append(1), commit()))
-        pool = Pool(store)
+        pool = pool_of(store)
         await asyncio.gather(*(pool.hold([report]) for report in sealed_reports(at_once)))
         first, waits = pool.hold(sealed_reports(1)), asyncio.ensure_future(gathering.wait())
         await asyncio.wait({first, waits}, return_when=asyncio.FIRST_COMPLETED)
@@ -115,7 +116,7 @@ async def test_requests_that_do_not_wait_are_caught(new_store, monkeypatch):
 
 
 async def test_the_batch_is_exact(new_store):
-    pool, reports = Pool(new_store(5)), sealed_reports(9)
+    pool, reports = pool_of(new_store(5)), sealed_reports(9)
     await pool.hold(reports[:3])
     receipt = await pool.hold(reports[3:])
     assert (receipt.accepted, receipt.refused) == (2, {"unavailable": 4})
@@ -129,7 +130,7 @@ async def test_the_batch_is_exact(new_store):
 
 
 async def test_the_same_bytes_are_held_once(new_store):
-    pool, reports = Pool(new_store(5)), sealed_reports(2)
+    pool, reports = pool_of(new_store(5)), sealed_reports(2)
     receipt = await pool.hold([reports[0], reports[0], reports[1]])
     assert (receipt.accepted, receipt.refused) == (2, {"duplicate-report": 1})
     assert isinstance(receipt.problem, DuplicateReport)
@@ -139,7 +140,7 @@ async def test_the_same_bytes_are_held_once(new_store):
 
 
 async def test_a_restart_keeps_reports_and_their_places(new_store, tmp_path):
-    pool, reports = Pool(new_store(5)), sealed_reports(5)
+    pool, reports = pool_of(new_store(5)), sealed_reports(5)
     await pool.hold(reports[:3])
     await pool.close()
     pool = reload(tmp_path)
@@ -155,7 +156,7 @@ async def test_a_restart_keeps_reports_and_their_places(new_store, tmp_path):
 
 
 async def test_a_forgotten_pool_takes_nothing(new_store, tmp_path):
-    pool, reports = Pool(new_store(5)), sealed_reports(5)
+    pool, reports = pool_of(new_store(5)), sealed_reports(5)
     await pool.hold(reports[:3])
     await pool.forget()
     assert (await pool.hold(reports)).refused == {"unavailable": 5}
@@ -169,7 +170,7 @@ def fail():
 
 async def test_nothing_is_left_of_what_a_failing_disk_did_not_take(new_store, tmp_path, monkeypatch):
     store, reports = new_store(5), sealed_reports(5)
-    pool = Pool(store)
+    pool = pool_of(store)
     await pool.hold(reports[:1])
     with monkeypatch.context() as broken:
         broken.setattr(store, "commit", fail)
@@ -189,7 +190,7 @@ async def test_nothing_is_left_of_what_a_failing_disk_did_not_take(new_store, tm
 
 async def test_a_disk_that_cannot_undo_stops_the_pool(new_store, tmp_path, monkeypatch):
     store, reports = new_store(5), sealed_reports(2)
-    pool = Pool(store)
+    pool = pool_of(store)
     with monkeypatch.context() as broken:
         broken.setattr(store, "commit", fail)
         broken.setattr(store, "rollback", fail)
@@ -206,7 +207,7 @@ async def test_a_disk_that_cannot_undo_stops_the_pool(new_store, tmp_path, monke
 async def test_the_log_is_emptied_as_soon_as_the_disk_lets_it(new_store, tmp_path, monkeypatch):
     monkeypatch.setattr("privateer_shuffler.pool.pool._FULL_DISK_SECONDS", 0.01)
     store = new_store(50)
-    pool, attempts = Pool(store), []
+    pool, attempts = pool_of(store), []
     with monkeypatch.context() as broken:
         broken.setattr(store, "truncate_log", lambda: (attempts.append(1), fail()))
         await pool.hold(sealed_reports(1))
@@ -217,7 +218,7 @@ async def test_the_log_is_emptied_as_soon_as_the_disk_lets_it(new_store, tmp_pat
 
 
 async def test_a_sender_that_hangs_up_harms_nobody(new_store):
-    pool, reports = Pool(new_store(5)), sealed_reports(3)
+    pool, reports = pool_of(new_store(5)), sealed_reports(3)
     tasks = [asyncio.ensure_future(pool.hold([report])) for report in reports]
     await asyncio.sleep(0)
     tasks[1].cancel()
@@ -247,7 +248,7 @@ async def test_the_database_is_the_same_whatever_the_order_of_arrival(new_store,
             free.pop()
             return index
 
-        pool = Pool(new_store(50, folder), chosen)
+        pool = pool_of(new_store(50, folder), chosen)
         await fill(pool, [reports[place] for place in order], at_once)
         await quiet(folder)
         contents.append(database(folder))
@@ -269,19 +270,19 @@ async def rank_correlation(pool, folder) -> float:
 
 async def test_positions_in_the_file_do_not_follow_arrival(new_store, tmp_path):
     """False-alarm rate 1e-6: the operating system's randomness has no seed."""
-    pool = Pool(new_store(400))
+    pool = pool_of(new_store(400))
     assert await rank_correlation(pool, tmp_path) > FALSE_ALARM
     await pool.close()
 
 
 async def test_a_pool_that_does_not_shuffle_is_caught(new_store, tmp_path):
-    pool = Pool(new_store(400), lambda free: free - 1)
+    pool = pool_of(new_store(400), lambda free: free - 1)
     assert await rank_correlation(pool, tmp_path) < FALSE_ALARM
     await pool.close()
 
 
 async def test_the_log_is_emptied_when_nothing_arrives(new_store, tmp_path):
-    pool = Pool(new_store(50))
+    pool = pool_of(new_store(50))
     await fill(pool, sealed_reports(10))
     assert log(tmp_path) != b""
     await quiet(tmp_path)
@@ -297,7 +298,7 @@ async def test_the_order_goes_on_at_random_after_a_restart(new_store, tmp_path):
     for attempt in range(60):
         folder = tmp_path / str(attempt)
         folder.mkdir()
-        pool = Pool(new_store(3, folder), lambda _: 0)
+        pool = pool_of(new_store(3, folder), lambda _: 0)
         await pool.hold(sealed_reports(1))
         await pool.close()
         pool, reports = reload(folder), sealed_reports(2)
@@ -309,7 +310,7 @@ async def test_the_order_goes_on_at_random_after_a_restart(new_store, tmp_path):
 
 
 async def test_the_default_source_is_the_operating_system(new_store):
-    assert Pool.__init__.__defaults__ == (None, None, None)
-    pool = Pool(new_store(5))
-    assert isinstance(pool._below, RandomBelow)
-    await pool.close()
+    assert PlacedRound.__init__.__defaults__ == (None, None, None)
+    placed = PlacedRound(new_store(5))
+    assert isinstance(placed._below, RandomBelow)
+    placed.close()

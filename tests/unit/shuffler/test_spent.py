@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from privateer_core.serving.store.sqlite import SqliteDatabase
 from privateer_shuffler.pool import spent_tokens as module
-from privateer_shuffler.pool.spent_tokens import TOKENS_FILE, Spent
+from privateer_shuffler.pool.spent_tokens import TOKENS_FILE, FiledTokens
 from tests.support.clocks import Hands
 
 DAY = 86_400
@@ -15,7 +16,7 @@ DAY = 86_400
 
 def test_expired_tokens_are_forgotten_without_a_round_that_ends(tmp_path: Path) -> None:
     clock = Hands()
-    spent, now = Spent(tmp_path, clock), int(clock.now())
+    spent, now = FiledTokens(tmp_path, clock), int(clock.now())
     old, young = spent.hash(b"old"), spent.hash(b"young")
     spent.keep([(old, now + 10), (young, now + 3 * DAY)])
     clock.time += DAY  # the key has expired, and a clock may be wrong by a day
@@ -34,15 +35,14 @@ async def test_it_happens_by_itself_and_goes_on_after_a_failure(
 ) -> None:
     monkeypatch.setattr(module, "_FORGET_SECONDS", 0.01)
     clock = Hands()
-    spent = Spent(tmp_path, clock)
+    spent = FiledTokens(tmp_path, clock)
     spent.keep([(spent.hash(b"old"), int(clock.now()) - 2 * DAY)])
-    real = spent._db
-    spent._db = sqlite3.connect(":memory:")  # has no such table
+    real = spent._database
+    spent._database = SqliteDatabase(sqlite3.connect(":memory:", check_same_thread=False))  # has no such table
     forgetting = asyncio.create_task(spent.forget_now_and_then())
     await asyncio.sleep(0.1)
     assert not forgetting.done()
-    spent._db.close()
-    spent._db = real
+    spent._database = real
     async with asyncio.timeout(20):
         while spent.knows(b"old"):
             await asyncio.sleep(0.01)

@@ -26,8 +26,9 @@ from privateer_lab.audit.views import log_likelihood, model_of
 from privateer_lab.audit.views import reports as report_view
 from privateer_server.intake.opening import REPORT_ID_SIZE, Opener
 from privateer_server.rounds.open_round import OpenRound, first_round
+from privateer_shuffler.pool.placed_round import PlacedRound
 from privateer_shuffler.pool.pool import Pool
-from privateer_shuffler.pool.protocol import Label
+from privateer_shuffler.pool.round import Label
 from privateer_shuffler.pool.round_file import RoundStore
 
 LIMITS = Limits(math.inf, 0.1, math.inf, honest_fraction=1.0, min_batch=100, arms="hidden", curator=True)
@@ -154,7 +155,7 @@ async def _all_shuffled(current: OpenRound, batches: list[list[bytes]]) -> list[
 async def _shuffled(current: OpenRound, sealed: list[bytes]) -> list[bytes]:
     with tempfile.TemporaryDirectory(prefix="privateer-audit-") as folder:
         label = Label(current.round, current.digest)
-        pool = Pool(await asyncio.to_thread(RoundStore.create, Path(folder), label))
+        pool = Pool(PlacedRound(await asyncio.to_thread(RoundStore.create, Path(folder), label)))
         await pool.hold(sealed)
         batch = await pool.batch()
         await pool.forget()

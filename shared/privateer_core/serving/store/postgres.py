@@ -1,30 +1,28 @@
-"""Connections to one PostgreSQL database, for all threads of a service, and its tables, brought up to date in steps.
+"""PostgreSQL databases that replicas of a service share: connections for all threads, and tables brought up to date.
 
-Numbered steps in a table of their own do what schemas of a few tables need; a library for migrations would bring an
-object-relational mapper into the services' images, which nothing else uses. Only a service that has the address of a
-database imports this module.
+Only a service that has the address of a database imports this module.
 """
 
 import logging
 import select
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from threading import Lock
-from typing import Any, Final, TypeAlias
+from contextlib import contextmanager
+from typing import Any, Final
 
 import psycopg
+from psycopg.pq import Format
+from sqlalchemy import Connection, QueuePool, create_engine, event, text
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError
+from sqlalchemy.pool import ConnectionPoolEntry
+from typing_extensions import override
 
 from privateer_core.errors import SpecError
 from privateer_core.serving.logs import tell
+from privateer_core.serving.store.database import Database, DatabaseFacts, Schema, Step, Unreachable, creation
 
 _LOCK: Final = 0x50525653
 """The advisory lock under which one process at a time changes tables."""
 _log = logging.getLogger("privateer.data")
-_NOTE: Final = """
-INSERT INTO privateer_schema VALUES (%s, %s) ON CONFLICT (kind) DO UPDATE SET version = excluded.version
-"""
-Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 _CONNECT_SECONDS: Final = 5
 _OPTIONS: Final = {
     "synchronous_commit": "on",  # what is acknowledged is on disk, whatever the database's default is
@@ -38,155 +36,169 @@ _IDENTITY: Final = """
 SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()),
     left(pg_walfile_name(pg_current_wal_lsn()), 8),
     (SELECT oid FROM pg_database WHERE datname = current_database()),
-    'privateer_schema'::regclass::oid)
+    to_regclass('privateer_schema')::oid)
 """
 """The cluster, its timeline, the database and a table in it. What puts an earlier copy in their place changes one."""
+_FACTS: Final = """
+SELECT version, pg_database_size(current_database()), checksum_failures
+FROM privateer_schema, pg_stat_database WHERE datname = current_database()
+"""
+_NOTE: Final = text("""
+INSERT INTO privateer_schema VALUES (:name, :version) ON CONFLICT (kind) DO UPDATE SET version = excluded.version
+""")
+_ADVISORY: Final = text("SELECT pg_advisory_xact_lock(:kind, hashtext(:name))")
 
 
-@dataclass(frozen=True)
-class Schema:
-    """What a database holds.
-
-    Attributes
-    ----------
-    name
-        It tells the databases apart.
-    steps
-        Each makes the next version, and the first one version 1.
-    """
-
-    name: str
-    steps: tuple[str, ...]
-
-
-def migrate(db: psycopg.Connection[tuple[Any, ...]], kind: Schema, field: str) -> None:
-    """Bring a database to this version, in one transaction, and tell the log; one process at a time does that.
-
-    Raises
-    ------
-    SpecError
-        If it is another database, or of a newer version; it is not changed then.
-    """
-    with db.transaction():
-        db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        db.execute("CREATE TABLE IF NOT EXISTS privateer_schema (kind text PRIMARY KEY, version integer NOT NULL)")
-        found = db.execute("SELECT kind, version FROM privateer_schema").fetchone()
-        name, version = found or (kind.name, 0)
-        if name != kind.name:
-            detail = f"the database is the {name}'s"
-            raise SpecError(detail, field=field, remedy="name a database for each purpose, and no other there")
-        if version > len(kind.steps):
-            detail = (
-                f"the database was made by a newer Privateer: schema {version}, and this one reads {len(kind.steps)}"
-            )
-            raise SpecError(detail, field=field, remedy="install the newer version again")
-        for step in kind.steps[version:]:
-            db.execute(step)
-        db.execute(_NOTE, (kind.name, len(kind.steps)))
-    if 0 < version < len(kind.steps):
-        tell(_log, "migrated", database=kind.name, from_schema=version, to_schema=len(kind.steps))
-
-
-class Unreachable(OSError):
-    """The database does not answer as it should now. What it was asked to do may be done, or not."""
-
-
-class ConnectionPool:
-    """Connections that are kept, and one more for every thread that needs it.
+class PostgresDatabase(Database):
+    """A database, with a connection for every thread that needs one.
 
     Parameters
     ----------
     url
         Where the database is.
-    kind
+    schema
         What it holds; it is brought to this version.
-    field
+    setting
         The setting that names it.
-
-    Attributes
-    ----------
-    identity
-        Which copy of the database this is.
 
     Raises
     ------
     SpecError
-        If the database cannot be used, or is of another kind or a newer version.
+        If the database cannot be used, or is another service's or of a newer version.
     """
 
-    def __init__(self, url: str, kind: Schema, field: str) -> None:
-        self._url, self._field = url, field
-        self._idle: list[Connection] = []
-        self._lock, self.identity, self._closed = Lock(), "", False
+    is_shared = True
+
+    def __init__(self, url: str, schema: Schema, setting: str) -> None:
+        self._url, self._setting, self._closed = url, setting, False
+        engine = create_engine(
+            "postgresql+psycopg://",
+            creator=self._connect,
+            poolclass=QueuePool,
+            pool_size=0,  # as many as there are threads
+            pool_use_lifo=True,
+            hide_parameters=True,
+            use_native_hstore=False,
+        )
+        event.listen(engine, "checkout", _refuse_broken)
+        event.listen(engine, "checkin", self._close_late)
+        super().__init__(engine)
+        self._single = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._repeatable = engine.execution_options(isolation_level="REPEATABLE READ")
         try:
-            with connect(url) as db:
-                migrate(db, kind, field)
-                self.identity = _identity(db)
-        except psycopg.Error as error:
-            said = str(error).strip().splitlines() or [type(error).__name__]
+            with engine.begin() as db:
+                migrate(db, schema, setting)
+            with self._single.connect() as db:
+                self.identity = str(db.exec_driver_sql(_IDENTITY).scalar_one())
+        except DBAPIError as error:
+            engine.dispose()
+            said = str(error.orig).strip().splitlines() or [type(error.orig).__name__]
             detail, remedy = f"the database cannot be used: {said[-1]}", "check that it runs, its address and its owner"
-            raise SpecError(detail, field=field, remedy=remedy) from None
+            raise SpecError(detail, field=setting, remedy=remedy) from None
+        except SpecError:
+            engine.dispose()
+            raise
 
-    @contextmanager
-    def connection(self) -> Iterator[Connection]:
-        """Return a connection on which every statement is a transaction, if none is begun.
-
-        Raises
-        ------
-        Unreachable
-            If the database does not answer.
-        """
-        try:
-            db = self._taken()
-            try:
-                yield db
-            except BaseException:
-                db.close()
-                raise
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-            self._forget()
-            raise Unreachable(f"the database does not answer: {type(error).__name__}") from error
-        with self._lock:
-            if not self._closed:
-                self._idle.append(db)
-                return
-        db.close()
-
-    @contextmanager
-    def transaction(self) -> Iterator[Connection]:
-        """Return a connection with a transaction, which is committed when the context is left, and durable then."""
-        with self.connection() as db, db.transaction():
-            yield db
-
-    def _taken(self) -> Connection:
-        with self._lock:
-            while self._idle:
-                db = self._idle.pop()
-                if _is_quiet(db):
-                    return db
-                db.close()
+    def _connect(self) -> psycopg.Connection[Any]:
         db = connect(self._url)
-        if _identity(db) != self.identity:
+        try:
+            if self.identity and db.execute(_IDENTITY).fetchone() != (self.identity,):
+                detail = f"{self._setting} is another copy of the database than before: restart the service"
+                raise Unreachable(detail)
+            db.autocommit = False
+        except (psycopg.Error, Unreachable):
             db.close()
-            raise Unreachable(f"{self._field} is another copy of the database than before: restart the service")
+            raise
         return db
 
-    def _forget(self) -> None:
-        """Close what is idle: other connections will not answer either, or are to another copy."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for db in idle:
-            with suppress(psycopg.Error):
-                db.close()
+    @override
+    def _begin(self, db: Connection) -> None:
+        """Do nothing: the driver begins a transaction with the first statement."""
 
+    @override
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        with self._connected(self._repeatable) as db:
+            yield db
+
+    @override
+    def _explained(self, error: BaseException) -> BaseException:
+        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            return Unreachable(f"the database does not answer: {type(error).__name__}")
+        return error
+
+    @override
+    def lock(self, db: Connection, kind: int, name: str = "") -> None:
+        db.execute(_ADVISORY, {"kind": kind, "name": name})
+
+    @override
+    def examine(self) -> DatabaseFacts:
+        with self.connection() as db:
+            version, size, failures = db.exec_driver_sql(_FACTS).one()
+        return DatabaseFacts(version, size, not failures)
+
+    @override
+    def tidy(self) -> None:
+        """Do nothing: what PostgreSQL keeps of earlier states is its operator's to erase."""
+
+    @override
     def close(self) -> None:
         """Close all connections; one that is in use is closed after that."""
         self._closed = True
-        self._forget()
+        self._engine.dispose()
+
+    def _close_late(self, connection: psycopg.Connection[Any] | None, _entry: object) -> None:
+        if self._closed and connection is not None:
+            connection.close()
 
 
-def connect(url: str) -> Connection:
-    """Return a new connection on which every statement is a transaction."""
+def migrate(db: Connection, schema: Schema, setting: str) -> None:
+    """Bring a database to this version and tell the log, in the transaction of a connection; one process at a time.
+
+    Raises
+    ------
+    SpecError
+        If it is another service's, or of a newer version; it is not changed then.
+    """
+    db.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+    db.exec_driver_sql("CREATE TABLE IF NOT EXISTS privateer_schema (kind text PRIMARY KEY, version integer NOT NULL)")
+    found = db.exec_driver_sql("SELECT kind, version FROM privateer_schema").fetchone()
+    name, version = found or (schema.name, 0)
+    if name != schema.name:
+        detail = f"the database is the {name}'s"
+        raise SpecError(detail, field=setting, remedy="name a database for each purpose, and no other there")
+    if version > schema.version:
+        detail = f"the database was made by a newer Privateer: schema {version}, and this one reads {schema.version}"
+        raise SpecError(detail, field=setting, remedy="install the newer version again")
+    if not version:
+        for statement in creation(schema.tables, db.dialect):
+            db.exec_driver_sql(statement)
+    begin = version if version or not schema.tables else schema.version
+    for number in range(begin, schema.version):
+        _take(db, schema.steps[number])
+    db.execute(_NOTE, {"name": schema.name, "version": schema.version})
+    if 0 < version < schema.version:
+        tell(_log, "migrated", database=schema.name, from_schema=version, to_schema=schema.version)
+
+
+def _take(db: Connection, step: Step) -> None:
+    if callable(step):
+        step(db)
+    else:
+        for statement in step.split(";"):
+            db.exec_driver_sql(statement)
+
+
+class _Cursor(psycopg.Cursor[Any]):
+    """A cursor that asks for bytes as they are, and not for twice as many hexadecimal digits."""
+
+    def __init__(self, connection: psycopg.Connection[Any], **options: Any) -> None:
+        super().__init__(connection, **options)
+        self.format = Format.BINARY
+
+
+def connect(url: str) -> psycopg.Connection[Any]:
+    """Return a new connection of the driver, on which every statement is a transaction."""
     options = " ".join(f"-c {name}={value}" for name, value in _OPTIONS.items())
     return psycopg.connect(
         url,
@@ -196,34 +208,18 @@ def connect(url: str) -> Connection:
         keepalives_idle=10,
         keepalives_interval=5,
         keepalives_count=3,
+        cursor_factory=_Cursor,
     )
 
 
-def rows(db: Connection, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-    """Return what a statement finds."""
-    return db.execute(statement, values, binary=True).fetchall()
+def _refuse_broken(connection: psycopg.Connection[Any], entry: ConnectionPoolEntry, _fairy: object) -> None:
+    """Have all idle connections made anew if something has come on one: what comes there is its end."""
+    is_idle, entry.info["is idle"] = entry.info.get("is idle", False), True
+    if is_idle and (connection.closed or _has_come(connection)):
+        raise InvalidatePoolError
 
 
-def row(db: Connection, statement: str, *values: Any) -> tuple[Any, ...] | None:
-    """Return the first of what a statement finds."""
-    return db.execute(statement, values, binary=True).fetchone()
-
-
-def run(db: Connection, statement: str, *values: Any) -> int:
-    """Return how many rows a statement has changed."""
-    return db.execute(statement, values).rowcount
-
-
-def _is_quiet(db: Connection) -> bool:
-    """Whether nothing has come on an idle connection: what comes there is its end."""
-    if db.closed:
-        return False
+def _has_come(connection: psycopg.Connection[Any]) -> bool:
     looking = select.poll()
-    looking.register(db.fileno(), select.POLLIN)
-    return not looking.poll(0)
-
-
-def _identity(db: Connection) -> str:
-    found = row(db, _IDENTITY)
-    assert found is not None, "it selects one row"
-    return str(found[0])
+    looking.register(connection.fileno(), select.POLLIN)
+    return bool(looking.poll(0))

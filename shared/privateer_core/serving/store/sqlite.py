@@ -1,6 +1,7 @@
 """SQLite files of the services: each has one kind and version, and one process has it open at a time.
 
 A file of an earlier version becomes one of this version when it is opened: numbered steps, all in one transaction.
+`SqliteDatabase` is how a service then reads and writes it.
 """
 
 import asyncio
@@ -10,13 +11,19 @@ import os
 import sqlite3
 import struct
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from sqlalchemy import Connection, QueuePool, Table, create_engine
+from sqlalchemy.dialects import sqlite
+from typing_extensions import override
+
 from privateer_core.errors import SpecError
 from privateer_core.serving.logs import tell
+from privateer_core.serving.store.database import Database, DatabaseFacts, creation
 
 _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -38,7 +45,7 @@ class FileKind:
     application, version
         SQLite's ``application_id`` and ``user_version``.
     schema
-        Statements that make the tables, separated by semicolons.
+        The tables, or statements that make them, separated by semicolons.
     field
         The setting that names the file or its folder.
     pragmas
@@ -51,7 +58,7 @@ class FileKind:
 
     application: int
     version: int
-    schema: str
+    schema: str | tuple[Table, ...]
     field: str
     pragmas: tuple[str, ...] = ()
     repair: str = "restore a backup into an empty folder"
@@ -61,6 +68,66 @@ class FileKind:
     def oldest(self) -> int:
         """The earliest version that becomes one of this version."""
         return min([self.version, *self.steps])
+
+
+class SqliteDatabase(Database):
+    """A file, or a copy of one in memory, that threads use one after the other: a pool of its only connection.
+
+    Parameters
+    ----------
+    connection
+        The connection of `open_database` or `connect`, with ``isolation_level=None``.
+    """
+
+    is_shared = False
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        engine = create_engine(
+            "sqlite://",
+            creator=lambda: connection,
+            poolclass=QueuePool,
+            pool_size=1,
+            max_overflow=0,
+            pool_timeout=threading.TIMEOUT_MAX,
+            hide_parameters=True,
+        )
+        super().__init__(engine)
+        self._raw, self._written = connection, True
+
+    @contextmanager
+    def driver(self) -> Iterator[sqlite3.Connection]:
+        """Return the driver's connection, which nobody else uses meanwhile."""
+        with self.connection():
+            yield self._raw
+
+    @override
+    def _begin(self, db: Connection) -> None:
+        self._written = True
+        db.begin()
+        self._raw.execute("BEGIN IMMEDIATE")
+
+    @override
+    def lock(self, db: Connection, kind: int, name: str = "") -> None:
+        """Do nothing: there is no other process."""
+
+    @override
+    def examine(self) -> DatabaseFacts:
+        with self.driver() as db:
+            return facts_of(db)
+
+    @override
+    def tidy(self) -> None:
+        """Empty the write-ahead log, which keeps earlier states of the data; if the disk is full, a later call does."""
+        with suppress(sqlite3.Error), self.connection() as db:
+            if self._written:
+                busy, *_ = db.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()
+                self._written = bool(busy)
+
+    @override
+    def close(self) -> None:
+        """Close the file and give up its lock, once nobody uses it; closing it again changes nothing."""
+        with suppress(sqlite3.ProgrammingError), self.connection() as db:
+            db.detach()
 
 
 def open_database(path: Path, kind: FileKind) -> sqlite3.Connection:
@@ -122,9 +189,26 @@ def _number(db: sqlite3.Connection, pragma: str) -> int:
     return int(db.execute(f"PRAGMA {pragma}").fetchone()[0])
 
 
+def facts_of(db: sqlite3.Connection) -> DatabaseFacts:
+    """Return version and size of a database, and whether it is whole."""
+    size = _number(db, "page_count") * _number(db, "page_size")
+    return DatabaseFacts(_number(db, "user_version"), size, _is_whole(db))
+
+
+def _is_whole(db: sqlite3.Connection) -> bool:
+    try:
+        is_whole = db.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",)
+        return is_whole and not db.execute("PRAGMA foreign_key_check").fetchall()
+    except sqlite3.DatabaseError as error:
+        if is_damage(error):
+            return False
+        raise
+
+
 def make_tables(db: sqlite3.Connection, kind: FileKind) -> None:
-    """PlannedRound an empty database into one of this kind."""
-    for statement in kind.schema.split(";"):
+    """Turn an empty database into one of this kind."""
+    schema = kind.schema.split(";") if isinstance(kind.schema, str) else creation(kind.schema, sqlite.dialect())
+    for statement in schema:
         db.execute(statement)
     db.execute(f"PRAGMA application_id = {kind.application}")
     db.execute(f"PRAGMA user_version = {kind.version}")

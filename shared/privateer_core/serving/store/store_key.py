@@ -7,14 +7,25 @@ from typing import Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from sqlalchemy import Column, Integer, LargeBinary, MetaData, Table
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.store.postgres import ConnectionPool, row, run
+from privateer_core.serving.store.database import Database, keep_first
 
 _SIZE: Final = 32
 _NONCE_SIZE: Final = 12
 _SEAL: Final = b"privateer/store-key/1"
 _FIELD: Final = "PRIVATEER_STORE_KEY_FILE"
+
+
+def seal_table(tables: MetaData) -> Table:
+    """Declare the table by which a database knows its key."""
+    return Table(
+        "seal",
+        tables,
+        Column("id", Integer, primary_key=True, autoincrement=False),
+        Column("sealed", LargeBinary, nullable=False),
+    )
 
 
 def read_store_key(path: Path | None) -> bytes:
@@ -64,18 +75,17 @@ class StoreKey:
         except (InvalidTag, ValueError):
             return None
 
-    def check(self, pool: ConnectionPool) -> None:
-        """See that this is the key of a database, whose table ``seal`` knows it from then on.
+    def check(self, database: Database, seal: Table) -> None:
+        """See that this is the key of a database, whose `seal_table` knows it from then on.
 
         Raises
         ------
         SpecError
             If what the database has is encrypted under another one.
         """
-        with pool.transaction() as db:
-            run(db, "INSERT INTO seal VALUES (1, %s) ON CONFLICT DO NOTHING", self.wrapped(b"", _SEAL))
-            found = row(db, "SELECT sealed FROM seal")
-        if found is None or self.unwrapped(found[0], _SEAL) is None:
+        with database.transaction() as db:
+            sealed = keep_first(db, seal.c.sealed, self.wrapped(b"", _SEAL))
+        if self.unwrapped(sealed, _SEAL) is None:
             remedy = "name the file that the replicas had; docs/operations.md says what to do if it is lost"
             detail = "what the database keeps of open rounds is encrypted under another key"
             raise SpecError(detail, field=_FIELD, remedy=remedy)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer_server.rounds.round_keys import RoundKeys
-from privateer_server.store.journal import JournalFile
 from privateer_server.store.records import LogLine
+from privateer_server.store.round_keys import KeyFolder, RoundKeys
 from tests.support.doctor import Made, contents, edit, examined, garbage, one
+from tests.support.stores import embedded_journal
 
 
 def swapped_keys(data: Path) -> None:
@@ -35,7 +35,7 @@ def other_sums(data: Path) -> None:
 
 
 def key_of_nobody(data: Path) -> None:
-    RoundKeys(data / "server" / "keys").make()
+    RoundKeys(KeyFolder(data / "server" / "keys")).make()
 
 
 def other_public_key(data: Path) -> None:
@@ -138,14 +138,14 @@ def lost_experiment(_: Made, data: Path) -> None:
 
 
 def deleted_experiment(_: Made, data: Path) -> None:
-    journal = JournalFile(data / "server" / "journal.db")
+    journal = embedded_journal(data / "server" / "journal.db")
     journal.bury("test", LogLine(0.0, "delete", "", "somebody", 1, 1))
     journal.close()
 
 
 def delivered_batch(_: Made, data: Path) -> None:
     """The shuffler has heard that the open round takes no further batch, and the database knows of none."""
-    journal = JournalFile(data / "server" / "journal.db")
+    journal = embedded_journal(data / "server" / "journal.db")
     last = journal.last("test")
     assert last
     journal.shut("test", last.following.digest)

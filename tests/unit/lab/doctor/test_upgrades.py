@@ -10,7 +10,7 @@ import pytest
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
 from privateer_server.store.backup import restore
-from privateer_server.store.sqlite_schema import DATABASE
+from privateer_server.store.schema import STORE_KIND as DATABASE
 from tests.support.asgi import serving
 from tests.support.doctor import TOKEN, contents, examined
 from tests.support.servers import Api

@@ -1,31 +1,25 @@
-"""Servers tell each other that they have published or changed something."""
+"""Servers that share their data tell each other that they have published or changed something."""
 
 import time
 from threading import Lock
-from typing import Final
+from typing import Any
 
 import psycopg
-from typing_extensions import override
 
-from privateer_core.serving.store.postgres import Connection, connect, run
-from privateer_server.store.protocol import Notifications
-
-CHANNEL: Final = "privateer"
+from privateer_core.serving.store.postgres import connect
+from privateer_server.store.rounds import CHANNEL
 
 
-def notify(db: Connection, experiment: str) -> None:
-    """Tell all servers of a change to an experiment, once it is committed."""
-    run(db, "SELECT pg_notify(%s, %s)", CHANNEL, experiment)
+class Notifications:
+    """Says when another server has published or changed something.
 
-
-class PostgresNotifications(Notifications):
-    """Listens on a connection of its own, which is made again when it breaks."""
+    It listens on a connection of its own, which is made again when it breaks.
+    """
 
     def __init__(self, url: str) -> None:
         self._url, self._closed, self._waiting = url, False, Lock()
-        self._db: Connection | None = None
+        self._db: psycopg.Connection[Any] | None = None
 
-    @override
     def wait(self, seconds: float) -> None:
         """Return when another server tells of a change, or after so many seconds."""
         with self._waiting:
@@ -49,7 +43,6 @@ class PostgresNotifications(Notifications):
             self._db.close()
         self._db = None
 
-    @override
     def close(self) -> None:
         """End the connection, once the `wait` that is under way has returned."""
         self._closed = True

@@ -1,0 +1,76 @@
+"""The tables that the folder's databases and the database of replicas have in common, and the latter's own.
+
+A round's own file has other tables, in `privateer_shuffler.pool.round_file`: what a file must not show of the order in
+which reports came, a shared database cannot hide, and has encrypted.
+"""
+
+from typing import Final
+
+from sqlalchemy import BigInteger, Boolean, Column, Double, Identity, Index, Integer, LargeBinary, MetaData, Table, Text
+
+from privateer_core.serving.store.database import INTEGER
+from privateer_core.serving.store.leases import leases_table
+from privateer_core.serving.store.store_key import seal_table
+
+_TABLES: Final = MetaData()
+TAKEN: Final = Table(
+    "taken",
+    _TABLES,
+    Column("experiment", Text, primary_key=True),
+    Column("version", INTEGER, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("over", Boolean, nullable=False),
+)
+SECRET: Final = Table("secret", _TABLES, Column("key", LargeBinary, nullable=False))
+SPENT: Final = Table(
+    "spent",
+    _TABLES,
+    Column("token", LargeBinary, primary_key=True),
+    Column("expires", INTEGER, nullable=False),
+    sqlite_with_rowid=False,
+    info={"postgresql": ["CREATE INDEX spent_by_end ON spent (expires)"]},
+)
+ROUNDS: Final = Table(
+    "rounds",
+    _TABLES,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("digest", LargeBinary, nullable=False, unique=True),
+    Column("label", LargeBinary, nullable=False),
+    Column("secret", LargeBinary, nullable=False),
+    Column("batch", BigInteger, nullable=False, server_default="0"),
+    Column("held", BigInteger, nullable=False, server_default="0"),
+    Column("ended_at", Double, nullable=False, server_default="0"),
+    postgresql_with={"fillfactor": 50},
+)
+PIECES: Final = Table(
+    "pieces",
+    _TABLES,
+    Column("round", BigInteger, nullable=False),
+    Column("piece", LargeBinary, nullable=False),
+    info={"postgresql": ["ALTER TABLE pieces ALTER piece SET STORAGE EXTERNAL"]},
+)
+Index("pieces_of_round", PIECES.c.round)
+FINGERPRINTS: Final = Table(
+    "fingerprints",
+    _TABLES,
+    Column("fingerprint", LargeBinary, primary_key=True),
+    Column("round", BigInteger, nullable=False),
+)
+Index("fingerprints_of_round", FINGERPRINTS.c.round)
+
+
+def _one_key(name: str) -> Table:
+    return Table(
+        name,
+        _TABLES,
+        Column("id", Integer, primary_key=True, autoincrement=False),
+        Column("public_key", LargeBinary, nullable=False),
+    )
+
+
+SERVER: Final = _one_key("server")
+"""The first server that replicas have met."""
+SIGNER: Final = _one_key("signer")
+"""The replicas' own key."""
+SEAL: Final = seal_table(_TABLES)
+SHARED_TABLES: Final = (TAKEN, ROUNDS, PIECES, FINGERPRINTS, leases_table(_TABLES), SPENT, SERVER, SIGNER, SEAL)

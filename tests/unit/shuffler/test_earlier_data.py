@@ -1,0 +1,168 @@
+"""Data of the version before the stores stood on SQLAlchemy opens unchanged, and stores find what is wrong with it."""
+
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+from sqlalchemy import Table
+from sqlalchemy.dialects import postgresql, sqlite
+
+from privateer_core.serving.store.database import creation
+from privateer_core.serving.store.sqlite import FileKind, facts_of
+from privateer_core.wire.publication import Round
+from privateer_shuffler.pool.round import Label
+from privateer_shuffler.pool.round_file import ROUND_DATABASE
+from privateer_shuffler.pool.schema import SHARED_TABLES
+from privateer_shuffler.pool.spent_tokens import TOKENS_DATABASE, TOKENS_FILE, FiledTokens
+from privateer_shuffler.pool.store import HISTORY_DATABASE, HISTORY_FILE, FolderStore, Taken, open_history
+from tests.unit.shuffler.fake_server import SIZE
+from tests.unit.shuffler.helpers import sealed_reports
+
+HISTORY = """
+CREATE TABLE taken (
+    experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, digest BLOB NOT NULL, over INTEGER NOT NULL
+)
+"""
+TOKENS = """
+CREATE TABLE secret (key BLOB NOT NULL);
+CREATE TABLE spent (token BLOB PRIMARY KEY, expires INTEGER NOT NULL) WITHOUT ROWID
+"""
+ROUND = """
+CREATE TABLE label (label BLOB NOT NULL, key BLOB NOT NULL);
+CREATE TABLE place (id INTEGER PRIMARY KEY, taken INTEGER NOT NULL, sealed BLOB NOT NULL);
+CREATE TABLE delivered (fingerprint BLOB PRIMARY KEY) WITHOUT ROWID
+"""
+SHARED = """
+CREATE TABLE taken (
+    experiment text PRIMARY KEY, version bigint NOT NULL, digest bytea NOT NULL, over boolean NOT NULL
+);
+CREATE TABLE rounds (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    digest bytea NOT NULL UNIQUE,
+    label bytea NOT NULL,
+    secret bytea NOT NULL,
+    batch bigint NOT NULL DEFAULT 0,
+    held bigint NOT NULL DEFAULT 0,
+    ended_at double precision NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+CREATE TABLE pieces (round bigint NOT NULL, piece bytea NOT NULL);
+CREATE INDEX pieces_of_round ON pieces (round);
+ALTER TABLE pieces ALTER piece SET STORAGE EXTERNAL;
+CREATE TABLE fingerprints (fingerprint bytea PRIMARY KEY, round bigint NOT NULL);
+CREATE INDEX fingerprints_of_round ON fingerprints (round);
+CREATE TABLE leases (
+    experiment text PRIMARY KEY, holder bytea NOT NULL, expires timestamptz NOT NULL, attempts integer NOT NULL
+);
+CREATE TABLE spent (token bytea PRIMARY KEY, expires bigint NOT NULL);
+CREATE INDEX spent_by_end ON spent (expires);
+CREATE TABLE server (id integer PRIMARY KEY, public_key bytea NOT NULL);
+CREATE TABLE signer (id integer PRIMARY KEY, public_key bytea NOT NULL);
+CREATE TABLE seal (id integer PRIMARY KEY, sealed bytea NOT NULL)
+"""
+
+
+def made(folder: Path, name: str, kind: FileKind, schema: str, *rows: tuple[str, tuple[object, ...]]) -> None:
+    """A file as the earlier version made it."""
+    with closing(sqlite3.connect(folder / name)) as db:
+        db.executescript(f"{schema}; PRAGMA application_id={kind.application}; PRAGMA user_version=1")
+        for statement, values in rows:
+            db.execute(statement, values)
+        db.commit()
+
+
+def columns(statements: str) -> dict[str, list[str]]:
+    """The names of the columns of each table."""
+    found = {}
+    for table, body in re.findall(r"CREATE TABLE (\w+) \((.*?)\n?\)(?: W|;|$|\n)", statements, re.S):
+        cells = [cell.split()[0].strip('"') for cell in re.split(r",\s", body.strip())]
+        found[table] = [cell for cell in cells if cell not in ("PRIMARY", "UNIQUE")]
+    return found
+
+
+def created(tables: str | tuple[Table, ...], dialect: object) -> str:
+    assert not isinstance(tables, str)
+    return ";".join(creation(tables, dialect)) + ";"  # type: ignore[arg-type]
+
+
+def test_tables_and_columns_have_the_names_that_they_had() -> None:
+    assert columns(created(HISTORY_DATABASE.schema, sqlite.dialect())) == columns(HISTORY)
+    assert columns(created(TOKENS_DATABASE.schema, sqlite.dialect())) == columns(TOKENS)
+    assert ROUND_DATABASE.schema == ROUND.replace("\n", "\n    ")
+    statements = created(SHARED_TABLES, postgresql.dialect())  # type: ignore[no-untyped-call]
+    assert columns(statements) == columns(SHARED)
+    made_so = re.findall(r"CREATE INDEX .*|ALTER .*", SHARED)
+    assert all(one.rstrip(";") in statements for one in made_so)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a round of three, of whom one has reported, and a token that was spent in an earlier round."""
+    label = Label(Round("spring", 2, "shuffle", 3, SIZE, bytes(32)), b"d" * 32)
+    places = [("INSERT INTO place VALUES (?, 0, zeroblob(?))", (place, SIZE)) for place in (0, 2)]
+    held = ("INSERT INTO place VALUES (1, 1, ?)", (sealed_reports(1)[0],))
+    known = ("INSERT INTO label VALUES (?, ?)", (msgspec.msgpack.encode(label), b"k" * 32))
+    made(tmp_path, f"{label.digest.hex()}.db", ROUND_DATABASE, ROUND, *places, held, known)
+    row = ("INSERT INTO taken VALUES ('spring', 2, ?, 0)", (label.digest,))
+    made(tmp_path, HISTORY_FILE, HISTORY_DATABASE, HISTORY, row)
+    key, spent = ("INSERT INTO secret VALUES (?)", (b"s" * 32,)), "INSERT INTO spent VALUES (?, 4000000000)"
+    made(tmp_path, TOKENS_FILE, TOKENS_DATABASE, TOKENS, key)
+    tokens = FiledTokens(tmp_path)
+    token = tokens.hash(b"nonce")
+    tokens.close()
+    with closing(sqlite3.connect(tmp_path / TOKENS_FILE)) as db:
+        db.execute(spent, (token,))
+        db.commit()
+    return tmp_path
+
+
+async def test_a_folder_of_before_is_taken_up(folder: Path) -> None:
+    store = FolderStore(folder, open_history(folder), FiledTokens(folder))
+    assert store.last("spring") == Taken(2, b"d" * 32)
+    assert (store.knows(b"nonce"), store.knows(b"another")) == (True, False)
+    (pool,) = await store.find([])
+    assert (pool.held, pool.round.experiment, pool.full) == (1, "spring", False)
+    assert (await pool.hold(sealed_reports(3))).refused == {"unavailable": 1}
+    assert pool.full
+    store.note("spring", Taken(1, b"e" * 32))  # an earlier one changes nothing
+    store.end("spring", 2)
+    assert store.last("spring") == Taken(2, b"d" * 32, over=True)
+    store.note("spring", Taken(3, b"f" * 32))
+    assert store.last("spring") == Taken(3, b"f" * 32)
+    await pool.forget()
+    store.close()
+
+
+async def test_a_store_that_is_well_finds_nothing(folder: Path) -> None:
+    store = FolderStore(folder, open_history(folder), FiledTokens(folder))
+    found = store.examine()
+    assert found.disagreements == []
+    assert set(found.databases) == {HISTORY_FILE, TOKENS_FILE, f"{(b'd' * 32).hex()}.db"}
+    assert all(one.is_whole and one.version == 1 and one.size >= 4096 for one in found.databases.values())
+    await (await store.find([]))[0].close()
+    store.close()
+
+
+@pytest.mark.parametrize("harm", ["DELETE FROM taken", "UPDATE taken SET version = 1", "UPDATE taken SET digest = 'x'"])
+async def test_a_history_that_is_an_earlier_copy_is_found(folder: Path, harm: str) -> None:
+    with closing(sqlite3.connect(folder / HISTORY_FILE)) as db:
+        db.execute(harm)
+        db.commit()
+    store = FolderStore(folder, open_history(folder))
+    (wrong,) = store.examine().disagreements
+    assert wrong.startswith("the history does not know the round of spring")
+    await (await store.find([]))[0].close()
+    store.close()
+
+
+def test_damage_is_found(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "a.db")) as db:
+        db.executescript("CREATE TABLE one (value); INSERT INTO one VALUES (NULL); PRAGMA user_version=7")
+        assert (facts_of(db).version, facts_of(db).is_whole) == (7, True)
+        db.executescript(
+            "PRAGMA writable_schema=ON; UPDATE sqlite_schema SET sql = 'CREATE TABLE one (value NOT NULL)'"
+        )
+    with closing(sqlite3.connect(tmp_path / "a.db")) as db:
+        assert not facts_of(db).is_whole
