@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import psycopg
 from psycopg.pq import Format
-from sqlalchemy import Connection, QueuePool, create_engine, event, text
+from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 from typing_extensions import override
@@ -70,7 +70,7 @@ class PostgresDatabase(Database):
     is_shared = True
 
     def __init__(self, url: str, schema: Schema, setting: str) -> None:
-        self._url, self._setting = url, setting
+        self._url, self._setting, self._is_closed = url, setting, False
         engine = create_engine(
             "postgresql+psycopg://",
             creator=self._connect,
@@ -121,10 +121,16 @@ class PostgresDatabase(Database):
             yield db
 
     @override
-    def _explained(self, error: BaseException) -> BaseException:
-        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-            return Unreachable(f"the database does not answer: {type(error).__name__}")
-        return error
+    @contextmanager
+    def _connected(self, engine: Engine) -> Iterator[Connection]:
+        try:
+            with super()._connected(engine) as db:
+                yield db
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            raise Unreachable(f"the database does not answer: {type(error).__name__}") from None
+        finally:
+            if self._is_closed:
+                self._engine.pool.dispose()
 
     @override
     def lock(self, db: Connection, kind: int, name: str = "") -> None:
@@ -143,7 +149,8 @@ class PostgresDatabase(Database):
     @override
     def close(self) -> None:
         """Close all connections; one that is in use is closed after that."""
-        self._engine.dispose()
+        self._is_closed = True
+        self._engine.pool.dispose()
 
 
 def migrate(db: Connection, schema: Schema, setting: str) -> None:
