@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from privateer_core.serving.store.postgres import Schema
+from privateer_core.serving.store.database import Schema
 
 SHUFFLER: Final = Schema(
     "shuffler",
