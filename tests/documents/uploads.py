@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from privateer_core.wire.envelope import Envelope, Header, binding, encode_envelope, header_of
 from privateer_core.wire.publication import decode_publication, digest
-from privateer_server.rounds import open_round, round_keys
+from privateer_server.rounds import open_round
+from privateer_server.store import round_keys
 from tests.documents.hpke import seal
 from tests.support.pair import Pair, pair
 from tests.support.servers import ADMIN, SHUFFLED, SMALL

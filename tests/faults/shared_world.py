@@ -110,6 +110,7 @@ def on(cluster: Cluster, patched: pytest.MonkeyPatch) -> Callable[[Path, Faults,
     def connected(database: PostgresDatabase, *options: Any) -> Iterator[Any]:
         with honest(database, *options) as db:
             db.exec_driver_sql(f"SELECT set_config('simulated.now', '{made[-1].clock.monotonic()}', false)")
+            db.commit()
             yield db
 
     def make(folder: Path, faults: Faults, clock: Hands) -> World:

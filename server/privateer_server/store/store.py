@@ -60,7 +60,7 @@ _STATES: Final = (
         REFUSALS.c.count,
     )
     .select_from(EXPERIMENTS)
-    .join(ROUNDS, and_(ROUNDS.c.experiment == EXPERIMENTS.c.name, ROUNDS.c.version == _LAST))
+    .outerjoin(ROUNDS, and_(ROUNDS.c.experiment == EXPERIMENTS.c.name, ROUNDS.c.version == _LAST))
     .outerjoin(REFUSALS, REFUSALS.c.experiment == EXPERIMENTS.c.name)
     .order_by(EXPERIMENTS.c.name)
 )
@@ -391,6 +391,8 @@ def _named_states(db: Connection, names: Sequence[str]) -> dict[str, ExperimentS
 def _states(db: Connection, statement: Select[Any], **values: object) -> dict[str, ExperimentState]:
     rows, refused = {}, defaultdict[str, dict[str, int]](dict)
     for name, *state, reason, count in db.execute(statement, values):
+        if state[0] is None:
+            raise ValueError("an experiment has no round")
         rows[name] = state
         if reason is not None:
             refused[name][reason] = count

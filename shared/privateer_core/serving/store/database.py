@@ -104,6 +104,7 @@ class Database(ABC):
         Who calls ``commit`` or ``rollback`` on it has ended it before.
         """
         with self._connected(self._engine) as db:
+            db.begin()
             self._begin(db)
             yield db
             db.commit()
@@ -120,10 +121,7 @@ class Database(ABC):
             with engine.connect() as db:
                 yield db
         except DBAPIError as error:
-            raise self._explained(error.orig or error) from None
-
-    def _explained(self, error: BaseException) -> BaseException:
-        return error
+            raise (error.orig or error) from None
 
     @abstractmethod
     def _begin(self, db: Connection) -> None:

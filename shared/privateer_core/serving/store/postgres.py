@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import psycopg
 from psycopg.pq import Format
-from sqlalchemy import Connection, QueuePool, create_engine, event, text
+from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 from typing_extensions import override
@@ -70,7 +70,7 @@ class PostgresDatabase(Database):
     is_shared = True
 
     def __init__(self, url: str, schema: Schema, setting: str) -> None:
-        self._url, self._setting, self._closed = url, setting, False
+        self._url, self._setting, self._is_closed = url, setting, False
         engine = create_engine(
             "postgresql+psycopg://",
             creator=self._connect,
@@ -81,7 +81,6 @@ class PostgresDatabase(Database):
             use_native_hstore=False,
         )
         event.listen(engine, "checkout", _refuse_broken)
-        event.listen(engine, "checkin", self._close_late)
         super().__init__(engine)
         self._single = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._repeatable = engine.execution_options(isolation_level="REPEATABLE READ")
@@ -122,10 +121,16 @@ class PostgresDatabase(Database):
             yield db
 
     @override
-    def _explained(self, error: BaseException) -> BaseException:
-        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-            return Unreachable(f"the database does not answer: {type(error).__name__}")
-        return error
+    @contextmanager
+    def _connected(self, engine: Engine) -> Iterator[Connection]:
+        try:
+            with super()._connected(engine) as db:
+                yield db
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            raise Unreachable(f"the database does not answer: {type(error).__name__}") from None
+        finally:
+            if self._is_closed:
+                self._engine.pool.dispose()
 
     @override
     def lock(self, db: Connection, kind: int, name: str = "") -> None:
@@ -144,12 +149,8 @@ class PostgresDatabase(Database):
     @override
     def close(self) -> None:
         """Close all connections; one that is in use is closed after that."""
-        self._closed = True
-        self._engine.dispose()
-
-    def _close_late(self, connection: psycopg.Connection[Any] | None, _entry: object) -> None:
-        if self._closed and connection is not None:
-            connection.close()
+        self._is_closed = True
+        self._engine.pool.dispose()
 
 
 def migrate(db: Connection, schema: Schema, setting: str) -> None:

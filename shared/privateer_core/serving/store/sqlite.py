@@ -103,7 +103,6 @@ class SqliteDatabase(Database):
     @override
     def _begin(self, db: Connection) -> None:
         self._written = True
-        db.begin()
         self._raw.execute("BEGIN IMMEDIATE")
 
     @override
