@@ -14,7 +14,7 @@ from privateer_core.serving.token_keys import TokenKeys
 from privateer_core.wire.tokens.token_keys import Directory
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
-from tests.support import mint
+from tests.support import issuing
 from tests.support.asgi import serving
 from tests.support.servers import SMALL, TOKEN, Api
 
@@ -87,7 +87,7 @@ def test_an_issuer(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("said", ANSWERS.values(), ids=ANSWERS)
 def test_an_answer_that_is_cut_off_takes_no_keys_back(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
-    page = Directory.of(mint.ISSUER, {"spring": [mint.key()]}).encode()
+    page = Directory.of(issuing.ISSUER, {"spring": [issuing.key()]}).encode()
     whole = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(page) + page
     with answering(whole, said) as (url, _):
         keys = TokenKeys(url)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.records import SPECS, record_of
-from tests.unit.lab.test_cli import run
+from tests.unit.lab.cli.test_command_line import run
 
 Change = Callable[[dict[str, Any]], object]
 

@@ -6,7 +6,7 @@ from typing import Any
 import uvloop
 
 from privateer_core.serving.http.answer import with_body
-from tests.unit.serving.test_protocol import HEAD, listening
+from tests.unit.serving.test_http_protocol import HEAD, listening
 from tests.unit.shuffler.helpers import until
 
 UPLOAD = HEAD + b"content-length: 2\r\n\r\nab"

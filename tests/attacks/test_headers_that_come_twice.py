@@ -19,7 +19,7 @@ from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.senders import KEY, TRUSTED
 from tests.support.servers import SMALL, TOKEN, Api
-from tests.unit.serving.test_protocol import listening, said
+from tests.unit.serving.test_http_protocol import listening, said
 
 OTHER = "0" * 64
 

@@ -29,7 +29,7 @@ from tests.support import publications
 from tests.support.devices import EVERYTHING
 from tests.support.memory_ledgers import MemoryLedger
 from tests.support.notary import notarized
-from tests.support.phases import small_spec
+from tests.support.phased_services import small_spec
 from tests.support.sparse import sparse_spec
 from tests.support.specs import SHUFFLE, make_spec
 

@@ -12,7 +12,7 @@ from privateer_lab.cli import ask as command
 from privateer_lab.pages.effect_report import draw_effects, markdown
 from privateer_lab.pages.plots import save
 from privateer_lab.services.rest import answer_in
-from tests.unit.lab.test_cli import run
+from tests.unit.lab.cli.test_command_line import run
 
 NAMES = [
     "[now](https://evil.example/a)",

@@ -10,9 +10,9 @@ import pytest
 from privateer_core.wire.publication import Round, decode_publication
 from privateer_shuffler.delivery import Forwarding
 from tests.support.answers import fact
-from tests.support.pair import Losing, Pair, pair
 from tests.support.phased import tables
 from tests.support.sealing import sealed_reports
+from tests.support.server_and_shuffler import Losing, Pair, pair
 from tests.support.servers import ADMIN, PHASED, SHUFFLED
 
 SHORT = {**SHUFFLED, "experiment.horizon": 300}

@@ -12,7 +12,7 @@ from tests.support.asgi import serving
 from tests.unit.shuffler.conftest import server, settings  # noqa: F401
 from tests.unit.shuffler.fake_server import FakeServer
 from tests.unit.shuffler.helpers import Shuffler, sealed_reports, until
-from tests.unit.shuffler.test_forwarding import FakeAsyncio, answering
+from tests.unit.shuffler.test_delivery import FakeAsyncio, answering
 
 REFUSALS = [BatchRefused("another shuffler brings the batches"), Conflict("claimed")]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from privateer_server.api.events import ChangeFeed
-from tests.unit.server.test_stream import BEAT, listed, standing, there, told  # noqa: F401
+from tests.unit.server.api.test_events import BEAT, listed, standing, there, told  # noqa: F401
 
 KEPT = 10 * BEAT
 

@@ -16,7 +16,7 @@ from privateer_core.wire.tokens import blind_rsa
 from privateer_core.wire.tokens.token import TYPE, Challenge, PendingToken, authorization
 from privateer_server.app import Server, create_app
 from privateer_server.settings import ServerSettings
-from tests.support import mint
+from tests.support import issuing
 from tests.support.asgi import serving
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
@@ -30,8 +30,8 @@ PEOPLE = 12
 
 def token(name: str, nonce: bytes) -> bytes:
     """A token with a nonce of the attacker's choice; the issuer signs it blindly."""
-    public, signer = mint.key_pair(0)
-    unsigned = TYPE + nonce + Challenge(mint.ISSUER, ORIGIN, name).digest + public.id
+    public, signer = issuing.key_pair(0)
+    unsigned = TYPE + nonce + Challenge(issuing.ISSUER, ORIGIN, name).digest + public.id
     pending = PendingToken.of(unsigned, public, blind_rsa.blind(public.public, unsigned))
     return pending.finish(public, signer.sign(pending.request[3:]))
 
@@ -69,7 +69,7 @@ async def at_once(app: Server, *sent: Any) -> list[httpx.Response]:
 async def attacked(app: Server, client: httpx.AsyncClient) -> None:
     crowd, nonce = Crowd(Api(client)), b"n" * 32
     await crowd.create()
-    honest = [crowd.send(name, mint.minted(name, ORIGIN)) for name in NAMES for _ in range(2)]
+    honest = [crowd.send(name, issuing.minted(name, ORIGIN)) for name in NAMES for _ in range(2)]
     both = [crowd.send(name, token(name, nonce)) for name in NAMES]
     answers = await at_once(app, *honest, *both)
     assert [answer.status_code for answer in answers] == [202] * 6, [answer.text for answer in answers]
@@ -80,7 +80,7 @@ async def attacked(app: Server, client: httpx.AsyncClient) -> None:
 
 
 async def test_one_nonce_holds_nobody_up(tmp_path: Path) -> None:
-    tokens = mint.settings(tmp_path / "tokens", *NAMES, origin=ORIGIN)
+    tokens = issuing.settings(tmp_path / "tokens", *NAMES, origin=ORIGIN)
     app = create_app(ServerSettings(data=tmp_path / "data", admin_token=TOKEN, tokens=tokens))
     async with serving(app) as client:
         await attacked(app, client)
@@ -88,7 +88,7 @@ async def test_one_nonce_holds_nobody_up(tmp_path: Path) -> None:
 
 @pytest.mark.postgres
 async def test_one_nonce_holds_nobody_up_on_a_shared_database(postgres: Cluster, tmp_path: Path) -> None:
-    tokens = mint.settings(tmp_path / "tokens", *NAMES, origin=ORIGIN)
+    tokens = issuing.settings(tmp_path / "tokens", *NAMES, origin=ORIGIN)
     app = create_app(Shared.make(postgres, tmp_path).settings().model_copy(update={"tokens": tokens}))
     async with serving(app) as client:
         await attacked(app, client)
@@ -96,13 +96,13 @@ async def test_one_nonce_holds_nobody_up_on_a_shared_database(postgres: Cluster,
 
 @pytest.mark.postgres
 async def test_one_nonce_at_two_servers_at_once(postgres: Cluster, tmp_path: Path) -> None:
-    tokens = mint.settings(tmp_path / "tokens", *NAMES, origin=ORIGIN)
+    tokens = issuing.settings(tmp_path / "tokens", *NAMES, origin=ORIGIN)
     settings = Shared.make(postgres, tmp_path).settings().model_copy(update={"tokens": tokens})
     async with AsyncExitStack() as stack:
         one, two = [Api(await stack.enter_async_context(serving(create_app(settings)))) for _ in range(2)]
         crowd = Crowd(one)
         await crowd.create()
-        assert (await crowd.send("other", mint.minted("other", ORIGIN), two)).status_code == 202  # it knows it
+        assert (await crowd.send("other", issuing.minted("other", ORIGIN), two)).status_code == 202  # it knows it
         for turn in range(8):
             nonce = bytes([turn]) * 32
             sent = zip(NAMES, (one, two), strict=True)
@@ -113,14 +113,14 @@ async def test_one_nonce_at_two_servers_at_once(postgres: Cluster, tmp_path: Pat
 @pytest.mark.postgres
 async def test_one_token_at_two_servers_at_once(postgres: Cluster, tmp_path: Path) -> None:
     """One of two reports with the same token counts, whichever servers they reach."""
-    tokens = mint.settings(tmp_path / "tokens", *NAMES, origin=ORIGIN)
+    tokens = issuing.settings(tmp_path / "tokens", *NAMES, origin=ORIGIN)
     settings = Shared.make(postgres, tmp_path).settings().model_copy(update={"tokens": tokens})
     async with AsyncExitStack() as stack:
         one, two = [Api(await stack.enter_async_context(serving(create_app(settings)))) for _ in range(2)]
         crowd = Crowd(one)
         await crowd.create()
         for turn in range(5):
-            bears = mint.minted("test", ORIGIN)
+            bears = issuing.minted("test", ORIGIN)
             answers = await asyncio.gather(*(crowd.send("test", bears, api) for api in (one, two)))
             assert sorted(answer.status_code for answer in answers) == [202, 401]
             counted = (await one.facts("test"))["received"], (await two.facts("test"))["received"]

@@ -13,9 +13,9 @@ from privateer_core.primitives.contributions import VectorSums
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.wire.publication import Round, decode_publication
 from privateer_server.intake.accumulator import Accumulator
-from tests.support.pair import pair
 from tests.support.phased import tables
 from tests.support.sealing import seal
+from tests.support.server_and_shuffler import pair
 from tests.support.servers import ADMIN
 
 FEW = {"experiment.horizon": 600, "algorithm.alpha": 0.2, "algorithm.clients": 20, "privacy.min_batch": 12}

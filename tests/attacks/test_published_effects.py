@@ -7,7 +7,7 @@ import pytest
 from privateer_lab.audit import whole_experiments as experiments
 from privateer_lab.audit.attacks.releases import segment_cases
 from privateer_lab.audit.suite import FALSE_ALARM, _attacked
-from tests.unit.lab.test_cli import run
+from tests.unit.lab.cli.test_command_line import run
 
 ALARM = FALSE_ALARM / 60
 

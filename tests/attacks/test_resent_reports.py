@@ -19,8 +19,8 @@ from privateer_shuffler.app import create_app
 from privateer_shuffler.pool.round_file import RoundStore
 from privateer_shuffler.settings import ShufflerSettings
 from tests.support.asgi import serving
-from tests.support.pair import Losing, pair
 from tests.support.sealing import sealed_reports
+from tests.support.server_and_shuffler import Losing, pair
 from tests.support.servers import SHUFFLED, assert_problem
 from tests.unit.shuffler.conftest import new_store, server, settings  # noqa: F401
 from tests.unit.shuffler.fake_server import SIZE, FakeServer

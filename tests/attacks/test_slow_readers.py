@@ -22,7 +22,7 @@ from tests.attacks.endpoints import SLOWER, Endpoint, endpoint, hardly_slower
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import SMALL, Api
-from tests.unit.serving.test_protocol import HEAD, listening, said
+from tests.unit.serving.test_http_protocol import HEAD, listening, said
 
 MIB = 1 << 20
 PAGES = [

@@ -18,8 +18,8 @@ from privateer_shuffler.pool.spent_tokens import TOKENS_FILE
 from privateer_shuffler.settings import ShufflerSettings
 from tests.support.asgi import serving
 from tests.support.crashes import snapshot_at
-from tests.support.mint import minted
-from tests.support.mint import settings as tokens
+from tests.support.issuing import minted
+from tests.support.issuing import settings as tokens
 from tests.support.senders import TRUSTED
 from tests.unit.shuffler.fake_server import SIZE, FakeServer, body_of
 from tests.unit.shuffler.helpers import Shuffler, assert_problem, sealed_reports, until

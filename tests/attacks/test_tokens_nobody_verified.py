@@ -19,8 +19,8 @@ from privateer_shuffler.pool.round_file import RoundStore
 from privateer_shuffler.settings import ShufflerSettings
 from tests.attacks.test_tokens_at_the_shuffler import Gated, one
 from tests.support.asgi import serving
-from tests.support.mint import ISSUER, ORIGIN, minted
-from tests.support.mint import settings as tokens
+from tests.support.issuing import ISSUER, ORIGIN, minted
+from tests.support.issuing import settings as tokens
 from tests.unit.shuffler.fake_server import FakeServer, body_of
 from tests.unit.shuffler.helpers import assert_problem
 

@@ -18,7 +18,7 @@ from privateer_core.wire.tokens.token import authorization
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import SHUFFLED, SMALL
 from tests.support.tokens import Trio, trio
-from tests.unit.serving.test_protocol import State
+from tests.unit.serving.test_http_protocol import State
 
 ENDPOINTS = [("shuffler", SHUFFLED, "/experiments/test/reports"), ("server", SMALL, "/reports")]
 PEOPLE = 12

@@ -15,9 +15,9 @@ from privateer_server.settings import ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler
 from privateer_shuffler.settings import ShufflerSettings
 from tests.support.asgi import serving
-from tests.support.pair import Pair
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.senders import TRUSTED
+from tests.support.server_and_shuffler import Pair
 from tests.support.servers import ADMIN, SHUFFLED, TOKEN, Api, assert_problem
 
 REPORTS = "/experiments/test/reports"

@@ -16,8 +16,8 @@ from privateer_core.wire.tokens.token import Challenge, PendingToken
 from privateer_core.wire.tokens.token_keys import Directory
 from privateer_issuer.app import create_app as create_issuer
 from tests.support.asgi import serving
-from tests.support.pair import pair
 from tests.support.sealing import body_of, sealed_reports
+from tests.support.server_and_shuffler import pair
 from tests.support.servers import SHUFFLED, SMALL
 from tests.support.tokens import issuer_settings
 

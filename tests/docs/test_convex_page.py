@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer_lab.cli.spec_files import load_spec
+from privateer_lab.cli.input_files import load_spec
 from privateer_lab.services.processes import free_port, running
 from tests.docs.test_readme import blocks, execute, run_snippet
 

@@ -17,7 +17,7 @@ from privateer_core.wire.publication import decode_publication, digest
 from privateer_server.rounds import open_round
 from privateer_server.store import round_keys
 from tests.documents.hpke import seal
-from tests.support.pair import Pair, pair
+from tests.support.server_and_shuffler import Pair, pair
 from tests.support.servers import ADMIN, SHUFFLED, SMALL
 from tests.support.specs import tables
 

@@ -100,7 +100,7 @@ class Spend:
         body = at.maker.body(publication, 1, before.token) if publication else None
         if body:
             await at.send(body)
-            assert not (before.acknowledged and body.accepted and not at.witness.restores), "a token was spent twice"
+            assert not (before.acknowledged and body.accepted and not at.observer.restores), "a token was spent twice"
 
 
 @dataclass(frozen=True)
@@ -278,11 +278,11 @@ async def run(
                 await at.look()
         async with asyncio.timeout(_DRAIN_SECONDS):
             await drain(at)
-        at.witness.check(at.sent, at.maker, BATCHES)
+        at.observer.check(at.sent, at.maker, BATCHES)
         return {
             "deaths": len(at.faults.happened),
-            "rounds": len(at.witness.releases()),
-            "reports": sum(release.received for release in at.witness.releases().values()),
+            "rounds": len(at.observer.releases()),
+            "reports": sum(release.received for release in at.observer.releases().values()),
             "lives": sum(slot._life for slot in at.slots),
         }
 
@@ -310,9 +310,9 @@ async def _close(at: World, name: str) -> None:
         await at.look()
         if publication is None:
             continue
-        releases = at.witness.releases()
+        releases = at.observer.releases()
         waiting = {body.version for body in at.sent if body.experiment == name and body.acknowledged}
-        version = max(version for one, version in at.witness.published if one == name)
+        version = max(version for one, version in at.observer.published if one == name)
         if not any(each == version and (name, each) not in releases for each in waiting):
             return
         body = at.maker.body(publication, 1 if name == PLAIN else BATCHES[name] // 5)

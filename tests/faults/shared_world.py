@@ -65,7 +65,7 @@ class SharedWorld(World):
         cluster.drop(database)
         cluster.load(self.folder / "dump", cluster.make_again(database))
         self._wind(database)
-        self.witness.restores += 1
+        self.observer.restores += 1
         if not how:  # they go no further on another copy: somebody starts them again
             for slot in self.servers:
                 await slot.stop()

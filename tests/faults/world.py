@@ -19,13 +19,13 @@ from privateer_server.settings import ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler
 from privateer_shuffler.resources import KEY_FILE
 from privateer_shuffler.settings import ShufflerSettings
+from tests.faults.observer import Observer
 from tests.faults.points import Faults
 from tests.faults.processes import Process, Slot, Way
 from tests.faults.reports import Body, Maker
 from tests.faults.schedule import Hands, Schedule
-from tests.faults.witness import Witness
-from tests.support.mint import minted
-from tests.support.mint import settings as tokens
+from tests.support.issuing import minted
+from tests.support.issuing import settings as tokens
 from tests.support.senders import KEY, TRUSTED
 from tests.support.servers import ADMIN, MSGPACK, TOKEN
 from tests.support.specs import tables
@@ -74,7 +74,7 @@ class World:
         self.folder, self.faults, self.clock = folder, faults, clock
         self.trace: list[str] = []
         faults.note = self.note
-        self.maker, self.witness = Maker(), Witness()
+        self.maker, self.observer = Maker(), Observer()
         self.late: list[Body] = []
         self.sent: list[Body] = []
         self.servers = self._places()
@@ -120,7 +120,7 @@ class World:
 
     def _shuffler(self, folder: Path, process: Process) -> Any:
         way = Way(self.servers, process)
-        way.asked, way.loses, way.note = self.witness.asked, self._loses_batch, self.note
+        way.asked, way.loses, way.note = self.observer.asked, self._loses_batch, self.note
         settings = ShufflerSettings(
             server_url="http://server",
             data=folder,
@@ -187,7 +187,7 @@ class World:
         answer = await self.get(f"/experiments/{name}/policy", headers=MSGPACK)
         if answer is None:
             return None
-        self.witness.sees(answer.content)
+        self.observer.sees(answer.content)
         return answer.content
 
     async def facts(self, name: str) -> dict[str, Any]:
@@ -201,7 +201,7 @@ class World:
         head = await self.get("/log/head")
         entries = await self.get("/log/entries")
         if entries is not None:
-            self.witness.sees_log(head.text if head else "", entries.json()["entries"])
+            self.observer.sees_log(head.text if head else "", entries.json()["entries"])
 
     def token(self, name: str) -> bytes:
         return minted(name, "server:80" if name == PLAIN else "shuffler:80")
@@ -238,7 +238,7 @@ class World:
         if answer.is_success:
             told = answer.json()
             # An earlier copy that was put back may lack the report: it is accepted anew then, and counts once.
-            before = body.accepted if body.restores == self.witness.restores else 0
+            before = body.accepted if body.restores == self.observer.restores else 0
             body.accepted = before + told["accepted"]
             taken = told["accepted"] + told["refused"].get("duplicate-report", 0)
             if told["refused"].get("unavailable"):
@@ -246,7 +246,7 @@ class World:
         elif slug == "duplicate-report":
             taken = 1
         if taken:
-            body.acknowledged, body.restores = max(body.acknowledged, taken), self.witness.restores
+            body.acknowledged, body.restores = max(body.acknowledged, taken), self.observer.restores
 
     async def claim(self, name: str) -> int:
         """Claim an experiment as the shuffler does; the status of the answer."""
@@ -288,7 +288,7 @@ class World:
             return
         await self.servers[0].stop()
         _PUT_BACK[how % len(_PUT_BACK)](self.folder, self.servers[0].folder)
-        self.witness.restores += 1
+        self.observer.restores += 1
 
     async def away(self) -> None:
         """Take the database away: nothing can be written."""
@@ -341,7 +341,7 @@ async def world(folder: Path, kind: Callable[..., World] = World) -> AsyncIterat
         patched.setattr("privateer_core.clock.SystemClock.now", lambda _: clock.now())
         patched.setattr("privateer_core.clock.SystemClock.monotonic", lambda _: clock.monotonic())
         one = kind(folder, faults, clock)
-        one.witness.watch(patched)
+        one.observer.watch(patched)
         try:
             await one.begin()
             yield one

@@ -43,7 +43,7 @@ from privateer_server.store.schema import FILE
 from privateer_server.store.schema import STORE_KIND as DATABASE
 from tests.documents import exports, vectors
 from tests.documents.logs import _entry, _grown
-from tests.support import mint
+from tests.support import issuing
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.stores import embedded_store
 
@@ -278,12 +278,12 @@ DECODERS: dict[str, Decoder] = {
     "file of a spec": Decoder(_tomls, _tables, 4),
     "result": Decoder(_results, lambda some: encode_answer(decode_answer(some))),
     "token": Decoder(
-        lambda: [authorization(mint.minted()).encode()],
+        lambda: [authorization(issuing.minted()).encode()],
         lambda some: authorization(TYPE + b"".join(read_authorization(some))).encode(),
     ),
     "request for a token": Decoder(lambda: [TYPE + bytes(REQUEST_SIZE - 2)], _request),
     "directory of token keys": Decoder(
-        lambda: [Directory.of("issuer", {"one": [mint.key()], "two": [mint.key(1)]}).encode()], _directory
+        lambda: [Directory.of("issuer", {"one": [issuing.key()], "two": [issuing.key(1)]}).encode()], _directory
     ),
     "file of a private key": Decoder(_key_pair, _key_file, 4),
     "file of public keys": Decoder(lambda: [f"{_PUBLIC}\n{'0' * 64}\n".encode()], _trusted, 4),

@@ -14,8 +14,8 @@ from privateer_core.privacy.record_verification import read_certificates
 from tests.support.changes import change, changed, lines
 from tests.support.clocks import Hands
 from tests.support.devices import EVERYTHING
-from tests.support.pair import Losing, Pair, pair
 from tests.support.sealing import sealed_reports
+from tests.support.server_and_shuffler import Losing, Pair, pair
 from tests.support.servers import ADMIN, SHUFFLED, SMALL, assert_problem
 
 CONTEXT = {"x1": 0.3, "x2": 0.7}

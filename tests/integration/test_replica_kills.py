@@ -54,7 +54,7 @@ class Pair:
         self.private = {name: f"http://127.0.0.1:{free_port()}" for name in self.public}
         for name, url in self.public.items():
             admin = {"PRIVATEER_ADMIN_PORT": self.private[name].rpartition(":")[2]}
-            self.processes.start(name, ("tests.support.dying", environment | admin, url))
+            self.processes.start(name, ("tests.support.killed_server", environment | admin, url))
         for name in self.public:
             self.processes.wait(name)
 

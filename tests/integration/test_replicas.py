@@ -16,7 +16,7 @@ from privateer_core.wire.publication import decode_publication
 from privateer_core.wire.tokens.token import authorization
 from privateer_server.data import open_data
 from privateer_server.rounds.open_round import restore_lost, with_sums
-from tests.support.mint import minted, settings
+from tests.support.issuing import minted, settings
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
 from tests.support.sealing import body_of, sealed_reports

@@ -10,8 +10,8 @@ from privateer_core.privacy.certificate import recompute
 from privateer_core.privacy.record_verification import read_certificates
 from tests.integration.test_changes import CONTEXT, device
 from tests.support.clocks import Hands
-from tests.support.pair import pair
 from tests.support.sealing import sealed_reports
+from tests.support.server_and_shuffler import pair
 from tests.support.servers import SHUFFLED
 
 DAY = 86_400.0

@@ -53,7 +53,7 @@ class Replicas:
         self.public = {name: f"http://127.0.0.1:{free_port()}" for name in ("one", "two")}
         for name, url in self.public.items():
             admin = {"PRIVATEER_ADMIN_PORT": str(free_port())}
-            self.processes.start(name, ("tests.support.dying_shuffler", environment | admin, url))
+            self.processes.start(name, ("tests.support.killed_shuffler", environment | admin, url))
         for name in self.public:
             self.processes.wait(name)
 

@@ -25,8 +25,8 @@ from privateer_shuffler.pool.round import Label
 from privateer_shuffler.pool.store import Taken
 from privateer_shuffler.pool.uploads import PoolReceipt
 from privateer_shuffler.resources import open_resources
-from tests.support.mint import minted
-from tests.support.mint import settings as tokens
+from tests.support.issuing import minted
+from tests.support.issuing import settings as tokens
 from tests.support.postgres import Cluster
 from tests.support.shufflers import SharedShufflers
 from tests.support.statistics import FALSE_ALARM

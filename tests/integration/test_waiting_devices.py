@@ -12,8 +12,8 @@ from tests.integration.test_changes import CONTEXT, Routed
 from tests.support.changes import change
 from tests.support.clocks import Hands
 from tests.support.devices import EVERYTHING
-from tests.support.pair import Pair, pair
 from tests.support.sealing import body_of, sealed_reports
+from tests.support.server_and_shuffler import Pair, pair
 from tests.support.servers import ADMIN, SHUFFLED, SMALL
 
 HOUR = 3600.0

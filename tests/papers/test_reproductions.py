@@ -14,7 +14,7 @@ from privateer_papers.command import all_reproductions
 from privateer_papers.paper_1.figures import figure_7
 from privateer_papers.paper_1.setting import PAPER
 from privateer_papers.reproduction import OURS, Effort, ReproductionCase, Row, Rows
-from tests.unit.lab.test_cli import run
+from tests.unit.lab.cli.test_command_line import run
 
 LOGS = """experiment,reward,eps,eps_aux,gamma,kappa,n,n_aux,d,M,K,weighted,reps,regret_mean,regret_ci95,seconds_mean
 sample_size_target,exponential,1,1,0.0,1.0,2000,0,2,2,3,True,30,800.0,10.0,1.0

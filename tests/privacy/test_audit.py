@@ -30,7 +30,7 @@ from privateer_lab.simulation.devices import SeededNoise
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from privateer_papers.published_trust import ROWS, classic_noise
 from tests.privacy.planted import DEFECTS, Patch
-from tests.unit.lab.test_cli import run
+from tests.unit.lab.cli.test_command_line import run
 
 
 def audited(capsys: pytest.CaptureFixture[str], *names: str, samples: int = 20_000) -> tuple[int, dict[str, Any]]:

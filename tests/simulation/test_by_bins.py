@@ -12,7 +12,7 @@ from scipy import stats
 from privateer_lab.environments import environment_for
 from privateer_lab.simulation.aggregation import EnvironmentBoxes
 from privateer_lab.simulation.simulate import Simulation, simulate_once
-from tests.support.boxes import advanced, both_ways
+from tests.support.round_releases import advanced, both_ways
 from tests.support.specs import SHUFFLE, make_spec
 from tests.support.statistics import FALSE_ALARM, same_law
 

@@ -12,7 +12,7 @@ from privateer_lab.environments.synthetic.density import AtomsDensity, UniformDe
 from privateer_lab.environments.synthetic.synthetic import Synthetic
 from privateer_lab.simulation.aggregation import EnvironmentBoxes, can_aggregate
 from privateer_lab.simulation.simulate import Simulation, simulate_once
-from tests.support.boxes import advanced, both_ways
+from tests.support.round_releases import advanced, both_ways
 from tests.support.specs import make_spec
 from tests.support.statistics import FALSE_ALARM, same_law
 

@@ -11,7 +11,7 @@ from privateer_core.privacy.terms_verification import Limits
 from privateer_core.wire.envelope import binding, pieces
 from privateer_server.intake.opening import Opener
 from tests.support.phased import phased_spec
-from tests.support.phases import small_spec
+from tests.support.phased_services import small_spec
 from tests.support.publications import KEY, published
 
 TRUST = ["none", "central", "local", "local-normal", "shuffle"]

@@ -14,7 +14,7 @@ from privateer_core.wire.tokens.token_keys import Directory
 from privateer_lab.services.processes import free_port
 from privateer_server.app import main
 from privateer_server.settings import read_settings
-from tests.support.mint import key
+from tests.support.issuing import key
 
 GOOD = {"PRIVATEER_DATA": "somewhere", "PRIVATEER_ADMIN_TOKEN": "a-secret-of-the-tests"}
 

@@ -16,7 +16,7 @@ from privateer_core.wire.problem import slug_of
 from privateer_core.wire.tokens.token_keys import Directory
 from privateer_lab.services.processes import free_port
 from privateer_shuffler.app import main
-from tests.support.mint import key
+from tests.support.issuing import key
 from tests.support.senders import TRUSTED, Signing
 from tests.unit.shuffler.fake_server import body_of, listening
 from tests.unit.shuffler.helpers import sealed_reports, until

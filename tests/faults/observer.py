@@ -34,7 +34,7 @@ class Release:
     total: Any
 
 
-class Witness:
+class Observer:
     """Notes what is published, delivered and released.
 
     Attributes

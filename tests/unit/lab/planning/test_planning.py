@@ -33,8 +33,8 @@ from privateer_lab.simulation.simulation import Costs, Run
 from tests.support.linears import linear_spec
 from tests.support.sparse import sparse_spec
 from tests.support.specs import SHUFFLE, make_spec
-from tests.unit.lab.test_cli import DPE, SMALL, SPEC, run
-from tests.unit.lab.test_sweeps import rows
+from tests.unit.lab.cli.test_command_line import DPE, SMALL, SPEC, run
+from tests.unit.lab.planning.test_sweeps import rows
 
 PATH = tuple((n, 0.4 * min(n, 1000) + 0.05 * max(0, n - 1000), 0.3 * n, 0.5 * n) for n in range(100, 4100, 100))
 

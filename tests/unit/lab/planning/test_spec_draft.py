@@ -14,7 +14,7 @@ from privateer_lab.cli.command_line import main
 from privateer_lab.environments import environment_for
 from privateer_lab.planning.spec_draft import draft
 
-GARDEN = Path(__file__).parents[3] / "examples" / "garden.csv"
+GARDEN = Path(__file__).parents[4] / "examples" / "garden.csv"
 
 
 def columns(people: int = 2000) -> dict[str, list[object]]:

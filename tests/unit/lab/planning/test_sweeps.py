@@ -11,7 +11,7 @@ from privateer_lab.cli.input_files import load_spec
 from privateer_lab.planning import sweep as sweeps
 from privateer_lab.simulation.simulate import figures_of
 from tests.support.specs import make_spec
-from tests.unit.lab.test_cli import SPEC, run
+from tests.unit.lab.cli.test_command_line import SPEC, run
 
 VARY = ("--vary", "privacy.epsilon=1,4", "--set", "experiment.horizon=1000", "--seeds", "2", "--jobs", "1")
 

@@ -21,7 +21,7 @@ from privateer_lab.cli.account import print_rounds
 from privateer_lab.cli.ask import claimed
 from privateer_lab.cli.output import print_table
 from tests.support.records import record_of
-from tests.unit.lab.test_cli import run
+from tests.unit.lab.cli.test_command_line import run
 
 
 def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:

@@ -12,9 +12,9 @@ import pytest
 from privateer_client.ledger.account_protocol import Payment
 from privateer_client.ledger.ledger import Ledger
 from tests.support.devices import pay
-from tests.unit.client.test_ledger_file import WRONG, newer
-from tests.unit.lab.test_account import figures
-from tests.unit.lab.test_cli import run
+from tests.unit.client.ledger.test_ledger_file import WRONG, newer
+from tests.unit.lab.cli.test_account import figures
+from tests.unit.lab.cli.test_command_line import run
 
 
 @pytest.mark.parametrize("harm", [*WRONG, newer])

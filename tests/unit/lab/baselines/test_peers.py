@@ -15,10 +15,10 @@ from privateer_lab.baselines.peers import CHANCE, MabWiser, VowpalWabbit, compar
 from privateer_lab.baselines.run import play_together
 from privateer_lab.cli.input_files import load_spec
 from tests.support.specs import make_spec
-from tests.unit.lab.test_cli import run
+from tests.unit.lab.cli.test_command_line import run
 
 PEOPLE = 4000
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = Path(__file__).parents[4] / "examples"
 
 
 def example(name: str, *settings: str) -> Any:

@@ -46,7 +46,7 @@ from privateer_server.rounds.loop import Schedule
 from tests.support.pages import Page, check
 from tests.support.specs import make_spec
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}'
 STANDING = ExperimentStanding("open", 3, 2000, 20_000, {})
 NOTHING = Answer("learning", 2000, 2, 0.95)

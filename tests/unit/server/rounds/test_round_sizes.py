@@ -12,7 +12,7 @@ from privateer_server.rounds.loop import Schedule
 
 
 def test_phases_carry_no_more_than_was_expected_at_creation() -> None:
-    tables = tomllib.loads((Path(__file__).parents[3] / "examples" / "dpe.toml").read_text())
+    tables = tomllib.loads((Path(__file__).parents[4] / "examples" / "dpe.toml").read_text())
     tables["actions"]["seed"] = 2
     spec = parse_section(PhasedSpec, tables)
     rng = np.random.default_rng(2)

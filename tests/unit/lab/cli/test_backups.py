@@ -12,7 +12,7 @@ from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import MSGPACK, SMALL
 from tests.support.specs import tables
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture(scope="module")

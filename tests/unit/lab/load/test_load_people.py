@@ -15,7 +15,7 @@ from privateer_lab.load.driver import LoadResult
 from privateer_lab.load.populations import keep_people, kept_people
 from tests.support.specs import make_spec
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 MIXED = {"population": {"name": "mixed", "function": 6}}
 
 

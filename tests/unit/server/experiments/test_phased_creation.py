@@ -31,7 +31,7 @@ async def test_the_history_says_how_many_people_a_phase_asks(api: Api) -> None:
 
 
 async def test_phases_too_large_for_a_batch_are_told_with_a_remedy_that_works(api: Api) -> None:
-    spec = tomllib.loads((Path(__file__).parents[3] / "examples" / "dpe.toml").read_text())
+    spec = tomllib.loads((Path(__file__).parents[4] / "examples" / "dpe.toml").read_text())
     problem = assert_problem(await api.client.post("/experiments", json=spec, headers=ADMIN), 422, "spec-invalid")
     assert problem["field"] == "algorithm.alpha"
     assert "experiment.horizon" in problem["remedy"]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.lab.test_cli import run
+from tests.unit.lab.cli.test_command_line import run
 
-SPEC = Path(__file__).parents[3] / "examples" / "dpe.toml"
+SPEC = Path(__file__).parents[4] / "examples" / "dpe.toml"
 KEYS = {
     "regret_mean",
     "regret_ci95",

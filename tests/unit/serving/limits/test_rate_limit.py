@@ -20,10 +20,10 @@ from privateer_core.serving.token_keys import TokenKeys
 from privateer_core.wire.batch import UPLOAD
 from privateer_core.wire.keys import TrustedKeys
 from privateer_core.wire.tokens.token import authorization
-from tests.support.mint import ORIGIN, minted
-from tests.support.mint import settings as tokens
+from tests.support.issuing import ORIGIN, minted
+from tests.support.issuing import settings as tokens
 from tests.support.senders import KEY, TRUSTED
-from tests.unit.serving.test_protocol import State, app, said
+from tests.unit.serving.test_http_protocol import State, app, said
 
 PATH = "/experiments/spring/reports"
 

@@ -8,7 +8,7 @@ from privateer_lab.planning.plans import variants
 from privateer_lab.simulation.delayed_reports import assumed, delay_of, waiting_of
 from privateer_lab.simulation.simulate import simulate_once
 from tests.support.specs import make_spec
-from tests.unit.lab.test_cli import SPEC, run
+from tests.unit.lab.cli.test_command_line import SPEC, run
 
 WEEK = {"experiment.conversion_window": 7 * 86_400.0, "experiment.horizon": 4000}
 

@@ -14,9 +14,9 @@ from privateer_lab.simulation.simulate import simulate_once, simulation
 from privateer_lab.simulation.simulation import ReturningSimulation
 from privateer_lab.simulation.summary import warnings
 from tests.support.linears import linear_spec
-from tests.support.phases import small_spec
+from tests.support.phased_services import small_spec
 from tests.support.specs import SHUFFLE, make_spec
-from tests.unit.lab.test_cli import SPEC, run
+from tests.unit.lab.cli.test_command_line import SPEC, run
 
 PEOPLE = {"population": {"name": "peaks"}, "experiment.horizon": 1200, "experiment.round_size": 100}
 BACK = PEOPLE | {"experiment.reports_per_person": 4}

@@ -14,7 +14,7 @@ import typer
 from privateer_lab.cli.command_line import COMMANDS, main
 from tests.support.doctor import free_ports
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SPEC = str(ROOT / "examples" / "peaks-local.toml")
 DPE = str(ROOT / "examples" / "dpe.toml")
 SMALL = ("--set", "experiment.horizon=20000", "--set", "actions.count=50", "--set", "privacy.delta=1e-6")

@@ -29,7 +29,7 @@ from tests.documents import schemas
 from tests.support.pages import check
 from tests.support.records import SPECS, rounds_of
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SCHEMA = jsonschema_rs.validator_for(schemas.review())
 STANDING = ExperimentStanding("open", 3, 2000, 20_000, {"round-closed": 2})
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>\u202e{{ 7*7 }}'
