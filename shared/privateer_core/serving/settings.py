@@ -199,7 +199,8 @@ class Settings(BaseSettings):
             return unset(name, field.description or "")
         if choices := get_args(field.annotation):
             return SpecError(f"is no {field.title}", field=name, remedy=f"set it to {' or '.join(choices)}")
-        bounds = {key: one for mark in field.metadata for key in ("ge", "le") if (one := getattr(mark, key, None))}
+        marks = ((key, getattr(mark, key, None)) for mark in field.metadata for key in ("ge", "le"))
+        bounds = {key: one for key, one in marks if one is not None}
         remedy = f"give a number from {bounds['ge']} to {bounds['le']}"
         return SpecError("is not a whole number in range", field=name, remedy=remedy)
 
