@@ -5,10 +5,9 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privateer_core.accounting.numerics import binomial_range, largest_local_epsilon
-from privateer_core.accounting.special_functions import binomial_pmf, binomial_tails
+from privateer_core.accounting.special_functions import Array, binomial_pmf, binomial_tails, log_fair_pmf
 from privateer_core.errors import SpecError
 
 _TAIL: Final = 1e-20
@@ -63,23 +62,27 @@ def shuffled_delta(epsilon: float, local_epsilon: float, symbols: float, batch: 
     # The fewer the other messages the larger the bound, so the fewest that any number of pairs leaves serve for all.
     least_rest = batch - 1 - int(pairs[-1])
     rest, rest_mass = _rounded_down(least_rest, (symbols - 2) * weight / (1 - 2 * weight))
+    e, more = math.exp(epsilon), math.expm1(local_epsilon)
+    slope, others = more * (1 + e), rest[:, None] + 1
     # The person's own message, uniform in the blanket's bookkeeping, is one of the two symbols or neither.
     delta = 4 * symbols * _TAIL
     for own, share in ((1, 2 / symbols), (0, 1 - 2 / symbols)):
-        messages = pairs[:, None] + rest[None, :] + 1
-        excess = _excess(pairs[:, None] + own, messages, epsilon, local_epsilon, symbols)
-        delta += share * float(pairs_mass @ excess @ rest_mass)
+        if share:
+            trials, messages = pairs + own, pairs + others
+            limits = (more * e * trials + math.expm1(epsilon) * messages) / slope
+            excess = _mean_excess(trials, limits, 2 * (others - own) / (more + 2)) / messages
+            delta += share * symbols * weight * slope * float(rest_mass @ excess @ pairs_mass)
     return min(1.0, delta * _ROUNDING)
 
 
-def _exact(trials: int, probability: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _exact(trials: int, probability: float) -> tuple[Array, Array]:
     """Return the points of a binomial without its tails, and their probabilities."""
     low, high = binomial_range(trials, probability, _TAIL)
     points = np.arange(low, high + 1, dtype=np.float64)
     return points, binomial_pmf(points, trials, probability)
 
 
-def _rounded_down(trials: int, probability: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _rounded_down(trials: int, probability: float) -> tuple[Array, Array]:
     """Round a binomial down to the lower ends of at most ``_BUCKETS`` intervals; return points and their masses."""
     low, high = binomial_range(trials, probability, _TAIL)
     points = np.unique(np.linspace(low, high + 1, _BUCKETS + 1).astype(np.int64)[:-1])
@@ -89,24 +92,56 @@ def _rounded_down(trials: int, probability: float) -> tuple[NDArray[np.float64],
     return points[mass > 0].astype(np.float64), mass[mass > 0]
 
 
-def _excess(
-    pairs: NDArray[np.float64], messages: NDArray[np.float64], epsilon: float, local_epsilon: float, symbols: float
-) -> NDArray[np.float64]:
-    """Return E[(slope A - offset)_+] / messages over A ~ Bin(pairs, 1/2), in closed form by binomial tails."""
-    e, l = math.exp(epsilon), math.exp(local_epsilon)  # noqa: E741
-    more = math.expm1(local_epsilon)
-    slope = more * (1 + e)
-    offset = more * e * pairs + math.expm1(epsilon) * messages
-    least = np.floor(offset / slope) + 1
-    trials, least = np.broadcast_arrays(np.maximum(pairs, 1.0), least)
-    # Of one trial more, half of those at the limit reach the next number. Neighbours may ask for the same tails.
-    new = np.append(True, (np.diff(least.ravel()) != 0) | (np.diff(trials.ravel()) != 0))
-    which = np.cumsum(new).reshape(least.shape) - 1
-    asked, of = least.ravel()[new], trials.ravel()[new]
-    tails = binomial_tails(asked - 1, of - 1, 0.5)
-    one, both = tails.at_least[which], (tails.at_least - tails.at / 2)[which]
-    gain = slope * pairs / 2 * one - offset * both
-    return np.asarray(np.maximum(np.where(pairs > 0, gain, 0.0), 0.0) * symbols / (l + symbols - 1) / messages)
+def _mean_excess(trials: Array, limits: Array, peak: Array) -> Array:
+    """Return E[(A - limit)_+] over A ~ Bin(trials, 1/2), for consecutive trials and a row of limits of each.
+
+    A limit is above half of its trials, and rises by at most 1 with each of them. The probability of the next whole
+    number, the tail from there on and the mean excess over it follow from those of one trial more or fewer. Sums begin
+    at the ends of a row and end at its ``peak``, the trials with the largest tail, so that they cancel no digits.
+    """
+    # Rounding must not let a number rise by 2.
+    least = np.minimum.accumulate(np.floor(limits) + 1 - trials, axis=1) + trials
+    rises = np.diff(least, axis=1) > 0
+    last, later, above = trials[-1], trials[1:], least[:, 1:]
+    log, *ends = _fair_tails(int(last), least[:, -1])
+    _, *starts = _fair_tails(int(trials[0]), least[:, 0])
+    with np.errstate(divide="ignore"):  # more than all trials have probability 0
+        logs = np.log(np.maximum(np.where(rises, above, later - above), 0.0) * (2 / later))
+    at = np.exp(log[:, None] + _from_last(np.append(logs, np.zeros((len(logs), 1)), axis=1)))
+    # Half of what one trial fewer has at one success less.
+    half = at[:, 1:] * above / later
+    signs, from_start = np.where(rises, -1.0, 1.0), trials <= peak
+    tails = _summed(starts[0], ends[0], signs * half, from_start)
+    excess = _summed(starts[1], ends[1], signs * (tails[:, 1:] - half) / 2, from_start)
+    return excess + (least - limits) * tails
+
+
+def _summed(start: Array, end: Array, steps: Array, from_start: Array) -> Array:
+    """Return rows with these steps, each place summed from the start or from the end of its row."""
+    forwards = np.cumsum(np.append(start[:, None], steps, axis=1), axis=1)
+    backwards = _from_last(np.append(-steps, end[:, None], axis=1))
+    return np.where(from_start, forwards, backwards)
+
+
+def _from_last(terms: Array) -> Array:
+    """Return the sums of what each row has from a place on."""
+    return np.cumsum(terms[:, ::-1], axis=1)[:, ::-1]
+
+
+def _fair_tails(trials: int, numbers: Array) -> tuple[Array, Array, Array]:
+    """Return of numbers above half of the trials log P(A = number), P(A >= number) and E[(A - number)_+]."""
+    first = int(numbers.min())
+    if first > trials:
+        none = np.zeros(len(numbers))
+        return none - math.inf, none, none
+    # From a number to this one, probabilities fall by more than e^-40.
+    last = min(trials, int(numbers.max() + math.sqrt(20 * trials)) + 1)
+    points = np.arange(first, last, dtype=np.float64)
+    logs = np.cumsum(np.append(log_fair_pmf(first, trials), np.log((trials - points) / (points + 1))))
+    tails = np.cumsum(np.exp(logs)[::-1])
+    excess = np.cumsum(tails) - tails
+    which = np.minimum(numbers - first, len(logs)).astype(np.int64)
+    return np.append(logs, -math.inf)[which], np.append(tails[::-1], 0.0)[which], np.append(excess[::-1], 0.0)[which]
 
 
 @lru_cache(maxsize=4096)
