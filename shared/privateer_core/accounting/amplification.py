@@ -18,6 +18,8 @@ _WELL_BELOW: Final = 0.9
 """A bound for fewer people may serve for a larger batch if rounding cannot lift it to delta."""
 _BUCKETS: Final = 32
 """Intervals into which the number of blanket messages is rounded down."""
+_SHORT: Final = 6000
+"""With fewer trials than that, rows of tails are quicker to compute together."""
 _RESOLUTION: Final = 1e-3
 """Local epsilons are searched, and published, in steps of this size."""
 
@@ -70,7 +72,7 @@ def shuffled_delta(epsilon: float, local_epsilon: float, symbols: float, batch: 
         if share:
             trials, messages = pairs + own, pairs + others
             limits = (more * e * trials + math.expm1(epsilon) * messages) / slope
-            excess = _mean_excess(trials, limits, 2 * (others - own) / (more + 2)) / messages
+            excess = _mean_excess(trials, limits) / messages
             delta += share * symbols * weight * slope * float(rest_mass @ excess @ pairs_mass)
     return min(1.0, delta * _ROUNDING)
 
@@ -92,56 +94,65 @@ def _rounded_down(trials: int, probability: float) -> tuple[Array, Array]:
     return points[mass > 0].astype(np.float64), mass[mass > 0]
 
 
-def _mean_excess(trials: Array, limits: Array, peak: Array) -> Array:
-    """Return E[(A - limit)_+] over A ~ Bin(trials, 1/2), for consecutive trials and a row of limits of each.
+def _mean_excess(trials: Array, limits: Array) -> Array:
+    """Return E[(A - limit)_+] over A ~ Bin(trials, 1/2), for consecutive trials and rows of limits for them.
 
-    A limit is above half of its trials, and rises by at most 1 with each of them. The probability of the next whole
-    number, the tail from there on and the mean excess over it follow from those of one trial more or fewer. Sums begin
-    at the ends of a row and end at its ``peak``, the trials with the largest tail, so that they cancel no digits.
+    A limit is above half of its trials. Limits rise by less than 1 with each trial, and from row to row. The tails from
+    a whole number on, and the mean excess over it, follow from those of the next number.
     """
+    least = np.floor(limits) + 1
     # Rounding must not let a number rise by 2.
-    least = np.minimum.accumulate(np.floor(limits) + 1 - trials, axis=1) + trials
-    rises = np.diff(least, axis=1) > 0
-    last, later, above = trials[-1], trials[1:], least[:, 1:]
-    log, *ends = _fair_tails(int(last), least[:, -1])
-    _, *starts = _fair_tails(int(trials[0]), least[:, 0])
+    low = np.minimum.accumulate(least[0] - trials) + trials
+    height = int(np.max(least[-1] - low))
+    if len(limits) > 1 and height > len(limits) * (2 + _SHORT / len(trials)):
+        return np.concatenate([_mean_excess(trials, row) for row in limits[:, None]])
+    numbers = low + np.arange(height + 1)[:, None]
+    at, top_tails, top_excess = _band(trials, numbers)
+    tails = _from_last(np.vstack((at[:-1], top_tails)))
+    excess = _from_last(np.vstack((tails[1:], top_excess)))
+    where = np.maximum(least - low, 0).astype(np.int64), np.arange(len(trials))
+    return np.asarray(excess[where] + (least - limits) * tails[where])
+
+
+def _band(trials: Array, numbers: Array) -> tuple[Array, Array, Array]:
+    """Return P(A = number) of all numbers, and P(A >= number) and E[(A - number)_+] of the last row.
+
+    A row is the one before plus 1. Its numbers rise by 0 or 1 with each trial, so what is true of some trials gives what
+    is true of one more or fewer. Sums begin at both ends and meet at the largest probability: they cancel no digits.
+    """
+    low, top, later = numbers[0], numbers[-1], trials[1:]
+    rises = np.diff(low) > 0
     with np.errstate(divide="ignore"):  # more than all trials have probability 0
-        logs = np.log(np.maximum(np.where(rises, above, later - above), 0.0) * (2 / later))
-    at = np.exp(log[:, None] + _from_last(np.append(logs, np.zeros((len(logs), 1)), axis=1)))
-    # Half of what one trial fewer has at one success less.
-    half = at[:, 1:] * above / later
-    signs, from_start = np.where(rises, -1.0, 1.0), trials <= peak
-    tails = _summed(starts[0], ends[0], signs * half, from_start)
-    excess = _summed(starts[1], ends[1], signs * (tails[:, 1:] - half) / 2, from_start)
-    return excess + (least - limits) * tails
+        back = np.log(np.maximum(np.where(rises, low[1:], later - low[1:]), 0.0) * (2 / later))
+        up = np.log(np.maximum(trials - numbers[:-1], 0.0) / (numbers[:-1] + 1))
+    logs = _from_last(np.append(back, log_fair_pmf(int(low[-1]), int(trials[-1]))))
+    at = np.exp(np.cumsum(np.vstack((logs, up)), axis=0))
+    # What one trial fewer has at one success less, halved.
+    half = at[-1, 1:] * top[1:] / later
+    signs, from_start = np.where(rises, -1.0, 1.0), np.arange(len(trials)) <= np.argmax(at[-1])
+    first_tail, first_excess = _fair_tail(int(top[0]), int(trials[0]))
+    last_tail, last_excess = _fair_tail(int(top[-1]), int(trials[-1]))
+    tails = _summed(first_tail, signs * half, last_tail, from_start)
+    return at, tails, _summed(first_excess, signs * (tails[1:] - half) / 2, last_excess, from_start)
 
 
-def _summed(start: Array, end: Array, steps: Array, from_start: Array) -> Array:
-    """Return rows with these steps, each place summed from the start or from the end of its row."""
-    forwards = np.cumsum(np.append(start[:, None], steps, axis=1), axis=1)
-    backwards = _from_last(np.append(-steps, end[:, None], axis=1))
-    return np.where(from_start, forwards, backwards)
+def _summed(first: float, steps: Array, last: float, from_start: Array) -> Array:
+    """Return values with these steps between them, summed from the first one or from the last."""
+    return np.where(from_start, np.cumsum(np.append(first, steps)), _from_last(np.append(-steps, last)))
 
 
 def _from_last(terms: Array) -> Array:
-    """Return the sums of what each row has from a place on."""
-    return np.cumsum(terms[:, ::-1], axis=1)[:, ::-1]
+    """Return for each term the sum from it to the last one, along the first axis."""
+    return np.cumsum(terms[::-1], axis=0)[::-1]
 
 
-def _fair_tails(trials: int, numbers: Array) -> tuple[Array, Array, Array]:
-    """Return of numbers above half of the trials log P(A = number), P(A >= number) and E[(A - number)_+]."""
-    first = int(numbers.min())
-    if first > trials:
-        none = np.zeros(len(numbers))
-        return none - math.inf, none, none
-    # From a number to this one, probabilities fall by more than e^-40.
-    last = min(trials, int(numbers.max() + math.sqrt(20 * trials)) + 1)
-    points = np.arange(first, last, dtype=np.float64)
-    logs = np.cumsum(np.append(log_fair_pmf(first, trials), np.log((trials - points) / (points + 1))))
-    tails = np.cumsum(np.exp(logs)[::-1])
-    excess = np.cumsum(tails) - tails
-    which = np.minimum(numbers - first, len(logs)).astype(np.int64)
-    return np.append(logs, -math.inf)[which], np.append(tails[::-1], 0.0)[which], np.append(excess[::-1], 0.0)[which]
+def _fair_tail(number: int, trials: int) -> tuple[float, float]:
+    """Return P(A >= number) and E[(A - number)_+] over A ~ Bin(trials, 1/2), for a number above half of the trials."""
+    # Until the last of these points, probabilities fall by more than e^-40.
+    points = np.arange(number, min(trials, number + int(math.sqrt(20 * trials)) + 1))
+    ratios = np.cumprod(np.append(1.0, (trials - points) / (points + 1)))
+    at = math.exp(log_fair_pmf(number, trials))
+    return at * float(ratios.sum()), at * float(ratios @ np.arange(len(ratios)))
 
 
 @lru_cache(maxsize=4096)

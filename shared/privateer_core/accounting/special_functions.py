@@ -120,7 +120,9 @@ def log_binomial_pmf(k: ArrayLike, trials: ArrayLike, probability: ArrayLike) ->
 
 
 def log_fair_pmf(k: int, trials: int) -> float:
-    """Return the logarithm of P(Bin(trials, 1/2) = k) for one number, quicker than `log_binomial_pmf` does."""
+    """Return the logarithm of P(Bin(trials, 1/2) = k) of one number, which may be above the trials."""
+    if k > trials:
+        return -math.inf
     if min(k, trials - k) < _EXACT:
         return math.log(math.comb(trials, k)) - trials * math.log(2)
     x = (2 * k - trials) / trials
