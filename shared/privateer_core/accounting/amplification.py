@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from privateer_core.accounting.numerics import binomial_range, largest_local_epsilon
-from privateer_core.accounting.special_functions import Array, binomial_pmf, binomial_tails, log_fair_pmf
+from privateer_core.accounting.special_functions import Array, log_fair_pmf
 from privateer_core.errors import SpecError
 
 _TAIL: Final = 1e-20
@@ -65,15 +65,16 @@ def shuffled_delta(epsilon: float, local_epsilon: float, symbols: float, batch: 
     least_rest = batch - 1 - int(pairs[-1])
     rest, rest_mass = _rounded_down(least_rest, (symbols - 2) * weight / (1 - 2 * weight))
     e, more = math.exp(epsilon), math.expm1(local_epsilon)
-    slope, others = more * (1 + e), rest[:, None] + 1
+    slope, fixed = more * (1 + e), math.expm1(epsilon)
+    others = rest[:, None] + 1
+    masses = rest_mass[:, None] * pairs_mass / (pairs + others)
     # The person's own message, uniform in the blanket's bookkeeping, is one of the two symbols or neither.
     delta = 4 * symbols * _TAIL
     for own, share in ((1, 2 / symbols), (0, 1 - 2 / symbols)):
         if share:
-            trials, messages = pairs + own, pairs + others
-            limits = (more * e * trials + math.expm1(epsilon) * messages) / slope
-            excess = _mean_excess(trials, limits) / messages
-            delta += share * symbols * weight * slope * float(rest_mass @ excess @ pairs_mass)
+            limits = (more * e * (pairs + own) + fixed * pairs) / slope + fixed / slope * others
+            excess = _mean_excess(pairs + own, limits)
+            delta += share * symbols * weight * slope * float(np.vdot(masses, excess))
     return min(1.0, delta * _ROUNDING)
 
 
@@ -81,17 +82,20 @@ def _exact(trials: int, probability: float) -> tuple[Array, Array]:
     """Return the points of a binomial without its tails, and their probabilities."""
     low, high = binomial_range(trials, probability, _TAIL)
     points = np.arange(low, high + 1, dtype=np.float64)
-    return points, binomial_pmf(points, trials, probability)
+    mode = min(int((trials + 1) * probability), trials) - low
+    # From its mode a binomial falls to both sides, and all that it has there is 1 but for its tails.
+    odds = (trials - points[:-1]) * probability / ((points[:-1] + 1) * (1 - probability))
+    up, down = np.cumprod(odds[mode:]), np.cumprod(1 / odds[:mode][::-1])
+    masses = np.concatenate((down[::-1], [1.0], up))
+    return points, masses / masses.sum()
 
 
 def _rounded_down(trials: int, probability: float) -> tuple[Array, Array]:
     """Round a binomial down to the lower ends of at most ``_BUCKETS`` intervals; return points and their masses."""
-    low, high = binomial_range(trials, probability, _TAIL)
-    points = np.unique(np.linspace(low, high + 1, _BUCKETS + 1).astype(np.int64)[:-1])
-    below = binomial_tails(points, trials, probability).below if probability else np.ones(len(points))
-    below[0] = 0.0
-    mass = np.diff(np.append(below, 1.0))
-    return points[mass > 0].astype(np.float64), mass[mass > 0]
+    points, masses = _exact(trials, probability)
+    starts = np.unique(np.linspace(0, len(points), _BUCKETS + 1).astype(np.int64)[:-1])
+    mass = np.add.reduceat(masses, starts)
+    return points[starts][mass > 0], mass[mass > 0]
 
 
 def _mean_excess(trials: Array, limits: Array) -> Array:
@@ -108,10 +112,10 @@ def _mean_excess(trials: Array, limits: Array) -> Array:
         return np.concatenate([_mean_excess(trials, row) for row in limits[:, None]])
     numbers = low + np.arange(height + 1)[:, None]
     at, top_tails, top_excess = _band(trials, numbers)
-    tails = _from_last(np.vstack((at[:-1], top_tails)))
-    excess = _from_last(np.vstack((tails[1:], top_excess)))
-    where = np.maximum(least - low, 0).astype(np.int64), np.arange(len(trials))
-    return np.asarray(excess[where] + (least - limits) * tails[where])
+    tails = _from_last(np.concatenate((at[:-1], top_tails[None])))
+    excess = _from_last(np.concatenate((tails[1:], top_excess[None])))
+    where = (np.maximum(least - low, 0) * len(trials) + np.arange(len(trials))).astype(np.intp)
+    return np.asarray(excess.take(where) + (least - limits) * tails.take(where))
 
 
 def _band(trials: Array, numbers: Array) -> tuple[Array, Array, Array]:
@@ -121,12 +125,12 @@ def _band(trials: Array, numbers: Array) -> tuple[Array, Array, Array]:
     is true of one more or fewer. Sums begin at both ends and meet at the largest probability: they cancel no digits.
     """
     low, top, later = numbers[0], numbers[-1], trials[1:]
-    rises = np.diff(low) > 0
+    rises = low[1:] > low[:-1]
     with np.errstate(divide="ignore"):  # more than all trials have probability 0
         back = np.log(np.maximum(np.where(rises, low[1:], later - low[1:]), 0.0) * (2 / later))
         up = np.log(np.maximum(trials - numbers[:-1], 0.0) / (numbers[:-1] + 1))
-    logs = _from_last(np.append(back, log_fair_pmf(int(low[-1]), int(trials[-1]))))
-    at = np.exp(np.cumsum(np.vstack((logs, up)), axis=0))
+    logs = _from_last(np.concatenate((back, [log_fair_pmf(int(low[-1]), int(trials[-1]))])))
+    at = np.exp(np.cumsum(np.concatenate((logs[None], up)), axis=0))
     # What one trial fewer has at one success less, halved.
     half = at[-1, 1:] * top[1:] / later
     signs, from_start = np.where(rises, -1.0, 1.0), np.arange(len(trials)) <= np.argmax(at[-1])
@@ -138,7 +142,8 @@ def _band(trials: Array, numbers: Array) -> tuple[Array, Array, Array]:
 
 def _summed(first: float, steps: Array, last: float, from_start: Array) -> Array:
     """Return values with these steps between them, summed from the first one or from the last."""
-    return np.where(from_start, np.cumsum(np.append(first, steps)), _from_last(np.append(-steps, last)))
+    forwards, backwards = np.cumsum(np.concatenate(([first], steps))), _from_last(np.concatenate((-steps, [last])))
+    return np.where(from_start, forwards, backwards)
 
 
 def _from_last(terms: Array) -> Array:
@@ -150,7 +155,7 @@ def _fair_tail(number: int, trials: int) -> tuple[float, float]:
     """Return P(A >= number) and E[(A - number)_+] over A ~ Bin(trials, 1/2), for a number above half of the trials."""
     # Until the last of these points, probabilities fall by more than e^-40.
     points = np.arange(number, min(trials, number + int(math.sqrt(20 * trials)) + 1))
-    ratios = np.cumprod(np.append(1.0, (trials - points) / (points + 1)))
+    ratios = np.cumprod(np.concatenate(([1.0], (trials - points) / (points + 1))))
     at = math.exp(log_fair_pmf(number, trials))
     return at * float(ratios.sum()), at * float(ratios @ np.arange(len(ratios)))
 
