@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privateer_core.accounting.numerics import binomial_range, largest_local_epsilon
 from privateer_core.accounting.special_functions import Array, log_fair_pmf
@@ -121,8 +122,8 @@ def _mean_excess(trials: Array, limits: Array) -> Array:
 def _band(trials: Array, numbers: Array) -> tuple[Array, Array, Array]:
     """Return P(A = number) of all numbers, and P(A >= number) and E[(A - number)_+] of the last row.
 
-    A row is the one before plus 1. Its numbers rise by 0 or 1 with each trial, so what is true of some trials gives what
-    is true of one more or fewer. Sums begin at both ends and meet at the largest probability: they cancel no digits.
+    A row is the one before plus 1. Its numbers rise by 0 or 1 with each trial, so that each tail differs by one term
+    from the tail of one trial more. Sums begin at both ends and meet at the largest probability: they lose no digits.
     """
     low, top, later = numbers[0], numbers[-1], trials[1:]
     rises = low[1:] > low[:-1]
@@ -140,7 +141,7 @@ def _band(trials: Array, numbers: Array) -> tuple[Array, Array, Array]:
     return at, tails, _summed(first_excess, signs * (tails[1:] - half) / 2, last_excess, from_start)
 
 
-def _summed(first: float, steps: Array, last: float, from_start: Array) -> Array:
+def _summed(first: float, steps: Array, last: float, from_start: NDArray[np.bool_]) -> Array:
     """Return values with these steps between them, summed from the first one or from the last."""
     forwards, backwards = np.cumsum(np.concatenate(([first], steps))), _from_last(np.concatenate((-steps, [last])))
     return np.where(from_start, forwards, backwards)
