@@ -75,7 +75,7 @@ def shuffled_delta(epsilon: float, local_epsilon: float, symbols: float, batch: 
         if share:
             limits = (more * e * (pairs + own) + fixed * pairs) / slope + fixed / slope * others
             excess = _mean_excess(pairs + own, limits)
-            delta += share * symbols * weight * slope * float(np.vdot(masses, excess))
+            delta += share * symbols * weight * slope * float((masses * excess).sum())
     return min(1.0, delta * _ROUNDING)
 
 
