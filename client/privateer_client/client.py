@@ -1,4 +1,4 @@
-"""The SDK's entry: a client of one server, and of the shuffler that the application trusts."""
+"""Clients of one server, and of the shuffler that the application trusts: what applications import first."""
 
 import math
 import posixpath

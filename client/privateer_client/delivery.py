@@ -1,4 +1,4 @@
-"""How sealed reports reach their endpoints: what to send, what an answer decides, and when to send again.
+"""Delivery of sealed reports: what to send, what an answer decides, and when to send again.
 
 Nothing here does I/O.
 """
@@ -127,7 +127,7 @@ Steps: TypeAlias = Generator[Ask | Pause, EndpointAnswer | None, _Result]
 
 @dataclass(frozen=True)
 class Pace:
-    """How long a device waits. Its times depend on answers and randomness alone, never on what a report says.
+    """The times that a device waits. They depend on answers and randomness alone, never on what a report says.
 
     Attributes
     ----------

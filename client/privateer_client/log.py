@@ -1,4 +1,4 @@
-"""What a device demands of a server besides promises: one key, and one log that only grows."""
+"""Checks that a server has one key, and one log that only grows."""
 
 import json
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Choices by an exported policy: nothing is fetched, nothing is reported, nothing is kept."""
+"""Choices by an exported policy, which fetch, report and keep nothing."""
 
 from collections.abc import Mapping
 from pathlib import Path

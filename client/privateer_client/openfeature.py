@@ -25,7 +25,7 @@ except ImportError as error:
 _Value = TypeVar("_Value")
 _BOOLEANS: Final = {"on": True, "off": False, "true": True, "false": False}
 Reported = Callable[[str, Outcome | PrivateerError], None]
-"""Told an experiment's name, and what became of a report to it."""
+"""A function that is called with an experiment's name and what became of a report to it."""
 
 
 class _Flag:

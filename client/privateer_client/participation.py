@@ -1,4 +1,4 @@
-"""Taking part in one round: checked terms, decisions, and sealed reports. For n people at once; a device has n = 1."""
+"""Participation of n people in one round: checked terms, decisions, sealed reports. A device has n = 1."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""HTTP with an end: every answer is bounded in bytes and in time, whatever the server does."""
+"""HTTP requests whose answers are bounded in bytes and in time, whatever the server does."""
 
 import asyncio
 from asyncio import sleep as async_sleep

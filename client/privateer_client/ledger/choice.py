@@ -1,4 +1,4 @@
-"""What a device decided for its person, and what came of it: kept until the report about it is made."""
+"""The choice that a device made for its person, and its outcome, kept until the report about it is made."""
 
 import math
 from dataclasses import dataclass, field, replace

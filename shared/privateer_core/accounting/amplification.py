@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.accounting.numerics import binomial_range, largest_local_epsilon
-from privateer_core.accounting.special_functions import binomial_pmf, binomial_tails
+from privateer_core.accounting.special_functions import Array, log_fair_pmf
 from privateer_core.errors import SpecError
 
 _TAIL: Final = 1e-20
@@ -19,6 +19,8 @@ _WELL_BELOW: Final = 0.9
 """A bound for fewer people may serve for a larger batch if rounding cannot lift it to delta."""
 _BUCKETS: Final = 32
 """Intervals into which the number of blanket messages is rounded down."""
+_SHORT: Final = 6000
+"""With fewer trials than that, rows of tails are quicker to compute together."""
 _RESOLUTION: Final = 1e-3
 """Local epsilons are searched, and published, in steps of this size."""
 
@@ -63,50 +65,100 @@ def shuffled_delta(epsilon: float, local_epsilon: float, symbols: float, batch: 
     # The fewer the other messages the larger the bound, so the fewest that any number of pairs leaves serve for all.
     least_rest = batch - 1 - int(pairs[-1])
     rest, rest_mass = _rounded_down(least_rest, (symbols - 2) * weight / (1 - 2 * weight))
+    e, more = math.exp(epsilon), math.expm1(local_epsilon)
+    slope, fixed = more * (1 + e), math.expm1(epsilon)
+    others = rest[:, None] + 1
+    masses = rest_mass[:, None] * pairs_mass / (pairs + others)
     # The person's own message, uniform in the blanket's bookkeeping, is one of the two symbols or neither.
     delta = 4 * symbols * _TAIL
     for own, share in ((1, 2 / symbols), (0, 1 - 2 / symbols)):
-        messages = pairs[:, None] + rest[None, :] + 1
-        excess = _excess(pairs[:, None] + own, messages, epsilon, local_epsilon, symbols)
-        delta += share * float(pairs_mass @ excess @ rest_mass)
+        if share:
+            limits = (more * e * (pairs + own) + fixed * pairs) / slope + fixed / slope * others
+            excess = _mean_excess(pairs + own, limits)
+            delta += share * symbols * weight * slope * float((masses * excess).sum())
     return min(1.0, delta * _ROUNDING)
 
 
-def _exact(trials: int, probability: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _exact(trials: int, probability: float) -> tuple[Array, Array]:
     """Return the points of a binomial without its tails, and their probabilities."""
     low, high = binomial_range(trials, probability, _TAIL)
     points = np.arange(low, high + 1, dtype=np.float64)
-    return points, binomial_pmf(points, trials, probability)
+    mode = min(int((trials + 1) * probability), trials) - low
+    # From its mode a binomial falls to both sides, and all that it has there is 1 but for its tails.
+    odds = (trials - points[:-1]) * probability / ((points[:-1] + 1) * (1 - probability))
+    up, down = np.cumprod(odds[mode:]), np.cumprod(1 / odds[:mode][::-1])
+    masses = np.concatenate((down[::-1], [1.0], up))
+    return points, masses / masses.sum()
 
 
-def _rounded_down(trials: int, probability: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _rounded_down(trials: int, probability: float) -> tuple[Array, Array]:
     """Round a binomial down to the lower ends of at most ``_BUCKETS`` intervals; return points and their masses."""
-    low, high = binomial_range(trials, probability, _TAIL)
-    points = np.unique(np.linspace(low, high + 1, _BUCKETS + 1).astype(np.int64)[:-1])
-    below = binomial_tails(points, trials, probability).below if probability else np.ones(len(points))
-    below[0] = 0.0
-    mass = np.diff(np.append(below, 1.0))
-    return points[mass > 0].astype(np.float64), mass[mass > 0]
+    points, masses = _exact(trials, probability)
+    starts = np.unique(np.linspace(0, len(points), _BUCKETS + 1).astype(np.int64)[:-1])
+    mass = np.add.reduceat(masses, starts)
+    return points[starts][mass > 0], mass[mass > 0]
 
 
-def _excess(
-    pairs: NDArray[np.float64], messages: NDArray[np.float64], epsilon: float, local_epsilon: float, symbols: float
-) -> NDArray[np.float64]:
-    """Return E[(slope A - offset)_+] / messages over A ~ Bin(pairs, 1/2), in closed form by binomial tails."""
-    e, l = math.exp(epsilon), math.exp(local_epsilon)  # noqa: E741
-    more = math.expm1(local_epsilon)
-    slope = more * (1 + e)
-    offset = more * e * pairs + math.expm1(epsilon) * messages
-    least = np.floor(offset / slope) + 1
-    trials, least = np.broadcast_arrays(np.maximum(pairs, 1.0), least)
-    # Of one trial more, half of those at the limit reach the next number. Neighbours may ask for the same tails.
-    new = np.append(True, (np.diff(least.ravel()) != 0) | (np.diff(trials.ravel()) != 0))
-    which = np.cumsum(new).reshape(least.shape) - 1
-    asked, of = least.ravel()[new], trials.ravel()[new]
-    tails = binomial_tails(asked - 1, of - 1, 0.5)
-    one, both = tails.at_least[which], (tails.at_least - tails.at / 2)[which]
-    gain = slope * pairs / 2 * one - offset * both
-    return np.asarray(np.maximum(np.where(pairs > 0, gain, 0.0), 0.0) * symbols / (l + symbols - 1) / messages)
+def _mean_excess(trials: Array, limits: Array) -> Array:
+    """Return E[(A - limit)_+] over A ~ Bin(trials, 1/2), for consecutive trials and rows of limits for them.
+
+    A limit is above half of its trials. Limits rise by less than 1 with each trial, and from row to row. The tails from
+    a whole number on, and the mean excess over it, follow from those of the next number.
+    """
+    least = np.floor(limits) + 1
+    # Rounding must not let a number rise by 2.
+    low = np.minimum.accumulate(least[0] - trials) + trials
+    height = int(np.max(least[-1] - low))
+    if len(limits) > 1 and height > len(limits) * (2 + _SHORT / len(trials)):
+        return np.concatenate([_mean_excess(trials, row) for row in limits[:, None]])
+    numbers = low + np.arange(height + 1)[:, None]
+    at, top_tails, top_excess = _band(trials, numbers)
+    tails = _from_last(np.concatenate((at[:-1], top_tails[None])))
+    excess = _from_last(np.concatenate((tails[1:], top_excess[None])))
+    where = (np.maximum(least - low, 0) * len(trials) + np.arange(len(trials))).astype(np.intp)
+    return np.asarray(excess.take(where) + (least - limits) * tails.take(where))
+
+
+def _band(trials: Array, numbers: Array) -> tuple[Array, Array, Array]:
+    """Return P(A = number) of all numbers, and P(A >= number) and E[(A - number)_+] of the last row.
+
+    A row is the one before plus 1. Its numbers rise by 0 or 1 with each trial, so that each tail differs by one term
+    from the tail of one trial more. Sums begin at both ends and meet at the largest probability: they lose no digits.
+    """
+    low, top, later = numbers[0], numbers[-1], trials[1:]
+    rises = low[1:] > low[:-1]
+    with np.errstate(divide="ignore"):  # more than all trials have probability 0
+        back = np.log(np.maximum(np.where(rises, low[1:], later - low[1:]), 0.0) * (2 / later))
+        up = np.log(np.maximum(trials - numbers[:-1], 0.0) / (numbers[:-1] + 1))
+    logs = _from_last(np.concatenate((back, [log_fair_pmf(int(low[-1]), int(trials[-1]))])))
+    at = np.exp(np.cumsum(np.concatenate((logs[None], up)), axis=0))
+    # What one trial fewer has at one success less, halved.
+    half = at[-1, 1:] * top[1:] / later
+    signs, from_start = np.where(rises, -1.0, 1.0), np.arange(len(trials)) <= np.argmax(at[-1])
+    first_tail, first_excess = _fair_tail(int(top[0]), int(trials[0]))
+    last_tail, last_excess = _fair_tail(int(top[-1]), int(trials[-1]))
+    tails = _summed(first_tail, signs * half, last_tail, from_start)
+    return at, tails, _summed(first_excess, signs * (tails[1:] - half) / 2, last_excess, from_start)
+
+
+def _summed(first: float, steps: Array, last: float, from_start: NDArray[np.bool_]) -> Array:
+    """Return values with these steps between them, summed from the first one or from the last."""
+    forwards, backwards = np.cumsum(np.concatenate(([first], steps))), _from_last(np.concatenate((-steps, [last])))
+    return np.where(from_start, forwards, backwards)
+
+
+def _from_last(terms: Array) -> Array:
+    """Return for each term the sum from it to the last one, along the first axis."""
+    return np.cumsum(terms[::-1], axis=0)[::-1]
+
+
+def _fair_tail(number: int, trials: int) -> tuple[float, float]:
+    """Return P(A >= number) and E[(A - number)_+] over A ~ Bin(trials, 1/2), for a number above half of the trials."""
+    # Until the last of these points, probabilities fall by more than e^-40.
+    points = np.arange(number, min(trials, number + int(math.sqrt(20 * trials)) + 1))
+    ratios = np.cumprod(np.concatenate(([1.0], (trials - points) / (points + 1))))
+    at = math.exp(log_fair_pmf(number, trials))
+    return at * float(ratios.sum()), at * float(ratios @ np.arange(len(ratios)))
 
 
 @lru_cache(maxsize=4096)

@@ -21,6 +21,8 @@ _FAR: Final = -30.0
 """Below this, the logarithm of a normal tail comes from its asymptotic series."""
 _FEW: Final = 1 << 9
 """With so few trials, what logarithms of powers lose does not matter."""
+_EXACT: Final = 100
+"""So few successes or failures leave whole numbers that are quick to compute."""
 _DIGITS: Final = 17
 _BLOCK: Final = 1 << 9
 _ALL: Final = slice(None)
@@ -115,6 +117,18 @@ def log_binomial_pmf(k: ArrayLike, trials: ArrayLike, probability: ArrayLike) ->
     of_rest = _log1p_minus(aside / rest, np.where(inside, n * (1 - p), 1.0) / rest)
     logs = spread + errors + some * of_some + rest * of_rest
     return np.where(inside, logs, np.where(k == 0, n * np.log1p(-p), n * np.log(p)))
+
+
+def log_fair_pmf(k: int, trials: int) -> float:
+    """Return the logarithm of P(Bin(trials, 1/2) = k) of one number, which may be above the trials."""
+    if k > trials:
+        return -math.inf
+    if min(k, trials - k) < _EXACT:
+        return math.log(math.comb(trials, k)) - trials * math.log(2)
+    x = (2 * k - trials) / trials
+    errors = (sign * (1 - 1 / (30 * n * n)) / (12 * n) for sign, n in ((1, trials), (-1, k), (-1, trials - k)))
+    spread = math.log(trials / (2 * math.pi * k * (trials - k))) / 2
+    return spread + sum(errors) - trials / 2 * (2 * x * math.atanh(x) + math.log1p(-x * x))
 
 
 class Tails(NamedTuple):
