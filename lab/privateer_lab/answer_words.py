@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, get_args
 
 from privateer_core.answer import Answer
-from privateer_core.answer.conditions import Between, Condition, Level
 from privateer_core.answer.estimates import DECIDED, Effect, Reason
+from privateer_core.answer.facts import Between, Condition, Level
 from privateer_core.answer.parts import Contradiction, FeatureSelection
 from privateer_lab.figures import whole_percent
 
