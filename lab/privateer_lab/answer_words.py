@@ -1,4 +1,4 @@
-"""What an answer says in words: its headline, what is decided and why, what ended it, and whom a bin holds."""
+"""Puts an answer into words: its headline, what is decided and why, what ended it, and whom a bin holds."""
 
 import math
 from collections import Counter

@@ -150,5 +150,5 @@ def summary(findings: list[AuditFinding]) -> dict[str, Any]:
 
 
 def attacks_of_algorithms(samples: int) -> list[Case]:
-    """Return all of them."""
+    """Return the attacks that installed distributions bring."""
     return [case for attacks in ATTACKS.values() for case in attacks(samples)]

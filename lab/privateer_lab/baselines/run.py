@@ -54,7 +54,7 @@ class People:
 
 @dataclass(frozen=True)
 class BaselineRun:
-    """What came of one seed of one baseline.
+    """The outcome of one seed of one baseline.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class Uniform(Baseline):
 
 
 class Constant(Baseline):
-    """For everybody the arm with the largest mean of expected rewards over the run's own first million people."""
+    """Gives everybody the arm with the largest mean of expected rewards over the run's own first million people."""
 
     def __init__(self, spec: ArmsSpec, seed: int) -> None:
         super().__init__(spec, seed)

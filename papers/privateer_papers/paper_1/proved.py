@@ -103,7 +103,7 @@ def upper_bound(variance: Array, scale: Array, failure: Array, expected: float) 
 
 @dataclass(frozen=True)
 class ProvedState:
-    """What the server knows of the bins. Values are (2 mean reward - 1), summed over the people in a bin.
+    """The server's state of the bins. Values are (2 mean reward - 1), summed over the people in a bin.
 
     Attributes
     ----------

@@ -65,7 +65,7 @@ class PublishedConvexSpec(ConvexSpec):
 
 @dataclass(frozen=True)
 class PublishedConvexPolicy(ConvexPolicy):
-    """Everybody has the direction of the round, and reports the score itself."""
+    """A policy that gives everybody the direction of the round, of whom each reports the score itself."""
 
     @property
     @override

@@ -17,7 +17,7 @@ Level: TypeAlias = str | bool | int | float
 
 
 class Displayed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What screens show: its words are short and printable, its figures finite.
+    """A value for screens: its words are short and printable, its figures finite.
 
     Attributes
     ----------

@@ -125,7 +125,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class Head(NamedTuple):
-    """What the signed head of a log says.
+    """The content of a log's signed head.
 
     Attributes
     ----------
