@@ -1,4 +1,4 @@
-"""Mechanisms of a symbol that names a person's key and value, for hits of a few keys; or a bucket, for small epsilon."""
+"""Mechanisms of a symbol that names a person's key and value, for hits of few keys; or a bucket, for small epsilon."""
 
 import math
 from dataclasses import dataclass
