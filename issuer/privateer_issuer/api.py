@@ -1,4 +1,4 @@
-"""What the issuer's /openapi.json says."""
+"""The OpenAPI document of the issuer."""
 
 from typing import Any, Final
 

@@ -88,7 +88,7 @@ class IssuerKeys:
 
     @property
     def directory(self) -> Directory:
-        """What everybody may see of them."""
+        """The directory of public keys that everybody may see."""
         return Directory.of(self._name, {name: [key.public for key in keys] for name, keys in self._keys.items()})
 
     @property

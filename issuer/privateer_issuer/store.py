@@ -1,4 +1,4 @@
-"""What the issuer must not forget: its keys, and how many tokens each device has had."""
+"""The issuer's store: its keys, and how many tokens each device has had."""
 
 import hashlib
 import logging
@@ -65,7 +65,7 @@ class Taking(NamedTuple):
 
 
 class IssuerFindings(NamedTuple):
-    """What a store finds when it looks at itself.
+    """The findings of a store that examines itself.
 
     Attributes
     ----------

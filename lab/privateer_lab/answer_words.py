@@ -1,4 +1,4 @@
-"""What an answer says in words: its headline, what is decided and why, what ended it, and whom a bin holds."""
+"""Puts an answer into words: its headline, what is decided and why, what ended it, and whom a bin holds."""
 
 import math
 from collections import Counter
@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, get_args
 
 from privateer_core.answer import Answer
-from privateer_core.answer.conditions import Between, Condition, Level
 from privateer_core.answer.estimates import DECIDED, Effect, Reason
+from privateer_core.answer.facts import Between, Condition, Level
 from privateer_core.answer.parts import Contradiction, FeatureSelection
 from privateer_lab.figures import whole_percent
 

@@ -8,7 +8,7 @@ import numpy as np
 from rich.text import Text
 
 from privateer_core.answer import Answer
-from privateer_core.answer.conditions import Between
+from privateer_core.answer.facts import Between
 from privateer_core.answer.parts import AnswerPart, BinMeans, Contradiction, EffectsOverTime, FeatureSelection
 from privateer_core.answer.policy_view import BinShares, PolicyView, leading
 from privateer_lab.answer_tables import Row, estimates_of, rows_of, tables_of

@@ -12,7 +12,7 @@ from privateer_core.accounting.gaussian import (
     gaussian_standard_deviation,
 )
 from privateer_lab.cli.account import Batch, Delta, Epsilon, accounts
-from privateer_lab.cli.options import Json
+from privateer_lab.cli.command_line import Json
 from privateer_lab.cli.output import print_json, print_table, screen
 from privateer_lab.figures import named
 from privateer_papers.paper_5.bits import published_bits, published_vectors

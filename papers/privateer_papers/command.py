@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privateer_core.errors import SpecError
-from privateer_lab.cli.options import Jobs, Json, On
+from privateer_lab.cli.command_line import Jobs, Json, On
 from privateer_lab.cli.output import open_folder, print_json, progress, screen
 from privateer_lab.simulation.parallel import SEEDS_MAX
 
@@ -32,8 +32,8 @@ def all_reproductions() -> "dict[str, Reproduction]":
     from privateer_papers.paper_1.figures.table_2 import TABLE_2
     from privateer_papers.paper_2.slopes import SLOPES
     from privateer_papers.paper_3.regret import LASSO
+    from privateer_papers.paper_4.frontier import PARETO
     from privateer_papers.paper_4.interval_peers import PEERS
-    from privateer_papers.paper_4.pareto import PARETO
     from privateer_papers.paper_5.phased_regret import FIGURE_2, TABLE_1
 
     paper_1 = (FIGURE_6, FIGURE_7, FIGURE_8, FIGURE_9, TABLE_2)

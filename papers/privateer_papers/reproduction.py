@@ -60,7 +60,7 @@ class Rows(list[Row]):
 
 @dataclass(frozen=True)
 class Effort:
-    """How much of a reproduction is run.
+    """The part of a reproduction that is run.
 
     Attributes
     ----------

@@ -16,6 +16,7 @@ from privateer_server.settings import ServerSettings
 from privateer_server.store.journal import Journal
 from privateer_server.store.records import TRANSIENT
 from privateer_server.store.round_keys import KeyFolder, KeyTable, RoundKeys
+from privateer_server.store.rounds import CHANNEL
 from privateer_server.store.schema import (
     FILE,
     JOURNAL_FILE,
@@ -27,7 +28,7 @@ from privateer_server.store.schema import (
 from privateer_server.store.store import Store
 
 if TYPE_CHECKING:
-    from privateer_server.store.notifications import Notifications
+    from privateer_core.serving.store.postgres import Notifications
 
 KEYS_FOLDER: Final = "keys"
 _CLEAN_SECONDS: Final = 1.0
@@ -126,8 +127,7 @@ def _open_folder(settings: ServerSettings) -> Data:
 
 def _open_shared(settings: ServerSettings) -> Data:
     """Connect to two PostgreSQL databases, of which one is never copied nor put back."""
-    from privateer_core.serving.store.postgres import PostgresDatabase
-    from privateer_server.store.notifications import Notifications
+    from privateer_core.serving.store.postgres import Notifications, PostgresDatabase
 
     setting, store_key = "PRIVATEER_JOURNAL_DATABASE", read_store_key(settings.store_key_file)
     with ExitStack() as stack:
@@ -138,6 +138,6 @@ def _open_shared(settings: ServerSettings) -> Data:
         store, journal, keys = Store(shared), Journal(unshared), RoundKeys(KeyTable(unshared, store_key))
         identity = read_identity(settings.data, settings.identity)
         log = PublicationLog(store, journal, identity, setting)
-        data = Data(store, journal, keys, log, {}, Notifications(settings.database))
+        data = Data(store, journal, keys, log, {}, Notifications(settings.database, CHANNEL))
         stack.pop_all()
     return data

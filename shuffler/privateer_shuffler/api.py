@@ -1,4 +1,4 @@
-"""What the shuffler's /openapi.json says."""
+"""The OpenAPI document of the shuffler."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""What a running shuffler has: the reports that it holds, its key, and the key that it knows the server by."""
+"""Resources of a running shuffler: the reports that it holds, its key, and the key that it knows the server by."""
 
 import logging
 from collections.abc import Callable

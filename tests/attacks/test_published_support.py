@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from privateer_lab.audit.attacks import attacks_of_algorithms
-from privateer_lab.audit.suite import FALSE_ALARM, _attacked, summary
-from privateer_papers.paper_3.privatelasso_attack import cases
+from privateer_lab.audit.suite import FALSE_ALARM, _attacked, attacks_of_algorithms, summary
+from privateer_papers.paper_3.privatelasso import cases
 
 ALARM = FALSE_ALARM / 60
 

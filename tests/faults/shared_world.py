@@ -9,8 +9,7 @@ import psycopg
 import pytest
 
 from privateer_core.serving.store.leases import Lease, Leases
-from privateer_core.serving.store.postgres import PostgresDatabase
-from privateer_server.store.notifications import Notifications
+from privateer_core.serving.store.postgres import Notifications, PostgresDatabase
 from tests.faults.points import Faults
 from tests.faults.processes import Slot
 from tests.faults.schedule import Hands, Lasting

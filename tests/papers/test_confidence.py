@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privateer_papers.paper_1.confidence import upper_bound
+from privateer_papers.paper_1.proved import upper_bound
 from tests.support.statistics import FALSE_ALARM
 
 LENGTH, WALKS = 4000, 2000

@@ -9,8 +9,7 @@ import pytest
 from privateer_core.errors import SpecError
 from privateer_core.primitives.contributions import CellHits
 from privateer_lab.simulation.simulate import simulate_once
-from privateer_papers.paper_4.dp_conse import DpConseSpec
-from privateer_papers.paper_4.dp_conse_learner import BOTH, DpConseLearner
+from privateer_papers.paper_4.dp_conse import BOTH, DpConseLearner, DpConseSpec
 from privateer_papers.paper_4.frontier import published
 from privateer_server.algorithms import learner_for
 from tests.support.people import rounds

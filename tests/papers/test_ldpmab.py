@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privateer_papers.paper_1.baseline import AuthorsLearner, Ldpmab, favoured_shares
-from privateer_papers.paper_1.ldpmab_learner import LdpmabLearner
+from privateer_papers.paper_1.ldpmab import LdpmabLearner
 from tests.support.baselines import one_round, regrets
 from tests.support.specs import SHUFFLE, make_spec
 from tests.support.statistics import centred

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privateer_papers.paper_1.leaky import Leaky
+from privateer_papers.paper_1.baseline import Leaky
 from tests.support.baselines import one_round, regrets
 from tests.support.specs import make_spec
 from tests.support.statistics import centred

@@ -10,7 +10,7 @@ from scipy import stats
 
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT
-from privateer_papers.paper_1.proved_learner import ProvedLearner, ProvedState
+from privateer_papers.paper_1.proved import ProvedLearner, ProvedState
 from privateer_server.algorithms import NewRound, learner_for
 from tests.support.partitions import random_bins
 from tests.support.people import rounds

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privateer_papers.paper_1 import proved_learner as proved
-from privateer_papers.paper_1.proved_learner import ProvedLearner
+from privateer_papers.paper_1 import proved
+from privateer_papers.paper_1.proved import ProvedLearner
 from tests.support.people import rounds
 from tests.support.specs import SHUFFLE, make_spec
 

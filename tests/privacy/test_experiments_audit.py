@@ -8,8 +8,8 @@ import pytest
 
 from privateer_core.algorithms import ALGORITHMS, algorithm
 from privateer_core.mechanisms import vector_bits
-from privateer_core.policies.public_draw import Draw
 from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.public_coins import Draw
 from privateer_core.spec.spec import Spec
 from privateer_lab.audit import views
 from privateer_lab.audit import whole_experiments as experiments

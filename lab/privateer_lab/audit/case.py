@@ -1,4 +1,4 @@
-"""What is attacked: a claim on a whole, by samples of two neighbours, or one part of a mechanism, by its law."""
+"""Cases of an audit: a claim on a whole, by samples of two neighbours, or one part of a mechanism, by its law."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -123,7 +123,7 @@ class MechanismPart:
 
 @dataclass(frozen=True)
 class Examined:
-    """What was found of a part.
+    """The finding about a part of a mechanism.
 
     Attributes
     ----------

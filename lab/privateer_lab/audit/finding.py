@@ -1,4 +1,4 @@
-"""What an audit found, as ``privateer audit --json`` writes it."""
+"""Findings of an audit, as ``privateer audit --json`` writes them."""
 
 from datetime import datetime
 from typing import Final, Literal
@@ -9,7 +9,7 @@ FORMAT: Final = "privateer/audit/1"
 
 
 class AuditFinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one attack found.
+    """The finding of one attack.
 
     Attributes
     ----------

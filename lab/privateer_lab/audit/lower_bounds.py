@@ -1,4 +1,4 @@
-"""What two samples prove against a claim: lower bounds of epsilon and delta, with a stated rate of false alarms."""
+"""Lower bounds of epsilon and delta that two samples prove against a claim, with a stated rate of false alarms."""
 
 import math
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _BOUNDS: Final = 4 * (len(_SHARES) + 2)
 
 @dataclass(frozen=True)
 class LowerBounds:
-    """What an attack proves.
+    """Lower bounds that an attack proves.
 
     Attributes
     ----------

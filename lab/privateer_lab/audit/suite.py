@@ -7,8 +7,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from privateer_core.plugins import Plugins
 from privateer_core.privacy.trust import TRUST
-from privateer_lab.audit.attacks import attacks_of_algorithms
 from privateer_lab.audit.case import ANY, CHANNELS, Case
 from privateer_lab.audit.finding import FORMAT, AuditFinding
 from privateer_lab.audit.lower_bounds import attack
@@ -24,6 +24,8 @@ from privateer_lab.audit.whole_experiments import experiment_cases
 
 FALSE_ALARM: Final = 1e-4
 """Chance that an audit of true claims reports any of them as broken."""
+ATTACKS: Final = Plugins[Callable[[int], list[Case]]]("privateer.attacks", "distribution that brings it", "--mechanism")
+"""What returns attacks with about so many observations of each neighbour, by the name of what is attacked."""
 
 
 def cases(samples: int) -> list[Case]:
@@ -145,3 +147,8 @@ def summary(findings: list[AuditFinding]) -> dict[str, Any]:
         "false_alarm": FALSE_ALARM,
         "findings": [msgspec.structs.asdict(finding) for finding in findings],
     }
+
+
+def attacks_of_algorithms(samples: int) -> list[Case]:
+    """Return the attacks that installed distributions bring."""
+    return [case for attacks in ATTACKS.values() for case in attacks(samples)]

@@ -20,7 +20,7 @@ _REMEDY: Final = "keep the evidence, and ask the server's operator"
 
 
 class AuditorState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an auditor keeps between runs.
+    """The state that an auditor keeps between runs.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class AuditorState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LogFindings(msgspec.Struct, frozen=True):
-    """What an audit looked at: entries that are new, publications that were read, and those that are not served."""
+    """Counts of an audit: entries that are new, publications that were read, and those that are not served."""
 
     size: int
     entries: int
@@ -50,7 +50,7 @@ class LogFindings(msgspec.Struct, frozen=True):
 
 
 class LogContradiction(Exception):
-    """What shows that a server contradicts itself."""
+    """Evidence that a server contradicts itself."""
 
     def __init__(self, cause: Untrusted, evidence: dict[str, Any]) -> None:
         super().__init__(str(cause))

@@ -1,4 +1,4 @@
-"""What the adversary of a promise sees of one person, scored by how much likelier it is from one of two neighbours."""
+"""Views of a promise's adversary on one person, scored by how much likelier they are from one of two neighbours."""
 
 import math
 from collections.abc import Callable

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from privateer_core.policies.decisions import Arms
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
-from privateer_lab.baselines import BASELINES
-from privateer_lab.baselines.base import Baseline, Visitors, with_arms
+from privateer_lab.baselines.base import BASELINES, Baseline, Visitors, with_arms
 from privateer_lab.environments import environment_for
 from privateer_lab.simulation.devices import scaled, scaled_rewards
 from privateer_lab.simulation.parallel import Backend, each
@@ -55,7 +54,7 @@ class People:
 
 @dataclass(frozen=True)
 class BaselineRun:
-    """What came of one seed of one baseline.
+    """The outcome of one seed of one baseline.
 
     Attributes
     ----------
@@ -79,7 +78,7 @@ def play_once(spec: Spec, names: list[str], seed: int) -> list[BaselineRun]:
     spec
         A spec with arms and a ``population``.
     names
-        As `privateer_lab.baselines.chosen` returns them.
+        As `privateer_lab.baselines.base.chosen` returns them.
     seed
         Seeds people, rewards and what baselines draw: the same seed gives the same runs, whatever the other names.
     """
@@ -147,7 +146,7 @@ class Uniform(Baseline):
 
 
 class Constant(Baseline):
-    """For everybody the arm with the largest mean of expected rewards over the run's own first million people."""
+    """Gives everybody the arm with the largest mean of expected rewards over the run's own first million people."""
 
     def __init__(self, spec: ArmsSpec, seed: int) -> None:
         super().__init__(spec, seed)

@@ -1,4 +1,4 @@
-"""What the report path costs, in multiples of opening one report, and how fast the accountant composes."""
+"""Measures what the report path costs, in multiples of opening one report, and how fast the accountant composes."""
 
 from privateer_lab.bench.answers import bench_answers
 from privateer_lab.bench.path import bench_memory, bench_path

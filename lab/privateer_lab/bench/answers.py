@@ -1,4 +1,4 @@
-"""What an answer costs that does nothing: a policy that a device has already, and an upload refused by its headers."""
+"""Measures answers that do nothing: a policy that a device has already, and an upload refused by its headers."""
 
 import os
 import subprocess
@@ -94,7 +94,7 @@ def _seconds(url: str, pid: int, request: bytes, status: int) -> float:
 
 
 class Bare(NamedTuple):
-    """Where it listens, and its process."""
+    """A bare HTTP server: its address and its process."""
 
     url: str
     pid: int

@@ -1,4 +1,4 @@
-"""What a report costs from its upload to the policy that learned from it, over HTTP, and whether memory stays flat."""
+"""Measures a report over HTTP from its upload to the policy that learned from it, and whether memory stays flat."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""How long work takes: processor time and memory of processes, seconds of an open, and those of the accountant."""
+"""Measures processor time and memory of processes, and the seconds of opening a report and of the accountant."""
 
 import os
 import time

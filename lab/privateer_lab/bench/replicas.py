@@ -1,4 +1,4 @@
-"""What a second server on the same PostgreSQL database adds, each with a core of its own."""
+"""Measures what a second server on the same PostgreSQL database adds, each with a core of its own."""
 
 import os
 import secrets

@@ -29,7 +29,7 @@ _STATUS: Final = slice(9, 12)
 
 
 class Sealed(NamedTuple):
-    """What people of one round send.
+    """Sealed reports of one round's people.
 
     Attributes
     ----------

@@ -11,8 +11,7 @@ from privateer_core.answer import Answer
 from privateer_core.answer.export import read_export
 from privateer_core.errors import SpecError
 from privateer_core.spec.spec import Spec
-from privateer_lab.cli.input_files import load_spec, read_document
-from privateer_lab.cli.options import (
+from privateer_lab.cli.command_line import (
     ADMIN_URL,
     SHUFFLER_ADMIN_URL,
     URL,
@@ -24,6 +23,7 @@ from privateer_lab.cli.options import (
     Token,
     Url,
 )
+from privateer_lab.cli.input_files import load_spec, read_document
 from privateer_lab.cli.output import print_json, print_table, screen
 from privateer_lab.figures import named
 from privateer_lab.load.populations import keep_people

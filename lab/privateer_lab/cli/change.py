@@ -11,7 +11,7 @@ import typer
 
 from privateer_core.errors import SpecError
 from privateer_lab.cli.ask import Name
-from privateer_lab.cli.options import ADMIN_URL, AdminUrl, Json, Token
+from privateer_lab.cli.command_line import ADMIN_URL, AdminUrl, Json, Token
 from privateer_lab.cli.output import open_folder, print_json, print_rows, screen
 from privateer_lab.services.rest import ask, bearer
 from privateer_server.experiments.changes import CHANGES, Change, Clone, Delete, Option

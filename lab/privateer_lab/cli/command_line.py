@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -17,6 +18,7 @@ from typing_extensions import override
 
 from privateer_core.errors import PluginError, PrivateerError, printable
 from privateer_core.plugins import Plugins
+from privateer_lab.simulation.parallel import JOBS_MAX, SEEDS_MAX, Backend
 
 COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Try out": {
@@ -77,6 +79,23 @@ PLUGINS: Final = Plugins[Callable[[typer.Typer], None]]("privateer.commands", "d
 _PAPERS: Final = {"reproduce": "Make a figure or table of a paper again."}
 """Commands of the distribution privateer-papers."""
 _MODULES: Final = {name: module for commands in COMMANDS.values() for name, (module, _) in commands.items()}
+Url = Annotated[str, typer.Option(envvar="PRIVATEER_URL", help="Address of the server.")]
+AdminUrl = Annotated[str, typer.Option(envvar="PRIVATEER_ADMIN_URL", help="Address of the server's private listener.")]
+ShufflerAdminUrl = Annotated[
+    str, typer.Option(envvar="PRIVATEER_SHUFFLER_ADMIN_URL", help="Address of the shuffler's private listener.")
+]
+Token = Annotated[str | None, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="Admin token of the server.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+SpecFile = Annotated[Path, typer.Argument(help="The spec, a TOML file.")]
+PeopleSpec = Annotated[Path, typer.Argument(help="The spec, a TOML file with a population section.")]
+Set = Annotated[list[str], typer.Option("--set", help="Set a key of the spec: section.key=value. May be repeated.")]
+Users = Annotated[int | None, typer.Option(min=1, help="Number of people; the spec's by default.")]
+Seeds = Annotated[int, typer.Option(min=1, max=SEEDS_MAX, help="Number of independent runs of each setting.")]
+Jobs = Annotated[int | None, typer.Option(min=1, max=JOBS_MAX, help="Number of processes; one a core by default.")]
+On = Annotated[Backend, typer.Option(help="Run processes here, or on a Ray cluster.")]
+URL = "http://127.0.0.1:8000"
+ADMIN_URL = "http://127.0.0.1:8002"
+SHUFFLER_ADMIN_URL = "http://127.0.0.1:8003"
 
 
 @cache
@@ -137,6 +156,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+
 _say([_added(one, app) for one in PLUGINS if one not in _PAPERS and one.partition("-")[0] not in _MODULES])
 
 

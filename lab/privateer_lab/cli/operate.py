@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from privateer_core.errors import SpecError, Unavailable
-from privateer_lab.cli.options import ADMIN_URL, AdminUrl, Json, Token
+from privateer_lab.cli.command_line import ADMIN_URL, AdminUrl, Json, Token
 from privateer_lab.cli.output import print_json, screen
 from privateer_lab.services.rest import bearer, fetch
 from privateer_server.admin_tokens import Scope, new_token, shown_time

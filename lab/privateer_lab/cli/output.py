@@ -1,4 +1,4 @@
-"""What commands print: JSON for machines, tables and progress bars for people."""
+"""Output of commands: JSON for machines, tables and progress bars for people."""
 
 import json
 import signal

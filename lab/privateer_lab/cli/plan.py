@@ -16,8 +16,8 @@ from privateer_core.answer.facts import Table as TypedTable
 from privateer_core.errors import SpecError, printable
 from privateer_core.spec.spec import BATCH_MAX, Spec
 from privateer_lab.answer_tables import rows_of
+from privateer_lab.cli.command_line import Jobs, Json, On, PeopleSpec, Seeds, Set, Users
 from privateer_lab.cli.input_files import load_spec
-from privateer_lab.cli.options import Jobs, Json, On, PeopleSpec, Seeds, Set, Users
 from privateer_lab.cli.output import open_folder, print_json, print_rows, progress, screen
 from privateer_lab.environments import check_files
 from privateer_lab.figures import margin, readable

@@ -18,7 +18,7 @@ from privateer_core.wire.merkle import Peaks
 from privateer_core.wire.transparency_log import Head
 from privateer_lab.audit.transparency_log import AuditorState, LogContradiction, LogSource, compare
 from privateer_lab.audit.transparency_log import audit as checked
-from privateer_lab.cli.options import URL, Json, Url
+from privateer_lab.cli.command_line import URL, Json, Url
 from privateer_lab.cli.output import open_folder, print_json, print_table, progress, screen
 from privateer_lab.figures import readable
 

@@ -14,7 +14,7 @@ import typer
 
 from privateer_core.errors import SpecError
 from privateer_lab.audit.transparency_log import LogSource
-from privateer_lab.cli.options import ADMIN_URL
+from privateer_lab.cli.command_line import ADMIN_URL
 from privateer_lab.cli.output import print_json, print_table, screen
 from privateer_lab.figures import named
 from privateer_lab.services.processes import IssuerProcess, Services, free_port, running

@@ -9,10 +9,10 @@ import typer
 
 from privateer_core.errors import SpecError, printable
 from privateer_core.spec.arms import ArmsSpec
-from privateer_lab.baselines import chosen
+from privateer_lab.baselines.base import chosen
 from privateer_lab.baselines.run import play, summaries
+from privateer_lab.cli.command_line import Jobs, Json, On, PeopleSpec, Seeds, Set, Users
 from privateer_lab.cli.input_files import load_spec
-from privateer_lab.cli.options import Jobs, Json, On, PeopleSpec, Seeds, Set, Users
 from privateer_lab.cli.output import print_json, print_rows, print_table, progress, screen
 from privateer_lab.figures import margin, named
 from privateer_lab.planning.spec_draft import Draft, draft

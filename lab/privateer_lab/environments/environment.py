@@ -1,4 +1,4 @@
-"""What every environment offers: contexts, rewards, delays, and the truth that nobody else sees."""
+"""The interface of environments: contexts, rewards, delays, and the truth that nobody else sees."""
 
 import math
 from abc import ABC, abstractmethod
@@ -58,7 +58,7 @@ class Delay(Section):
 
 @dataclass(frozen=True)
 class PlayedRewards:
-    """What was played, in expected rewards, summed over the times that something was played.
+    """Expected rewards of what was played, summed over the times that something was played.
 
     Attributes
     ----------

@@ -43,7 +43,7 @@ Advance: TypeAlias = Callable[[int], None]
 
 @dataclass
 class LoadResult(Score):
-    """What came of a load run.
+    """The outcome of a load run.
 
     Attributes
     ----------

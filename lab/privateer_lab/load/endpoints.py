@@ -29,7 +29,7 @@ _ANSWER_SECONDS: Final = aiohttp.ClientTimeout(total=10)
 
 @dataclass
 class Backoff:
-    """How a run waits before it asks again.
+    """The waits of a run before it asks again.
 
     Attributes
     ----------

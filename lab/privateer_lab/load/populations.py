@@ -23,7 +23,7 @@ _CHANGES: Final = ("experiment", "privacy", "algorithm", "sources", "population"
 
 
 class KeptPeople(msgspec.Struct, frozen=True):
-    """What ``create`` keeps of a spec.
+    """The part of a spec that ``create`` keeps.
 
     Attributes
     ----------

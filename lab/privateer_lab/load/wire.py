@@ -1,4 +1,4 @@
-"""How a load run talks to services over HTTP, and what became of the people of each upload."""
+"""Sends a load run's requests to services over HTTP, and says what became of the people of each upload."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,1 +1,1 @@
-"""What notebooks call: each file has a function of `privateer_lab` and what it returns."""
+"""The functions of `privateer_lab` for notebooks, a file for each of them and what it returns."""

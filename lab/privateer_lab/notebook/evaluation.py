@@ -1,4 +1,4 @@
-"""What a policy would have earned, from a log of what another one chose: off-policy estimates with intervals."""
+"""Off-policy estimates with intervals: what a policy would have earned, from a log of what another one chose."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class Value:
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(Tabular):
-    """What a policy is worth by a log.
+    """The worth of a policy by a log.
 
     Attributes
     ----------

@@ -31,7 +31,7 @@ _APART = ("people_needed", "path")
 
 @dataclass(frozen=True, repr=False)
 class Planned(Tabular):
-    """What promises cost and earn: a row for each trust model and epsilon.
+    """Costs and earnings of promises: a row for each trust model and epsilon.
 
     Attributes
     ----------

@@ -34,7 +34,7 @@ _DUST: Final = 1e-6
 
 @dataclass(frozen=True, repr=False)
 class Replayed(Tabular):
-    """What a learner made of a log: a row for each round.
+    """The rounds of a learner that replayed a log: a row for each.
 
     Attributes
     ----------

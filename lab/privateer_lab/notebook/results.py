@@ -1,4 +1,4 @@
-"""What an experiment on a server has found, and its rounds."""
+"""Results and rounds of an experiment on a server."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from privateer_lab.services.rest import ask
 
 @dataclass(frozen=True, repr=False)
 class Found(Tabular):
-    """What an experiment has found: a row for each estimate.
+    """The results of an experiment: a row for each estimate.
 
     Attributes
     ----------

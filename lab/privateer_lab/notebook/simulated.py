@@ -34,7 +34,7 @@ _POINTS: Final = 400
 
 @dataclass(frozen=True, repr=False)
 class Simulated(Tabular):
-    """What came of simulated experiments: a row for each seed.
+    """The outcomes of simulated experiments: a row for each seed.
 
     Attributes
     ----------

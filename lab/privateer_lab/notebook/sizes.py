@@ -1,4 +1,4 @@
-"""How small an effect can be found, and how many people it takes, under every trust model."""
+"""Computes how small an effect can be found, and how many people it takes, under every trust model."""
 
 import math
 from collections.abc import Callable, Iterable

@@ -36,7 +36,7 @@ def library(name: str) -> Any:
 
 
 class Tabular(ABC):
-    """What has rows: a notebook shows them, and data frames take them."""
+    """A result with rows, which notebooks show and data frames take."""
 
     @property
     @abstractmethod

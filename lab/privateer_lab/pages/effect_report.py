@@ -1,4 +1,4 @@
-"""What an experiment has found, for people who were not there: a Markdown document and a picture."""
+"""The report of an experiment's effects: a Markdown document and a picture for people who were not there."""
 
 import math
 import re

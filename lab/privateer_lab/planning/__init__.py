@@ -1,1 +1,1 @@
-"""Before anybody is asked for data: a draft of a spec, plans, sweeps."""
+"""Planning before anybody is asked for data: a draft of a spec, plans, sweeps."""

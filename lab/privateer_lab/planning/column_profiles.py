@@ -19,7 +19,7 @@ _DISTINCT: Final = 10_000
 
 
 class Profile:
-    """What is known of one column.
+    """The profile of one column of a file.
 
     Attributes
     ----------

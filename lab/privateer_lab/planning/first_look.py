@@ -22,7 +22,7 @@ SEED: Final = 0
 
 @dataclass(frozen=True)
 class Begun:
-    """What came of a variant's first run.
+    """The outcome of a variant's first run.
 
     Attributes
     ----------

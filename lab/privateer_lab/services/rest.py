@@ -1,4 +1,4 @@
-"""What the command line asks the services. A server may be anybody's: what is read of an answer is bounded."""
+"""Sends the command line's requests to services. A server may be anybody's: what is read of an answer is bounded."""
 
 import re
 import time

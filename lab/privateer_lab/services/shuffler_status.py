@@ -1,4 +1,4 @@
-"""What waits at the shuffler for an experiment, as the shuffler tells its own operator: in tenths of a batch."""
+"""Reports that wait at the shuffler for an experiment, as its operator may know them: in tenths of a batch."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

@@ -22,7 +22,7 @@ _NEW_PHASE_MIN: Final = 100_000
 
 @dataclass(frozen=True)
 class BoxPeople:
-    """Who comes to the boxes of a policy, and what they may expect there.
+    """The people who come to the boxes of a policy, and the rewards that they may expect there.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What simulated devices do before anything is randomized, and their seeded noise."""
+"""The steps of simulated devices before anything is randomized, and their seeded noise."""
 
 from typing import TypeAlias
 

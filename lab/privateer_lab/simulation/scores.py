@@ -1,4 +1,4 @@
-"""What a run chose and estimated, beside the truth that only simulations know: regret, and coverage."""
+"""Scores of a run against the truth that only simulations know: regret, and coverage of intervals."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeGuard

@@ -36,7 +36,7 @@ SENT: Final = ("messages", "bytes", "bits")
 
 @dataclass(frozen=True)
 class Costs:
-    """What people sent: how many reported, their messages, and the bytes and bits in them before sealing."""
+    """The costs of reports: how many people reported, their messages, and the bytes and bits in them before sealing."""
 
     people: int = 0
     messages: int = 0
@@ -46,7 +46,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class Run:
-    """What came of one seed. Regrets are sums of expected reward lost against the best option, over all choices.
+    """The outcome of one seed. Regrets are sums of expected reward lost against the best option, over all choices.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What runs of a simulation show: figures over seeds, the promise and whether it is true, and warnings."""
+"""The summary of a simulation's runs: figures over seeds, the promise and whether it is true, and warnings."""
 
 import time
 from typing import Any, Final

@@ -1,6 +1,7 @@
-"""The spec and policy of LDPMAB (paper 1, Algorithms 2 and 3), with honest noise."""
+"""LDPMAB with honest noise for every cell (paper 1, Algorithms 2 and 3, eq. (8) to (29)): spec, policy and learner."""
 
-from dataclasses import dataclass, fields
+import math
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
@@ -9,13 +10,22 @@ from typing_extensions import override
 
 from privateer_core.algorithms import Algorithm
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSection, PartitionSpec
+from privateer_core.answer.parts import BinMeans
+from privateer_core.errors import SpecError
 from privateer_core.mechanisms import AnyMechanism, KeyedMechanism
 from privateer_core.policies.decisions import Arms
 from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.spec import Source
-from privateer_papers.paper_1.laplace_cells import LaplaceCells
+from privateer_papers.paper_1.elimination import EliminationLearner
+from privateer_papers.paper_1.laplace_cells import CellSums, LaplaceCells
 from privateer_papers.published_trust import PublishedPrivacy
+from privateer_server.algorithms import NewRound
+from privateer_server.algorithms.partition.cohorts import bin_means
+
+_CONFIDENCE: Final = 2.0
+"""C_n of eq. (14) is 2 log2(n), as in the authors' code."""
 
 
 class LdpmabSection(PartitionSection):
@@ -96,3 +106,145 @@ def _values(made: Any) -> dict[str, Any]:
 
 
 ALGORITHM: Final = Algorithm(LdpmabSpec, LdpmabPolicy)
+
+
+@dataclass(frozen=True)
+class LdpmabState:
+    """Bins as in `PartitionPolicy`, with noisy sums by cohort: the experiment's own people, then sources as listed.
+
+    ``people``, (cohorts, bins), counts those who reported while the bin was active: eq. (9). ``rewards`` and
+    ``counts`` are (cohorts, bins, arms). ``cohort`` and ``reported`` are the cohort of the last round, and its people
+    who have reported.
+    """
+
+    rounds: int
+    seen: int
+    depths: NDArray[np.int64]
+    paths: NDArray[np.int64]
+    active: NDArray[np.bool_]
+    people: NDArray[np.int64]
+    rewards: NDArray[np.float64]
+    counts: NDArray[np.float64]
+    cohort: str = ""
+    reported: int = 0
+
+
+class LdpmabLearner(EliminationLearner[LdpmabState]):
+    """Algorithms 2 and 3 with the authors' constants, which learn where the paper's own do not.
+
+    C_n = 2 log2(n); a bin may drop arms after log2(n)^2 people; tau_s = 2^(-s/d), where eq. (17) has 2 sqrt(d) times
+    that; a bin is refined when all its active arms are narrow, where the paper asks for one.
+    """
+
+    state_type = LdpmabState
+    sums = ("people", "rewards", "counts")
+    bin_axis = 1
+
+    def __init__(self, spec: LdpmabSpec) -> None:
+        super().__init__(spec)
+        self._epsilons = np.array([spec.privacy_of(cohort).bound for cohort in self.cohorts])[:, None]
+        others = sum(source.people for source in spec.sources)
+        self._log = math.log2(max(2, spec.experiment.horizon, others))
+
+    @override
+    def start(self, seed: int) -> LdpmabState:
+        """Return one bin with all arms."""
+        arms, cohorts = self.spec.arm_count, len(self.cohorts)
+        zero = np.zeros(1, np.int64)
+        sums = np.zeros((cohorts, 1, arms))
+        active, people = self.playable[None, :], np.zeros((cohorts, 1), np.int64)
+        return LdpmabState(0, 0, zero, zero, active, people, sums, sums, self.spec.cohorts[0])
+
+    @override
+    def rearmed(self, state: LdpmabState, before: PartitionSpec) -> LdpmabState:
+        """Refuse other arms: the algorithm runs in simulation alone.
+
+        Raises
+        ------
+        SpecError
+            Always, but where nothing changes.
+        """
+        if self.spec.arm_count != before.arm_count or not self.playable.all():
+            detail, remedy = "runs in simulation alone, with the arms of its start", "use another algorithm"
+            raise SpecError(detail, field="algorithm.name", remedy=remedy)
+        return state
+
+    @override
+    def policy(self, state: LdpmabState, ahead: NewRound) -> LdpmabPolicy:
+        """Return a policy by which active arms of a bin are equally likely, eq. (8); every bin is a key.
+
+        At the end (``batch`` 0), which the paper leaves open, every bin plays the active arm of the highest estimate.
+        """
+        active = state.active if ahead.batch else self._best(state)
+        shares = self._shares(state) if ahead.batch else active
+        edges = np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32)
+        made = self.policy_of_coins(
+            ahead,
+            Layout(ahead.seed, edges),
+            axes=self.axes,
+            depths=state.depths,
+            paths=state.paths,
+            active=active,
+            bins=np.arange(len(state.depths)),
+        )
+        return LdpmabPolicy.of(made)
+
+    @override
+    def learn(self, state: LdpmabState, policy: PartitionPolicy, release: CellSums) -> LdpmabState:
+        """Add the round's sums, eq. (13), drop arms, eq. (16) and (29), and refine bins."""
+        which = np.arange(len(self.cohorts)) == self.cohorts.index(policy.cohort)
+        state = replace(
+            state,
+            people=state.people + which[:, None] * release.reports,
+            rewards=state.rewards + which[:, None, None] * release.rewards,
+            counts=state.counts + which[:, None, None] * release.counts,
+        )
+        state = self.counted(state, policy, release.reports)
+        mean, radius = self._estimates(state)
+        state = replace(state, active=self._surviving(state, mean, radius))
+        return self.refined(state, self.ready(state, radius))
+
+    def _shares(self, state: LdpmabState) -> NDArray[np.float64]:
+        """Return the probability of every arm in each bin, eq. (8)."""
+        return np.asarray(state.active / state.active.sum(axis=1, keepdims=True))
+
+    def _surviving(
+        self, state: LdpmabState, mean: NDArray[np.float64], radius: NDArray[np.float64]
+    ) -> NDArray[np.bool_]:
+        """Return active arms less those that eq. (16) and (29) drop."""
+        lower = np.where(state.active, mean - 2 * radius, -np.inf).max(axis=1, keepdims=True)
+        return np.asarray(state.active & ~(lower > mean + 2 * radius))
+
+    def _best(self, state: LdpmabState) -> NDArray[np.bool_]:
+        mean = np.where(state.active, self._estimates(state)[0], -np.inf)
+        return np.asarray(np.arange(state.active.shape[1]) == mean.argmax(axis=1)[:, None])
+
+    def _estimates(self, state: LdpmabState) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return estimates of eq. (26) and radii of eq. (28), which are (13) and (14) where there are no sources.
+
+        A cohort counts from log2(n)^2 people on, eq. (27). Estimates are clipped to the range of rewards, since ratios
+        of noise are wild; the radius is infinite where the weighted count is not positive.
+        """
+        explored = state.people >= self._log**2
+        people = np.maximum(state.people, 1)
+        weights = np.minimum(np.abs((self._epsilons**2 / people)[..., None] * state.counts), explored[..., None])
+        count = (weights * state.counts).sum(axis=0)
+        some = count > 0
+        count = np.where(some, count, 1.0)
+        spread = np.maximum((people / self._epsilons**2)[..., None], state.counts)
+        radius = np.sqrt(_CONFIDENCE * self._log * (weights**2 * spread).sum(axis=0)) / count
+        mean = np.clip((weights * state.rewards).sum(axis=0) / count, 0.0, 1.0)
+        return np.where(some, mean, 0.0), np.where(some, radius, np.inf)
+
+    def ready(self, state: LdpmabState, radius: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Tell in which bins the radius of every active arm is below tau."""
+        tau = 2.0 ** (-state.depths / self.spec.dimension)
+        return np.asarray((~state.active | (radius < tau[:, None])).all(axis=1))
+
+    @override
+    def bin_means(self, state: LdpmabState) -> BinMeans:
+        """Return mean rewards by bin, with the paper's radii, which hold at all times."""
+        reward, (means, radii) = self.spec.reward, self._estimates(state)
+        confidence = 1 - 1 / self.spec.experiment.horizon
+        scaled = (reward.unscaled(means), reward.span * radii)
+        return bin_means(state.active, self.edges(state), *scaled, self.spec, confidence)

@@ -1,13 +1,35 @@
-"""The spec of paper 1's elimination with a finite-sample guarantee; policies and promises are the product's."""
+"""Paper 1's elimination with a finite-sample guarantee: its spec and learner; policies and promises are the product's.
 
-from typing import Final, Literal, Self
+The learner drops no arm where it is best, but for a stated failure.
+"""
 
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 from typing_extensions import override
 
 from privateer_core.algorithms import Algorithm
-from privateer_core.algorithms.partition import PartitionPolicy, PartitionSection, PartitionSpec
+from privateer_core.algorithms.partition import PartitionPolicy, PartitionSection, PartitionSpec, corners
+from privateer_core.answer.parts import BinMeans
+from privateer_core.errors import SpecError
+from privateer_core.primitives.contributions import KeyedSums
 from privateer_core.spec.spec import example_promises
+from privateer_papers.paper_1.elimination import EliminationLearner
+from privateer_server.algorithms import NewRound
+from privateer_server.algorithms.partition.allocation import only_best
+from privateer_server.algorithms.partition.cohorts import CONFIDENCE, DEVIATIONS, bin_means
+from privateer_server.algorithms.partition.round_estimates import bin_sums
+
+Array = NDArray[np.float64]
+_SPLIT: Final = 0.5
+"""A bin is halved when the bounds of its differences are this share of what its width explains."""
+_EXPONENTS: Final = np.arange(-10, 61)
+"""Lines are laid for variances 2^j, j from here."""
+_DEPTH: Final = 8.0
+"""Logarithm of the inverse failure for which a line touches its variance's bound."""
 
 
 class ProvedSection(PartitionSection):
@@ -48,3 +70,237 @@ class ProvedSpec(PartitionSpec):
 
 
 ALGORITHM: Final = Algorithm(ProvedSpec, PartitionPolicy)
+
+
+def upper_bound(variance: Array, scale: Array, failure: Array, expected: float) -> Array:
+    """Return a bound that a martingale exceeds at any time with at most this ``failure``; the arguments broadcast.
+
+    For every line's slope b, exp(b Z - psi(b) V) is a supermartingale that starts at 1, psi(b) = b^2 / (2 (1 - c b)),
+    and by Ville's inequality it ever exceeds 1/a with probability at most a. So does Z exceed the least of all lines
+    (log(1/a_j) + psi(b_j) V) / b_j with probability at most the sum of the a_j (Howard, Ramdas, McAuliffe and Sekhon
+    2021, Section 3, with lines in place of their mixtures).
+
+    Parameters
+    ----------
+    variance
+        V: the sum of the steps' variances given the past, or bounds of them.
+    scale
+        c: a third of the largest step so far; 0 where steps are sub-Gaussian with these variances.
+    failure
+        Probability of ever being exceeded.
+    expected
+        The variance at which the bound should be tightest; fixed in advance.
+    """
+    distance = np.abs(_EXPONENTS - np.log2(max(1.0, expected)))
+    weights = 1 / (2 + distance) ** 2
+    log = np.log(weights.sum() / (weights * np.asarray(failure)[..., None]))
+    slopes = np.sqrt(2 * _DEPTH / 2.0**_EXPONENTS)
+    room = 1 - np.asarray(scale)[..., None] * slopes
+    curve = slopes / (2 * np.where(room > 0, room, np.inf))
+    lines = log / slopes + curve * np.asarray(variance)[..., None]
+    return np.asarray(np.where(room > 0, lines, np.inf).min(axis=-1))
+
+
+@dataclass(frozen=True)
+class ProvedState:
+    """The server's state of the bins. Values are (2 mean reward - 1), summed over the people in a bin.
+
+    Attributes
+    ----------
+    rounds, seen
+        Closed rounds, and people who reported.
+    depths, paths
+        Shape (bins,): the bins, as in `PartitionPolicy`, in order.
+    active
+        Shape (bins, arms): arms not dropped yet.
+    precision, moment
+        Shape (bins, arms): precision of the bin's values, and precision times estimate.
+    heaviest
+        Shape (bins,): largest weight that a single report has had in ``moment``, over arms; 0 while scores are signs.
+    cohort, reported
+        The cohort of the last round, and its people who have reported.
+    evidence_cohort
+        Whose reports these are: people elsewhere have other masses, so that sums of two cohorts prove nothing.
+    expected
+        The variance at which bounds are tightest: as the first horizon said, whatever became of it.
+    """
+
+    rounds: int
+    seen: int
+    depths: NDArray[np.int64]
+    paths: NDArray[np.int64]
+    active: NDArray[np.bool_]
+    precision: NDArray[np.float64]
+    moment: NDArray[np.float64]
+    heaviest: NDArray[np.float64]
+    cohort: str = ""
+    reported: int = 0
+    evidence_cohort: str = ""
+    expected: float = 0.0
+
+
+class ProvedLearner(EliminationLearner[ProvedState]):
+    """Algorithm 2 of paper 1 with public arms, one signed symbol, and bounds that hold for all rounds, bins and arms.
+
+    With probability 1 - ``failure`` no arm is ever dropped in a bin that has a place where it is best, if mean rewards
+    are Lipschitz and the density of contexts is bounded as the spec says (docs/learning.md has the proof).
+    """
+
+    state_type = ProvedState
+    sums = ("precision", "moment", "heaviest")
+
+    def __init__(self, spec: ProvedSpec) -> None:
+        super().__init__(spec)
+        self._bounds = spec.algorithm
+
+    @override
+    def start(self, seed: int) -> ProvedState:
+        """Return one bin with all arms."""
+        shape = (1, self.spec.arm_count)
+        zero = np.zeros(1, np.int64)
+        known, expected = np.zeros(shape), self.spec.experiment.horizon / self.spec.arm_count
+        state = ProvedState(0, 0, zero, zero, self.playable[None, :], known, known, np.zeros(1), self.spec.cohorts[0])
+        return replace(state, expected=expected)
+
+    @override
+    def rearmed(self, state: ProvedState, before: PartitionSpec) -> ProvedState:
+        """Return the state without retired arms: every other arm is tried again where only a retired one beat it.
+
+        Raises
+        ------
+        SpecError
+            If arms were added: the failure is shared out over the pairs of arms that there were at the start.
+        """
+        if self.spec.arm_count != before.arm_count:
+            detail = "the failure is shared out over the arms of the start"
+            remedy = "create an experiment with all arms, or use another algorithm"
+            raise SpecError(detail, field="experiment.arms", remedy=remedy)
+        state = replace(state, active=np.broadcast_to(self.playable, state.active.shape).copy())
+        return replace(state, active=self._surviving(state, self.leads(state)[0]))
+
+    @override
+    def policy(self, state: ProvedState, ahead: NewRound) -> PartitionPolicy:
+        """Return a policy of equally likely active arms; at the end (``batch`` 0) every bin plays its best arm."""
+        active = state.active if ahead.batch else only_best(state.active, state.precision > 0, _means(state))
+        bins = np.flatnonzero(active.sum(axis=1) > 1)
+        shares = active[bins] / active[bins].sum(axis=1, keepdims=True)
+        people = np.asarray(0.5 ** state.depths[bins])
+        tree = {"axes": self.axes, "depths": state.depths, "paths": state.paths, "active": active, "bins": bins}
+        return self.policy_of_shares(ahead, shares, people, **tree)
+
+    @override
+    def learn(self, state: ProvedState, policy: PartitionPolicy, release: KeyedSums) -> ProvedState:
+        """Add the round by inverse variance, drop arms, halve bins; with each cohort estimates begin anew."""
+        if state.evidence_cohort != policy.cohort:
+            none = np.zeros_like(state.precision)
+            nothing = np.zeros_like(state.heaviest)
+            state = replace(state, evidence_cohort=policy.cohort, precision=none, moment=none, heaviest=nothing)
+        bins = policy.bins
+        precision, moment, heaviest = state.precision.copy(), state.moment.copy(), state.heaviest.copy()
+        mass = self._mass(state.depths[bins])[:, None]
+        found = bin_sums(self.spec, policy, release)
+        variance = _variance(release, mass * found.telling if policy.fresh_coins else mass)
+        # A curator's noise is added once to a sum: a report bears its share of it.
+        weight = found.gain / (variance + release.noise / np.maximum(1, found.reports))
+        precision[bins] += found.gain * weight * found.reports
+        moment[bins] += weight * found.sums
+        if not _signs(release):
+            heaviest[bins] = np.maximum(heaviest[bins], np.max(weight, axis=1, initial=0.0))
+        state = replace(state, precision=precision, moment=moment, heaviest=heaviest)
+        state = self.counted(state, policy, release.reports)
+        lower, width = self.leads(state)
+        state = replace(state, active=self._surviving(state, lower))
+        return self.refined(state, self.ready(state, width))
+
+    def _mass(self, depths: NDArray[np.int64]) -> Array:
+        """Return the most people who may be in bins of these depths."""
+        return np.asarray(np.minimum(1.0, self._bounds.density_bound * 0.5**depths))
+
+    def leads(self, state: ProvedState) -> tuple[Array, Array]:
+        """Return lower bounds of each arm's lead over each other, and widths of what is open; (bins, arms, arms) each.
+
+        A lead is estimated in two ways, each of which may fail half as often: by the arms' estimates, and, where their
+        precisions are about equal, by the difference of their moments over the mean precision. A bin of depth s may
+        fail with probability failure 2^-s / ((s + 1) (s + 2)), which sums to at most ``failure`` over a tree, and
+        shares it over its ordered pairs of arms. Where nothing is known, bounds are infinite.
+        """
+        arms, depths = self.spec.arm_count, state.depths
+        failure = self._bounds.failure * 0.5**depths / ((depths + 1) * (depths + 2) * arms * (arms - 1))
+        failure, scale = failure[:, None, None] / 2, state.heaviest[:, None, None] / 3
+        expected = state.expected
+        precision = np.where(state.precision > 0, state.precision, 1.0)
+        single = upper_bound(precision, scale[..., 0], failure[..., 0] / 2, expected) / precision
+        separate = _each(_means(state), np.subtract), _each(single, np.add)
+        total = _each(precision, np.add)
+        uneven = np.abs(_each(precision, np.subtract)) * self._mass(depths)[:, None, None]
+        open_ = upper_bound(total, scale, failure, 2 * expected) + uneven
+        paired = 2 * _each(state.moment, np.subtract) / total, 2 * open_ / total
+        known = _each(state.precision > 0, np.logical_and)
+        lower = np.maximum(*(estimate - width for estimate, width in (separate, paired)))
+        return np.where(known, lower, -np.inf), np.where(known, np.minimum(separate[1], paired[1]), np.inf)
+
+    def _surviving(self, state: ProvedState, lower: Array) -> NDArray[np.bool_]:
+        """Return active arms less those that another arm beats by more than the bin's width explains."""
+        rivals = np.where(state.active[:, :, None], lower, -np.inf).max(axis=1)
+        return np.asarray(state.active & ~(rivals > self._bias(state.depths, state.paths)[:, None]))
+
+    def _bias(self, depths: NDArray[np.int64], paths: NDArray[np.int64]) -> Array:
+        """Return the most, (bins,), that an arm may lead by over the people of a bin in which it is behind somewhere.
+
+        2 f - 1 of two arms may move apart by 4 L t at distance t from that place. The sum over people is at most
+        density_bound 4 L times the integral of t over the bin, which is largest from a corner, and there at most
+        volume sqrt(sum_j width_j^2 / 3) (Jensen).
+        """
+        lower, upper = corners(depths, paths, self.axes, self.spec.dimension)
+        distance = np.sqrt(((upper - lower) ** 2).sum(axis=1) / 3)
+        bounds = self._bounds
+        return np.asarray(4 * bounds.lipschitz * bounds.density_bound * 0.5**depths * distance)
+
+    def ready(self, state: ProvedState, width: Array) -> NDArray[np.bool_]:
+        """Tell in which bins the active arms are known better than the bin is narrow."""
+        both = _each(state.active, np.logical_and)
+        widest = np.where(both, width, 0.0).max(axis=(1, 2))
+        return np.asarray(widest < _SPLIT * self._bias(state.depths, state.paths))
+
+    @override
+    def has_evidence(self, state: ProvedState) -> bool:
+        return bool(state.seen or state.precision.any())
+
+    @override
+    def bin_means(self, state: ProvedState) -> BinMeans:
+        """Return mean rewards by bin, with nearly normal intervals.
+
+        The scale takes contexts for uniform; where they are not, read the order of the arms and not the distance.
+        """
+        means, errors = self._scaled(state)
+        edges = self.edges(state)
+        return bin_means(state.active, edges, means, DEVIATIONS * errors, self.spec, CONFIDENCE)
+
+    def _scaled(self, state: ProvedState) -> tuple[Array, Array]:
+        """Return means and standard errors in the unit of rewards, (bins, arms) each; nan where nothing is known."""
+        mass = 0.5 ** state.depths[:, None]
+        low, high = self.spec.reward.low, self.spec.reward.high
+        means = low + (high - low) * (_means(state) / mass + 1) / 2
+        errors = (high - low) / np.sqrt(np.where(state.precision > 0, state.precision, np.nan)) / mass / 2
+        return means, errors
+
+
+def _each(values: NDArray[Any], combine: np.ufunc) -> NDArray[Any]:
+    """Combine the ``values`` (bins, arms) of every two arms; shape (bins, arms, arms)."""
+    return np.asarray(combine(values[:, :, None], values[:, None, :]))
+
+
+def _signs(release: KeyedSums) -> bool:
+    """Whether every report scores 1 or -1 at every key: then steps are sub-Gaussian by Hoeffding's lemma."""
+    return min(release.hit_own, release.hit_other, release.hit_none) > 1 - 1e-9
+
+
+def _variance(release: KeyedSums, mass: Array) -> Array:
+    """Return a bound of the second moment of one report's score at each key."""
+    other = max(release.hit_other, release.hit_none)
+    return np.asarray(mass * max(0.0, release.hit_own - other) + other)
+
+
+def _means(state: ProvedState) -> Array:
+    """Return estimates, 0 where nothing is known."""
+    return state.moment / np.where(state.precision > 0, state.precision, 1.0)

@@ -4,18 +4,26 @@ Symbols of the paper: d is the dimension of an action, T the horizon, t the peop
 failure probability, V the noisy second moments, u the noisy products, theta their quotient, and Upsilon, c and beta the
 sequences of the same names. An action is a person's row (1, features), divided by its largest length, in the block of
 an arm. People of a round decide by the same V and theta; the paper's rounds have one person.
+
+`PublishedLinearSpec` is the spec of Algorithm 5 with joint reports and the textbook's noise, which the product's
+`JointLearner` learns, whatever the noise of the reports is.
 """
 
 import math
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
+from typing_extensions import override
 
+from privateer_core.algorithms import Algorithm
+from privateer_core.algorithms.linear.policy import LinearPolicy
+from privateer_core.algorithms.linear.spec import LinearSpec, LinearTable
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.baselines.base import Baseline, Visitors
 from privateer_lab.baselines.descent import centred
+from privateer_papers.published_trust import PublishedPrivacy
 
 Array = NDArray[np.float64]
 _ALPHA: Final = 0.05
@@ -122,3 +130,25 @@ class PublishedGeneralized(PublishedLinear):
         super().close()
         moved = self.rough - self.gradient / math.sqrt(self.spec.experiment.horizon)
         self.rough, self.gradient = moved / max(1.0, float(np.linalg.norm(moved))), np.zeros(self.d)
+
+
+class PublishedLinearTable(LinearTable):
+    """The ``[algorithm]``: everybody reports x x^T and y x."""
+
+    name: Literal["paper-2-linear"]  # type: ignore[assignment] # one of its own
+    report: Literal["joint"] = "joint"
+
+
+class PublishedLinearSpec(LinearSpec):
+    """An experiment with linear rewards as the paper has it, in simulation alone."""
+
+    privacy: PublishedPrivacy
+    algorithm: PublishedLinearTable
+
+    @classmethod
+    @override
+    def instances(cls) -> dict[str, Self]:
+        return {"local": cls._instance({"model": "local", "epsilon": 4.0, "delta": 1e-6}, {"name": "paper-2-linear"})}
+
+
+ALGORITHM: Final = Algorithm(PublishedLinearSpec, LinearPolicy)

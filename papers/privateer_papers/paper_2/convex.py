@@ -1,6 +1,10 @@
-"""The spec and policy of paper 2's convex optimization as printed: one direction a round."""
+"""Paper 2's convex optimization with its spec, policy and learner: one direction a round.
 
-from dataclasses import dataclass
+The learner is as the paper and its sources print it; symbols are the product's.
+"""
+
+import math
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
@@ -14,9 +18,12 @@ from privateer_core.algorithms.convex.spec import ConvexSection, ConvexSpec
 from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms
 from privateer_core.primitives.clipping import Ball
-from privateer_core.primitives.contributions import BoundedVectors
+from privateer_core.primitives.contributions import BoundedVectors, VectorSums
 from privateer_core.primitives.questions import Question, VectorSum
+from privateer_core.privacy.terms import Terms
 from privateer_papers.published_trust import PublishedPrivacy, refuse_model
+from privateer_server.algorithms import NewRound
+from privateer_server.algorithms.convex.learner import ConvexLearner, ConvexState, drawn_frame
 
 _BALL: Final = Ball("max", 1.0, 1)
 Array = NDArray[np.float64]
@@ -58,7 +65,7 @@ class PublishedConvexSpec(ConvexSpec):
 
 @dataclass(frozen=True)
 class PublishedConvexPolicy(ConvexPolicy):
-    """Everybody has the direction of the round, and reports the score itself."""
+    """A policy that gives everybody the direction of the round, of whom each reports the score itself."""
 
     @property
     @override
@@ -81,3 +88,72 @@ class PublishedConvexPolicy(ConvexPolicy):
 
 
 ALGORITHM: Final = Algorithm(PublishedConvexSpec, PublishedConvexPolicy)
+
+
+class PublishedConvexLearner(ConvexLearner):
+    """A learner with one direction a round, and the papers' constants."""
+
+    @override
+    def _frame(self, state: ConvexState, seed: int) -> Array:
+        return drawn_frame(seed, self.domain.dimension)
+
+    @override
+    def policy(self, state: ConvexState, ahead: NewRound) -> PublishedConvexPolicy:
+        made = super().policy(state, ahead)
+        return PublishedConvexPolicy(**{one.name: getattr(made, one.name) for one in fields(made)})
+
+    @override
+    def _means(self, release: VectorSums) -> Array:  # type: ignore[override] # as its policy contributes
+        # All people have the first axis: the estimate is so many times theirs, and nothing is known of the others.
+        axes = self.domain.dimension
+        return np.append(axes * release.sums / release.reports, np.zeros(axes - 1))
+
+    @override
+    def _power(self, mechanism: Any, people: int) -> float:
+        return float(1 + mechanism.spread(people)[0] * people)
+
+    @override
+    def _deviation(self, terms: Terms) -> float:
+        """Return L with the bound of Theorem 3's proof."""
+        half, horizon = self.spec.reward.half_range, self.spec.experiment.horizon
+        power = self._power(terms.mechanism, terms.batch)
+        return half * (1 + math.sqrt((power - 1) * 2 * math.log(2 * horizon**2)))
+
+    @override
+    def _rho(self, terms: Terms) -> float:
+        if self.rule.points == 1:
+            return super()._rho(terms)
+        horizon = self.spec.experiment.horizon
+        return self.domain.radius * min(math.log(max(3, horizon)) / horizon, 0.5)
+
+    @override
+    def _step(self, learned: int, people: int, policy: ConvexPolicy) -> float:
+        if mu := self.rule.strong_convexity:
+            return people / (mu * (learned + people))
+        if self.rule.points == 2:
+            return people / math.sqrt(self.spec.experiment.horizon)
+        return super()._step(learned, people, policy)
+
+    @override
+    def _eta(self, learned: int, terms: Terms) -> float:
+        """Return Hazan and Levy's step, which does not change, for losses of smoothness mu; else Saha and Tewari's."""
+        horizon = self.spec.experiment.horizon
+        square, log = (self.domain.dimension * self._deviation(terms)) ** 2, math.log(max(3, horizon))
+        if self.rule.strong_convexity:
+            return math.sqrt((self._barriers + 2) * log / (2 * square * horizon))
+        return self._size(terms) * math.sqrt(self._barriers * log / (2 * square * horizon))
+
+    @override
+    def _size(self, terms: Terms) -> float:
+        """Return the size at which nu ln(T) / eta, 2 eta V T / delta^2 and beta (2 R delta)^2 T add up to the least."""
+        if self.rule.strong_convexity:
+            return 1.0
+        horizon, bent = self.spec.experiment.horizon, self.rule.smoothness
+        each = (self.domain.dimension * self._deviation(terms)) ** 2 / horizon
+        cube = math.sqrt(2 * self._barriers * each * math.log(max(3, horizon)))
+        return float(min(1.0, (cube / (bent * (2 * self.domain.reach) ** 2)) ** (1 / 3)))
+
+    @property
+    def _barriers(self) -> int:
+        """Return nu, the parameter of the barrier."""
+        return 1 if self.domain.shape == "ball" else 2 * self.domain.dimension

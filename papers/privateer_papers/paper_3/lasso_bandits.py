@@ -21,7 +21,7 @@ PENALTY: Final = 0.05
 
 @dataclass(frozen=True)
 class Problem:
-    """What everybody knows of the problem.
+    """The parameters of the problem, which everybody knows.
 
     Attributes
     ----------

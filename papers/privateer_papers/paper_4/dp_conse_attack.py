@@ -13,8 +13,7 @@ from privateer_lab.audit.attacks.releases import NAME, speaks
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.lower_bounds import Scores
 from privateer_lab.audit.views import draw_coins, model_of, releases
-from privateer_papers.paper_4.dp_conse import DpConseSpec
-from privateer_papers.paper_4.dp_conse_learner import DpConseLearner
+from privateer_papers.paper_4.dp_conse import DpConseLearner, DpConseSpec
 
 _EPSILON: Final = 1.0
 _PEOPLE: Final = 22_000

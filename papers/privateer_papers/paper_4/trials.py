@@ -12,7 +12,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Setting:
-    """How people answer: q, o, the decay of a curator's noise, and whether hits are counted (`TrialDesign.counted`)."""
+    """Answers of people: q, o, the decay of a curator's noise, and whether hits are counted (`TrialDesign.counted`)."""
 
     keep: float = 1.0
     other: float = 0.0

@@ -1,8 +1,11 @@
-"""The spec and policy of DP-DPE (paper 5), as printed."""
+"""DP-DPE (paper 5) as printed: its spec and policy, and its learner with the paper's design, width and end."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
 from typing import Final, Literal, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import model_validator
 from typing_extensions import override
 
@@ -12,8 +15,12 @@ from privateer_core.errors import SpecError
 from privateer_core.primitives.clipping import Ball
 from privateer_papers.paper_5.bits import EPSILON_MAX
 from privateer_papers.published_trust import PublishedPrivacy
+from privateer_server.algorithms import NewRound
+from privateer_server.algorithms.phased.learner import PhasedLearner, PhasedState, PhaseEstimate
 
 _SERVED: Final = ("local", "shuffle", "central")
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 
 class DpDpeSection(PhasedSection):
@@ -53,3 +60,35 @@ class DpDpePolicy(PhasedPolicy):
 
 
 ALGORITHM: Final = Algorithm(DpDpeSpec, DpDpePolicy)
+
+
+class DpDpeLearner(PhasedLearner):
+    """Algorithm 1 with phases drawn without replacement; all actions are compared by eq. (3)."""
+
+    gap = 2.0
+
+    @override
+    def policy(self, state: PhasedState, ahead: NewRound) -> DpDpePolicy:
+        made = super().policy(state, ahead)
+        return DpDpePolicy(**{one.name: getattr(made, one.name) for one in fields(made)})
+
+    @override
+    def _ending(self, state: PhasedState, support: Indices, plays: Indices, left: int) -> tuple[Indices, Indices]:
+        """Return as much of the last phase as fits into the people who are left."""
+        if len(state.active) == 1:
+            return super()._ending(state, support, plays, left)
+        cut = np.diff(np.cumsum(plays) * left // plays.sum(), prepend=0)
+        return support[cut > 0], cut[cut > 0]
+
+    @override
+    def _keep(
+        self, closed: int, policy: PhasedPolicy, people: int, _points: Array, values: Array, _estimate: PhaseEstimate
+    ) -> NDArray[np.bool_]:
+        """Keep actions by line 18, with W of eq. (3) and, as its proofs have it, sigma_n = 2 sigma_noise sqrt(d)."""
+        dimension = self.actions.shape[1]
+        length = self.spec.first_length * 2.0**closed
+        rewards = self.spec.reward.half_range * math.sqrt(2 * dimension / (people * length))
+        sampled = self.spec.algorithm.client_deviation / math.sqrt(people)
+        noise = 2 * math.sqrt(policy.mechanism.spread(people)[0] * dimension)
+        width = (rewards + sampled + noise) * math.sqrt(2 * self.log)
+        return np.asarray(np.max(values) - values <= 2 * width)

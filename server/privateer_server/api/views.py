@@ -1,7 +1,8 @@
 """Makes what anybody may read of an experiment from what the server keeps in memory or has stored."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -10,13 +11,17 @@ from privateer_core.answer import Answer
 from privateer_core.answer.export import Status
 from privateer_core.answer.stored import decode_answer
 from privateer_core.codec import decode
-from privateer_core.errors import NotFound
+from privateer_core.errors import NotFound, SpecError
 from privateer_core.wire.publication import Round, decode_publication, digest
+from privateer_server.algorithms import learner_for
 from privateer_server.api import models
-from privateer_server.experiments.acceptance import accepted_changes
+from privateer_server.experiments.changes import CHANGES, Change, Clone, SpecChange, Verb
 from privateer_server.experiments.experiment import Experiment
-from privateer_server.rounds.open_round import RoundFacts, read_decider
+from privateer_server.rounds.open_round import RoundFacts, read_decider, read_schedule
 from privateer_server.store.records import LogLine, RoundRecord
+
+_known: Final[WeakKeyDictionary[Experiment, tuple[tuple[bytes, bytes] | None, frozenset[Verb]]]] = WeakKeyDictionary()
+"""What is refused, by the specs of an experiment and of a change that waits."""
 
 
 def summary(experiment: Experiment) -> models.Summary:
@@ -156,3 +161,32 @@ def _row(stored: RoundRecord, facts: RoundFacts) -> models.HistoryRow:
 
 def _named(source: object, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: getattr(source, name) for name in names}
+
+
+def accepted_changes(experiment: Experiment) -> list[Verb]:
+    """Return the changes that make sense where an experiment stands, and that its algorithm does not refuse.
+
+    One of them may still be refused for its own figures, such as a horizon that is too short.
+    """
+    status, waiting = experiment.status, experiment.current.plan.spec
+    about, refused = _known.get(experiment, (None, frozenset()))
+    if about != (experiment.current.schedule.encoded, waiting):
+        # What an algorithm refuses follows from the specs, so it is asked once for each, and not at every version.
+        refused = frozenset(change.verb for change in CHANGES if _is_refused(experiment, change, waiting))
+        _known[experiment] = (experiment.current.schedule.encoded, waiting), refused
+    fitting = [change.verb for change in CHANGES if not change.when or status in change.when]
+    return [verb for verb in fitting if verb not in refused]
+
+
+def _is_refused(experiment: Experiment, change: type[Change], waiting: bytes) -> bool:
+    """Whether the algorithm refuses a change, beside one that waits: its learner is asked to carry it out."""
+    spec, state = experiment.spec, experiment.current.step.state
+    try:
+        if issubclass(change, SpecChange):
+            before = read_schedule(waiting).spec if waiting else spec
+            learner_for(change.example(before).respec(before)).changed(state, spec)
+        elif issubclass(change, Clone):
+            learner_for(spec).begun(state, spec)
+    except SpecError:
+        return True
+    return False

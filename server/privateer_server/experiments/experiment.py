@@ -1,4 +1,4 @@
-"""One experiment of a running server: its last round in memory, as the store has it."""
+"""An experiment of a running server: its last round in memory, as the store has it."""
 
 import asyncio
 import logging

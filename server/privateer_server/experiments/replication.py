@@ -14,7 +14,7 @@ from privateer_server.intake.intake import Intake
 from privateer_server.store.records import TRANSIENT, ExperimentState
 
 if TYPE_CHECKING:
-    from privateer_server.store.notifications import Notifications
+    from privateer_core.serving.store.postgres import Notifications
 
 _POLL_SECONDS: Final = 1.0
 """Between two looks without a notification: what others count notifies nobody."""

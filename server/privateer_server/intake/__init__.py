@@ -2,13 +2,13 @@
 
 ::
 
-    POST /reports, POST /batches       what comes in (api/endpoints.py), and what admits it: tokens (spent_tokens.py),
-         |                             claims (shufflers.py)
+    POST /reports, POST /batches       what comes in (api/endpoints.py), and what admits it: tokens of
+         |                             devices, and claims of shufflers (admission.py)
          v
-    Intake.submit, Intake.deliver      the event loop (intake.py): a queue in which senders take turns (queue.py)
+    Intake.submit, Intake.deliver      the event loop (intake.py): a queue in which senders take turns
          |
          v  a group of requests
-    Openers.open                       processes decrypt (opening_pool.py, opening_process.py, opening.py)
+    Openers.open                       processes decrypt (opening_pool.py, opening.py)
          |
          v  what the reports hold
     Counting.count                     one thread, one transaction (counting.py): for each experiment an Accumulator

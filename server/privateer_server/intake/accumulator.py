@@ -14,9 +14,9 @@ from privateer_core.policies.policy import Policy
 from privateer_core.policies.report_ages import by_age
 from privateer_core.wire.batch import check_alone
 from privateer_core.wire.envelope import Envelope, binding, check_header, pieces, split_sealed
+from privateer_server.intake.admission import FindSpent, SpentToken
 from privateer_server.intake.opening import REPORT_ID_SIZE, Opener
 from privateer_server.intake.receipts import Delivery, Receipt
-from privateer_server.intake.spent_tokens import FindSpent, SpentToken
 from privateer_server.rounds.open_round import CLOCKS_APART, OpenRound
 from privateer_server.store.records import Change, ShufflerKey
 

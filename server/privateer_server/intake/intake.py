@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from privateer_core.clock import Clock
 from privateer_core.errors import NotFound, PrivateerError, RoundClosed, Unavailable
+from privateer_core.serving.limits.fair_queue import SenderQueue
 from privateer_core.serving.logs import trace
 from privateer_core.serving.store.sqlite import is_damage
 from privateer_core.serving.token_gate import Admission
@@ -20,12 +21,10 @@ from privateer_core.wire.envelope import Envelope, binding
 from privateer_server.data import Data
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.experiment import Experiment
+from privateer_server.intake.admission import Shufflers, SpentToken
 from privateer_server.intake.counting import Answer, CountedGroup, Counting, Request
 from privateer_server.intake.opening_pool import Openers
-from privateer_server.intake.queue import SenderQueue
 from privateer_server.intake.receipts import Delivery, Receipt
-from privateer_server.intake.shufflers import Shufflers
-from privateer_server.intake.spent_tokens import SpentToken
 from privateer_server.observability.metrics import ServerMetrics
 from privateer_server.rounds.open_round import OpenRound
 from privateer_server.store.records import TRANSIENT

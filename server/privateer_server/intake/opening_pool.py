@@ -11,8 +11,7 @@ from typing import Final
 import msgspec
 
 from privateer_core.serving.logs import trace
-from privateer_server.intake.opening import Opener
-from privateer_server.intake.opening_process import LENGTH_BYTES, Job
+from privateer_server.intake.opening import LENGTH_BYTES, Job, Opener
 
 _WORTH: Final = 32
 """Sealed messages from which on handing them over costs less than it saves."""
@@ -91,7 +90,7 @@ class Openers:
 
 async def _start() -> Process:
     # A session of its own: Ctrl-C in a terminal reaches the server alone. -P: nothing is imported from here.
-    code = "from privateer_server.intake.opening_process import main; main()"
+    code = "from privateer_server.intake.opening import main; main()"
     needed = {name: value for name, value in os.environ.items() if name.startswith(_NEEDED)}
     return await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-c", code, stdin=PIPE, stdout=PIPE, start_new_session=True, env=needed

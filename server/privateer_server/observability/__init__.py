@@ -1,1 +1,1 @@
-"""What operators watch: metrics, gauges, traces."""
+"""Observability for operators: metrics, gauges, traces."""

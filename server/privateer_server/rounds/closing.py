@@ -1,4 +1,4 @@
-"""From a round to the next: the server learns from it or gives it up, once, whenever the process dies."""
+"""Closes rounds: the server learns from a round or gives it up, once, whenever the process dies."""
 
 import logging
 from dataclasses import replace

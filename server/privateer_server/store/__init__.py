@@ -1,1 +1,1 @@
-"""What the server must not forget."""
+"""The store of the server: its tables, its journal and the keys of rounds."""

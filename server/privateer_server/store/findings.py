@@ -1,4 +1,4 @@
-"""What a store finds when it looks at itself."""
+"""Examines a store for rows that do not agree."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Disagreement(Enum):
 
 @dataclass(frozen=True)
 class StoreFindings:
-    """What a store finds.
+    """The findings of a store that examines itself.
 
     Attributes
     ----------

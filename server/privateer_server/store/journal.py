@@ -1,4 +1,4 @@
-"""What was published last, experiment by experiment, on record before the database has it, and outside its backups."""
+"""The journal of what each experiment published last: written before the database has it, and outside its backups."""
 
 import logging
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _log: Final = logging.getLogger("privateer.server")
 
 
 class Journal:
-    """What was published last, outside the store and its backups: it never goes back, and shows when the store did.
+    """A journal of what was published last. It is outside backups: it never goes back, and shows when the store did.
 
     It is a file beside the store's, or on another disk; or a database that servers share. That one knows which copy of
     its database it is. If it has become another one, it may have gone back: what it has counts for versions only then,

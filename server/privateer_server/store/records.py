@@ -1,4 +1,4 @@
-"""What the server must not forget."""
+"""Records of the store: experiments, rounds, plans and changes."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -92,7 +92,7 @@ class JournalEntry:
 
 @dataclass(frozen=True)
 class Plan:
-    """What an operator wants of an experiment from its next publication on.
+    """An operator's plan for an experiment from its next publication on.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ NO_PLAN: Final = Plan()
 
 @dataclass(frozen=True)
 class PlanBefore:
-    """What an operator's change was made for: the digest of the last round, and the plan so far."""
+    """The state that an operator's change was made for: the digest of the last round, and the plan so far."""
 
     digest: bytes
     plan: Plan
@@ -156,7 +156,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class ExperimentState:
-    """What changes of an experiment while its last round is open; another server may have changed it.
+    """The part of an experiment that changes while its last round is open; another server may have changed it.
 
     Attributes
     ----------
@@ -194,7 +194,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class ShufflerKey:
-    """Which shuffler's batch a round took last: the id of its key, and the organisation whose key that was then."""
+    """The shuffler whose batch a round took last: the id of its key, and the organisation whose key that was then."""
 
     shuffler: str
     organisation: str
@@ -228,7 +228,7 @@ class ExperimentRecord:
 
 @dataclass(frozen=True)
 class Change:
-    """What one transaction does to an experiment: all numbers are added to what is there.
+    """The effect of one transaction on an experiment: all numbers are added to what is there.
 
     Attributes
     ----------

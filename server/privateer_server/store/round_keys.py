@@ -28,7 +28,7 @@ _log = logging.getLogger("privateer.server")
 
 
 class KeyPlace(Protocol):
-    """Where keys are, outside the store and its backups."""
+    """A place for keys of rounds, outside the store and its backups."""
 
     def write(self, opener: Opener) -> None:
         """Keep a new key, which is durable when this returns."""

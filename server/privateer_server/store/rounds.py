@@ -1,4 +1,4 @@
-"""What transactions write of experiments and rounds: reports that count, and the rounds that follow each other."""
+"""Writes experiments and rounds in transactions: reports that count, and the rounds that follow each other."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -19,9 +19,9 @@ from privateer_core.errors import InputError, SpecError
 from privateer_core.mechanisms import VectorMechanism
 from privateer_core.policies.decisions import Plays
 from privateer_core.policies.policy import Policy
-from privateer_core.policies.public_draw import Draw
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.contributions import BoundedVectors
+from privateer_core.primitives.public_coins import Draw
 from privateer_core.primitives.questions import Question, VectorSum
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.actions import Actions

@@ -1,4 +1,4 @@
-"""What an experiment has found and what its policy is, as types that every face renders."""
+"""The types of an experiment's results and policy, which every interface renders."""
 
 from privateer_core.answer.answer import ESTIMATES_MAX, Answer, Ending, Stage
 

@@ -2,9 +2,8 @@
 
 from typing import Literal, TypeAlias
 
-from privateer_core.answer.conditions import Bin
 from privateer_core.answer.estimates import Effect, Estimate
-from privateer_core.answer.facts import Displayed, Fact, Kind, Table
+from privateer_core.answer.facts import Bin, Displayed, Fact, Kind, Table
 from privateer_core.answer.policy_view import Point
 
 Ground: TypeAlias = Literal[

@@ -4,8 +4,7 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from privateer_core.answer.conditions import Bin
-from privateer_core.answer.facts import Displayed, Fact
+from privateer_core.answer.facts import Bin, Displayed, Fact
 
 Shares: TypeAlias = dict[str, Annotated[float, msgspec.Meta(ge=0, le=1)]]
 """The share of people who get each option, by its name; those that nobody gets may be left out."""

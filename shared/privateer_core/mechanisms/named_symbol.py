@@ -1,4 +1,4 @@
-"""One symbol that names a person's key and their value, for hits of a few keys; or a bucket, where epsilon is small."""
+"""Mechanisms of a symbol that names a person's key and value, for hits of few keys; or a bucket, for small epsilon."""
 
 import math
 from dataclasses import dataclass

@@ -20,7 +20,7 @@ from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.contributions import BoundedVectors, SecondMomentSums, Total
 from privateer_core.primitives.questions import SecondMoments
 from privateer_core.sampling.entropy import NoiseSource
-from privateer_core.sampling.exponential_mechanism import choose, simulate_choice
+from privateer_core.sampling.laplace import choose, simulate_choice
 from privateer_core.sampling.normal import RoundedNormal, sampling_cost
 
 Array = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""One signed symbol for keyed means: the default where every report is private by itself, shuffled or not."""
+"""The mechanism of one signed symbol for keyed means: the default where every report is private by itself."""
 
 from functools import cached_property, lru_cache
 from typing import Any, Final, Self

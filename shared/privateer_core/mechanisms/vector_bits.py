@@ -22,8 +22,8 @@ from privateer_core.errors import BatchRefused, SpecError
 from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
 from privateer_core.primitives.clipping import Array, Ball, VectorTotal
 from privateer_core.primitives.contributions import BoundedVectors, VectorSums
-from privateer_core.sampling.binomial import binomial
 from privateer_core.sampling.entropy import NoiseSource
+from privateer_core.sampling.response import binomial
 
 _LEVELS_MAX: Final = 1024
 _COORDINATES_MAX: Final = 1 << 16

@@ -19,7 +19,7 @@ AGE_MAX: Final = 65_535
 
 
 class Reported(Protocol):
-    """Whatever says of what a round's messages are made, as a policy does."""
+    """An object that says of what a round's messages are made, as a policy does."""
 
     terms: Terms
 

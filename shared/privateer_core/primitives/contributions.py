@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, repr=False)
 class KeyedValues:
-    """One value for one key per person: the primitive "keyed means".
+    """Contributions of one value for one key per person: the primitive "keyed means".
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ class CellHits:
 
 @dataclass(frozen=True, repr=False)
 class BoundedVectors:
-    """One vector per person: the primitive "bounded vectors".
+    """Contributions of one vector per person: the primitive "bounded vectors".
 
     Attributes
     ----------

@@ -1,14 +1,16 @@
-"""Public coins: the public randomness of a report.
+"""Public coins, the public randomness of a report, and the public draw of the people whom a round asks.
 
 A device draws its coins (32 random bits; ``slot`` on the wire) before it looks at its context, and sends them along.
 From the coins and the round's public seed everyone derives, for every key, the group (the arm a person with this key
 plays), a sign and a bucket. None of it depends on a person's data, so none of it costs privacy. We use 32 bits rather
 than a small table of coins: a table of 256 repeats its accidental correlations between keys in every report of a round,
 and these do not average out as a round grows (docs/learning.md, 3, has the measurement).
+
+A `Draw` is without replacement, and everybody can repeat it from its seed.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final, Self
 
 import numpy as np
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.accounting.special_functions import normal_quantile
+from privateer_core.errors import SpecError
 
 UNIT: Final = 1 << 16
 """Group thresholds are in units of 1/65536."""
@@ -24,6 +27,8 @@ _BLOCK: Final = 1 << 18
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 _CLASS: Final = np.uint64(0xA24BAED4963EE407)
 _BELOW_ONE: Final = 1 - 2.0**-53
+_PEOPLE_BLOCK: Final = 1 << 20
+"""People whose places in the order are compared at a time."""
 
 
 def mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -178,3 +183,64 @@ def bucket(hashes: NDArray[np.uint64], buckets: int) -> NDArray[np.int64]:
     """Return the public random bucket, 0..buckets-1, of each hash, from bits that sign and group do not use."""
     middle = (hashes >> np.uint64(24)) & np.uint64(0xFFFFFFFF)
     return ((middle * np.uint64(buckets)) >> np.uint64(32)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The public draw of the people whom a round asks.
+
+    Draws of one seed whose places do not overlap have no person in common, which parallel composition relies on.
+
+    Attributes
+    ----------
+    seed
+        Public, 64 bits. It puts everybody in a random order.
+    people
+        Size of the population: people are numbered from 0 to ``people`` - 1.
+    start
+        First place of the order that the round asks.
+    places
+        Number of people whom the round asks.
+    """
+
+    seed: int
+    people: int
+    start: int
+    places: int
+
+    def asked(self) -> NDArray[np.int64]:
+        """Return the numbers of the people whom the round asks, shape (places,), in the order of their places.
+
+        Raises
+        ------
+        SpecError
+            If the population is smaller than ``start + places``.
+        """
+        end = self.start + self.places
+        if not 0 <= self.start <= end <= self.people:
+            detail = f"there are {self.people} people, but {end} are to be asked"
+            raise SpecError(detail, field="experiment.people", remedy="raise it")
+        return _order(self.seed, self.people)[self.start : end]
+
+    def asks(self, number: int) -> bool:
+        """Whether the round asks the person of that number, from 0. A device finds this out by itself."""
+        # It counts how many come before, which takes less memory than putting everybody in order.
+        own = _hashes(self.seed, number, number + 1)[0]
+        place = 0
+        for first in range(0, self.people, _PEOPLE_BLOCK):
+            others = _hashes(self.seed, first, min(self.people, first + _PEOPLE_BLOCK))
+            place += int(np.count_nonzero(others < own))
+        return self.start <= place < self.start + self.places
+
+
+@lru_cache(maxsize=4)
+def _order(seed: int, people: int) -> NDArray[np.int64]:
+    """Sort people by their hashes."""
+    order = np.argsort(_hashes(seed, 0, people)).astype(np.int64)
+    order.flags.writeable = False
+    return order
+
+
+def _hashes(seed: int, first: int, end: int) -> NDArray[np.uint64]:
+    """Hash the numbers from ``first`` to ``end`` - 1. SplitMix64 is a bijection, so no two hashes are equal."""
+    return mix(np.arange(first, end, dtype=np.uint64) ^ mix(np.full(1, seed, np.uint64)))

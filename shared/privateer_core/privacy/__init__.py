@@ -1,1 +1,1 @@
-"""What is promised, how a round keeps it, and how devices and anybody else check it."""
+"""Promises of privacy, the terms of a round that keep them, and the checks of devices and anybody else."""

@@ -1,4 +1,4 @@
-"""What an experiment claims about privacy, as a document that anybody can check with nothing else at hand."""
+"""The certificate of an experiment's privacy, a document that anybody can check with nothing else at hand."""
 
 import math
 from collections.abc import Collection, Iterable, Iterator
@@ -31,7 +31,7 @@ _REMEDY: Final = "ask for a new one"
 
 
 class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One person's privacy against one adversary.
+    """A claim on one person's privacy against one adversary.
 
     Attributes
     ----------

@@ -71,7 +71,7 @@ class Row(PlannedTerms, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class CohortPromise(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the people of one cohort are promised.
+    """The promise to the people of one cohort.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""How a privacy record is checked: what its rows say must be all that its certificates claim, and no more."""
+"""Verifies privacy records: what their rows say must be all that their certificates claim, and no more."""
 
 import math
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What a certificate's claims mean to a person: how often somebody who is curious guesses right."""
+"""Translates a certificate's claims for a person: how often somebody who is curious guesses right."""
 
 import math
 from functools import lru_cache
@@ -17,7 +17,7 @@ _STEPS: Final = 8
 
 
 class Risk(msgspec.Struct, frozen=True):
-    """What the best attack on one person achieves at most.
+    """The most that the best attack on one person achieves.
 
     Attributes
     ----------

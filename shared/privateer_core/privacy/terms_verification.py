@@ -1,4 +1,4 @@
-"""How a device checks the terms of a round: it computes everything anew, and never trusts the server's numbers."""
+"""Verifies the terms of a round on a device, which computes everything anew and never trusts the server's numbers."""
 
 import math
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _REMEDY: Final = "do not take part"
 
 @dataclass(frozen=True)
 class Limits:
-    """What a device accepts; the application sets it, never a server.
+    """Limits of what a device accepts; the application sets them, never a server.
 
     Attributes
     ----------

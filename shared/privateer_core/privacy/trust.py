@@ -66,7 +66,7 @@ promise and says most."""
 
 @dataclass(frozen=True)
 class Serving:
-    """How a trust model answers one kind of question.
+    """The answer of a trust model to one kind of question.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Discrete Laplace noise of a whole scale, drawn exactly: what it hides costs no delta."""
+"""Discrete Laplace noise of a whole scale, and the exponential mechanism, drawn exactly: they cost no delta."""
 
 import math
 from dataclasses import dataclass
@@ -13,6 +13,8 @@ from privateer_core.sampling.entropy import NoiseSource, accepted
 _SCALE_MAX: Final = 1 << 40
 """Products with the few numbers that a draw counts up to stay far below 2^63."""
 _WORD: Final = 1 << 64
+_TRIES: Final = 1024
+"""Proposals at a time, at most."""
 
 
 @dataclass(frozen=True)
@@ -101,3 +103,35 @@ def _geometric(count: int, noise: NoiseSource) -> NDArray[np.int64]:
         going = going[happens(np.ones(len(going), np.int64), 1, noise)]
         successes[going] += 1
     return successes
+
+
+def choose(scores: NDArray[np.int64], scale: int, noise: NoiseSource) -> int:
+    """Return a place of ``scores`` (n,), with probability in proportion to exp(score / scale).
+
+    A uniform place is accepted with probability exp(-(largest score - score) / scale), which compares uniform integers
+    only (Canonne, Kamath and Steinke 2020, Algorithm 1): every probability is exact.
+    """
+    whole, part = np.divmod(int(scores.max()) - scores, scale)
+    count = min(_TRIES, 4 * len(scores))
+    while True:
+        tried = uniform_integers(count, len(scores), noise)
+        good = np.flatnonzero(_accepts(whole[tried], part[tried], scale, noise))
+        if len(good):
+            return int(tried[good[0]])
+
+
+def _accepts(whole: NDArray[np.int64], part: NDArray[np.int64], scale: int, noise: NoiseSource) -> NDArray[np.bool_]:
+    """Return true with probability exp(-(whole + part / scale)), shape (tries,)."""
+    good = happens(part, scale, noise)
+    left = np.flatnonzero(good & (whole > 0))
+    passed = np.zeros(len(whole), np.int64)
+    while len(left):
+        good[left] = happens(np.ones(len(left), np.int64), 1, noise)
+        passed[left] += 1
+        left = left[good[left] & (passed[left] < whole[left])]
+    return good
+
+
+def simulate_choice(scores: NDArray[np.int64], scale: int, rng: np.random.Generator) -> int:
+    """Draw the same distribution from a seeded generator, for simulation."""
+    return int(np.argmax(scores / scale + rng.gumbel(size=len(scores))))

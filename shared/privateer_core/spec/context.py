@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from privateer_core.answer.conditions import Condition
+from privateer_core.answer.facts import Condition
 from privateer_core.answer.policy_view import ArmsOfBin, BinShares
 from privateer_core.spec.categories import Boolean, Categorical, Ordinal
 from privateer_core.spec.columns import Block

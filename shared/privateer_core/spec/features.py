@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from typing_extensions import override
 
-from privateer_core.answer.conditions import Among, Between, Condition
+from privateer_core.answer.facts import Among, Between, Condition
 from privateer_core.errors import InputError
 from privateer_core.spec.columns import FLAG, MISSING_PLACE, NUMBER, Block, is_missing, is_number
 from privateer_core.spec.sections import Finite, Section

@@ -22,7 +22,7 @@ _FORM: Final = re.compile(FORM)
 
 @dataclass(frozen=True)
 class Announcement:
-    """What a valid signature says about the body that follows.
+    """The facts that a valid signature states about the body that follows.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Announcement:
 
 @dataclass(frozen=True)
 class Purpose:
-    """What a signature is for. It is valid for nothing else.
+    """The purpose of a signature, which is valid for nothing else.
 
     Attributes
     ----------

@@ -1,7 +1,8 @@
 """The log of all publications of a server: it only grows, and everybody can check that it does.
 
 A leaf is an experiment, a version and the digest of its publication; they form the Merkle tree of RFC 9162. The server
-signs heads in the format of C2SP tlog-checkpoint: the name of the log, the number of leaves, and the tree's root.
+signs heads in the format of C2SP tlog-checkpoint: the name of the log, the number of leaves, and the tree's root:
+a signed note (C2SP signed-note, with Ed25519).
 
 A device that named the size of its last head would tell the server when it came last. So the proof for a device carries
 the last leaves one by one, from a multiple of `BLOCK` on: all who came meanwhile learn what they need from the same
@@ -10,10 +11,12 @@ bytes.
 
 import base64
 import binascii
+import hashlib
 import re
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from privateer_core.errors import HeadWentBack, KeyChanged, LogForked, ProofInvalid, SignatureInvalid
@@ -25,7 +28,6 @@ from privateer_core.wire.merkle import (
     included,
     leaf_hash,
 )
-from privateer_core.wire.note import Note, open_note, sign_note
 from privateer_core.wire.publication import DIGEST_SIZE
 
 BLOCK: Final = 32
@@ -33,10 +35,76 @@ BLOCK: Final = 32
 PROOF_BYTES_MAX: Final = 64 << 10
 _TEXT: Final = re.compile(r"(privateer/log/[0-9a-f]{16})\n(0|[1-9][0-9]{0,14})\n([A-Za-z0-9+/]{43}=)\n(?:[^\n]+\n)*")
 _REMEDY: Final = "keep the evidence, and ask the server's operator"
-
-
 Place = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 """A number of leaves, which JavaScript can hold as well."""
+NOTE_BYTES_MAX: Final = 4 << 10
+_ED25519: Final = b"\x01"
+_ID_SIZE: Final = 4
+_DASH: Final = "— "
+_FETCH_AGAIN: Final = "fetch it again; if it stays so, ask the server's operator"
+
+
+class Note(NamedTuple):
+    """A text whose signature holds, and the whole note."""
+
+    text: str
+    signed: str
+
+
+def sign_note(text: str, name: str, key: Ed25519PrivateKey) -> str:
+    """Return a note: a text that ends with a newline, and one line with the signature of ``key`` under a name."""
+    public = key.public_key()
+    stamp = base64.b64encode(_key_hash(name, public) + key.sign(text.encode())).decode()
+    return f"{text}\n{_DASH}{name} {stamp}\n"
+
+
+def open_note(signed: str, name: str, key: Ed25519PublicKey) -> Note:
+    """Return what a note says. Signatures under other names or by other keys count for nothing.
+
+    Raises
+    ------
+    SignatureInvalid
+        If ``key`` has not signed it under this name.
+    """
+    text, gap, lines = signed.rpartition("\n\n")
+    text += "\n"
+    if not gap or len(signed) > NOTE_BYTES_MAX:
+        raise _unsigned()
+    for line in lines.split("\n"):
+        stamp = _stamp(line, name)
+        if stamp[:_ID_SIZE] != _key_hash(name, key):
+            continue
+        try:
+            key.verify(stamp[_ID_SIZE:], text.encode())
+        except InvalidSignature:
+            raise _unsigned() from None
+        return Note(text, signed)
+    raise _unsigned()
+
+
+def verifier(name: str, key: Ed25519PublicKey) -> str:
+    """Return a name and a key as other programs that read signed notes take them."""
+    encoded = base64.b64encode(_ED25519 + key.public_bytes_raw()).decode()
+    return f"{name}+{_key_hash(name, key).hex()}+{encoded}"
+
+
+def _stamp(line: str, name: str) -> bytes:
+    """Return key hash and signature in a signature line under this name; nothing if it is another's."""
+    before = f"{_DASH}{name} "
+    if not line.startswith(before):
+        return b""
+    try:
+        return base64.b64decode(line[len(before) :], validate=True)
+    except ValueError:  # no base64, or no ASCII
+        return b""
+
+
+def _key_hash(name: str, key: Ed25519PublicKey) -> bytes:
+    return hashlib.sha256(name.encode() + b"\n" + _ED25519 + key.public_bytes_raw()).digest()[:_ID_SIZE]
+
+
+def _unsigned() -> SignatureInvalid:
+    return SignatureInvalid("the head of the log is not signed by the server's key", field="head", remedy=_FETCH_AGAIN)
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -57,7 +125,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class Head(NamedTuple):
-    """What the signed head of a log says.
+    """The content of a log's signed head.
 
     Attributes
     ----------

@@ -17,7 +17,7 @@ _Result = TypeVar("_Result")
 
 
 class Label(msgspec.Struct, frozen=True, array_like=True):
-    """Which round is stored: its public facts and the digest of its publication."""
+    """The label of a stored round: its public facts and the digest of its publication."""
 
     round: Round
     digest: bytes
@@ -29,7 +29,7 @@ class Label(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RoundState(NamedTuple):
-    """How a round is.
+    """The state of a round.
 
     Attributes
     ----------

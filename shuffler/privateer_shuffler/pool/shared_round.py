@@ -43,7 +43,7 @@ def keyed_hash(message: bytes, key: bytes) -> bytes:
 
 
 class SharedStorage(NamedTuple):
-    """Where replicas have their rounds.
+    """The storage of replicas' rounds.
 
     Attributes
     ----------

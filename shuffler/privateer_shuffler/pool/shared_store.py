@@ -1,4 +1,4 @@
-"""What shufflers share that stand behind one balancer: a PostgreSQL database of their own."""
+"""The store of shufflers that stand behind one balancer: a PostgreSQL database of their own."""
 
 import asyncio
 import secrets

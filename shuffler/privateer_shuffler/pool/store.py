@@ -1,4 +1,4 @@
-"""Where a shuffler has its rounds, and what it remembers beyond them: a folder of its own, or a shared database."""
+"""The store of a shuffler's rounds, and of what it remembers beyond them: a folder of its own, or a shared database."""
 
 import asyncio
 import sqlite3
@@ -43,7 +43,7 @@ class Taken(NamedTuple):
 
 
 class PoolFindings(NamedTuple):
-    """What a store finds when it looks at itself.
+    """The findings of a store that examines itself.
 
     Attributes
     ----------

@@ -11,7 +11,7 @@ from privateer_core.wire.envelope import pieces
 
 
 class PoolReceipt(NamedTuple):
-    """What became of the reports of a request: how many are held and were refused, by slug, and the first refusal."""
+    """The outcome of a request's reports: how many are held and were refused, by slug, and the first refusal."""
 
     accepted: int
     refused: dict[str, int]

@@ -7,9 +7,8 @@ import msgspec
 import pytest
 
 from privateer_core.answer import ESTIMATES_MAX, Answer
-from privateer_core.answer.conditions import Among, Between, Bin
 from privateer_core.answer.estimates import Effect, Estimate
-from privateer_core.answer.facts import Fact, Table
+from privateer_core.answer.facts import Among, Between, Bin, Fact, Table
 from privateer_core.answer.parts import (
     BinMeans,
     EffectPath,

@@ -16,7 +16,7 @@ from privateer_core.errors import Malformed, SpecError
 from privateer_core.mechanisms.mechanism import KeyedTotal
 from privateer_core.primitives.clipping import VectorTotal
 from privateer_core.primitives.public_coins import Layout
-from privateer_papers.paper_1.ldpmab_learner import LdpmabState
+from privateer_papers.paper_1.ldpmab import LdpmabState
 from privateer_server.algorithms.partition.state import PartitionState
 from tests.support.partitions import make_policy, same
 from tests.support.specs import make_spec

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from privateer_core.errors import SpecError
-from privateer_core.sampling.binomial import binomial
+from privateer_core.sampling.response import binomial
 from privateer_lab.simulation.devices import SeededNoise
 from tests.support.statistics import fits
 

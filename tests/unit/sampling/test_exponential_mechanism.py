@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privateer_core.sampling.exponential_mechanism import choose, simulate_choice
+from privateer_core.sampling.laplace import choose, simulate_choice
 from privateer_lab.simulation.devices import SeededNoise
 from tests.support.statistics import fits
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.answer.conditions import Among, Between
+from privateer_core.answer.facts import Among, Between
 from privateer_core.errors import InputError, SpecError
 from privateer_core.spec.categories import LEVELS_MAX, Boolean, Categorical, Ordinal
 from privateer_core.spec.context import COLUMNS_MAX, FEATURES_MAX, blocks_of, conditions_of, encoded, inhabited

@@ -19,7 +19,6 @@ from privateer_core.errors import (
 )
 from privateer_core.wire.identity import check_signed, read_keys
 from privateer_core.wire.merkle import MerkleTree
-from privateer_core.wire.note import verifier
 from privateer_core.wire.publication import digest
 from privateer_core.wire.transparency_log import (
     BLOCK,
@@ -31,6 +30,7 @@ from privateer_core.wire.transparency_log import (
     prove,
     read_proof,
     starts_too_late,
+    verifier,
 )
 from tests.support.notary import ORIGIN, Notary
 

@@ -47,7 +47,7 @@ _TARGET: Final = "United-States"
 
 
 class Classified(Environment):
-    """Everybody once, in an order that the seed decides; then over again.
+    """An environment that shows every row once, in an order that the seed decides, and then begins again.
 
     The truth is the class, which no policy can see: regret is against somebody who knows it.
 

@@ -1,1 +1,1 @@
-"""People by a formula."""
+"""Environments whose people follow a formula."""

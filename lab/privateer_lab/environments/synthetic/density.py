@@ -1,4 +1,4 @@
-"""How contexts are spread over the unit cube."""
+"""Densities of contexts on the unit cube."""
 
 import math
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""What a server says of an experiment, and what a page says of it in words."""
+"""Reads what a server says of an experiment, and puts it into words for a page."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple

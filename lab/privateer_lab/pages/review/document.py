@@ -19,7 +19,7 @@ FORMAT: Final = "privateer/review/1"
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What the experiment asks.
+    """The questions of the experiment.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Review(msgspec.Struct, frozen=True):
-    """What a reviewer needs to know.
+    """The document that a reviewer reads.
 
     Attributes
     ----------

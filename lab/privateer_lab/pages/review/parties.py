@@ -1,4 +1,4 @@
-"""Who sees what of an experiment, and how long each party keeps it."""
+"""The parties of an experiment: what each of them sees, and how long it keeps that."""
 
 from collections.abc import Iterator
 from typing import Final

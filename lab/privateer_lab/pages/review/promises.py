@@ -17,7 +17,7 @@ CANDIDATES: Final = (2, 10, 100)
 
 
 class Guess(msgspec.Struct, frozen=True):
-    """How often an attacker guesses right.
+    """The chance that an attacker guesses right.
 
     Attributes
     ----------

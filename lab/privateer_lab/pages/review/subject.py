@@ -1,4 +1,4 @@
-"""What a review is about: an experiment or a spec, and what only people know of it."""
+"""The subject of a review: an experiment or a spec, and what only people know of it."""
 
 import re
 from datetime import date
@@ -39,7 +39,7 @@ _ASKED: Final = (
 
 
 class ExperimentStanding(msgspec.Struct, frozen=True):
-    """Where a running experiment stands.
+    """The progress and status of a running experiment.
 
     Attributes
     ----------

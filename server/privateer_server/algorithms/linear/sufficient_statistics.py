@@ -75,7 +75,7 @@ def _sum(first: Statistics, others: Sequence[Statistics]) -> Statistics:
 
 
 class Known(Protocol):
-    """Whatever has the statistics of parameters and contexts, as a learner's state does."""
+    """An object with the statistics of parameters and contexts, as a learner's state is."""
 
     @property
     def information(self) -> Array: ...  # noqa: D102

@@ -1,4 +1,4 @@
-"""What all partition learners share: rounds cohort by cohort, policies put together, and mean rewards by bin."""
+"""The base of partition learners: rounds cohort by cohort, policies put together, and mean rewards by bin."""
 
 import math
 from abc import abstractmethod

@@ -1,7 +1,6 @@
 """Bandits on a convex set (paper 2, Algorithms 1 and 2): people get points near a public centre, and report one number.
 
-Here are the spec, and the policy with what a device does. Rewards are concave: a reward is what is left after a convex
-loss.
+Rewards are concave: a reward is what is left after a convex loss.
 """
 
 from typing import Final

@@ -1,1 +1,1 @@
-"""What all services answer alike: endpoints for sealed reports, pages, problems, and their description."""
+"""HTTP of all services: endpoints for sealed reports, pages, problems, and their description."""

@@ -1,4 +1,4 @@
-"""One limit on all request bodies that a process has in memory."""
+"""Limits all request bodies together that a process has in memory."""
 
 import asyncio
 from collections import Counter

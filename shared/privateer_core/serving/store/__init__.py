@@ -1,1 +1,1 @@
-"""Where services keep data: files of their own, or a PostgreSQL database that replicas share."""
+"""Stores of services: files of their own, or a PostgreSQL database that replicas share."""

@@ -27,7 +27,7 @@ insert = insert_postgres
 
 @dataclass(frozen=True)
 class Schema:
-    """What a PostgreSQL database holds.
+    """The tables of a PostgreSQL database, and how they are brought up to date.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Unreachable(OSError):
 
 @dataclass(frozen=True)
 class DatabaseFacts:
-    """What a database says of itself.
+    """Facts that a database states of itself.
 
     Attributes
     ----------

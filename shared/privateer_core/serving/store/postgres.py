@@ -5,8 +5,10 @@ Only a service that has the address of a database imports this module.
 
 import logging
 import select
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any, Final
 
 import psycopg
@@ -224,3 +226,50 @@ def _has_come(connection: psycopg.Connection[Any]) -> bool:
     looking = select.poll()
     looking.register(connection.fileno(), select.POLLIN)
     return bool(looking.poll(0))
+
+
+class Notifications:
+    """Says when another replica has published or changed something.
+
+    It listens on a connection of its own, which is made again when it breaks.
+
+    Parameters
+    ----------
+    url
+        Where the database is.
+    channel
+        Name of the channel that replicas notify on.
+    """
+
+    def __init__(self, url: str, channel: str) -> None:
+        self._url, self._channel, self._closed, self._waiting = url, channel, False, Lock()
+        self._db: psycopg.Connection[Any] | None = None
+
+    def wait(self, seconds: float) -> None:
+        """Return when another replica tells of a change, or after so many seconds."""
+        with self._waiting:
+            if not self._closed:
+                self._wait(seconds)
+
+    def _wait(self, seconds: float) -> None:
+        try:
+            if self._db is None:
+                self._db = connect(self._url)
+                self._db.execute(f"LISTEN {self._channel}")
+                return  # something may have happened before
+            for _ in self._db.notifies(timeout=seconds, stop_after=1):
+                pass
+        except psycopg.Error:
+            self._hang_up()
+            time.sleep(seconds)
+
+    def _hang_up(self) -> None:
+        if self._db:
+            self._db.close()
+        self._db = None
+
+    def close(self) -> None:
+        """End the connection, once the `wait` that is under way has returned."""
+        self._closed = True
+        with self._waiting:
+            self._hang_up()

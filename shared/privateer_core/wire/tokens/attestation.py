@@ -1,4 +1,4 @@
-"""What an application's backend signs for its devices, so that an issuer gives each its share of upload tokens.
+"""Attestations that an application's backend signs for its devices, so that an issuer gives each its share of tokens.
 
 The text is ``pseudonym.expires.mac``. The mac is HMAC-SHA256, hexadecimal, of the lines ``privateer/attestation/1``,
 experiment, pseudonym and time of expiry. A backend needs nothing of Privateer's to make it.

@@ -33,7 +33,7 @@ _SECURE: Final = 443
 
 @dataclass(frozen=True)
 class Challenge:
-    """What a token is for (RFC 9577, section 2.1).
+    """The challenge that a token answers (RFC 9577, section 2.1).
 
     Attributes
     ----------

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from privateer_lab.baselines import BASELINES
+from privateer_lab.baselines.base import BASELINES
 from privateer_lab.cli.command_line import main
 
 SPEC = str(Path(__file__).parents[4] / "examples" / "peaks-local.toml")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from privateer_lab.baselines import BASELINES, run
-from privateer_lab.baselines.base import Visitors
+from privateer_lab.baselines import run
+from privateer_lab.baselines.base import BASELINES, Visitors
 from privateer_lab.baselines.run import People, play, play_once, summaries
 from privateer_lab.simulation.simulate import simulate_once
 from tests.support.specs import SHUFFLE, make_spec

@@ -6,7 +6,7 @@ import pytest
 
 from privateer_core.algorithms.bandit import BanditSpec
 from privateer_core.errors import SpecError
-from privateer_lab.baselines import BASELINES, chosen
+from privateer_lab.baselines.base import BASELINES, chosen
 from privateer_lab.baselines.run import play_once
 from privateer_papers.paper_5.phased_regret import section_7
 from tests.support.specs import SHUFFLE, make_spec

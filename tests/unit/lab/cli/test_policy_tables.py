@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from privateer_core.answer import Answer
-from privateer_core.answer.conditions import Among, Between, Condition
 from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.facts import Among, Between, Condition
 from privateer_core.answer.parts import Contradiction, FeatureSelection
 from privateer_lab.answer_words import chosen_by
 from privateer_lab.cli.command_line import main

@@ -15,9 +15,8 @@ import pytest
 
 from privateer_core.algorithms import ALGORITHMS, algorithm
 from privateer_core.answer import Answer
-from privateer_core.answer.conditions import Among, Between
 from privateer_core.answer.estimates import Effect, Estimate
-from privateer_core.answer.facts import Fact, Kind, Table
+from privateer_core.answer.facts import Among, Between, Fact, Kind, Table
 from privateer_core.answer.parts import (
     BinMeans,
     Contradiction,

@@ -13,7 +13,7 @@ from privateer_core.primitives.contributions import KeyedSums
 from privateer_core.privacy.terms import calibrate
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.simulation.simulate import simulate_once
-from privateer_papers.paper_2.bandit_learner import lil_ucb
+from privateer_papers.paper_2.bandit import lil_ucb
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.bandit import posterior as posteriors
 from privateer_server.algorithms.bandit import sampling_rules

@@ -17,9 +17,8 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from msgspec.msgpack import encode
 
 from privateer_server.app import create_app
-from privateer_server.intake.opening import SEAL_SIZE, Opener
+from privateer_server.intake.opening import LENGTH_BYTES, SEAL_SIZE, Job, Opener, serve
 from privateer_server.intake.opening_pool import Openers
-from privateer_server.intake.opening_process import LENGTH_BYTES, Job, serve
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
@@ -50,7 +49,7 @@ def children() -> list[int]:
     found = subprocess.run(
         ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True
     )
-    return [int(line.split()[0]) for line in found.stdout.splitlines() if "opening_process" in line]
+    return [int(line.split()[0]) for line in found.stdout.splitlines() if "intake.opening import" in line]
 
 
 async def test_processes_know_no_secret_of_the_server(openers: Openers, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +149,7 @@ class Locals(BytesIO):
 
     def readinto(self, buffer: Any, /) -> int:
         found, frame = [], sys._getframe(1)
-        while frame and frame.f_globals["__name__"] == "privateer_server.intake.opening_process":
+        while frame and frame.f_globals["__name__"] == "privateer_server.intake.opening":
             found += [encode(one) for one in frame.f_locals.values() if isinstance(one, bytes | bytearray | Job | list)]
             frame = frame.f_back
         self.seen = b"".join(found)

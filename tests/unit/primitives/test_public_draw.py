@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.policies import public_draw
-from privateer_core.policies.public_draw import Draw
+from privateer_core.primitives import public_coins
+from privateer_core.primitives.public_coins import Draw
 from tests.support.statistics import fits
 
 
@@ -26,7 +26,7 @@ def test_the_draw_is_a_function_of_its_seed():
 
 
 def test_everybody_finds_out_whether_a_round_asks_them(monkeypatch):
-    monkeypatch.setattr(public_draw, "_BLOCK", 7)
+    monkeypatch.setattr(public_coins, "_PEOPLE_BLOCK", 7)
     for start, places in ((0, 1), (10, 15), (49, 1), (0, 50), (20, 0)):
         asked = Draw(9, 50, start, places)
         assert [number for number in range(50) if asked.asks(number)] == sorted(asked.asked().tolist())
