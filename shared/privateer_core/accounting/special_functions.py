@@ -98,7 +98,7 @@ def normal_quantile(shares: Array) -> Array:
 
 
 def binomial_pmf(k: ArrayLike, trials: ArrayLike, probability: ArrayLike) -> Array:
-    """Return P(Bin(trials, probability) = k), elementwise, for 0 <= k <= trials and a probability in (0, 1)."""
+    """Return P(Bin(trials, probability) = k), elementwise, for 0 <= k <= trials."""
     return np.exp(log_binomial_pmf(k, trials, probability))
 
 
@@ -113,10 +113,13 @@ def log_binomial_pmf(k: ArrayLike, trials: ArrayLike, probability: ArrayLike) ->
     errors = _stirling_error(total) - _stirling_error(some) - _stirling_error(rest)
     aside = np.where(inside, excess, 0.0)
     # The logarithm is log1p of the deviation; where the mean is next to 0 the quotient has more digits.
-    of_some = _log1p_minus(-aside / some, np.where(inside, n * p, 1.0) / some)
-    of_rest = _log1p_minus(aside / rest, np.where(inside, n * (1 - p), 1.0) / rest)
+    # What cannot happen, of a probability that has been rounded to 0 or 1, has the logarithm minus infinity.
+    with np.errstate(divide="ignore"):
+        of_some = _log1p_minus(-aside / some, np.where(inside, n * p, 1.0) / some)
+        of_rest = _log1p_minus(aside / rest, np.where(inside, n * (1 - p), 1.0) / rest)
+        at_ends = np.where(k == 0, np.log1p(-p), np.log(p))
     logs = spread + errors + some * of_some + rest * of_rest
-    return np.where(inside, logs, np.where(k == 0, n * np.log1p(-p), n * np.log(p)))
+    return np.where(inside, logs, n * np.where(n == 0, 0.0, at_ends))
 
 
 def log_fair_pmf(k: int, trials: int) -> float:

@@ -15,6 +15,7 @@ from privateer_core.accounting.special_functions import (
     binomial_tails,
     cap_height,
     cap_share,
+    log_binomial_pmf,
     log_normal_cdf,
     normal_quantile,
     quadrature,
@@ -189,3 +190,11 @@ def test_epsilon_of_normal_noise_is_never_below_the_truth(delta):
     for found, s in ((0.7, deviation), (gaussian_epsilon(delta, 2.5), 2.5)):
         half, slope = 1 / (2 * mpmath.mpf(s)), mpmath.mpf(found) * s
         assert mpmath.ncdf(half - slope) - mpmath.exp(found) * mpmath.ncdf(-half - slope) <= delta
+
+
+def test_a_probability_that_was_rounded_to_a_bound() -> None:
+    """Nothing warns: what cannot happen has the logarithm minus infinity, and what is sure has 0."""
+    k, trials = np.array([0, 1, 7, 0, 7, 0]), np.array([7, 7, 7, 7, 7, 0])
+    probability = np.array([0.0, 0.0, 1.0, 1.0, 0.0, 1.0])
+    with np.errstate(all="raise", under="ignore"):
+        assert log_binomial_pmf(k, trials, probability).tolist() == [0, -np.inf, 0, -np.inf, -np.inf, 0]
