@@ -4,14 +4,16 @@ import hashlib
 import logging
 import secrets
 from collections.abc import Collection, Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from sqlalchemy import Column, Connection, LargeBinary, MetaData, Table, Text, bindparam, delete, func, insert, select
 
 from privateer_core.serving.logs import tell
-from privateer_core.serving.store.database import INTEGER, DatabaseFacts
+from privateer_core.serving.store.database import INTEGER, Database, DatabaseFacts
 from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, open_database, was_cut_short
+from privateer_core.wire.tokens.token_keys import TokenKey
 
 FILE: Final = "issuer.db"
 _TABLES: Final = MetaData()
@@ -73,10 +75,37 @@ class IssuerFindings(NamedTuple):
         What the database says of itself.
     without_key
         The names of experiments of which tokens are counted though they have no key, so that none could count.
+    keys
+        All keys by experiment, the newest last.
     """
 
     database: DatabaseFacts
     without_key: list[str]
+    keys: dict[str, list[KeyRow]]
+
+    @property
+    def newest(self) -> dict[str, KeyRow]:
+        """The key of each experiment that devices ask for now."""
+        return {name: rows[-1] for name, rows in self.keys.items()}
+
+    def expired(self, now: float) -> list[str]:
+        """Return the experiments whose newest key has expired."""
+        return [name for name, key in self.newest.items() if now >= key.not_after]
+
+    def due(self, now: float) -> list[str]:
+        """Return the experiments whose newest key has lived for half of its time, and should have a successor."""
+        newest = self.newest.items()
+        return [name for name, key in newest if (key.not_before + key.not_after) / 2 <= now < key.not_after]
+
+    def unerased(self, now: float) -> int:
+        """Return how many expired keys could still sign."""
+        return sum(bool(key.private) and now >= key.not_after for rows in self.keys.values() for key in rows)
+
+    @property
+    def ids(self) -> set[tuple[str, bytes]]:
+        """The ids of all keys, with their experiments."""
+        rows = [row for some in self.keys.values() for row in some]
+        return {(row.experiment, TokenKey(row.public, row.not_before, row.not_after).id) for row in rows}
 
 
 class IssuerStore:
@@ -105,8 +134,7 @@ class IssuerStore:
 
     def keys(self) -> list[KeyRow]:
         """Return all keys, the newest of each experiment last."""
-        with self._database.connection() as db:
-            return [KeyRow(*row) for row in db.execute(_IN_ORDER)]
+        return _keys(self._database)
 
     def replace_keys(self, rows: Iterable[KeyRow]) -> None:
         """Keep these keys and no others; what is gone is overwritten. Durable when this returns."""
@@ -145,10 +173,7 @@ class IssuerStore:
 
     def examine(self) -> IssuerFindings:
         """Read the whole file, and look for what does not agree in it."""
-        ownerless = select(_ISSUED.c.experiment).where(_ISSUED.c.experiment.not_in(select(_KEYS.c.experiment)))
-        with self._database.connection() as db:
-            names = db.execute(ownerless.distinct()).scalars().all()
-        return IssuerFindings(self._database.examine(), sorted(names))
+        return examine(self._database)
 
     def _hash(self, some: bytes) -> bytes:
         return hashlib.blake2b(some, digest_size=_HASH_BYTES, key=self._secret).digest()
@@ -156,3 +181,17 @@ class IssuerStore:
     def close(self) -> None:
         """Close the file and give up its lock."""
         self._database.close()
+
+
+def examine(database: Database) -> IssuerFindings:
+    """Read a whole database, which may be a copy, and look for what does not agree in it."""
+    ownerless = select(_ISSUED.c.experiment).where(_ISSUED.c.experiment.not_in(select(_KEYS.c.experiment)))
+    with database.connection() as db:
+        names = db.execute(ownerless.distinct()).scalars().all()
+    keys = {name: list(rows) for name, rows in groupby(_keys(database), lambda row: row.experiment)}
+    return IssuerFindings(database.examine(), sorted(names), keys)
+
+
+def _keys(database: Database) -> list[KeyRow]:
+    with database.connection() as db:
+        return [KeyRow(*row) for row in db.execute(_IN_ORDER)]

@@ -11,9 +11,9 @@ from threading import Thread
 
 import pytest
 
-from privateer_lab.doctor import copies, server
-from privateer_lab.doctor.copies import copy_of
-from privateer_lab.doctor.files import is_held
+from privateer_core.serving.store import copies
+from privateer_core.serving.store.copies import copy_of, is_held
+from privateer_server.store.round_keys import read_keys
 
 PATIENCE = 5.0
 MEMORY = 4 << 30
@@ -67,7 +67,7 @@ def test_a_log_that_names_more_than_all_memory_is_refused(database: Path) -> Non
 
 def looks_at_keys(path: Path) -> None:
     """Read the key files beside a path."""
-    _, broken = server._openers(path.parent)
+    _, broken = read_keys(path.parent)
     assert broken == 1
 
 

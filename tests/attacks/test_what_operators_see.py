@@ -19,9 +19,9 @@ import httpx
 import pytest
 
 from privateer_client import Client, Ledger
+from privateer_core.serving.store.copies import copy_of
 from privateer_lab.cli.command_line import main
 from privateer_lab.doctor import files
-from privateer_lab.doctor.copies import copy_of
 from privateer_lab.services.processes import Services, free_port, running
 from tests.support.devices import EVERYTHING
 from tests.support.sealing import body_of, plain_reports, sealed_reports

@@ -50,8 +50,9 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Look for what is wrong with services, running or stopped, and change nothing. Exit code 1: something fails."""
-    from privateer_lab.doctor.checks import Level
+    from privateer_lab.doctor.checkup import Level
     from privateer_lab.doctor.places import of_environment, of_up
+    from privateer_lab.doctor.services import examine_all
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # copies of what the services keep are in memory
     environment: Mapping[str, str] = {name: value for name, value in os.environ.items() if value}
@@ -60,7 +61,7 @@ def doctor(
     else:
         ports = (server_port, shuffler_port, admin_port, shuffler_admin_port)
         places = of_up(data or Path("data"), ports, environment)
-    findings = places.examine()
+    findings = examine_all(places)
     worst = max(one.level for one in findings)
     if as_json:
         print_json({"status": worst.name.lower(), "checks": [one.document() for one in findings]})

@@ -1,19 +1,18 @@
-"""Folders, permissions, free space, and who holds a database."""
+"""Folders, permissions, free space, and the clock."""
 
 import os
 import shutil
 import stat
-import struct
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from privateer_lab.doctor.checks import Checkup
+from privateer_lab.doctor.checkup import Checkup
 
 MIB: Final = 1 << 20
+_SPARE: Final = 64 * MIB
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _PUBLIC: Final = (".pub", ".json")
 """Suffixes of files that others read: public keys of services, and of issuers."""
@@ -22,32 +21,31 @@ _UNNAMED: Final = 32
 _CLOCK_SECONDS: Final = 60
 _FIRST_SECOND: Final = 1_735_689_600
 """The year 2025 began, when there was no Privateer."""
-# SQLite locks these bytes of its files (https://sqlite.org/src/file/src/os.h).
-_LOCKED_FROM: Final = 0x40000000
-_LOCKED_BYTES: Final = 512
-_FLOCK: Final = "hhqqi4x"
-"""Linux's struct flock where numbers of files have 64 bits."""
 
 
-def check_folder(found: Checkup, folder: Path, setting: str) -> bool:
+def has_data(found: Checkup, folder: Path) -> bool:
     """Check that a data folder can be read, and whether other users can; False if there is nothing to look at."""
     if not folder.is_dir():
-        found.fail("folder", f"there is no folder {folder}", f"correct {setting}, or start the service once")
+        found.fail("folder", f"there is no folder {folder}", "correct PRIVATEER_DATA, or start the service once")
         return False
     if not os.access(folder, os.R_OK | os.X_OK):
         found.fail("folder", f"{folder} cannot be read", "run the doctor as the user of the service")
         return False
     _check_permissions(found, folder)
-    return True
+    if any(folder.iterdir()):
+        return True
+    remedy = f"nothing, if the {found.service} never started; else correct PRIVATEER_DATA"
+    found.warn("folder", "the folder is empty", remedy)
+    return False
 
 
 def _check_permissions(found: Checkup, folder: Path) -> None:
     inside = list(_entries(folder))
-    exposed = [path for path in [folder, *inside] if path.suffix not in _PUBLIC and _mode(path) & _OTHERS]
+    exposed = [path for path in [folder, *inside] if path.suffix not in _PUBLIC and _stat(path).st_mode & _OTHERS]
     if exposed:
         detail = f"other users may read or change {shown(exposed[0])}" + _and_more(len(exposed) - 1)
         found.fail("permissions", detail, f"chmod -R go= {folder}, and replace keys that others may have read")
-    elif foreign := [path for path in inside if _owner(path) != _owner(folder)]:
+    elif foreign := [path for path in inside if _stat(path).st_mode and _stat(path).st_uid != folder.stat().st_uid]:
         detail = f"{shown(foreign[0])} belongs to another user than its folder" + _and_more(len(foreign) - 1)
         found.warn("permissions", detail, "give all files to the user of the service (chown -R)")
     else:
@@ -56,17 +54,18 @@ def _check_permissions(found: Checkup, folder: Path) -> None:
 
 def check_secret(found: Checkup, path: Path) -> None:
     """Check that a private key outside a data folder is its owner's alone."""
-    if _mode(path) & _OTHERS:
+    if _stat(path).st_mode & _OTHERS:
         found.fail("permissions", f"other users may read {path.name}", f"chmod go= {path}, and make a new key")
 
 
 def is_open_to_writers(path: Path) -> bool:
     """Whether other users may change a file or the names in its folder."""
-    return bool((_mode(path) | _mode(path.parent)) & stat.S_IWOTH)
+    return bool((_stat(path).st_mode | _stat(path.parent).st_mode) & stat.S_IWOTH)
 
 
-def check_disk(found: Checkup, folders: Sequence[Path], needed: int) -> None:
-    """Check that the disks of folders have so many bytes to spare, and better twice as many."""
+def check_disk(found: Checkup, folders: Sequence[Path], data: int = 0) -> None:
+    """Check that the disks of folders have 64 MiB and room for so many bytes of data, and better twice as much."""
+    needed = _SPARE + data
     free = min(shutil.disk_usage(folder).free for folder in folders)
     detail = f"{free // MIB:,} MiB are free, and {-(-needed // MIB):,} MiB may be needed at once"
     remedy = "make room, or move the data to a larger disk; nothing acknowledged is lost"
@@ -78,12 +77,13 @@ def check_disk(found: Checkup, folders: Sequence[Path], needed: int) -> None:
         found.ok("disk", detail)
 
 
-def check_clock(found: Checkup, folder: Path, recorded: float = 0.0) -> None:
-    """Compare the clock with the newest time on record, in seconds since 1970, and with those of files.
+def check_clock(found: Checkup, folder: Path | None, recorded: float = 0.0) -> None:
+    """Compare the clock with the newest time on record, in seconds since 1970, and with those of files in a folder.
 
-    By how much it is behind is not told: at a shuffler that would be when somebody reported.
+    By how much it is behind stays out of the line: at a shuffler that would be when somebody reported.
     """
-    now, newest = time.time(), max([recorded, *(_changed(path) for path in [folder, *_entries(folder)])])
+    files = [folder, *_entries(folder)] if folder else []
+    now, newest = time.time(), max([recorded, *(_stat(path).st_mtime for path in files)])
     remedy = "set the clock right (timedatectl, NTP) before the service starts"
     if now < _FIRST_SECOND:
         found.fail("clock", "the clock is not set", remedy)
@@ -91,21 +91,6 @@ def check_clock(found: Checkup, folder: Path, recorded: float = 0.0) -> None:
         found.fail("clock", "the clock is more than a minute behind the newest time on record", remedy)
     else:
         found.ok("clock", "the clock is not behind what is on record")
-
-
-def is_held(path: Path) -> bool | None:
-    """Whether another process has a database open; None: that cannot be told here. This takes no lock."""
-    if sys.platform != "linux" or sys.maxsize <= 1 << 32 or not path.is_file():
-        return None
-    import fcntl
-
-    asked = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, _LOCKED_FROM, _LOCKED_BYTES, 0)
-    try:
-        with path.open("rb") as file:
-            answer = fcntl.fcntl(file, fcntl.F_GETLK, asked)
-    except OSError:
-        return None
-    return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
 
 
 def shown(path: Path) -> str:
@@ -121,19 +106,8 @@ def _entries(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*")) if not path.is_symlink())
 
 
-def _mode(path: Path) -> int:
-    with suppress(FileNotFoundError):  # a running service has deleted it
-        return path.stat().st_mode
-    return 0
-
-
-def _owner(path: Path) -> int | None:
+def _stat(path: Path) -> os.stat_result:
+    """Return the facts of a file; all are 0 if a running service has deleted it."""
     with suppress(FileNotFoundError):
-        return path.stat().st_uid
-    return None
-
-
-def _changed(path: Path) -> float:
-    with suppress(FileNotFoundError):
-        return path.stat().st_mtime
-    return 0.0
+        return path.stat()
+    return os.stat_result((0,) * 10)

@@ -1,17 +1,19 @@
 """What the services answer, and whether it is they who answer."""
 
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import httpx
 import msgspec
 
+from privateer_core.serving.settings import ServiceSettings
 from privateer_core.wire.problem import slug_of
-from privateer_lab.doctor.checks import Checkup
+from privateer_lab.doctor.checkup import Checkup
 from privateer_lab.services.rest import bounded_request
 
 _SECONDS: Final = 5.0
 _ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - asked, not bound
 _CHECK: Final = "answers"
+NAME_IT: Final = "name its folder, or the ports of this one"
 
 
 class Listeners:
@@ -25,6 +27,11 @@ class Listeners:
 
     def __init__(self, public: tuple[str, int], private: tuple[str, int]) -> None:
         self.public, self.private = _url(*public), _url(*private)
+
+    @classmethod
+    def of(cls, settings: ServiceSettings) -> Self:
+        """Return where the settings have a service listen."""
+        return cls((settings.host, settings.port), (settings.admin_host, settings.admin_port))
 
     def check(self, found: Checkup, held: bool | None) -> bool:
         """Check that the service answers, and return whether it does.
@@ -44,7 +51,7 @@ class Listeners:
             return False
         if held is False:
             detail = f"a {found.service} answers at {self.public}, and it does not use this folder"
-            found.fail(_CHECK, detail, "name its folder, or the ports of this one")
+            found.fail(_CHECK, detail, NAME_IT)
             return False
         self._check_ready(found)
         return True

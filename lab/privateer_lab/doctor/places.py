@@ -7,13 +7,7 @@ from typing import Final
 
 from privateer_core.errors import SpecError
 from privateer_issuer.settings import read_settings as read_issuer
-from privateer_lab.doctor.checks import Check, Checkup
-from privateer_lab.doctor.files import check_secret
-from privateer_lab.doctor.issuer import IssuerPlace, examine_issuer
-from privateer_lab.doctor.key_files import check_public_half, signing_key
 from privateer_lab.doctor.listeners import Listeners
-from privateer_lab.doctor.server import examine_server
-from privateer_lab.doctor.shuffler import examine_shuffler
 from privateer_lab.services.processes import IssuerProcess, environments
 from privateer_server.settings import ServerSettings
 from privateer_server.settings import read_settings as read_server
@@ -22,6 +16,26 @@ from privateer_shuffler.settings import read_settings as read_shuffler
 
 _ISSUER_PORT: Final = 8004
 _NO_TOKEN: Final = {"PRIVATEER_ADMIN_TOKEN": "the doctor asks for nothing that needs one"}
+
+
+@dataclass(frozen=True)
+class IssuerPlace:
+    """Where an issuer is.
+
+    Attributes
+    ----------
+    data, shown
+        Its folder, and the file of its public keys.
+    listeners
+        Where it listens; None: its private port is not known.
+    secrets
+        The file of what it shares with the application's backend, if there is one.
+    """
+
+    data: Path
+    shown: Path
+    listeners: Listeners | None = None
+    secrets: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -40,28 +54,6 @@ class ServicePlaces:
     shuffler: ShufflerSettings | None = None
     sender: tuple[Path, Path] | None = None
     issuer: IssuerPlace | None = None
-
-    def examine(self) -> list[Check]:
-        """Look at all of it."""
-        findings = list[Check]()
-        if self.server:
-            findings += examine_server(self.server).all
-        if self.shuffler:
-            trusted = self.server.shuffler_keys if self.server else None
-            findings += examine_shuffler(self.shuffler, trusted).all
-        if self.issuer:
-            findings += examine_issuer(self.issuer).all
-        if self.sender:
-            findings += _examine_sender(*self.sender)
-        return findings
-
-
-def _examine_sender(private: Path, public: Path) -> list[Check]:
-    found = Checkup("sender")
-    check_secret(found, private)
-    if key := signing_key(found, private, "--data"):
-        check_public_half(found, key, public)
-    return found.all
 
 
 def of_up(data: Path, ports: tuple[int, int, int, int], environment: Mapping[str, str]) -> ServicePlaces:
@@ -99,16 +91,10 @@ def of_environment(service: str, environment: Mapping[str, str], data: Path | No
     """
     folder = str(data or environment.get("PRIVATEER_DATA") or Path("data") / service)
     given = {**_NO_TOKEN, **environment, "PRIVATEER_DATA": folder}
-    if service == "issuer":
-        return ServicePlaces(issuer=_issuer(given))
-    return (
-        ServicePlaces(server=read_server(given, []))
-        if service == "server"
-        else ServicePlaces(shuffler=read_shuffler(given))
-    )
-
-
-def _issuer(given: Mapping[str, str]) -> IssuerPlace:
-    settings, secrets = read_issuer(given), given.get("PRIVATEER_ATTESTATION_SECRETS")
-    listeners = Listeners((settings.host, settings.port), (settings.admin_host, settings.admin_port))
-    return IssuerPlace(settings.data, settings.public_keys_file, listeners, Path(secrets) if secrets else None)
+    if service == "server":
+        return ServicePlaces(server=read_server(given, []))
+    if service == "shuffler":
+        return ServicePlaces(shuffler=read_shuffler(given))
+    issuer = read_issuer(given)
+    shown, secrets = issuer.public_keys_file, issuer.attestation_secrets
+    return ServicePlaces(issuer=IssuerPlace(issuer.data, shown, Listeners.of(issuer), secrets))

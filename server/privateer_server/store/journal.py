@@ -26,7 +26,7 @@ class Journal:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        if database.is_shared:
+        if database.is_shared and not database.is_read_only:
             self._find_out_whether_it_went_back()
 
     def _find_out_whether_it_went_back(self) -> None:

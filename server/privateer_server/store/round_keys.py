@@ -220,6 +220,24 @@ class KeyTable(KeyPlace):
             db.execute(delete(KEYS).where(KEYS.c.public_key.not_in(public_keys), _OLD))
 
 
+def read_keys(folder: Path) -> tuple[dict[bytes, Opener], int]:
+    """Return what a folder's keys open, by public key, and how many of its files are not the key of their name."""
+    openers, broken = dict[bytes, Opener](), 0
+    for path in sorted(folder.glob(f"*{_SUFFIX}")):
+        try:
+            raw = path.read_bytes() if path.is_file() or not path.exists() else b""  # a pipe would never end
+        except FileNotFoundError:  # the round has closed
+            continue
+        except OSError:
+            raw = b""
+        opener = Opener.of(raw) if len(raw) == _KEY_SIZE else None
+        if opener and opener.public_key.hex() == path.stem:
+            openers[opener.public_key] = opener
+        else:
+            broken += 1
+    return openers, broken
+
+
 def _sync(folder: Path) -> None:
     """Make the names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)

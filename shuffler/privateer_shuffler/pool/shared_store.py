@@ -20,7 +20,7 @@ from privateer_shuffler.pool.round import Label, RoundState
 from privateer_shuffler.pool.schema import FINGERPRINTS, PIECES, ROUNDS, SEAL, SERVER, SHARED_TABLES, SIGNER, TAKEN
 from privateer_shuffler.pool.shared_round import SharedRound, SharedStorage
 from privateer_shuffler.pool.spent_tokens import SharedTokens
-from privateer_shuffler.pool.store import PoolFindings, PoolStore
+from privateer_shuffler.pool.store import PoolFindings, PoolStore, unknown_rounds
 from privateer_shuffler.settings import ShufflerSettings
 
 SHUFFLER: Final = Schema("shuffler", 1, SHARED_TABLES)
@@ -133,7 +133,7 @@ class SharedStore(PoolStore):
     @override
     def examine(self) -> PoolFindings:
         found = self._others([])
-        wrong = self._unknown([msgspec.msgpack.decode(one.label, type=Label) for one in found])
+        wrong = unknown_rounds(self._database, [msgspec.msgpack.decode(one.label, type=Label) for one in found])
         if any(self._key.unwrapped(one.secret, _ABOUT + one.digest) is None for one in found):
             wrong.append("the secret of a round is damaged")
         with self._database.connection() as db:

@@ -99,9 +99,7 @@ class PoolStore(ABC):
 
     def last(self, experiment: str) -> Taken | None:
         """Return the newest publication that reports were taken for."""
-        with self._database.connection() as db:
-            found = db.execute(_LAST, {"name": experiment}).fetchone()
-        return Taken(*found) if found else None
+        return last_taken(self._database, experiment)
 
     def note(self, experiment: str, taken: Taken) -> None:
         """Remember a publication unless a newer one is known; durable when this returns."""
@@ -135,16 +133,6 @@ class PoolStore(ABC):
     @abstractmethod
     def examine(self) -> PoolFindings:
         """Read all databases but those of rounds that `find` has opened, and compare them with each other."""
-
-    def _unknown(self, labels: Iterable[Label]) -> list[str]:
-        """Return which rounds the history does not know, though it is told of a round before any report comes."""
-        wrong = []
-        for label in labels:
-            name, last = label.round.experiment, self.last(label.round.experiment)
-            is_older = last is not None and label.round.version < last.version
-            if not is_older and (last is None or last[:2] != (label.round.version, label.digest)):
-                wrong.append(f"the history does not know the round of {name}: one of the two is an earlier copy")
-        return wrong
 
     async def tidy(self) -> None:
         """Forget spent tokens whose key has expired, until the task is cancelled."""
@@ -198,11 +186,29 @@ class FolderStore(PoolStore):
         if self._spent:
             databases[TOKENS_FILE] = self._spent.examine()
         databases |= {name: held.examine() for name, held in self._found.items()}
-        return PoolFindings(databases, self._unknown(held.label for held in self._found.values()))
+        return PoolFindings(databases, unknown_rounds(self._database, [held.label for held in self._found.values()]))
 
     @override
     async def is_writable(self) -> bool:
         return await asyncio.to_thread(is_writable, self._folder)
+
+
+def last_taken(history: Database, experiment: str) -> Taken | None:
+    """Return the newest publication of an experiment that reports were taken for."""
+    with history.connection() as db:
+        found = db.execute(_LAST, {"name": experiment}).fetchone()
+    return Taken(*found) if found else None
+
+
+def unknown_rounds(history: Database, labels: Iterable[Label]) -> list[str]:
+    """Say which rounds the history does not know, though it has every round before any report comes."""
+    wrong = []
+    for label in labels:
+        name, last = label.round.experiment, last_taken(history, label.round.experiment)
+        is_older = last is not None and label.round.version < last.version
+        if not is_older and (last is None or last[:2] != (label.round.version, label.digest)):
+            wrong.append(f"the history does not know the round of {name}: one of the two is an earlier copy")
+    return wrong
 
 
 def _load(path: Path, spent: FiledTokens | None) -> PlacedRound | None:

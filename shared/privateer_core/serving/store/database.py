@@ -82,10 +82,13 @@ class Database(ABC):
         Whether other processes change it, too.
     identity
         Which copy of the database this is, where one may be put in the place of another under a service.
+    is_read_only
+        Whether it is only looked at, as it is.
     """
 
     is_shared: bool
     identity = ""
+    is_read_only = False
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -42,8 +42,7 @@ SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()),
 """
 """The cluster, its timeline, the database and a table in it. What puts an earlier copy in their place changes one."""
 _FACTS: Final = """
-SELECT version, pg_database_size(current_database()), checksum_failures
-FROM privateer_schema, pg_stat_database WHERE datname = current_database()
+SELECT pg_database_size(current_database()), checksum_failures FROM pg_stat_database WHERE datname = current_database()
 """
 _NOTE: Final = text("""
 INSERT INTO privateer_schema VALUES (:name, :version) ON CONFLICT (kind) DO UPDATE SET version = excluded.version
@@ -62,6 +61,8 @@ class PostgresDatabase(Database):
         What it holds; it is brought to this version.
     setting
         The setting that names it.
+    is_read_only
+        Whether it is only looked at: it is left at its version, which may be 0 for an empty database.
 
     Raises
     ------
@@ -71,8 +72,9 @@ class PostgresDatabase(Database):
 
     is_shared = True
 
-    def __init__(self, url: str, schema: Schema, setting: str) -> None:
+    def __init__(self, url: str, schema: Schema, setting: str, *, is_read_only: bool = False) -> None:
         self._url, self._setting, self._is_closed = url, setting, False
+        self._schema, self.is_read_only = schema, is_read_only
         engine = create_engine(
             "postgresql+psycopg://",
             creator=self._connect,
@@ -88,7 +90,10 @@ class PostgresDatabase(Database):
         self._repeatable = engine.execution_options(isolation_level="REPEATABLE READ")
         try:
             with engine.begin() as db:
-                migrate(db, schema, setting)
+                if is_read_only:
+                    check_version(db, schema, setting)
+                else:
+                    migrate(db, schema, setting)
             with self._single.connect() as db:
                 self.identity = str(db.exec_driver_sql(_IDENTITY).scalar_one())
         except DBAPIError as error:
@@ -101,7 +106,7 @@ class PostgresDatabase(Database):
             raise
 
     def _connect(self) -> psycopg.Connection[Any]:
-        db = connect(self._url)
+        db = connect(self._url, is_read_only=self.is_read_only)
         try:
             if self.identity and db.execute(_IDENTITY).fetchone() != (self.identity,):
                 detail = f"{self._setting} is another copy of the database than before: restart the service"
@@ -128,7 +133,9 @@ class PostgresDatabase(Database):
         try:
             with super()._connected(engine) as db:
                 yield db
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        except psycopg.Error as error:
+            if not (self.is_read_only or isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))):
+                raise
             raise Unreachable(f"the database does not answer: {type(error).__name__}") from None
         finally:
             if self._is_closed:
@@ -141,7 +148,8 @@ class PostgresDatabase(Database):
     @override
     def examine(self) -> DatabaseFacts:
         with self.connection() as db:
-            version, size, failures = db.exec_driver_sql(_FACTS).one()
+            version = check_version(db, self._schema, self._setting)
+            size, failures = db.exec_driver_sql(_FACTS).one()
         return DatabaseFacts(version, size, not failures)
 
     @override
@@ -165,14 +173,7 @@ def migrate(db: Connection, schema: Schema, setting: str) -> None:
     """
     db.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
     db.exec_driver_sql("CREATE TABLE IF NOT EXISTS privateer_schema (kind text PRIMARY KEY, version integer NOT NULL)")
-    found = db.exec_driver_sql("SELECT kind, version FROM privateer_schema").fetchone()
-    name, version = found or (schema.name, 0)
-    if name != schema.name:
-        detail = f"the database is the {name}'s"
-        raise SpecError(detail, field=setting, remedy="name a database for each purpose, and no other there")
-    if version > schema.version:
-        detail = f"the database was made by a newer Privateer: schema {version}, and this one reads {schema.version}"
-        raise SpecError(detail, field=setting, remedy="install the newer version again")
+    version = check_version(db, schema, setting)
     if not version:
         for statement in creation(schema.tables, db.dialect):
             db.exec_driver_sql(statement)
@@ -182,6 +183,27 @@ def migrate(db: Connection, schema: Schema, setting: str) -> None:
     db.execute(_NOTE, {"name": schema.name, "version": schema.version})
     if 0 < version < schema.version:
         tell(_log, "migrated", database=schema.name, from_schema=version, to_schema=schema.version)
+
+
+def check_version(db: Connection, schema: Schema, setting: str) -> int:
+    """Return the version of a database; 0 if it is empty.
+
+    Raises
+    ------
+    SpecError
+        If it is another service's, or of a newer version.
+    """
+    if db.exec_driver_sql("SELECT to_regclass('privateer_schema')").scalar_one() is None:
+        return 0
+    found = db.exec_driver_sql("SELECT kind, version FROM privateer_schema").fetchone()
+    name, version = found or (schema.name, 0)
+    if name != schema.name:
+        detail = f"the database is the {name}'s"
+        raise SpecError(detail, field=setting, remedy="name a database for each purpose, and no other there")
+    if version > schema.version:
+        detail = f"the database was made by a newer Privateer: schema {version}, and this one reads {schema.version}"
+        raise SpecError(detail, field=setting, remedy="install the newer version again")
+    return int(version)
 
 
 def _take(db: Connection, step: Step) -> None:
@@ -200,9 +222,10 @@ class _Cursor(psycopg.Cursor[Any]):
         self.format = Format.BINARY
 
 
-def connect(url: str) -> psycopg.Connection[Any]:
+def connect(url: str, *, is_read_only: bool = False) -> psycopg.Connection[Any]:
     """Return a new connection of the driver, on which every statement is a transaction."""
-    options = " ".join(f"-c {name}={value}" for name, value in _OPTIONS.items())
+    settings = _OPTIONS | ({"default_transaction_read_only": "on"} if is_read_only else {})
+    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
     return psycopg.connect(
         url,
         autocommit=True,

@@ -7,7 +7,7 @@ from typing import Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from sqlalchemy import Column, Integer, LargeBinary, MetaData, Table
+from sqlalchemy import Column, Integer, LargeBinary, MetaData, Table, select
 
 from privateer_core.errors import SpecError
 from privateer_core.serving.store.database import Database, keep_first
@@ -83,8 +83,13 @@ class StoreKey:
         SpecError
             If what the database has is encrypted under another one.
         """
-        with database.transaction() as db:
-            sealed = keep_first(db, seal.c.sealed, self.wrapped(b"", _SEAL))
+        with database.connection() as db:
+            sealed = db.execute(select(seal.c.sealed)).scalar_one_or_none()
+        if sealed is None:
+            if database.is_read_only:
+                return
+            with database.transaction() as db:
+                sealed = keep_first(db, seal.c.sealed, self.wrapped(b"", _SEAL))
         if self.unwrapped(sealed, _SEAL) is None:
             remedy = "name the file that the replicas had; docs/operations.md says what to do if it is lost"
             detail = "what the database keeps of open rounds is encrypted under another key"

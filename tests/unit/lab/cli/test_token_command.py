@@ -8,7 +8,7 @@ import pytest
 
 from privateer_core.errors import ScopeMissing
 from privateer_lab.cli.command_line import main
-from privateer_lab.doctor.checks import Checkup
+from privateer_lab.doctor.checkup import Checkup
 from privateer_lab.doctor.credentials import check_admin_tokens
 from privateer_server.admin_tokens import AdminTokens, Scope, new_token
 

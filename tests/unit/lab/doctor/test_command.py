@@ -50,7 +50,7 @@ def test_a_setting_out_of_range_is_named(capsys: pytest.CaptureFixture[str], mon
 
 
 @pytest.mark.parametrize(("size", "level"), [(32, "ok"), (31, "fail")])
-def test_shared_data_are_not_looked_into(
+def test_shared_data_that_cannot_be_reached_are_a_line_with_a_remedy(
     size: int, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     key = tmp_path / "store.key"
@@ -68,5 +68,7 @@ def test_shared_data_are_not_looked_into(
     with pytest.raises(SystemExit):
         main(["doctor", "server", "--json"])
     found = {one["check"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
-    assert (found["database"]["level"], found["round keys"]["level"]) == ("warn", level)
-    assert "More than one server" in found["database"]["remedy"]
+    assert (found["database"]["level"], found["round keys"]["level"]) == ("fail", level)
+    for check, setting in (("database", "PRIVATEER_DATABASE"), ("journal", "PRIVATEER_JOURNAL_DATABASE")):
+        assert found[check]["detail"].startswith(f"{setting}: the database cannot be used: ")
+        assert found[check]["remedy"] == "check that it runs, its address and its owner"

@@ -13,11 +13,12 @@ from privateer_core.wire.tokens.token_keys import BITS
 from privateer_issuer.key_rotation import IssuerKeys
 from privateer_issuer.store import FILE, IssuerStore
 from privateer_lab.doctor import credentials as upload_tokens
-from privateer_lab.doctor import issuer
 from privateer_lab.doctor import listeners as answers
-from privateer_lab.doctor.checks import Checkup
+from privateer_lab.doctor import services
+from privateer_lab.doctor.checkup import Checkup
 from privateer_lab.doctor.credentials import check_upload_tokens
-from privateer_lab.doctor.issuer import IssuerPlace, examine_issuer
+from privateer_lab.doctor.places import IssuerPlace
+from privateer_lab.doctor.services import examine_issuer
 from tests.support.clocks import Hands
 from tests.support.doctor import edit, run
 
@@ -56,7 +57,7 @@ def told(found: Checkup) -> list[tuple[str, str, str]]:
 
 
 def at(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
-    for module in (issuer, upload_tokens):
+    for module in (services, upload_tokens):
         monkeypatch.setattr(module, "time", At(NOW + days * DAY))
 
 

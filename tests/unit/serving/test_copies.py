@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from privateer_lab.doctor import copies
-from privateer_lab.doctor.copies import Unsettled, copy_of
-from privateer_lab.doctor.files import is_held
+from privateer_core.serving.store import copies
+from privateer_core.serving.store.copies import Unsettled, copy_of, is_held
 
 WRITER = """
 import sqlite3, sys

@@ -7,11 +7,23 @@ The log only grows until all of it is in the file: if it is the same log after t
 whatever was in motion in the file meanwhile is in the log.
 """
 
+import os
 import sqlite3
 import struct
+import sys
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
+
+from privateer_core.errors import SpecError
+from privateer_core.serving.store.sqlite import (
+    FileKind,
+    SqliteDatabase,
+    bring_up_to_date,
+    check_kind,
+    damaged,
+    facts_of,
+)
 
 _LOG_HEADER: Final = struct.Struct(">8I")
 _FRAME_HEADER: Final = struct.Struct(">6I")
@@ -26,10 +38,74 @@ _PAGES: Final = frozenset(1 << bits for bits in range(9, 17))
 """Sizes of pages that SQLite knows; 1 stands for the largest in a file, and not in a log."""
 _UNWRITTEN: Final = 64 << 20
 """Bytes of pages that a transaction may add and free again before anything writes them."""
+# SQLite locks these bytes of its files (https://sqlite.org/src/file/src/os.h).
+_LOCKED_FROM: Final = 0x40000000
+_LOCKED_BYTES: Final = 512
+_FLOCK: Final = "hhqqi4x"
+"""Linux's struct flock where numbers of files have 64 bits."""
 
 
 class Unsettled(Exception):
     """A database changed all the time while it was read."""
+
+
+class FileCopy(NamedTuple):
+    """A copy of a service's file, of the present version, and the version of the file."""
+
+    database: SqliteDatabase
+    version: int
+
+
+def checked_copy(path: Path, kind: FileKind) -> FileCopy | None:
+    """Return a copy that is brought to this version as a start brings the file; None if the file is empty.
+
+    Raises
+    ------
+    SpecError
+        If the file is missing, cannot be read, is damaged, of another kind, too old or too new.
+    Unsettled
+        If it does not keep still.
+    """
+    try:
+        db = copy_of(path)
+        return _brought_up_to_date(db, path, kind) if db else None
+    except FileNotFoundError:
+        detail, remedy = f"{path.name} is missing", f"correct {kind.field}, or {kind.repair}"
+    except OSError as error:
+        detail, remedy = f"{path.name} cannot be read: {error.strerror}", "run the doctor as the user of the service"
+    except sqlite3.Error:
+        raise damaged(path, kind) from None
+    raise SpecError(detail, field=kind.field, remedy=remedy)
+
+
+def _brought_up_to_date(db: sqlite3.Connection, path: Path, kind: FileKind) -> FileCopy:
+    try:
+        check_kind(db, path, kind)
+        facts = facts_of(db)
+        if not facts.is_whole:
+            raise damaged(path, kind)
+        db.execute("PRAGMA query_only=OFF")
+        bring_up_to_date(db, kind)
+        db.execute("PRAGMA query_only=ON")
+    except (sqlite3.Error, SpecError):
+        db.close()
+        raise
+    return FileCopy(SqliteDatabase(db), facts.version)
+
+
+def is_held(path: Path) -> bool | None:
+    """Whether another process has a database open; None: that cannot be known here. This takes no lock."""
+    if sys.platform != "linux" or sys.maxsize <= 1 << 32 or not path.is_file():
+        return None
+    import fcntl
+
+    asked = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, _LOCKED_FROM, _LOCKED_BYTES, 0)
+    try:
+        with path.open("rb") as file:
+            answer = fcntl.fcntl(file, fcntl.F_GETLK, asked)
+    except OSError:
+        return None
+    return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
 
 
 def copy_of(path: Path) -> sqlite3.Connection | None:

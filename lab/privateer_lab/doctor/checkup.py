@@ -1,17 +1,17 @@
 """What the doctor finds: a line a check."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any, Final, TypeVar
 
-from privateer_core.errors import printable
+from privateer_core.errors import SpecError, printable
 
 T = TypeVar("T")
-_LOOKS: Final = 4
-"""A round may close between two looks at the files of a service that runs; it does not again and again."""
-_LOOK_SECONDS: Final = 1.0
+_LOOKS: Final = 10
+"""A round may close while the files of a service that runs are read; it does not again and again."""
+_LOOK_SECONDS: Final = 0.4
 
 
 class Level(IntEnum):
@@ -30,8 +30,6 @@ class Check:
     ----------
     service, check
         What was looked at.
-    level
-        How bad it is.
     detail
         What was found, in a sentence without a key or anything about people.
     remedy
@@ -47,8 +45,7 @@ class Check:
     def line(self) -> str:
         """Return it for people."""
         then = f" ({self.remedy})" if self.remedy else ""
-        said = f"{self.level.name.lower():<4}  {self.service:<8}  {self.check:<11}  {self.detail}{then}"
-        return printable(said)
+        return printable(f"{self.level.name.lower():<4}  {self.service:<8}  {self.check:<11}  {self.detail}{then}")
 
     def document(self) -> dict[str, Any]:
         """Return it for machines."""
@@ -56,13 +53,7 @@ class Check:
 
 
 class Checkup:
-    """What was found of one service, in order.
-
-    Parameters
-    ----------
-    service
-        ``server`` or ``shuffler``.
-    """
+    """What was found of one service, in order."""
 
     def __init__(self, service: str) -> None:
         self.service = service
@@ -80,15 +71,26 @@ class Checkup:
         """Add what keeps the service from its work, or breaks what it promises."""
         self.all.append(Check(self.service, check, Level.FAIL, detail, remedy))
 
-    def settled(self, look: Callable[["Checkup"], T], *, once: bool) -> T:
-        """Add what a look at several files finds. Unless ``once``, look again before anything is told but that is fine.
+    def refuse(self, check: str, error: SpecError) -> None:
+        """Add what a service would refuse at its start."""
+        self.fail(check, error.detail, error.remedy or "correct it")
 
-        A service that runs may change one file after another was read.
+    def each(self, level: Level, check: str, names: Sequence[str], detail: str, remedy: str) -> None:
+        """Add what several have in common, in one line that puts the first name for ``{}``; nothing without names."""
+        if names:
+            others = f", and so for {len(names) - 1:,} more" if len(names) > 1 else ""
+            self.all.append(Check(self.service, check, level, detail.format(names[0]) + others, remedy))
+
+    def settled(self, look: Callable[["Checkup"], T], *, once: bool) -> T:
+        """Add what a look at several files or databases finds; unless ``once``, look again until all is fine.
+
+        A service that runs may change one after another was read. After ten looks, or one that returns None since it
+        cannot read them, what it finds is so.
         """
-        for turn in range(_LOOKS):
+        for number in range(1, _LOOKS + 1):
             seen = Checkup(self.service)
             result = look(seen)
-            if once or seen.worst is Level.OK or turn == _LOOKS - 1:
+            if once or result is None or seen.worst is Level.OK or number == _LOOKS:
                 break
             time.sleep(_LOOK_SECONDS)
         self.all += seen.all

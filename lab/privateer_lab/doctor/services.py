@@ -1,0 +1,236 @@
+"""What the doctor looks at at all services here, above all at shuffler and issuer, and what it says of that.
+
+The stores find out themselves whether they are whole and agree. How many reports a shuffler holds, and who had tokens
+of an issuer, stays unsaid.
+"""
+
+import sqlite3
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from privateer_core.errors import Malformed
+from privateer_core.serving.store.copies import is_held
+from privateer_core.serving.store.sqlite import SqliteDatabase
+from privateer_core.serving.store.store_key import StoreKey
+from privateer_core.wire.keys import public_hex, public_key_files, signing_key_id
+from privateer_core.wire.tokens.token_keys import Directory
+from privateer_issuer.store import DATABASE, IssuerFindings, examine
+from privateer_issuer.store import FILE as ISSUER_FILE
+from privateer_lab.doctor import credentials
+from privateer_lab.doctor.checkup import Check, Checkup, Level
+from privateer_lab.doctor.files import check_clock, check_disk, check_secret, has_data, shown
+from privateer_lab.doctor.listeners import NAME_IT, Listeners, get, listed_keys
+from privateer_lab.doctor.places import IssuerPlace, ServicePlaces
+from privateer_lab.doctor.server import examine_server
+from privateer_lab.doctor.stores import UNREADABLE, connected, copied
+from privateer_shuffler.pool.round import Label
+from privateer_shuffler.pool.round_file import REPAIR, ROUND_DATABASE, SUFFIX, read_label
+from privateer_shuffler.pool.store import HISTORY_DATABASE, HISTORY_FILE, PoolFindings, unknown_rounds
+from privateer_shuffler.resources import KEY_FILE
+from privateer_shuffler.settings import ShufflerSettings
+
+_NEXT: Final = 3
+"""A shuffler's next round reserves its places, and a round that ends is overwritten by way of its log."""
+_DAY: Final = 86_400
+_START: Final = "start the issuer, which does it; if it runs, see its disk and its log"
+_TRUST: Final = "give its public key file to the server's operator, for PRIVATEER_SHUFFLER_KEYS"
+_BACKWARDS: Final = "never put earlier files back; move the round's database away and lose what it holds"
+
+
+def examine_all(places: ServicePlaces) -> list[Check]:
+    """Look at all services that are here, and at the key of who sends reports."""
+    findings = list[Check]()
+    if places.server:
+        findings += examine_server(places.server).all
+    if places.shuffler:
+        trusted = places.server.shuffler_keys if places.server else None
+        findings += examine_shuffler(places.shuffler, trusted).all
+    if places.issuer:
+        findings += examine_issuer(places.issuer).all
+    if places.sender:
+        found, (private, public) = Checkup("sender"), places.sender
+        check_secret(found, private)
+        if key := credentials.signing_key(found, private, "--data"):
+            credentials.check_public_half(found, key, public)
+        findings += found.all
+    return findings
+
+
+def examine_shuffler(settings: ShufflerSettings, trusted: Sequence[Path] | None = None) -> Checkup:
+    """Look at a shuffler's data, its keys and its listeners.
+
+    Parameters
+    ----------
+    trusted
+        Where the public keys are that its server trusts, if that is here.
+    """
+    found, folder = Checkup("shuffler"), None if settings.database else settings.data
+    if folder and not has_data(found, folder):
+        return found
+    field = "PRIVATEER_DATA" if folder else "PRIVATEER_SIGNING_KEY"
+    key = credentials.signing_key(found, settings.signing_key or settings.data / KEY_FILE, field)
+    if key:
+        if settings.public_key_file:
+            credentials.check_public_half(found, key, settings.public_key_file)
+        _check_trust(found, key, trusted)
+    credentials.check_trusted(found, "senders", settings.sender_keys)
+    held = is_held(folder / HISTORY_FILE) if folder else None
+    if folder:
+        names = found.settled(lambda seen: _examine_rounds(seen, folder), once=held is False)
+        credentials.check_upload_tokens(found, settings.tokens, settings.host, names)
+        check_clock(found, folder)
+        held_bytes = sum(path.stat().st_size for path in folder.glob(f"*{SUFFIX}") if path.exists())
+        check_disk(found, [folder], _NEXT * held_bytes)
+    else:
+        store_key = credentials.store_key(found, settings.store_key_file)
+        found.settled(lambda seen: _examine_pool(seen, settings, store_key), once=False)
+    _check_answers(found, settings, held, key)
+    return found
+
+
+def _check_trust(found: Checkup, key: Ed25519PrivateKey, trusted: Sequence[Path] | None) -> None:
+    """Check that the server knows the shuffler's key."""
+    if trusted is None:
+        return
+    if signing_key_id(key.public_key()) in credentials.ids_of(public_key_files(trusted)):
+        found.ok("trust", "the server trusts this shuffler's key")
+    else:
+        found.fail("trust", "the server does not trust this shuffler's key", _TRUST)
+
+
+def _examine_rounds(found: Checkup, folder: Path) -> list[str]:
+    """Check the files of rounds, and that the history knows what they are of; return their experiments."""
+    labels, broken = list[Label](), 0
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        if not path.exists():  # a running shuffler has delivered it
+            continue
+        copy = copied(found, "rounds", path, ROUND_DATABASE)
+        label = _label(found, path, copy) if copy else None
+        labels += [label] if label else []
+        broken += label is None
+    if not broken:
+        found.ok("rounds", f"open rounds: {len(labels):,}; their databases are whole")
+    # A round is in the history before it has a database.
+    if history := copied(found, "history", folder / HISTORY_FILE, HISTORY_DATABASE):
+        with closing(history):
+            wrong = unknown_rounds(history, labels)
+        found.each(Level.FAIL, "history", wrong, "{}", _BACKWARDS)
+        if not wrong:
+            version = HISTORY_DATABASE.version
+            found.ok("history", f"{HISTORY_FILE} knows every round that is open, schema {version}")
+    return sorted(label.round.experiment for label in labels)
+
+
+def _label(found: Checkup, path: Path, copy: SqliteDatabase) -> Label | None:
+    with closing(copy), copy.driver() as db:
+        try:
+            known = read_label(db)
+        except (sqlite3.Error, msgspec.DecodeError, TypeError):
+            found.fail("rounds", f"{shown(path)} is damaged", REPAIR)
+            return None
+    if known is None:
+        found.warn("rounds", f"{shown(path)} is of no round", "nothing: the next start deletes it")
+        return None
+    return known[0]
+
+
+def _examine_pool(found: Checkup, settings: ShufflerSettings, store_key: bytes | None) -> PoolFindings | None:
+    """Look at the database that replicas of a shuffler share."""
+    from privateer_shuffler.pool.shared_store import SHUFFLER, SharedStore
+
+    database = connected(found, "database", settings.database, SHUFFLER, "PRIVATEER_DATABASE")
+    if database is None:
+        return None
+    with closing(database):
+        if store_key is None:
+            return None
+        try:
+            findings = SharedStore(database, StoreKey(store_key), with_tokens=False).examine()
+        except UNREADABLE:
+            found.fail("rounds", "a round in the database cannot be read", REPAIR)
+            return None
+    for wrong in findings.disagreements:
+        found.fail("rounds", wrong, _BACKWARDS)
+    if not findings.disagreements:
+        found.ok("rounds", "the history knows every round that is open, and their secrets decrypt")
+    return findings
+
+
+def _check_answers(
+    found: Checkup, settings: ShufflerSettings, held: bool | None, key: Ed25519PrivateKey | None
+) -> None:
+    listeners = Listeners.of(settings)
+    if listeners.check(found, held) and key:
+        listed = listed_keys(listeners.public)
+        if listed and listed != [public_hex(key)]:
+            detail = f"the shuffler at {listeners.public} signs with another key than that of this folder"
+            found.fail("answers", detail, NAME_IT)
+    url = settings.server_url
+    health, metrics = get(f"{url}/healthz"), get(f"{url}/metrics")
+    if health is None:
+        found.warn("its server", f"no server answers at {url}", "start it, or correct PRIVATEER_SERVER_URL")
+    elif metrics is None or not metrics.is_success:
+        detail = f"what answers at {url} is not a server's private listener, which takes batches"
+        found.fail("its server", detail, "correct PRIVATEER_SERVER_URL: the private port is 8002 unless it was changed")
+    else:
+        found.ok("its server", f"the server's private listener answers at {url}")
+
+
+def examine_issuer(place: IssuerPlace) -> Checkup:
+    """Look at an issuer's folder and listeners."""
+    found = Checkup("issuer")
+    if not has_data(found, place.data):
+        return found
+    held = is_held(place.data / ISSUER_FILE)
+    found.settled(lambda seen: _examine_keys(seen, place), once=held is False)
+    if place.secrets and place.secrets.is_file():
+        check_secret(found, place.secrets)
+    elif place.secrets:
+        found.fail("permissions", f"there is no {place.secrets.name}", "correct PRIVATEER_ATTESTATION_SECRETS")
+    check_clock(found, place.data)
+    check_disk(found, [place.data])
+    if place.listeners:
+        place.listeners.check(found, held)
+    return found
+
+
+def _examine_keys(found: Checkup, place: IssuerPlace) -> IssuerFindings | None:
+    """Check that each experiment has a key that lasts, that no expired key could still sign, and what others see."""
+    copy = copied(found, "database", place.data / ISSUER_FILE, DATABASE)
+    if copy is None:
+        return None
+    with closing(copy):
+        own = examine(copy)
+    found.ok("database", f"{ISSUER_FILE} is whole, schema {own.database.version}")
+    before, now = len(found.all), time.time()
+    detail = "tokens of {} are counted, and it has no key"
+    found.each(Level.WARN, "keys", own.without_key, detail, _START)
+    detail = "the newest key of {} has expired: no token of it counts"
+    found.each(Level.FAIL, "keys", own.expired(now), detail, _START)
+    detail = "the key of {} has lived for half of its time, and has no successor"
+    found.each(Level.WARN, "keys", own.due(now), detail, _START)
+    if left := own.unerased(now):
+        found.warn("keys", f"private halves of {left:,} expired keys are not erased", _START)
+    if not own.keys:
+        found.warn("keys", "there is no key", "nothing, if the issuer never started; else see PRIVATEER_EXPERIMENTS")
+    elif len(found.all) == before:
+        oldest = max((now - key.not_before) / _DAY for key in own.newest.values())
+        first = min((key.not_after - now) / _DAY for key in own.newest.values())
+        found.ok("keys", f"keys of {len(own.keys):,} experiments: {oldest:.0f} days old at most, {first:.0f} days left")
+    try:
+        directory = Directory.decode(place.shown.read_bytes())
+        public = {(name, key.id) for name in directory.experiments for key in directory.keys(name)}
+    except (OSError, Malformed):
+        public = set()
+    if public and public <= own.ids:
+        found.ok("keys", f"{place.shown.name} shows public halves of these keys")
+    else:
+        detail = f"{place.shown.name} does not show the keys of this folder"
+        found.fail("keys", detail, "restart the issuer, which writes the file, or correct PRIVATEER_PUBLIC_KEY_FILE")
+    return own

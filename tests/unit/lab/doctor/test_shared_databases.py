@@ -1,0 +1,144 @@
+"""What ``privateer doctor`` says of services that share their data in PostgreSQL."""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from privateer_lab.doctor import checkup
+from privateer_lab.doctor.checkup import Checkup
+from privateer_lab.doctor.services import examine_server, examine_shuffler
+from privateer_server.store.schema import JOURNAL_SCHEMA, STORE_SCHEMA
+from tests.support.doctor import run
+from tests.support.postgres import Cluster
+from tests.support.replicas import Shared
+from tests.support.servers import SMALL
+from tests.support.shufflers import SharedShufflers
+from tests.unit.shuffler.helpers import sealed_reports
+
+pytestmark = pytest.mark.postgres
+SETTINGS = ("PRIVATEER_DATABASE", "PRIVATEER_JOURNAL_DATABASE")
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkup, "_LOOKS", 1)
+
+
+@pytest.fixture
+def shared(postgres: Cluster, tmp_path: Path) -> Shared:
+    made = Shared.make(postgres, tmp_path)
+    made.key_file.chmod(0o600)
+    return made
+
+
+def bad(found: Checkup) -> list[tuple[str, str, str]]:
+    """What is not fine, but for services that do not answer here."""
+    elsewhere = ("answers", "its server")
+    return [(one.level.name, one.check, one.detail) for one in found.all if one.remedy and one.check not in elsewhere]
+
+
+def dumps(cluster: Cluster, urls: Sequence[str]) -> list[list[tuple[object, ...]]]:
+    """Every row of every table, and how many rows were ever written."""
+    found = []
+    for url in urls:
+        names = cluster.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1", url)
+        found += [cluster.execute(f'SELECT t::text, xmin::text FROM "{name}" t ORDER BY 1', url) for (name,) in names]
+    return found
+
+
+async def test_a_server_that_shares_its_data_is_looked_at_and_not_changed(shared: Shared) -> None:
+    async with shared.served(1) as (api,):
+        await api.create(SMALL)
+        before = dumps(shared.cluster, [shared.database, shared.journal])
+        found = examine_server(shared.settings())
+        assert dumps(shared.cluster, [shared.database, shared.journal]) == before
+    assert bad(found) == []
+    lines = {one.detail for one in found.all}
+    version = STORE_SCHEMA.version
+    assert f"the database and the journal are whole, schema {version}: experiments: 1, open rounds: 1" in lines
+    assert "open rounds: 1; each has its key, and there is no other" in lines
+    assert "the journal and the database agree" in lines
+    assert any(line.startswith(f"the store's database answers, schema {version}, ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("harm", "on_journal", "level", "check", "says"),
+    [
+        ("DELETE FROM keys", True, "FAIL", "round keys", "the key of the open round of test is lost"),
+        ("DELETE FROM publications", True, "WARN", "journal", "a start gives up the open round of test: the journal"),
+        ("UPDATE rounds SET total = 'x'", False, "FAIL", "round keys", "the sums of the open round of test"),
+        ("UPDATE rounds SET publication = 'x'", False, "FAIL", "database", "an experiment in it cannot be read"),
+        ("UPDATE leaves SET digest = 'x'", False, "FAIL", "database", "test: a round is not in the public log as it"),
+        ("DROP TABLE leaves", False, "FAIL", "database", "an experiment in it cannot be read"),
+        ("UPDATE privateer_schema SET version = 77", False, "FAIL", "database", "was made by a newer Privateer"),
+        ("UPDATE privateer_schema SET kind = 'x'", True, "FAIL", "journal", "the database is the x's"),
+    ],
+)
+async def test_what_does_not_agree_is_said(
+    harm: str, on_journal: bool, level: str, check: str, says: str, shared: Shared
+) -> None:
+    async with shared.served(1) as (api,):
+        await api.create(SMALL)
+    shared.cluster.execute(harm, shared.journal if on_journal else shared.database)
+    found = bad(examine_server(shared.settings()))
+    assert any((one, name) == (level, check) and says in detail for one, name, detail in found)
+
+
+async def test_a_key_file_that_is_not_the_replicas(shared: Shared) -> None:
+    async with shared.served(1) as (api,):
+        await api.create(SMALL)
+    shared.key_file.write_bytes(os.urandom(32))
+    details = [detail for _, _, detail in bad(examine_server(shared.settings()))]
+    assert "what the database keeps of open rounds is encrypted under another key" in details
+
+
+def test_an_empty_database_and_an_earlier_one_stay_as_they_are(shared: Shared) -> None:
+    details = [detail for _, _, detail in bad(examine_server(shared.settings()))]
+    assert {"the store's database is empty", "the journal's database is empty"} <= set(details)
+    urls = {"store": shared.database, "journal": shared.journal}
+    for name, url in urls.items():
+        shared.cluster.execute("CREATE TABLE privateer_schema (kind text PRIMARY KEY, version integer NOT NULL)", url)
+        shared.cluster.execute(f"INSERT INTO privateer_schema VALUES ('{name}', 1)", url)
+    before = dumps(shared.cluster, list(urls.values()))
+    found = bad(examine_server(shared.settings()))
+    for name, schema in (("store", STORE_SCHEMA), ("journal", JOURNAL_SCHEMA)):
+        said = f"the {name}'s database is of an earlier Privateer: the next start brings it from schema 1 to "
+        assert any(detail == said + str(schema.version) for _, _, detail in found)
+    assert dumps(shared.cluster, list(urls.values())) == before
+
+
+async def test_a_shuffler_that_shares_its_rounds(postgres: Cluster, tmp_path: Path) -> None:
+    shared = SharedShufflers.make(postgres, tmp_path)
+    (tmp_path / "shuffler-store.key").chmod(0o600)
+    header = shared.server.publish(batch=40)
+    async with shared.served(1) as (one,):
+        assert (await one.post(header, sealed_reports(1))).status_code == 202
+        before = dumps(postgres, [shared.settings.database])
+        found = examine_shuffler(shared.settings)
+        assert dumps(postgres, [shared.settings.database]) == before
+    assert bad(found) == []
+    assert "the history knows every round that is open, and their secrets decrypt" in {one.detail for one in found.all}
+    shared.rows("UPDATE taken SET version = 0")
+    shared.rows("UPDATE rounds SET secret = 'x'")
+    details = [detail for _, check, detail in bad(examine_shuffler(shared.settings)) if check == "rounds"]
+    assert len(details) == 2
+    assert details[0].startswith("the history does not know the round of ")
+    assert details[1] == "the secret of a round is damaged"
+
+
+def test_the_command_says_what_postgresql_has(
+    shared: Shared, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = dict(zip(SETTINGS, (shared.database, shared.cluster.url("nowhere")), strict=True))
+    given |= {"PRIVATEER_STORE_KEY_FILE": str(shared.key_file), "PRIVATEER_IDENTITY": str(shared.identity)}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    code, out, err = run(capsys, "server", "--json")
+    found = {one["check"]: one for one in json.loads(out)["checks"]}
+    assert (code, err) == (1, "")
+    assert (found["database"]["level"], found["journal"]["level"]) == ("warn", "fail")
+    assert found["journal"]["detail"].startswith("PRIVATEER_JOURNAL_DATABASE: the database cannot be used: ")
+    assert found["journal"]["remedy"]
