@@ -115,13 +115,13 @@ class Ask(NamedTuple):
     """Bytes that the body of a success may have."""
 
 
-class Pause(NamedTuple):
-    """A wait of some seconds."""
+class Sleep(NamedTuple):
+    """A driver waits so many seconds before the next step."""
 
     seconds: float
 
 
-Steps: TypeAlias = Generator[Ask | Pause, EndpointAnswer | None, _Result]
+Steps: TypeAlias = Generator[Ask | Sleep, EndpointAnswer | None, _Result]
 """What to do next. Its driver sends back the answer to each request, or None if none came within its bounds."""
 
 
@@ -176,7 +176,7 @@ def deliver(
         tries, left = tries + 1, end - pace.clock.monotonic()
         if not reports or left <= asked:
             break
-        yield Pause(min(left, asked + pace.backoff(tries)))
+        yield Sleep(min(left, asked + pace.backoff(tries)))
     return known
 
 

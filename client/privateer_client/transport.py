@@ -12,7 +12,7 @@ from typing import Any, Final, Self, TypeVar
 
 import httpx
 
-from privateer_client.delivery import PROBLEM_BYTES, Ask, EndpointAnswer, Pause, Steps
+from privateer_client.delivery import PROBLEM_BYTES, Ask, EndpointAnswer, Sleep, Steps
 from privateer_core.wire.identity import SIGNED_HEADER
 from privateer_core.wire.publication import ASKS_HEADER
 
@@ -50,9 +50,9 @@ class Exchange:
                 step = steps.send(answer)
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
-            if isinstance(step, Pause):
+            if isinstance(step, Sleep):
                 sleep(step.seconds)
-            answer = None if isinstance(step, Pause) else self._answer(step)
+            answer = None if isinstance(step, Sleep) else self._answer(step)
 
     def _answer(self, ask: Ask) -> EndpointAnswer | None:
         body = bytearray()
@@ -85,9 +85,9 @@ class AsyncExchange:
                 step = steps.send(answer)
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
-            if isinstance(step, Pause):
+            if isinstance(step, Sleep):
                 await async_sleep(step.seconds)
-            answer = None if isinstance(step, Pause) else await self._answer(step)
+            answer = None if isinstance(step, Sleep) else await self._answer(step)
 
     async def _answer(self, ask: Ask) -> EndpointAnswer | None:
         body = bytearray()

@@ -7,7 +7,14 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from privateer_core.serving.settings import PrivatePort, PublicPort, ServiceSettings, Shown, Unfit, from_text
+from privateer_core.serving.settings import (
+    DefaultText,
+    PrivatePort,
+    PublicPort,
+    ServiceSettings,
+    UnfitSetting,
+    from_text,
+)
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _SERVER_NAME: Final = re.compile(r"[A-Za-z0-9.\[\]:-]{1,255}")
@@ -18,13 +25,13 @@ _SHARE_MAX: Final = 10_000
 def _experiments(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names or not all(map(_NAME.fullmatch, names)):
-        raise Unfit("is no list of experiments", "write names, separated by commas")
+        raise UnfitSetting("is no list of experiments", "write names, separated by commas")
     return names
 
 
 def _name(name: str) -> str:
     if not _SERVER_NAME.fullmatch(name):
-        raise Unfit("is no name of a service", "write issuer.example or issuer.example:8443")
+        raise UnfitSetting("is no name of a service", "write issuer.example or issuer.example:8443")
     return name
 
 
@@ -39,7 +46,7 @@ class IssuerSettings(ServiceSettings):
     experiments: Annotated[tuple[str, ...], from_text(_experiments)] = Field(
         description="the names of the experiments that it issues tokens for, separated by commas"
     )
-    name: Annotated[str, from_text(_name), Shown("`127.0.0.1:` and the port")] = Field(
+    name: Annotated[str, from_text(_name), DefaultText("`127.0.0.1:` and the port")] = Field(
         default_factory=lambda given: f"127.0.0.1:{given['port']}",
         validation_alias="PRIVATEER_ISSUER_NAME",
         description="how devices know it: host, and port unless it is 443",
@@ -58,7 +65,7 @@ class IssuerSettings(ServiceSettings):
     key_days: Annotated[int, Field(ge=1, le=_DAYS_MAX)] = Field(
         default=90, description="days after which a key gets a successor; it is valid for twice as long"
     )
-    public_keys_file: Annotated[Path, Shown("`issuer.json` in the data directory")] = Field(
+    public_keys_file: Annotated[Path, DefaultText("`issuer.json` in the data directory")] = Field(
         default_factory=lambda given: given["data"] / "issuer.json",
         validation_alias="PRIVATEER_PUBLIC_KEY_FILE",
         description="where it writes its public keys, for those who check tokens",

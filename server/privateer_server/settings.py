@@ -13,12 +13,12 @@ from privateer_core.serving.settings import (
     STORE_KEY,
     BodyBudget,
     Database,
+    DefaultText,
     Paths,
     PrivatePort,
     PublicPort,
-    Shown,
     Size,
-    Unfit,
+    UnfitSetting,
     UploadSettings,
     from_text,
     unset,
@@ -34,7 +34,7 @@ _TOKEN: Final = f"at least {_TOKEN_LENGTH} characters, such as openssl rand -hex
 
 def _digest(token: str) -> bytes:
     if len(token) < _TOKEN_LENGTH:
-        raise Unfit("is too short to be safe", f"use {_TOKEN}")
+        raise UnfitSetting("is too short to be safe", f"use {_TOKEN}")
     return token_digest(token)
 
 
@@ -44,7 +44,7 @@ class ServerSettings(UploadSettings):
     port: PublicPort = 8000
     admin_port: PrivatePort = 8002
     body_budget: BodyBudget = 256 * _MIB
-    admin_token: Annotated[bytes, from_text(_digest), Shown("this or the next is required")] = Field(
+    admin_token: Annotated[bytes, from_text(_digest), DefaultText("this or the next is required")] = Field(
         default=b"",
         repr=False,
         description="bearer token that creates, changes and deletes experiments, and fetches backups; 16 characters or "
@@ -62,13 +62,13 @@ class ServerSettings(UploadSettings):
     )
     report_bytes_max: Size = Field(default=4 * _MIB, description="bytes of the largest upload")
     batch_bytes_max: Size = Field(default=256 * _MIB, description="bytes of the largest batch")
-    data: Annotated[Path, Shown("`data/server` under `privateer server`, required by `privateer-server`")] = Field(
-        default=Path(), description="directory of keys and databases"
+    data: Annotated[Path, DefaultText("`data/server` under `privateer server`, required by `privateer-server`")] = (
+        Field(default=Path(), description="directory of keys and databases")
     )
-    journal: Annotated[Path | None, Shown("`journal.db` in the data directory")] = Field(
+    journal: Annotated[Path | None, DefaultText("`journal.db` in the data directory")] = Field(
         default=None, description="file of the journal; best on another disk ([operations](operations.md))"
     )
-    openers: Annotated[int, Field(ge=0, le=_OPENERS_MAX), Shown("the cores")] = Field(
+    openers: Annotated[int, Field(ge=0, le=_OPENERS_MAX), DefaultText("the cores")] = Field(
         default=0, description="processes that open reports; `0`: the server opens them itself"
     )
     database: Database = Field(
@@ -77,18 +77,18 @@ class ServerSettings(UploadSettings):
         description="`postgresql://...`: the data that several servers share; then `PRIVATEER_DATA` and "
         "`PRIVATEER_JOURNAL` are not used ([operations](operations.md#more-than-one-server))",
     )
-    journal_database: Annotated[Database, Shown("required with `PRIVATEER_DATABASE`")] = Field(
+    journal_database: Annotated[Database, DefaultText("required with `PRIVATEER_DATABASE`")] = Field(
         default="",
         repr=False,
         description="another PostgreSQL database, for the journal and the keys of open rounds: never back it up",
     )
-    store_key_file: Annotated[Path | None, Shown("required with `PRIVATEER_DATABASE`")] = Field(
+    store_key_file: Annotated[Path | None, DefaultText("required with `PRIVATEER_DATABASE`")] = Field(
         default=None,
         description="file of 32 bytes that encrypts the keys of open rounds there, such as `openssl rand -out FILE 32` "
         "writes; no other service has it",
     )
     identity: Annotated[
-        Path | None, Shown("`identity.key` in the data directory; required with `PRIVATEER_DATABASE`")
+        Path | None, DefaultText("`identity.key` in the data directory; required with `PRIVATEER_DATABASE`")
     ] = Field(
         default=None,
         description="file of the key that signs publications and the log, made if missing; servers that share their "

@@ -13,10 +13,10 @@ from privateer_core.serving.settings import (
     STORE_KEY,
     BodyBudget,
     Database,
+    DefaultText,
     PrivatePort,
     PublicPort,
-    Shown,
-    Unfit,
+    UnfitSetting,
     UploadSettings,
     from_text,
     unset,
@@ -37,7 +37,7 @@ def _url(url: str) -> str:
     except ValueError:
         well_formed = False
     if not well_formed or parts.query or parts.fragment:
-        raise Unfit("must be an http or https address", "for example http://127.0.0.1:8002")
+        raise UnfitSetting("must be an http or https address", "for example http://127.0.0.1:8002")
     return url.rstrip("/")
 
 
@@ -62,7 +62,7 @@ class ShufflerSettings(UploadSettings):
     )
     data: Path = Field(default=Path("data/shuffler"), description="directory of the key and the reports that are held")
     public_key_file: Annotated[
-        Path | None, Shown("`shuffler.pub` in the data directory; nowhere, if replicas share a database")
+        Path | None, DefaultText("`shuffler.pub` in the data directory; nowhere, if replicas share a database")
     ] = Field(
         default_factory=lambda given: None if given["database"] else given["data"] / "shuffler.pub",
         description="where it writes its public key, for the server to trust",
@@ -74,20 +74,20 @@ class ShufflerSettings(UploadSettings):
         default=8 << 20, description="bytes of the largest upload"
     )
     body_budget: BodyBudget = 64 << 20
-    server_ca: Annotated[Path | None, Shown("the public authorities")] = Field(
+    server_ca: Annotated[Path | None, DefaultText("the public authorities")] = Field(
         default=None, description="file (PEM) of the authorities that the server's certificate may be from"
     )
-    server_key: Annotated[frozenset[bytes], from_text(_keys), Shown("the first key that it meets")] = Field(
+    server_key: Annotated[frozenset[bytes], from_text(_keys), DefaultText("the first key that it meets")] = Field(
         default=frozenset(),
         description="the server's public key, as `privateer identity` prints it; several are separated by commas",
     )
-    store_key_file: Annotated[Path | None, Shown("required with `PRIVATEER_DATABASE`")] = Field(
+    store_key_file: Annotated[Path | None, DefaultText("required with `PRIVATEER_DATABASE`")] = Field(
         default=None,
         description="file of 32 bytes that encrypts the reports that are held there, such as "
         "`openssl rand -out FILE 32` writes; no other service has it",
     )
     signing_key: Annotated[
-        Path | None, Shown("`shuffler.key` in the data directory; required with `PRIVATEER_DATABASE`")
+        Path | None, DefaultText("`shuffler.key` in the data directory; required with `PRIVATEER_DATABASE`")
     ] = Field(
         default=None, description="file of the key that signs batches, made if missing; replicas have the same key"
     )

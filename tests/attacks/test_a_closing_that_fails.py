@@ -9,7 +9,7 @@ import pytest
 from privateer_server.app import create_app
 from privateer_server.rounds.closing import Closer
 from privateer_server.settings import ServerSettings
-from privateer_server.store.records import Change
+from privateer_server.store.records import RoundUpdate
 from privateer_server.store.store import Store
 from tests.support.asgi import serving
 from tests.support.clocks import Hands
@@ -31,7 +31,7 @@ def fails(monkeypatch: pytest.MonkeyPatch) -> Fails:
         left = times
         return lambda: not left
 
-    def full(self: Store, changes: Sequence[Change]) -> None:
+    def full(self: Store, changes: Sequence[RoundUpdate]) -> None:
         nonlocal left
         if left and any(change.following for change in changes):
             left -= 1

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from pydantic.fields import FieldInfo
 
-from privateer_core.serving.settings import Settings, Shown
+from privateer_core.serving.settings import DefaultText, Settings
 from privateer_issuer.settings import IssuerSettings
 from privateer_server.settings import ServerSettings
 from privateer_shuffler.settings import ShufflerSettings
@@ -50,7 +50,7 @@ def _defaults(by_service: dict[str, str]) -> str:
 
 
 def _default(field: FieldInfo) -> str:
-    shown = [mark.default for mark in field.metadata if isinstance(mark, Shown)]
+    shown = [mark.default for mark in field.metadata if isinstance(mark, DefaultText)]
     if shown:
         return shown[0]
     return "required" if field.is_required() else _value(field.default)

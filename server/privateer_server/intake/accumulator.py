@@ -18,7 +18,7 @@ from privateer_server.intake.admission import FindSpent, SpentToken
 from privateer_server.intake.opening import REPORT_ID_SIZE, Opener
 from privateer_server.intake.receipts import Delivery, Receipt
 from privateer_server.rounds.open_round import CLOCKS_APART, OpenRound
-from privateer_server.store.records import Change, ShufflerKey
+from privateer_server.store.records import RoundUpdate, ShufflerKey
 
 _CLOSED: Final = RoundClosed("this round is full", remedy="nothing to do: fetch the policy for later use")
 _UNOPENABLE: Final = Unopenable("the report does not open", remedy="fetch the policy again and use the client library")
@@ -305,7 +305,7 @@ class Accumulator:
         was_over = self._current.taken or self._current.given_up
         return (self._given_up or self.taken) and (self._asked or not was_over)
 
-    def close(self) -> tuple[OpenRound, Change]:
+    def close(self) -> tuple[OpenRound, RoundUpdate]:
         """Return the round with what was counted, and the change that makes it durable; this opens no other round."""
         protected = None
         filled = replace(self._current, received=self._received, taken=self.taken, given_up=self._given_up)
@@ -316,7 +316,7 @@ class Accumulator:
                 total = mechanism.merge(total, policy.analyzer(known).tally(mechanism, rows))
             assert self._opener is not None, "its reports were opened"
             filled, protected = replace(filled, total=total), self._opener.protect(encode(total), filled.digest)
-        change = Change(
+        change = RoundUpdate(
             experiment=filled.round.experiment,
             version=filled.round.version,
             counted=self.accepted,

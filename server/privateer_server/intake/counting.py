@@ -19,7 +19,7 @@ from privateer_server.intake.accumulator import Accumulator
 from privateer_server.intake.opening import Opener
 from privateer_server.intake.receipts import Receipt
 from privateer_server.rounds.open_round import OpenRound
-from privateer_server.store.records import TRANSIENT, Change
+from privateer_server.store.records import TRANSIENT, RoundUpdate
 from privateer_server.store.store import Locked
 
 _FEW: Final = 4
@@ -80,7 +80,7 @@ class CountedGroup(NamedTuple):
 
     experiment: Experiment
     snapshot: Snapshot
-    change: Change
+    change: RoundUpdate
 
 
 class _Begun(NamedTuple):

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 
 from privateer_core.errors import Unopenable
 from privateer_core.serving.http.timing import BUCKETS, Answered
-from privateer_server.store.records import Change
+from privateer_server.store.records import RoundUpdate
 
 # Without this every counter would also publish the time of its first event.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -69,7 +69,7 @@ class ServerMetrics:
             registry=self.registry,
         )
 
-    def follow(self, change: Change) -> None:
+    def follow(self, change: RoundUpdate) -> None:
         """Count what a committed change did."""
         self._accepted.inc(change.counted)
         self.refuse(change.refused)

@@ -17,7 +17,7 @@ from privateer_server.rounds.open_round import (
     timed,
     with_sums,
 )
-from privateer_server.store.records import Behind, Change, JournalEntry
+from privateer_server.store.records import Behind, JournalEntry, RoundUpdate
 
 _log = logging.getLogger("privateer.server")
 
@@ -37,7 +37,7 @@ class Closed(NamedTuple):
 
     opened: OpenRound
     received: int
-    change: Change
+    change: RoundUpdate
 
 
 class Closer:
@@ -144,10 +144,10 @@ class Closer:
                 raise Behind("another server was first")
         return entry
 
-    def commit(self, closed: OpenRound, entry: JournalEntry) -> Change:
+    def commit(self, closed: OpenRound, entry: JournalEntry) -> RoundUpdate:
         """Publish what is on record as the round after ``closed``, and destroy the closed round's key."""
         facts = closed.round
-        change = Change(facts.experiment, facts.version, taken=entry.taken, following=entry.following)
+        change = RoundUpdate(facts.experiment, facts.version, taken=entry.taken, following=entry.following)
         self._store.commit([change])
         self._keys.destroy(facts.public_key)
         return change

@@ -40,7 +40,7 @@ class RoundRecord:
         Learner state that made the policy, encoded; empty once the next round is published.
     total
         Sums that the round began with, encoded and encrypted with its key
-        (`privateer_server.intake.opening.Opener.protect`); its reports are in parts beside them (`Change`). Empty once
+        (`privateer_server.intake.opening.Opener.protect`); its reports are in parts beside them (`RoundUpdate`). Empty once
         the next round is published, in a backup, and of a round that asks nobody.
     given_up
         Whether the round takes no more reports, and nothing is learned from those that it has.
@@ -227,7 +227,7 @@ class ExperimentRecord:
 
 
 @dataclass(frozen=True)
-class Change:
+class RoundUpdate:
     """The effect of one transaction on an experiment: all numbers are added to what is there.
 
     Attributes

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from privateer_core.serving.store.database import Database, DriverStatement
 from privateer_server.intake.opening import REPORT_ID_SIZE
-from privateer_server.store.records import Change
+from privateer_server.store.records import RoundUpdate
 from privateer_server.store.schema import JOINED_IDS, SINGLE_IDS
 
 _JOINED: Final = select(JOINED_IDS.c.ids).where(
@@ -41,11 +41,11 @@ class ReportIds(ABC):
         """Return the ids of opened reports that are counted in a round, and perhaps others."""
 
     @abstractmethod
-    def add(self, db: Connection, change: Change) -> None:
+    def add(self, db: Connection, change: RoundUpdate) -> None:
         """Keep the ids of what a change counts, in its transaction."""
 
     @abstractmethod
-    def note(self, change: Change) -> None:
+    def note(self, change: RoundUpdate) -> None:
         """Learn that a change is durable."""
 
     @abstractmethod
@@ -76,13 +76,13 @@ class IdsInMemory(ReportIds):
         return {ids[at : at + REPORT_ID_SIZE] for ids in joined for at in range(0, len(ids), REPORT_ID_SIZE)}
 
     @override
-    def add(self, db: Connection, change: Change) -> None:
+    def add(self, db: Connection, change: RoundUpdate) -> None:
         # One row for all: a row or an index entry for each id would cost more than everything else the store does.
         row = {"name": change.experiment, "number": change.version, "ids": b"".join(change.report_ids)}
         _ADD_JOINED.run(db, row)
 
     @override
-    def note(self, change: Change) -> None:
+    def note(self, change: RoundUpdate) -> None:
         known = self._known.get(change.experiment)
         if known and known[0] == change.version:
             known[1].update(change.report_ids)
@@ -104,13 +104,13 @@ class SharedIds(ReportIds):
         return set(db.exec_driver_sql(_SEEN, (ids, experiment, version)).scalars()) if ids else frozenset()
 
     @override
-    def add(self, db: Connection, change: Change) -> None:
+    def add(self, db: Connection, change: RoundUpdate) -> None:
         # One statement for all ids: the driver would send one for each.
         row = (change.experiment, change.version, list(change.report_ids))
         db.exec_driver_sql("INSERT INTO report_ids SELECT %s, %s, unnest(%b::bytea[])", row)
 
     @override
-    def note(self, change: Change) -> None:
+    def note(self, change: RoundUpdate) -> None:
         """Do nothing: the database has them."""
 
     @override

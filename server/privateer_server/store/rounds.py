@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, Table, Update, and_, delete, f
 
 from privateer_core.codec import decode, encode
 from privateer_core.serving.store.database import Database, DriverStatement, insert
-from privateer_server.store.records import Behind, Change, Leaf, LogLine, Plan, RoundRecord
+from privateer_server.store.records import Behind, Leaf, LogLine, Plan, RoundRecord, RoundUpdate
 from privateer_server.store.report_ids import ReportIds
 from privateer_server.store.schema import (
     ANSWERS,
@@ -52,7 +52,7 @@ class RoundWriter:
     def __init__(self, database: Database, ids: ReportIds) -> None:
         self._database, self._ids = database, ids
 
-    def apply(self, db: Connection, changes: Sequence[Change]) -> None:
+    def apply(self, db: Connection, changes: Sequence[RoundUpdate]) -> None:
         """Apply changes in a transaction that holds their experiments.
 
         Raises
@@ -80,7 +80,7 @@ class RoundWriter:
                 end = db.execute(select(func.coalesce(func.max(LEAVES.c.position), 0))).scalar_one()
                 db.execute(insert(LEAVES).values(position=end + 1, **row))
 
-    def _add(self, db: Connection, change: Change) -> None:
+    def _add(self, db: Connection, change: RoundUpdate) -> None:
         where = {"experiment": change.experiment, "version": change.version}
         counting = {
             "counted": change.counted,
@@ -110,7 +110,7 @@ class RoundWriter:
             put = insert(CLOSERS).values(**where, **closer)
             db.execute(put.on_conflict_do_update(index_elements=["experiment", "version"], set_=closer))
 
-    def _publish(self, db: Connection, change: Change, following: RoundRecord) -> None:
+    def _publish(self, db: Connection, change: RoundUpdate, following: RoundRecord) -> None:
         """Close the round, open the next one, and note that what an operator wanted holds from then on."""
         name, closed = change.experiment, (change.experiment, change.version)
         plan = db.execute(select(EXPERIMENTS.c.plan).where(EXPERIMENTS.c.name == name)).scalar_one_or_none()

@@ -18,7 +18,6 @@ from privateer_server.store.findings import StoreFindings, examine
 from privateer_server.store.records import (
     NO_PLAN,
     Behind,
-    Change,
     ExperimentRecord,
     ExperimentState,
     Leaf,
@@ -26,6 +25,7 @@ from privateer_server.store.records import (
     Plan,
     PlanBefore,
     RoundRecord,
+    RoundUpdate,
     ShufflerKey,
 )
 from privateer_server.store.report_ids import IdsInMemory, ReportIds, SharedIds
@@ -162,11 +162,11 @@ class Store:
             yield Locked(self._lock(db, names), self._ids, partial(self._commit, db), db)
             db.rollback()  # what is not committed is not done
 
-    def _commit(self, db: Connection, changes: Sequence[Change]) -> None:
+    def _commit(self, db: Connection, changes: Sequence[RoundUpdate]) -> None:
         self._rounds.apply(db, changes)
         db.commit()
 
-    def commit(self, changes: Sequence[Change]) -> None:
+    def commit(self, changes: Sequence[RoundUpdate]) -> None:
         """Apply all changes or none, as `Locked.commit`; a round that is closed already stays as it is."""
         with self._database.transaction() as db:
             if self.is_shared:
@@ -351,7 +351,7 @@ class Locked:
         self,
         standings: Mapping[str, ExperimentState],
         ids: ReportIds,
-        commit: Callable[[Sequence[Change]], None],
+        commit: Callable[[Sequence[RoundUpdate]], None],
         db: Connection | None = None,
     ) -> None:
         self._standings, self._ids, self._commit, self._db = standings, ids, commit, db
@@ -364,7 +364,7 @@ class Locked:
         """Return the ids of opened reports that are counted in the experiment's last round, and perhaps others."""
         return self._ids.seen(self._db, experiment, self._standings[experiment].version, opened)
 
-    def commit(self, changes: Sequence[Change]) -> None:
+    def commit(self, changes: Sequence[RoundUpdate]) -> None:
         """Apply all changes or none; they are durable when this returns.
 
         Raises

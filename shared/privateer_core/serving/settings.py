@@ -27,7 +27,7 @@ _HOST_NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9._-]{0,251}[a-z0-9_])?")
 _SCHEMES: Final = ("postgresql://", "postgres://")
 
 
-class Unfit(ValueError):
+class UnfitSetting(ValueError):
     """A value misses the constraint of its setting; `Settings.read` adds the variable.
 
     Parameters
@@ -41,7 +41,7 @@ class Unfit(ValueError):
         self.detail, self.remedy = detail, remedy
 
 
-class Shown:
+class DefaultText:
     """A mark of a setting: how the table shows a default that does not speak for itself."""
 
     def __init__(self, default: str) -> None:
@@ -62,7 +62,7 @@ def _origins(text: str) -> tuple[str, ...]:
     for one in words(text):
         if one != ANY and not _is_origin(one):
             remedy = "list origins such as https://shop.example, separated by spaces, or * for all"
-            raise Unfit(f"{one!r} is no origin", remedy)
+            raise UnfitSetting(f"{one!r} is no origin", remedy)
     return words(text)
 
 
@@ -80,26 +80,26 @@ def _host_names(text: str) -> tuple[str, ...]:
     for one in words(text):
         if not _HOST_NAME.fullmatch(one):
             remedy = "list names such as server.internal in lower case, without ports, separated by commas"
-            raise Unfit(f"{one!r} is no name of a host", remedy)
+            raise UnfitSetting(f"{one!r} is no name of a host", remedy)
     return words(text)
 
 
 def _service_names(text: str) -> tuple[str, ...]:
     names = tuple(filter(None, map(str.strip, text.split(","))))
     if not names or not all(name.isascii() and "/" not in name for name in names):
-        raise Unfit("is no name of a service", "write host or host:port")
+        raise UnfitSetting("is no name of a service", "write host or host:port")
     return names
 
 
 def _is_required(text: str) -> bool:
     if text not in ("off", "required"):
-        raise Unfit("is neither off nor required", "set it to one of them")
+        raise UnfitSetting("is neither off nor required", "set it to one of them")
     return text == "required"
 
 
 def _database(text: str) -> str:
     if text and not text.startswith(_SCHEMES):
-        raise Unfit("is no address of a PostgreSQL database", "give postgresql://HOST/NAME")
+        raise UnfitSetting("is no address of a PostgreSQL database", "give postgresql://HOST/NAME")
     return text
 
 
@@ -193,7 +193,7 @@ class Settings(BaseSettings):
         name = place if place.startswith(_PREFIX) else _variable_of(cls.model_fields[place], place)
         field = cls.variables()[name]
         unfit = first.get("ctx", {}).get("error")
-        if isinstance(unfit, Unfit):
+        if isinstance(unfit, UnfitSetting):
             return SpecError(unfit.detail, field=name, remedy=unfit.remedy)
         if first["type"] == "missing":
             return unset(name, field.description or "")
@@ -258,7 +258,7 @@ class ServiceSettings(Settings):
 class TokenSettings(Settings):
     """Whether reports come with upload tokens, and whose."""
 
-    required: Annotated[bool, from_text(_is_required), Shown("`off`")] = Field(
+    required: Annotated[bool, from_text(_is_required), DefaultText("`off`")] = Field(
         default=False,
         validation_alias="PRIVATEER_TOKENS",
         description="`required`: reports come with [upload tokens](tokens.md), but those of trusted senders",
@@ -269,7 +269,7 @@ class TokenSettings(Settings):
         description="file or folder (`*.json`) of issuers' public keys, one issuer for an experiment; or an issuer's "
         "address",
     )
-    origins: Annotated[tuple[str, ...], from_text(_service_names), Shown("`127.0.0.1:` and the port")] = Field(
+    origins: Annotated[tuple[str, ...], from_text(_service_names), DefaultText("`127.0.0.1:` and the port")] = Field(
         default=(),
         validation_alias="PRIVATEER_ORIGIN",
         description="names by which devices know the service, separated by commas: host, and port unless it is 443",

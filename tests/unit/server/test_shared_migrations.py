@@ -9,7 +9,7 @@ from privateer_core.codec import encode
 from privateer_core.serving.store.database import Schema
 from privateer_core.serving.store.postgres import PostgresDatabase
 from privateer_server.store.journal import Journal
-from privateer_server.store.records import NO_PLAN, Behind, Change, JournalEntry, RoundRecord
+from privateer_server.store.records import NO_PLAN, Behind, JournalEntry, RoundRecord, RoundUpdate
 from privateer_server.store.schema import JOURNAL_SCHEMA, STORE_SCHEMA
 from privateer_server.store.store import Store
 from tests.support.postgres import Cluster
@@ -132,10 +132,10 @@ def test_a_store_keeps_its_open_rounds(postgres: Cluster, caplog: pytest.LogCapt
     (line,) = caplog.records
     assert line.__dict__["fields"] == {"database": "store", "from_schema": 1, "to_schema": 2}
     store = Store(opened(url, STORE_SCHEMA))
-    store.commit([Change("test", 1, 7, part=b"one", total=b"sums of 10", report_ids=[b"x" * 16])])
+    store.commit([RoundUpdate("test", 1, 7, part=b"one", total=b"sums of 10", report_ids=[b"x" * 16])])
     with pytest.raises(Behind):
-        store.commit([Change("test", 1, 1)])
-    store.commit([Change("test", 1, taken=True, following=SECOND)])
+        store.commit([RoundUpdate("test", 1, 1)])
+    store.commit([RoundUpdate("test", 1, taken=True, following=SECOND)])
     assert [(one.version, one.received, one.taken) for one in store.rounds("test")] == [(1, 10, True), (2, 0, False)]
     assert len(store.leaves(0)) == 2
     store.close()

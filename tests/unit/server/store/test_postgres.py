@@ -21,7 +21,7 @@ from privateer_server.intake.opening import REPORT_ID_SIZE
 from privateer_server.rounds.closing import Closed, Closer
 from privateer_server.rounds.open_round import OpenRound, first_round, record
 from privateer_server.settings import ServerSettings, read_settings
-from privateer_server.store.records import Change, JournalEntry, Leaf, RoundRecord
+from privateer_server.store.records import JournalEntry, Leaf, RoundRecord, RoundUpdate
 from privateer_server.store.schema import STORE_SCHEMA
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
@@ -179,7 +179,7 @@ def full_round(data: Data) -> OpenRound:
     assert opener is not None
     entry = Closer(data, SystemClock()).enter(first, None)
     data.store.create("test", first.schedule.encoded, entry.following)
-    data.store.commit([Change("test", 1, 20, taken=True)])
+    data.store.commit([RoundUpdate("test", 1, 20, taken=True)])
     return first
 
 
@@ -260,7 +260,7 @@ def test_a_server_that_slept_through_two_rounds_releases_nothing(
             time.sleep(0.05)
             closed = closer.close(known)
         known = closed.opened
-        two.store.commit([Change("test", known.round.version, 20, taken=True)])
+        two.store.commit([RoundUpdate("test", known.round.version, 20, taken=True)])
     may_go_on.set()
     first.join()
     assert [str(error) for error in failed] == ["the journal has another round as the last one"]
@@ -284,7 +284,7 @@ def test_a_round_that_reports_fill_elsewhere_takes_the_last_place_once(opened: C
                 assert standing is not None
                 if standing.received < 20:
                     seen.append(standing.received)
-                    locked.commit([Change("test", 1, 1)])
+                    locked.commit([RoundUpdate("test", 1, 1)])
 
     threads = [threading.Thread(target=count, args=(data,)) for data in (one, two)]
     for thread in threads:
@@ -319,9 +319,9 @@ def test_ids_are_looked_up_one_by_one_whatever_postgresql_knows_of_the_round(
     first = RoundRecord(1, 10**6, 0, 0, False, b"digest", b"{}", b"publication", b"state", b"total")
     for name in ("other", "test"):
         store.create(name, b"spec", replace(first, digest=name.encode()))
-    store.commit([Change("other", 1, 5000, part=b"one", total=b"sums", report_ids=tuple(held[:5000]))])
+    store.commit([RoundUpdate("other", 1, 5000, part=b"one", total=b"sums", report_ids=tuple(held[:5000]))])
     shared.rows("ANALYZE report_ids")
-    store.commit([Change("test", 1, len(held), part=b"one", total=b"sums", report_ids=tuple(held))])
+    store.commit([RoundUpdate("test", 1, len(held), part=b"one", total=b"sums", report_ids=tuple(held))])
     known = held[: asked // 2]
     with store.locked(["test"]) as locked:
         assert locked.seen("test", [*known, *(os.urandom(REPORT_ID_SIZE) for _ in known)]) == set(known)

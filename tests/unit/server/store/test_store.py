@@ -17,13 +17,13 @@ from privateer_server.store.records import (
     NO_PLAN,
     PAUSED,
     Behind,
-    Change,
     ExperimentState,
     Leaf,
     LogLine,
     Plan,
     PlanBefore,
     RoundRecord,
+    RoundUpdate,
     ShufflerKey,
 )
 from privateer_server.store.schema import EXPERIMENTS, LEAVES, PARTS, STORE_KIND, STORE_SCHEMA
@@ -51,8 +51,10 @@ def opened_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return shared_store(cluster.make())
 
 
-def change(counted: int, **more: Any) -> Change:
-    return Change(**{"experiment": "test", "version": 1, "counted": counted, "part": b"one", "total": b"sums", **more})
+def change(counted: int, **more: Any) -> RoundUpdate:
+    return RoundUpdate(
+        **{"experiment": "test", "version": 1, "counted": counted, "part": b"one", "total": b"sums", **more}
+    )
 
 
 def standing(store: Store, name: str = "test") -> ExperimentState:
