@@ -40,8 +40,8 @@ class RoundRecord:
         Learner state that made the policy, encoded; empty once the next round is published.
     total
         Sums that the round began with, encoded and encrypted with its key
-        (`privateer_server.intake.opening.Opener.protect`); its reports are in parts beside them (`RoundUpdate`). Empty once
-        the next round is published, in a backup, and of a round that asks nobody.
+        (`privateer_server.intake.opening.Opener.protect`); its reports are in parts beside them (`RoundUpdate`). Empty
+        once the next round is published, in a backup, and of a round that asks nobody.
     given_up
         Whether the round takes no more reports, and nothing is learned from those that it has.
     """
