@@ -100,6 +100,8 @@ class Participation:
 
     Attributes
     ----------
+    is_paused
+        As given: what was not checked against the limits, and can never report.
     round, spec, policy
         The parts of the publication.
     decider
@@ -121,7 +123,7 @@ class Participation:
 
     def __init__(self, body: bytes, name: str, limits: Limits, cohort: str = "", *, is_paused: bool = False) -> None:
         publication = decode_publication(body)
-        self.round, self.cohort, self._is_paused = publication.round, cohort, is_paused
+        self.round, self.cohort, self.is_paused = publication.round, cohort, is_paused
         self.spec = _spec(publication.spec)
         self.policy = self.decider = _policy(publication.policy, self.spec)
         self.drains = publication.drain is not None
@@ -169,7 +171,7 @@ class Participation:
     @property
     def is_open(self) -> bool:
         """Whether the round takes reports of this person's cohort; False when the experiment is over or paused."""
-        return self.round.batch > 0 and self.policy.cohort == self.cohort and not self._is_paused
+        return self.round.batch > 0 and self.policy.cohort == self.cohort and not self.is_paused
 
     @property
     def asks(self) -> bool:

@@ -175,6 +175,8 @@ class Publications:
         TermsRefused, Malformed, Untrusted, NotFound, Deleted, Unavailable
             As `joined`; what was kept does not do here.
         """
+        if known is not None and known.participation.is_paused:
+            known = None  # nothing but an unsigned header said so: it is checked as one that asks
         if known is not None and known.is_fresh(self.clock):
             return known
         # What was kept is from an earlier session, and its digest would tie the two together.

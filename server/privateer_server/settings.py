@@ -96,6 +96,7 @@ class ServerSettings(UploadSettings):
     )
     traces: str = Field(
         default="",
+        repr=False,  # an address may have a password in it
         description="address of a collector of traces, OTLP over HTTP, such as `http://127.0.0.1:4318` "
         "([operations](operations.md#traces))",
     )

@@ -97,7 +97,8 @@ test("requests have what was typed, and nothing that was not", () => {
 
 test("what became of it, and what is wrong, is a sentence with a way on", () => {
   assert.equal(outcome(PAUSE, "x", { changed: true, waiting: [] }), "x is paused.");
-  assert.match(outcome(EXTEND, "x", { changed: true, waiting: [{}] }), /next version/);
+  assert.match(outcome(EXTEND, "x", { changed: true, waiting: [{ action: "extend" }] }), /next version/);
+  assert.equal(outcome(PAUSE, "x", { changed: true, waiting: [{ action: "extend" }] }), "x is paused.");
   assert.match(outcome(PAUSE, "x", { changed: false, waiting: [] }), /Nothing changed/);
   assert.match(trouble({ status: 401, problem: {} }, ""), /token is wrong.*still here/s);
   assert.match(trouble({}, "it was done"), /not known whether it was done.*Send it again/s);

@@ -30,7 +30,7 @@ import importlib.util, sys
 sys.exit(any(importlib.util.find_spec(name) for name in sys.argv[1:]))
 PY
 }
-lacks shuffler numpy scipy pydantic privateer_server privateer_client privateer_lab pip
+lacks shuffler numpy scipy privateer_server privateer_client privateer_lab pip
 lacks server privateer_shuffler privateer_client privateer_lab pip_tools
 compose --profile load run --rm -T --entrypoint python load -c \
   'import importlib.util, sys; sys.exit(any(map(importlib.util.find_spec, sys.argv[1:])))' \

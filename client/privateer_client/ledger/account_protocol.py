@@ -70,7 +70,10 @@ class Account(Protocol):
         ...
 
     def transaction(self) -> AbstractContextManager[object]:
-        """Make what follows, on this thread, one durable transaction; ask nobody within it, since others wait."""
+        """Make what follows, on this thread, one durable transaction; ask nobody within it, since others wait.
+
+        What is called within it has no transaction of its own: an error that is caught within it undoes nothing.
+        """
         ...
 
     def pay(self, payment: Payment, endpoint: str, seal: Callable[[], bytes]) -> bytes:

@@ -62,6 +62,7 @@ export class Participation {
     this.header = [round.experiment, round.version, publication.keyId, publication.digest];
     this.digest = publication.digest;
     this.agree(name);
+    this.isPaused = paused;
     this.isOpen = round.batch > 0 && this.policy.cohort === "" && !paused;
     if (this.isOpen && this.mechanism) verify(this.terms, this.mechanism, this.spec, round, limits);
   }

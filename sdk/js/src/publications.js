@@ -64,7 +64,8 @@ export class Publications {
 
   /** The one whose round is open now. @param {Published | null} known @returns {Promise<Published>} */
   async opened(known) {
-    if (!known?.sent) return this.fetched(null, false);
+    // Nothing but an unsigned header said that nobody is asked: it is checked as one that asks.
+    if (!known?.sent || known.participation.isPaused) return this.fetched(null, false);
     const { now, monotonic } = this.client.clock;
     const age = Math.max(Math.abs(now() - known.sent.now), monotonic() - known.sent.monotonic);
     return age < FRESH ? known : this.fetched(known.participation, false);

@@ -1,6 +1,6 @@
 """Tails and quantiles that accountant and mechanisms need, by numpy alone: devices have no scipy.
 
-Relative errors, measured against 45 digits (`tests/unit/accounting/test_special_functions.py`), are below 1e-13 of
+Relative errors, measured against 45 digits (`tests/unit/accounting/test_special_functions.py`), are below 1e-12 of
 binomial probabilities and tails with up to 10^9 trials, and below 2e-15 of the logarithm of a lower normal tail.
 """
 

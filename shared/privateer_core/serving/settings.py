@@ -265,6 +265,7 @@ class TokenSettings(Settings):
     )
     keys: str = Field(
         default="",
+        repr=False,  # an address may have a password in it
         validation_alias="PRIVATEER_TOKEN_KEYS",
         description="file or folder (`*.json`) of issuers' public keys, one issuer for an experiment; or an issuer's "
         "address",

@@ -24,7 +24,7 @@ export const isGrave = (action, typed) => action.is_final || (typed.seconds ?? "
 export function outcome(action, name, answer) {
   if (action.id === "clone") return `${answer.name} is created.`;
   if (answer.changed === false) return `Nothing changed: it was so before.`;
-  const waits = answer.waiting?.length ? " It holds from the next version on, when the open round is over." : "";
+  const waits = answer.waiting?.some((line) => line.action === action.id) ? " It holds from the next version on, when the open round is over." : "";
   return `${name} ${action.done}.${waits}`;
 }
 

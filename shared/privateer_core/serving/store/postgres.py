@@ -12,6 +12,7 @@ from threading import Lock
 from typing import Any, Final
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Format
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
@@ -75,6 +76,11 @@ class PostgresDatabase(Database):
     def __init__(self, url: str, schema: Schema, setting: str, *, is_read_only: bool = False) -> None:
         self._url, self._setting, self._is_closed = url, setting, False
         self._schema, self.is_read_only = schema, is_read_only
+        try:
+            conninfo_to_dict(url)
+        except psycopg.ProgrammingError:  # what it says quotes the address, in which a password may stand
+            detail, remedy = "is no address of a database", "write what is not a letter or digit in a password as %XX"
+            raise SpecError(detail, field=setting, remedy=remedy) from None
         engine = create_engine(
             "postgresql+psycopg://",
             creator=self._connect,

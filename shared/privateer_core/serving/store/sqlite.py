@@ -94,6 +94,19 @@ class SqliteDatabase(Database):
         super().__init__(engine)
         self._raw, self._written = connection, True
 
+    @override
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        with super().transaction() as db:
+            try:
+                yield db
+                db.commit()
+            except BaseException:
+                # After a COMMIT that fails SQLAlchemy takes the transaction for ended; nobody else may find it open.
+                if self._raw.in_transaction:
+                    self._raw.rollback()
+                raise
+
     @contextmanager
     def driver(self) -> Iterator[sqlite3.Connection]:
         """Return the driver's connection, which nobody else uses meanwhile."""

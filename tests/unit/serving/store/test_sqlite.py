@@ -7,9 +7,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.store.sqlite import FileKind, connect, open_database, was_cut_short
+from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, connect, open_database, was_cut_short
 
 STEPS = {3: "ALTER TABLE person ADD COLUMN born INTEGER; CREATE TABLE place (id)", 4: "CREATE TABLE pet (id)"}
 NOW = FileKind(77, 5, "CREATE TABLE person (id, born INTEGER); CREATE TABLE place (id)", "SETTING", steps=STEPS)
@@ -96,3 +97,19 @@ def test_who_stopped_in_order_leaves_no_log_behind(tmp_path: Path) -> None:
     assert was_cut_short(path)  # as a process that is killed now leaves it
     db.close()
     assert not was_cut_short(path)
+
+
+def test_a_commit_that_fails_leaves_nothing_open(tmp_path: Path) -> None:
+    """Nobody reads what was not committed, and the next transaction begins."""
+    later = "CREATE TABLE a (id INTEGER PRIMARY KEY); CREATE TABLE b (a REFERENCES a DEFERRABLE INITIALLY DEFERRED)"
+    database = SqliteDatabase(open_database(tmp_path / "a.db", FileKind(78, 1, later, "SETTING")))
+    with database.driver() as raw:
+        raw.execute("PRAGMA foreign_keys = ON")
+    for _ in range(2):
+        with pytest.raises(sqlite3.IntegrityError), database.transaction() as db:
+            db.execute(text("INSERT INTO b VALUES (1)"))
+    with database.connection() as db:
+        assert db.execute(text("SELECT count(*) FROM b")).scalar_one() == 0
+    with database.transaction() as db:
+        db.execute(text("INSERT INTO a VALUES (1)"))
+    database.close()
