@@ -21,6 +21,8 @@ _BUCKETS: Final = 32
 """Intervals into which the number of blanket messages is rounded down."""
 _SHORT: Final = 6000
 """With fewer trials than that, rows of tails are quicker to compute together."""
+_APART: Final = 1 + 1e-7
+"""A local epsilon that is nearer to epsilon is rounded up: their difference would lose more than ``_ROUNDING`` covers."""
 _RESOLUTION: Final = 1e-3
 """Local epsilons are searched, and published, in steps of this size."""
 
@@ -60,6 +62,7 @@ def shuffled_delta(epsilon: float, local_epsilon: float, symbols: float, batch: 
     """
     if local_epsilon <= epsilon:
         return 4 * _TAIL
+    local_epsilon = max(local_epsilon, epsilon * _APART)
     weight = 1.0 / (math.exp(local_epsilon) + symbols - 1)
     pairs, pairs_mass = _exact(batch - 1, 2 * weight)
     # The fewer the other messages the larger the bound, so the fewest that any number of pairs leaves serve for all.

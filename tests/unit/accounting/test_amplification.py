@@ -150,3 +150,13 @@ def test_no_honest_report_is_refused():
         amplified_local_epsilon(1.0, 1e-6, 2, 0, 8.0)
     assert refused.value.field == "privacy.honest_fraction"
     assert refused.value.remedy
+
+
+@pytest.mark.parametrize("nearness", [1e-14, 1e-12, 1e-10, 1e-8, 1e-6])
+@pytest.mark.parametrize(("epsilon", "symbols"), [(3.297384976, 3), (0.01, 2), (1.0, 16)])
+def test_a_local_epsilon_next_to_epsilon(epsilon: float, symbols: int, nearness: float) -> None:
+    """Alone, a report has delta (l - e) / (l + symbols - 1), which no rounding may undercut."""
+    local_epsilon = epsilon * (1 + nearness)
+    with mpmath.workdps(50):
+        e, local = mpmath.exp(mpmath.mpf(epsilon)), mpmath.exp(mpmath.mpf(local_epsilon))
+        assert shuffled_delta(epsilon, local_epsilon, symbols, 1) >= (local - e) / (local + symbols - 1)
