@@ -24,7 +24,10 @@ _CHECK, _TOKENS, _IDENTITY = "upload keys", "tokens", "identity"
 _HERE: Final = ("127.", "localhost", "[::1]")
 _GET: Final = "start the issuer, and see that its public keys come to where PRIVATEER_TOKEN_KEYS says"
 _ONE: Final = "an experiment has one issuer: take it off the other one's PRIVATEER_EXPERIMENTS"
-_LOST: Final = "put it back; a start without it makes another key, and devices and shufflers refuse the server"
+_LOST: Final = (
+    "put it back, or name it by PRIVATEER_IDENTITY as at the start; a start without it makes another key, and devices "
+    "and shufflers refuse the server"
+)
 
 
 def check_upload_tokens(found: Checkup, tokens: TokenSettings, host: str, experiments: Sequence[str]) -> None:

@@ -22,7 +22,7 @@ _BUCKETS: Final = 32
 _SHORT: Final = 6000
 """With fewer trials than that, rows of tails are quicker to compute together."""
 _APART: Final = 1 + 1e-7
-"""A local epsilon that is nearer to epsilon is rounded up: their difference would lose more than ``_ROUNDING`` covers."""
+"""A local epsilon nearer to epsilon is rounded up: their difference would lose more than ``_ROUNDING`` covers."""
 _RESOLUTION: Final = 1e-3
 """Local epsilons are searched, and published, in steps of this size."""
 
