@@ -203,8 +203,8 @@ def test_a_page_of_another_origin_gets_no_answer_and_says_why(demo: tuple[str, S
 
 def test_without_the_sdk_beside_it_the_demo_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from privateer_core.errors import SpecError
-    from privateer_lab.services.demo import site
+    from privateer_lab.services import demo
 
-    monkeypatch.setattr(site, "_SDK", tmp_path)
+    monkeypatch.setattr(demo, "_SDK", tmp_path)
     with pytest.raises(SpecError, match="clone the repository"):
         sdk_folder()

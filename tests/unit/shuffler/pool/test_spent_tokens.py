@@ -38,11 +38,13 @@ async def test_it_happens_by_itself_and_goes_on_after_a_failure(
     spent = FiledTokens(tmp_path, clock)
     spent.keep([(spent.hash(b"old"), int(clock.now()) - 2 * DAY)])
     real = spent._database
-    spent._database = SqliteDatabase(sqlite3.connect(":memory:", check_same_thread=False))  # has no such table
+    broken = SqliteDatabase(sqlite3.connect(":memory:", check_same_thread=False))  # has no such table
+    spent._database = broken
     forgetting = asyncio.create_task(spent.forget_now_and_then())
     await asyncio.sleep(0.1)
     assert not forgetting.done()
     spent._database = real
+    broken.close()
     async with asyncio.timeout(20):
         while spent.knows(b"old"):
             await asyncio.sleep(0.01)
