@@ -107,7 +107,7 @@ def test_the_least_effect_of_a_plan_has_the_power_that_is_asked_for() -> None:
 
 @pytest.mark.nightly
 def test_a_plan_knows_that_matching_starves_arms() -> None:
-    """Of 240 segments four standard errors are .1. The planted defect: formulas of fixed shares."""
+    """Four standard errors of 240 segments are .1. The planted defect uses the formulas of fixed shares."""
     prospect, least = planned(*_STARVED)
     wrong = float(replace(prospect, rule="fixed").power(least)[0][0, 0])
     share, _ = found_in(spec_of(*_STARVED, least), 240)

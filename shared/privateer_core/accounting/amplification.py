@@ -20,7 +20,7 @@ _WELL_BELOW: Final = 0.9
 _BUCKETS: Final = 32
 """Intervals into which the number of blanket messages is rounded down."""
 _SHORT: Final = 6000
-"""With fewer trials than that, rows of tails are quicker to compute together."""
+"""Rows of tails are quicker to compute together where there are fewer trials than that."""
 _APART: Final = 1 + 1e-7
 """A local epsilon nearer to epsilon is rounded up: their difference would lose more than ``_ROUNDING`` covers."""
 _RESOLUTION: Final = 1e-3

@@ -20,7 +20,7 @@ _NEGLIGIBLE: Final = 40.0
 _FAR: Final = -30.0
 """Below this, the logarithm of a normal tail comes from its asymptotic series."""
 _FEW: Final = 1 << 9
-"""With so few trials, what logarithms of powers lose does not matter."""
+"""Binomial coefficients are computed exactly where there are fewer successes, or fewer failures, than that."""
 _EXACT: Final = 100
 """So few successes or failures leave whole numbers that are quick to compute."""
 _DIGITS: Final = 17

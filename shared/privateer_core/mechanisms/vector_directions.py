@@ -23,7 +23,7 @@ _RATIOS: Final = (2, 8, 32, 128, 512, 2048)
 """Symbols for each of a person's own, for which the local epsilon that a batch allows is computed to choose by."""
 DIRECTIONS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _NODES: Final = 200
-"""Of the quadrature over products."""
+"""Number of nodes of the quadrature over products."""
 
 
 @lru_cache(maxsize=4096)

@@ -109,7 +109,7 @@ def earlier(value, names):
 
 @pytest.mark.parametrize("name", ["bandit", "convex", "linear", "partition", "sparse", "trial"])
 def test_fields_are_found_under_the_names_that_they_had(name):
-    """Of all instances of an algorithm, after their first round."""
+    """States of all instances of an algorithm are read, as they are after their first round."""
     for spec in ALGORITHMS[name].spec.instances().values():
         state = next(rounds(spec, seed=1)).state
         before = {new: old for old, new in state.renamed.items()}
