@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[2]
 BODY = 5
 _ENOUGH = 160
 """Bodies that are sent at least, if there are so many."""
+SERVERS, DATABASE = ("one", "two"), "database"
 CENTRAL = {"privacy.model": "central", "privacy.delta": 1e-6}
 
 
@@ -133,10 +134,15 @@ def send(at: Pair, client: httpx.Client, body: bytes) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(
-    ("people", "kills"), [(800, 3), pytest.param(20_000, 100, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
+    ("people", "kills", "victims"),
+    [
+        (800, 3, SERVERS),
+        pytest.param(20_000, 100, SERVERS, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)]),
+        pytest.param(4_000, 10, (DATABASE,), marks=[pytest.mark.nightly, pytest.mark.timeout(3600)]),
+    ],
 )
 def test_kills_in_the_middle_of_a_round_lose_and_double_nothing(
-    postgres: Cluster, tmp_path: Path, people: int, kills: int
+    postgres: Cluster, tmp_path: Path, people: int, kills: int, victims: tuple[str, ...]
 ) -> None:
     """Every report is unique, and the sums are compared with those of all reports, to the last bit."""
     shared, rng, killed = Shared.make(postgres, tmp_path), random.Random(3), 0
@@ -168,7 +174,11 @@ def test_kills_in_the_middle_of_a_round_lose_and_double_nothing(
         while any(sender.is_alive() for sender in senders):
             time.sleep(rng.uniform(0.1, 0.6))
             if waiting:
-                at.kill(rng.choice(["one", "two"]))
+                victim = rng.choice(victims)
+                if victim == DATABASE:
+                    postgres.restart()
+                else:
+                    at.kill(victim)
                 killed += 1
         print(f"{killed} kills, {len(taken) * BODY} reports")
         assert (sum(counted), len(counted)) == (len(taken) * BODY, len(taken))
