@@ -43,6 +43,7 @@ def test_twenty_functions() -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(1800)
 def test_two_hundred_seeds_of_a_million_people() -> None:
     """No run is stuck: the worst of 200 seeds loses at most twice the mean."""
     changes = {
