@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if TYPE_CHECKING:
+    from privateer_lab.analysis.finished_test import FinishedTest, analyze
     from privateer_lab.notebook import plot
     from privateer_lab.notebook.evaluation import Evaluation, evaluate
     from privateer_lab.notebook.planned import Planned, plan
@@ -24,31 +25,34 @@ if TYPE_CHECKING:
     from privateer_lab.notebook.tabular import ResultTable
 
 _PLACES: Final = {
-    "Evaluation": "evaluation",
-    "Found": "results",
-    "History": "results",
-    "Planned": "planned",
-    "LoadedPolicy": "policies",
-    "Replayed": "replayed",
-    "Simulated": "simulated",
-    "ResultTable": "tabular",
-    "detectable": "sizes",
-    "evaluate": "evaluation",
-    "history": "results",
-    "plan": "planned",
-    "policy": "policies",
-    "replay": "replayed",
-    "result": "results",
-    "sample_size": "sizes",
-    "simulate": "simulated",
-    "spec": "specs",
-    "spec_from": "specs",
-    "sweep": "simulated",
+    "Evaluation": "notebook.evaluation",
+    "FinishedTest": "analysis.finished_test",
+    "Found": "notebook.results",
+    "History": "notebook.results",
+    "Planned": "notebook.planned",
+    "LoadedPolicy": "notebook.policies",
+    "Replayed": "notebook.replayed",
+    "Simulated": "notebook.simulated",
+    "ResultTable": "notebook.tabular",
+    "analyze": "analysis.finished_test",
+    "detectable": "notebook.sizes",
+    "evaluate": "notebook.evaluation",
+    "history": "notebook.results",
+    "plan": "notebook.planned",
+    "policy": "notebook.policies",
+    "replay": "notebook.replayed",
+    "result": "notebook.results",
+    "sample_size": "notebook.sizes",
+    "simulate": "notebook.simulated",
+    "spec": "notebook.specs",
+    "spec_from": "notebook.specs",
+    "sweep": "notebook.simulated",
 }
-"""The file in ``privateer_lab.notebook`` that has each name."""
+"""The module of this package that has each name."""
 
 __all__ = [
     "Evaluation",
+    "FinishedTest",
     "Found",
     "History",
     "LoadedPolicy",
@@ -56,6 +60,7 @@ __all__ = [
     "Replayed",
     "ResultTable",
     "Simulated",
+    "analyze",
     "detectable",
     "evaluate",
     "history",
@@ -77,7 +82,7 @@ def __getattr__(name: str) -> Any:
         return import_module("privateer_lab.notebook.plot")
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"privateer_lab.notebook.{_PLACES[name]}"), name)
+    return getattr(import_module(f"privateer_lab.{_PLACES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -42,6 +42,7 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "policy": ("ask", "Show who gets which option."),
         "effects": ("ask", "Show effects with intervals, and what else was found."),
         "report": ("ask", "Write what was asked and learned as one HTML file."),
+        "analyze": ("analyze", "Show the effects of a test that is over, from a file."),
     },
     "Change": {
         "pause": ("change", "Ask nobody until you resume."),

@@ -151,13 +151,14 @@ def _plain(
         },
         "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
         "privacy": promise | {"delta": delta},
-        "algorithm": {"name": _with_effects(), "allocation": "fixed", "rate": rate}
+        "algorithm": {"name": with_effects(), "allocation": "fixed", "rate": rate}
         | {"power": power, "level": level, "looks": looks},
     }
     return parse_spec(tables)
 
 
-def _with_effects() -> str:
+def with_effects() -> str:
+    """Return the name of the first algorithm that plans for an effect."""
     for name in ALGORITHMS:
         kind = algorithm(name).spec
         section = kind.model_fields["algorithm"].annotation

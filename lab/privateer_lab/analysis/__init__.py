@@ -1,0 +1,1 @@
+"""Tests that have been run: their effects, by the statistics of a trial."""

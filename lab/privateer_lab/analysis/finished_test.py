@@ -1,0 +1,239 @@
+"""A test that has been run, row by row, as an experiment of one look: the same statistics, and a curator's noise."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from privateer_core.algorithms import parse_spec
+from privateer_core.answer import Answer
+from privateer_core.errors import InputError, SpecError
+from privateer_core.policies.decisions import Arms
+from privateer_core.privacy.trust import TRUST
+from privateer_core.sampling.entropy import NoiseSource, SecureNoise
+from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.categories import LEVELS_MAX
+from privateer_core.spec.columns import is_missing
+from privateer_lab.notebook.data_frames import Array, Columns, column, columns_of, contexts_of, numbered, numbers, texts
+from privateer_lab.notebook.results import Found, found_in
+from privateer_lab.notebook.sizes import with_effects
+from privateer_lab.notebook.tabular import ResultTable, Tabular
+from privateer_lab.simulation.devices import scaled
+from privateer_server.rounds.loop import Schedule
+
+_BLOCK: Final = 100_000
+"""Rows that are counted at a time."""
+_NOBODY: Final = {"everybody": {"levels": ["everybody"]}}
+"""A feature of one level, where no segments are asked for: a spec has one at least."""
+_MISSING: Final = "missing"
+_UNIT: Final = (0.0, 1.0)
+_PUBLIC: Final = "give those that you know without looking at the rows"
+Segments: TypeAlias = Mapping[str, Sequence[str] | Sequence[float]]
+"""Columns of segments: the values of each that make one, or where a number is cut."""
+
+
+@dataclass(frozen=True, repr=False)
+class FinishedTest(Tabular):
+    """What a test that has been run says: a row for each effect.
+
+    Attributes
+    ----------
+    spec
+        The experiment that it is taken for.
+    found
+        Effects with intervals and decisions, and what they rest on.
+    assumed
+        What was taken from the rows, or for granted, in sentences.
+    """
+
+    spec: ArmsSpec
+    found: Found
+    assumed: tuple[str, ...]
+
+    @property
+    def answer(self) -> Answer:
+        """The answer, as that of an experiment on a server."""
+        return self.found.said
+
+    @property
+    @override
+    def table(self) -> ResultTable:
+        return self.found.table
+
+    @property
+    @override
+    def notes(self) -> Sequence[str]:
+        return *self.assumed, *self.found.notes
+
+
+def analyze(
+    frame: Any,
+    *,
+    arm: str = "arm",
+    reward: str = "reward",
+    control: str | None = None,
+    segments: Segments | Sequence[str] = (),
+    shares: Mapping[str, float] | None = None,
+    bounds: tuple[float, float] | None = None,
+    epsilon: float | None = None,
+    level: float = 0.05,
+) -> FinishedTest:
+    """Return the effects of a randomized test that is over, from its rows.
+
+    Privacy: without ``epsilon`` nothing is private, and the answer is for those who may read the rows. With it every
+    sum that the answer rests on has a curator's noise, and the answer as a whole is epsilon-private, should any row be
+    another. The number of rows, arms, segments and bounds are public: you give them, and none is taken from the rows.
+
+    Parameters
+    ----------
+    frame
+        A pandas or polars data frame, a pyarrow table, a mapping of names to values; or the path of a CSV or Parquet
+        file. A row is a person.
+    arm, reward
+        Columns of the arm that a person got, and of what came of it, in its own unit.
+    control
+        The arm with which the others are compared; by default the first of ``shares``, or the first by name.
+    segments
+        Columns by which effects are told apart. A mapping also says how: texts are the values of a column, ``"other"``
+        among them stands for all that are not listed; numbers are where a segment ends and the next begins. Without,
+        each value in the rows is a segment.
+    shares
+        The share of people that each arm was meant to get; by default the same. How far the rows are from it is tested.
+        The first arm is the control unless ``control`` names another.
+    bounds
+        The least and the largest reward that count: others are clipped to them. By default 0 and 1 or, without
+        ``epsilon``, those of the rows.
+    epsilon
+        The promise to each person; None: no noise.
+    level
+        One minus the confidence of the intervals.
+
+    Raises
+    ------
+    InputError
+        Naming a column, its constraint and the remedy.
+    SpecError
+        Naming an argument, its constraint and the remedy.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import privateer_lab as lab
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"arm": rng.choice(["new", "old"], 5000), "reward": rng.random(5000) < 0.2}
+    >>> found = lab.analyze(rows, control="old")
+    >>> found.answer.effects[0].is_decided, found.answer.people
+    (False, 5000)
+    """
+    columns = columns_of(frame)
+    is_private, parts = epsilon is not None, _parts(segments)
+    columns |= {name: _filled(column(columns, name)) for name, values in parts.items() if not values}
+    if is_private and not shares:
+        raise SpecError("must be given with epsilon: names of arms are public", field="shares", remedy=_PUBLIC)
+    rewards, arms = numbers(columns, reward), _arms(columns, arm, control, shares)
+    low, high, said = _bounds(rewards, bounds, reward, is_private=is_private)
+    features = {one: _feature(columns, one, values, is_private=is_private) for one, values in parts.items()}
+    cuts = {one: values for one, values in parts.items() if "levels" not in features[one]}
+    data = {
+        "experiment": {"name": "test", "arms": list(arms), "horizon": len(rewards), "round_size": len(rewards)},
+        "context": {"features": features or _NOBODY},
+        "segments": {"by": list(parts), "cuts": cuts},
+        "reward": {"low": low, "high": high},
+        "privacy": {"model": _curator(promises=is_private), **({"epsilon": epsilon} if is_private else {})},
+        "algorithm": {"name": with_effects(), "allocation": "fixed", "level": level, **_shares(shares, arms)},
+    }
+    spec = cast(ArmsSpec, parse_spec(data))
+    chosen = numbered(columns, arm, arms)
+    contexts = scaled(contexts_of(columns, spec), spec) if parts else np.zeros((len(rewards), 1))
+    answer = _answer(spec, contexts, chosen, spec.reward.scaled_all(rewards), SecureNoise())
+    clipped = 0 if is_private else int(((rewards < low) | (rewards > high)).sum())
+    if clipped:
+        said = (*said, f"{clipped:,} of {len(rewards):,} rewards are beyond the bounds, and count as the next bound.")
+    equal = () if shares else ("Every arm was meant to get the same share of people: say so if it was not.",)
+    return FinishedTest(spec, found_in("test", answer), (*said, *equal))
+
+
+def _parts(segments: Segments | Sequence[str]) -> dict[str, list[str] | list[float]]:
+    """Return the columns of segments, with their values or cuts as far as they are given."""
+    if isinstance(segments, str):
+        remedy = f"write segments=[{segments!r}]"
+        raise SpecError("must be a list of names of columns", field="segments", remedy=remedy)
+    given = segments if isinstance(segments, Mapping) else dict.fromkeys(segments, ())
+    return {name: cast("list[str] | list[float]", list(values)) for name, values in given.items()}
+
+
+def _arms(columns: Columns, arm: str, control: str | None, shares: Mapping[str, float] | None) -> tuple[str, ...]:
+    """Return the names of the arms, the control's first."""
+    names = list(shares) if shares else sorted(set(texts(columns, arm)))
+    if len(names) < 2:
+        raise InputError("has one arm", field=arm, remedy="give the rows of at least two")
+    if control is not None and control not in names:
+        raise SpecError("is not among the arms", field="control", remedy=f"name one of {', '.join(names)}")
+    first = names[0] if control is None else control
+    return (first, *(name for name in names if name != first))
+
+
+def _curator(*, promises: bool) -> str:
+    """Return the trust model whose server sees the rows, and promises something or nothing."""
+    return next(name for name, row in TRUST.items() if row.curated and row.promises == promises)
+
+
+def _shares(shares: Mapping[str, float] | None, arms: tuple[str, ...]) -> dict[str, Any]:
+    return {"shares": [shares[one] for one in arms]} if shares else {}
+
+
+def _bounds(
+    rewards: Array, given: tuple[float, float] | None, name: str, *, is_private: bool
+) -> tuple[float, float, tuple[str, ...]]:
+    """Return the bounds of rewards, and what is to be said of them."""
+    if given is not None:
+        return *given, ()
+    low, high = float(rewards.min()), float(rewards.max())
+    if _UNIT[0] <= low and high <= _UNIT[1]:
+        return *_UNIT, ()
+    if is_private:
+        detail = "has rewards beyond 0 and 1, and bounds that come from the rows would tell of the largest"
+        raise InputError(detail, field=name, remedy=_PUBLIC)
+    if low == high:
+        raise InputError("has one value in all rows", field=name, remedy="name the column of what came of the arm")
+    return low, high, (f"The least and the largest reward of the rows, {low:g} and {high:g}, are taken as bounds.",)
+
+
+def _feature(columns: Columns, name: str, given: list[str] | list[float], *, is_private: bool) -> dict[str, Any]:
+    """Return the feature of a spec that a column of segments is."""
+    if given and not any(isinstance(one, str) for one in given):
+        # What is beyond the cuts counts as the next bound, in the same segment.
+        return {"low": min(map(float, given)) - 1, "high": max(map(float, given)) + 1}
+    if given:
+        return {"levels": given}
+    if is_private:
+        raise SpecError("needs values or cuts with epsilon: segments are public", field=name, remedy=_PUBLIC)
+    found = sorted(set(columns[name].tolist()), key=str)
+    if len(found) > LEVELS_MAX:
+        detail = f"has {len(found):,} values, and at most {LEVELS_MAX} make segments"
+        raise InputError(detail, field=name, remedy="give its cuts if it is a number, or leave it out")
+    return {"levels": found}
+
+
+def _filled(values: NDArray[Any]) -> NDArray[Any]:
+    """Return values as a level each: whole numbers as such, and a gap as a level of its own."""
+    known = [_MISSING if is_missing(one) else one for one in values.tolist()]
+    whole = [int(one) if isinstance(one, float | bool) and float(one).is_integer() else one for one in known]
+    return np.array(whole, dtype=object)
+
+
+def _answer(spec: ArmsSpec, contexts: Array, chosen: NDArray[np.int64], rewards: Array, noise: NoiseSource) -> Answer:
+    """Return what one look at all rows says; contexts (n, columns) and rewards (n,) are scaled."""
+    schedule = Schedule(spec)
+    step = schedule.open(0)
+    policy: Any = step.policy
+    mechanism: Any = policy.terms.mechanism
+    total, coins = mechanism.empty(), np.zeros(len(chosen), np.uint32)
+    for start in range(0, len(chosen), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        given = policy.contribute(contexts[rows], coins[rows], Arms(chosen[rows]), rewards[rows])
+        total = mechanism.add(total, mechanism.randomize(given, noise))
+    return schedule.answer(schedule.close(step, mechanism.release(total, noise), 0))

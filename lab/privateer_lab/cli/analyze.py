@@ -1,0 +1,90 @@
+"""``analyze``: the effects of a test that has been run, from a file of its rows."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from privateer_core.errors import SpecError, printable
+from privateer_lab.analysis.finished_test import analyze as analyzed
+from privateer_lab.cli.command_line import Json
+from privateer_lab.cli.output import print_json, screen
+from privateer_lab.terminal import print_answer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(analyze)
+
+
+def analyze(
+    data: Annotated[Path, typer.Argument(help="A CSV file with a header, or a Parquet file: a row a person.")],
+    arm: Annotated[str, typer.Option(help="Column of the option that a person got.")] = "arm",
+    reward: Annotated[str, typer.Option(help="Column of what came of it; a higher number is better.")] = "reward",
+    control: Annotated[
+        str | None, typer.Option(help="Option with which the others are compared; the first by name by default.")
+    ] = None,
+    segment: Annotated[
+        list[str],
+        typer.Option(
+            help="Column to tell effects apart by: country, country=de,fr,other or age=30,50. May be repeated."
+        ),
+    ] = [],  # noqa: B006 - typer's way to say none
+    share: Annotated[
+        list[str], typer.Option(help="Share of people that an option was meant to get: new=0.1. May be repeated.")
+    ] = [],  # noqa: B006
+    bounds: Annotated[
+        str | None, typer.Option(metavar="LOW:HIGH", help="Clip rewards to these bounds, as in 0:500.")
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(min=0.01, help="Add a curator's noise, so that the answer keeps this promise.")
+    ] = None,
+    level: Annotated[float, typer.Option(help="One minus the confidence of intervals.")] = 0.05,
+    as_json: Json = False,
+) -> None:
+    """Show the effects of a randomized test that is over, from its rows: how much, how sure, for whom."""
+    found = analyzed(
+        data,
+        arm=arm,
+        reward=reward,
+        control=control,
+        segments=dict(map(_segment, segment)),
+        shares=dict(map(_share, share)) or None,
+        bounds=None if bounds is None else _bounds(bounds),
+        epsilon=epsilon,
+        level=level,
+    )
+    if as_json:
+        print_json({"assumed": list(found.assumed), "answer": msgspec.to_builtins(found.answer)})
+        return
+    for line in found.assumed:
+        screen.print(printable(line), soft_wrap=True, markup=False)
+    print_answer(found.answer)
+
+
+def _segment(text: str) -> tuple[str, list[str] | list[float]]:
+    """Read a column, with its values or cuts if there are any."""
+    name, _, listed = text.partition("=")
+    values = [one.strip() for one in listed.split(",") if one.strip()]
+    try:
+        return name, [float(one) for one in values]
+    except ValueError:
+        return name, values
+
+
+def _share(text: str) -> tuple[str, float]:
+    name, _, value = text.rpartition("=")
+    try:
+        return name, float(value)
+    except ValueError:
+        remedy = "write option=share, as in new=0.1"
+        raise SpecError("cannot read it", field="--share", remedy=remedy) from None
+
+
+def _bounds(text: str) -> tuple[float, float]:
+    low, _, high = text.partition(":")
+    try:
+        return float(low), float(high)
+    except ValueError:
+        raise SpecError("cannot read it", field="--bounds", remedy="write low:high, as in 0:500") from None
