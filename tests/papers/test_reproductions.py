@@ -95,6 +95,7 @@ def test_table_2_in_small(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.data] * (name == "paper-1-table-2")) for name in all_reproductions()]
 )
