@@ -12,7 +12,16 @@ from typing import Annotated, Final
 import typer
 
 from privateer_core.errors import SpecError, Unavailable
-from privateer_lab.cli.command_line import ADMIN_URL, AdminUrl, Json, Token
+from privateer_lab.cli.command_line import (
+    ADMIN_URL,
+    AdminPort,
+    AdminUrl,
+    Json,
+    ServerPort,
+    ShufflerAdminPort,
+    ShufflerPort,
+    Token,
+)
 from privateer_lab.cli.output import print_json, screen
 from privateer_lab.services.rest import bearer, fetch
 from privateer_server.admin_tokens import Scope, new_token, shown_time
@@ -43,10 +52,10 @@ def doctor(
     data: Annotated[
         Path | None, typer.Option(help="The folder of privateer up, or that of the one service.", show_default="data")
     ] = None,
-    server_port: Annotated[int, typer.Option(min=1, max=65535, help="The server's port.")] = 8000,
-    shuffler_port: Annotated[int, typer.Option(min=1, max=65535, help="The shuffler's port.")] = 8001,
-    admin_port: Annotated[int, typer.Option(min=1, max=65535, help="The server's private port.")] = 8002,
-    shuffler_admin_port: Annotated[int, typer.Option(min=1, max=65535, help="The shuffler's private port.")] = 8003,
+    server_port: ServerPort = 8000,
+    shuffler_port: ShufflerPort = 8001,
+    admin_port: AdminPort = 8002,
+    shuffler_admin_port: ShufflerAdminPort = 8003,
     as_json: Json = False,
 ) -> None:
     """Look for what is wrong with services, running or stopped, and change nothing. Exit code 1: something fails."""
