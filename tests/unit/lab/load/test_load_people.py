@@ -13,6 +13,7 @@ from privateer_lab.cli.input_files import load_spec
 from privateer_lab.load import command
 from privateer_lab.load.driver import LoadResult
 from privateer_lab.load.populations import keep_people, kept_people
+from privateer_server.experiments.spec_changes import with_arm, without_arm
 from tests.support.specs import make_spec
 
 ROOT = Path(__file__).parents[4]
@@ -77,6 +78,13 @@ def test_another_experiment_of_the_name_has_other_people(folder: Path) -> None:
     assert kept_people(make_spec({"context.features": {"z": {"low": 0.0, "high": 1.0}}})) is None
     keep_people(make_spec({}))
     assert list(folder.iterdir()) == []
+
+
+def test_people_stay_when_an_arm_is_added_or_retired(monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_people(make_spec(MIXED))
+    spec = without_arm(with_arm(make_spec({}), "another"), "arm-0")
+    assert kept_people(spec) == MIXED["population"]
+    assert played(monkeypatch, spec) == MIXED["population"]
 
 
 def test_files_are_found_from_any_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
