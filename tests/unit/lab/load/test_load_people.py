@@ -56,6 +56,25 @@ def test_load_plays_the_people_of_the_spec_that_was_created(
     )
 
 
+@pytest.mark.parametrize(
+    ("result", "lines"),
+    [
+        (LoadResult(accepted=30, endpoint="shuffler", counted=20), ["shuffler accepted", "server has counted"]),
+        (LoadResult(accepted=30, counted=30), ["server accepted", "server has counted"]),
+        (LoadResult(accepted=30), ["server accepted", "not known, since the server does not answer"]),
+    ],
+)
+def test_what_was_accepted_and_what_is_counted_are_told_apart(
+    result: LoadResult, lines: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "_spec", lambda _: make_spec({}))
+    monkeypatch.setattr(command, "run_load", lambda *_, **__: result)
+    command.main(["test"])
+    out = capsys.readouterr().out
+    assert all(line in out for line in lines)
+    assert "reports counted" not in out
+
+
 def test_load_says_that_it_does_not_know_the_people_of_a_spec(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
