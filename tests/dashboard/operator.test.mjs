@@ -100,6 +100,7 @@ test("what became of it, and what is wrong, is a sentence with a way on", () => 
   assert.match(outcome(EXTEND, "x", { changed: true, waiting: [{ action: "extend" }] }), /next version/);
   assert.equal(outcome(PAUSE, "x", { changed: true, waiting: [{ action: "extend" }] }), "x is paused.");
   assert.match(outcome(PAUSE, "x", { changed: false, waiting: [] }), /Nothing changed/);
+  assert.match(outcome(PAUSE, "x", { changed: true, given_up: true, waiting: [] }), /round that was open is given up, with what came in it/);
   assert.match(trouble({ status: 401, problem: {} }, ""), /token is wrong.*still here/s);
   assert.match(trouble({}, "it was done"), /not known whether it was done.*Send it again/s);
   assert.equal(trouble({ status: 422, problem: { field: "privacy.epsilon", detail: "must be positive", remedy: "raise it" } }, ""), "privacy.epsilon: must be positive. Raise it.");

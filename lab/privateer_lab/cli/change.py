@@ -89,7 +89,8 @@ def _remark(answer: dict[str, Any]) -> str:
     if not answer["changed"]:
         return "; nothing changed"
     waiting = ", ".join(row["action"] for row in answer["waiting"])
-    return f"; with the next version: {waiting}" if waiting else ""
+    remark = f"; with the next version: {waiting}" if waiting else ""
+    return f"{remark}; the open round was given up, with what came in it" if answer.get("given_up") else remark
 
 
 def log(name: Name, token: Token = None, admin_url: AdminUrl = ADMIN_URL, as_json: Json = False) -> None:

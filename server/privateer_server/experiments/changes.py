@@ -280,9 +280,7 @@ class RetireArm(SpecChange):
         is_final=True,
     )
     arm: ArmName = Field(title="Arm")
-    seconds: Seconds = _seconds(
-        None, "Without a number it waits for its people. 0 ends it at once: so an arm is taken back that does harm."
-    )
+    seconds: Seconds = _seconds(None, f"{_LATER} So an arm is taken back that does harm.")
 
     @property
     def detail(self) -> str:

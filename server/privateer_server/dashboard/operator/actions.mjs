@@ -25,7 +25,8 @@ export function outcome(action, name, answer) {
   if (action.id === "clone") return `${answer.name} is created.`;
   if (answer.changed === false) return `Nothing changed: it was so before.`;
   const waits = answer.waiting?.some((line) => line.action === action.id) ? " It holds from the next version on, when the open round is over." : "";
-  return `${name} ${action.done}.${waits}`;
+  const lost = answer.given_up ? " The round that was open is given up, with what came in it." : "";
+  return `${name} ${action.done}.${waits}${lost}`;
 }
 
 /** What is wrong, and what to do, in plain words; `what` is what was wanted. */
