@@ -180,7 +180,9 @@ def shuffled_bits(
 
 @accounts.command()
 def compose(
-    file: Annotated[Path, typer.Argument(help="JSON or TOML file with an event, or a list (TOML: key events).")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="JSON or TOML file with an event, or a list (TOML: key events).")
+    ],
     delta: Annotated[list[float], typer.Option(help="Delta at which to report epsilon. Repeat it for more.")] = [1e-6],  # noqa: B006 - typer copies it
     as_json: Json = False,
 ) -> None:
@@ -251,7 +253,9 @@ def _numbers(mechanism: dict[str, Any]) -> dict[str, int | float]:
 
 
 def verify(
-    file: Annotated[Path, typer.Argument(help="A certificate, or a privacy record that holds one, as JSON.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A certificate, or a privacy record that holds one, as JSON.")
+    ],
     as_json: Json = False,
 ) -> None:
     """Recompute every claim of a certificate from nothing but the file; exit with 1 if one does not hold.

@@ -47,7 +47,9 @@ def register(app: typer.Typer) -> None:
 def doctor(
     service: Annotated[
         ServiceName | None,
-        typer.Argument(help="Look at this one by its PRIVATEER_ settings; by default at those of privateer up."),
+        typer.Argument(
+            metavar="SERVICE", help="Look at this one by its PRIVATEER_ settings; by default at those of privateer up."
+        ),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="The folder of privateer up, or that of the one service.", show_default="data")
@@ -132,7 +134,9 @@ def _group() -> None: ...
 
 
 def new(
-    name: Annotated[str, typer.Argument(help="Whose it is, or what it is for: the log of changes says so.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Whose it is, or what it is for: the log of changes says so.")
+    ],
     scope: Annotated[list[Scope], typer.Option(help="What it may do. May be repeated.")],
     days: Annotated[int, typer.Option(min=1, max=3650, help="Days after which it expires.")] = 90,
     as_json: Json = False,
