@@ -3,6 +3,7 @@
 import base64
 import inspect
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -35,7 +36,7 @@ def _command(change: type[Change]) -> Callable[..., None]:
 
     def run(name: str, token: str | None, admin_url: str, as_json: bool, yes: bool = True, **given: Any) -> None:
         if not yes:
-            typer.confirm(f"Erase {name} for good?", abort=True)
+            _confirm(f"Erase {name} for good?")
         page = f"{admin_url}/experiments/{name}"
         body = {field: given[_named(change, field)] for field in change.model_fields}
         if change is Delete:
@@ -60,6 +61,25 @@ def _command(change: type[Change]) -> Callable[..., None]:
     ]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run
+
+
+def _confirm(question: str) -> None:
+    """Ask somebody at a terminal; through a pipe the answer comes unasked.
+
+    Raises
+    ------
+    SpecError
+        If there is no answer.
+    typer.Abort
+        If it is not yes.
+    """
+    if sys.stdin.isatty():
+        typer.echo(f"{question} [y/N]: ", nl=False, err=True)
+    answer = sys.stdin.readline()
+    if not answer:
+        raise SpecError("it needs a confirmation", field="--yes", remedy="give --yes where nobody can be asked")
+    if answer.strip().lower() not in {"y", "yes"}:
+        raise typer.Abort
 
 
 def _named(change: type[Change], field: str) -> str:

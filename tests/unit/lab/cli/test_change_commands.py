@@ -1,5 +1,6 @@
 """Changes from the command line, through services of their own; and kills in between."""
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,6 +86,20 @@ def test_an_experiments_life(spec: Any, capsys: pytest.CaptureFixture[str]) -> N
         2,
         "privateer: NAME: the experiment was deleted (privateer log NAME says when)\n",
     )
+
+
+def test_what_nobody_confirms_is_not_deleted(
+    spec: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(capsys, "create", spec("kept"))
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    says = "privateer: --yes: it needs a confirmation (give --yes where nobody can be asked)"
+    assert run(capsys, "delete", "kept") == (2, f"{says}\n")
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert run(capsys, "delete", "kept")[0] == 130
+    assert "kept" in run(capsys, "list")[1]
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    assert run(capsys, "delete", "kept") == (0, "kept deleted\n")
 
 
 @pytest.mark.parametrize(
