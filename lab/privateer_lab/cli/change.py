@@ -15,7 +15,7 @@ from privateer_lab.cli.ask import Name
 from privateer_lab.cli.command_line import ADMIN_URL, AdminUrl, Json, Token
 from privateer_lab.cli.output import open_folder, print_json, print_rows, screen
 from privateer_lab.services.rest import ask, bearer
-from privateer_server.experiments.changes import CHANGES, Change, Clone, Delete, Option
+from privateer_server.experiments.changes import CHANGES, Change, Clone, Delete, Option, limit_of
 
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether you are sure.")]
 _EXPERIMENT = "experiment.json"
@@ -90,7 +90,7 @@ def _named(change: type[Change], field: str) -> str:
 def _parameter(change: type[Change], field: str) -> tuple[Any, Any]:
     """Return the type and the default of a field's argument or option."""
     facts, name = change.model_fields[field], _named(change, field)
-    least = next((one.ge for one in facts.metadata if hasattr(one, "ge")), None)
+    least = limit_of(facts, "ge")
     text = f"{facts.title}. {facts.description or ''}".strip()
     if facts.is_required():
         return Annotated[facts.annotation, typer.Argument(metavar=name.upper(), min=least, help=text)], ...
