@@ -13,9 +13,9 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, select
+from sqlalchemy import Connection, bindparam, delete, func, select
 from typing_extensions import override
 
 from privateer_core.clock import Clock, SystemClock
@@ -51,6 +51,21 @@ _HASH_BYTES: Final = 16
 _TIME_BYTES: Final = 8
 TOKEN_BYTES: Final = _HASH_BYTES + _TIME_BYTES
 """What a round's file keeps of a token."""
+
+
+class SpentFindings(NamedTuple):
+    """The findings of a file of spent tokens that was read as a whole.
+
+    Attributes
+    ----------
+    database
+        What the database says of itself.
+    disagreements
+        What does not agree in it: a sentence each.
+    """
+
+    database: DatabaseFacts
+    disagreements: list[str]
 
 
 class SpentTokens:
@@ -94,10 +109,6 @@ class SpentTokens:
         while True:
             await asyncio.sleep(_PAUSE_SECONDS if await asyncio.to_thread(self.forget) else _FORGET_SECONDS)
 
-    def examine(self) -> DatabaseFacts:
-        """Read the whole database, and return how it is."""
-        return self._database.examine()
-
     def close(self) -> None:
         """Close the database, so that another process may use the folder."""
         self._database.close()
@@ -140,6 +151,23 @@ class FiledTokens(SpentTokens):
             with self._database.transaction() as db:
                 db.execute(_KEEP, rows)
         self.recent.difference_update(row["token"] for row in rows)
+
+    def examine(self) -> SpentFindings:
+        """Read the whole file, and look for what does not agree in it."""
+        return examine(self._database)
+
+
+def examine(database: Database) -> SpentFindings:
+    """Read a whole file of spent tokens, which may be a copy, and look for what does not agree in it."""
+    with database.connection() as db:
+        keys = [len(key) for key in db.execute(select(SECRET.c.key)).scalars()]
+        sizes = db.execute(select(func.length(SPENT.c.token)).distinct()).scalars().all()
+    wrong = []
+    if len(keys) > 1 or (sizes and not keys) or any(size != _KEY_BYTES for size in keys):
+        wrong.append("the key of its hashes is lost: tokens that were spent would count again")
+    if any(size != _HASH_BYTES for size in sizes):
+        wrong.append("it holds what is no hash of a token")
+    return SpentFindings(database.examine(), wrong)
 
 
 class SharedTokens(SpentTokens):
