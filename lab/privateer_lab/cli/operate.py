@@ -116,9 +116,13 @@ def restore(
     from privateer_server.store.schema import FILE, STORE_KIND
 
     restored(folder / FILE, data, STORE_KIND)
+    identity = os.environ.get("PRIVATEER_IDENTITY")
+    named = {"PRIVATEER_DATA": str(data)} | ({"PRIVATEER_IDENTITY": identity} if identity else {})
+    settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in named.items())
+    key = "" if identity else ", and PRIVATEER_IDENTITY to the old identity.key, which no backup has"
     screen.print(
-        f"restored. Start it with: PRIVATEER_DATA={shlex.quote(str(data))} privateer server\n"
-        "If you have the old journal.db, set PRIVATEER_JOURNAL to it first. "
+        f"restored. Start it with: {settings} privateer server\n"
+        f"If you have the old journal.db, set PRIVATEER_JOURNAL to it first{key}. "
         "Under privateer up, restore into data/server.",
         soft_wrap=True,
         markup=False,
