@@ -1,14 +1,15 @@
-"""Clients of one server, and of the shuffler that the application trusts: what applications import first."""
+"""Clients of one server, and of the shuffler that the application trusts: what applications import first.
+
+What speaks HTTP is imported when a client is made.
+"""
 
 import math
 import posixpath
 import secrets
 import warnings
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 from urllib.parse import urlsplit
-
-import httpx
 
 from privateer_client.delivery import DOUBTED, Outcome, Pace, Steps, deliver, deliver_once
 from privateer_client.ledger.account_protocol import Account
@@ -18,14 +19,16 @@ from privateer_client.publications import Address, Publications, Published
 from privateer_client.reports import PendingReports, Reports
 from privateer_client.session import Reported, Session
 from privateer_client.tokens import Attest, Issuer, Tokens
-from privateer_client.transport import AsyncExchange, Exchange
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import AlreadyReported, Deleted, InputError, PrivateerError, TokenWarning, Unavailable
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.wire.identity import read_keys
 
+if TYPE_CHECKING:
+    import httpx
+
 _Item = TypeVar("_Item")
-_Transport = TypeVar("_Transport", httpx.BaseTransport, httpx.AsyncBaseTransport)
+_Transport = TypeVar("_Transport", "httpx.BaseTransport", "httpx.AsyncBaseTransport")
 
 
 class _Client(Generic[_Transport]):
@@ -186,7 +189,7 @@ class _Client(Generic[_Transport]):
         return Address(self._url, name, self._shuffler)
 
 
-class Client(_Client[httpx.BaseTransport]):
+class Client(_Client["httpx.BaseTransport"]):
     """A client of a Privateer server.
 
     Parameters
@@ -230,7 +233,9 @@ class Client(_Client[httpx.BaseTransport]):
     >>> session.report(1.0)  # doctest: +SKIP
     """
 
-    def _open(self, transport: httpx.BaseTransport | None) -> None:
+    def _open(self, transport: "httpx.BaseTransport | None") -> None:
+        from privateer_client.transport import Exchange
+
         self._exchange = Exchange(transport)
 
     def join(self, name: str, cohort: str = "") -> Session[Outcome]:
@@ -320,10 +325,12 @@ class Client(_Client[httpx.BaseTransport]):
         self.close()
 
 
-class AsyncClient(_Client[httpx.AsyncBaseTransport]):
+class AsyncClient(_Client["httpx.AsyncBaseTransport"]):
     """A `Client` for asyncio: ``await client.join(name)`` and ``await session.report(reward)``."""
 
-    def _open(self, transport: httpx.AsyncBaseTransport | None) -> None:
+    def _open(self, transport: "httpx.AsyncBaseTransport | None") -> None:
+        from privateer_client.transport import AsyncExchange
+
         self._exchange = AsyncExchange(transport)
 
     async def join(self, name: str, cohort: str = "") -> Session[Awaitable[Outcome]]:
@@ -355,6 +362,8 @@ class AsyncClient(_Client[httpx.AsyncBaseTransport]):
 
 def _normal(url: str, field: str) -> str:
     """Spell a service's address in one way, since the ledger knows an experiment by its server's address."""
+    import httpx
+
     try:
         parsed = httpx.URL(urlsplit(url).geturl())
     except (httpx.InvalidURL, ValueError):

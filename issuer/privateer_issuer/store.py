@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-import secrets
 from collections.abc import Collection, Iterable
 from itertools import groupby
 from pathlib import Path
@@ -11,13 +10,13 @@ from typing import Final, NamedTuple
 from sqlalchemy import Column, Connection, LargeBinary, MetaData, Table, Text, bindparam, delete, func, insert, select
 
 from privateer_core.serving.logs import tell
-from privateer_core.serving.store.database import INTEGER, Database, DatabaseFacts
+from privateer_core.serving.store.database import INTEGER, Database, DatabaseFacts, own_secret, secret_table
 from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, open_database, was_cut_short
 from privateer_core.wire.tokens.token_keys import TokenKey
 
 FILE: Final = "issuer.db"
 _TABLES: Final = MetaData()
-_SECRET: Final = Table("secret", _TABLES, Column("key", LargeBinary, nullable=False))
+_SECRET: Final = secret_table(_TABLES)
 _KEYS: Final = Table(
     "keys",
     _TABLES,
@@ -44,7 +43,6 @@ _HAD: Final = select(
 """How many tokens a device has had, and whether one of them was for this request."""
 _ISSUE: Final = insert(_ISSUED)
 _log = logging.getLogger("privateer.issuer")
-_KEY_BYTES: Final = 32
 _HASH_BYTES: Final = 16
 
 
@@ -125,12 +123,7 @@ class IssuerStore:
         self._database = SqliteDatabase(open_database(folder / FILE, DATABASE))
         if is_cut_short:
             tell(_log, "recovered after an unclean stop", keys=len(self.keys()))
-        with self._database.transaction() as db:
-            secret = db.execute(select(_SECRET.c.key)).scalar()
-            if secret is None:
-                secret = secrets.token_bytes(_KEY_BYTES)
-                db.execute(insert(_SECRET).values(key=secret))
-        self._secret: bytes = secret
+        self._secret = own_secret(self._database, _SECRET)
 
     def keys(self) -> list[KeyRow]:
         """Return all keys, the newest of each experiment last."""

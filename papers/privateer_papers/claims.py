@@ -30,7 +30,9 @@ def register(app: typer.Typer) -> None:
 
 
 def published(
-    paper: Annotated[int, typer.Argument(min=1, max=5, help="The paper's number, as docs/accounting.md lists them.")],
+    paper: Annotated[
+        int, typer.Argument(metavar="PAPER", min=1, max=5, help="The paper's number, as docs/accounting.md lists them.")
+    ],
     as_json: Json = False,
 ) -> None:
     """Show what a paper claims, and what is true."""

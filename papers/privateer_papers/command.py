@@ -41,7 +41,7 @@ def all_reproductions() -> "dict[str, Reproduction]":
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="A figure or table, or 'list' to see them all.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A figure or table, or 'list' to see them all.")],
     out: Annotated[Path, typer.Option(help="The folder for NAME.png, .svg, .json and .txt.")] = Path("reproductions"),
     quick: Annotated[bool, typer.Option("--quick", help="Run a small version, as a check.")] = False,
     seeds: Annotated[

@@ -61,6 +61,13 @@ def test_roles_do_not_import_each_other(role: str, others: set[str]) -> None:
     assert not packages(imported_by(f"import {role}")) & others
 
 
+def test_what_speaks_http_waits_until_a_client_is_made() -> None:
+    """An application imports the SDK at its start, and httpx takes a quarter of that time."""
+    assert not packages(imported_by("import privateer_client")) & {"httpx", "asyncio"}
+    made = "from privateer_client import Client; Client('http://s', ledger=':memory:').close()"
+    assert "httpx" in imported_by(made)
+
+
 @pytest.mark.parametrize("name", ["privateer_lab.load.command", "privateer_lab.environments"])
 def test_the_load_driver_needs_no_service_and_nothing_of_the_workbench(name: str) -> None:
     workbench = {"joblib", "matplotlib", "pyarrow", "ray", "typer"}

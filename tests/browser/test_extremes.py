@@ -66,7 +66,7 @@ def test_ten_thousand_bins_are_drawn_within_two_seconds(at: Services, new_page: 
         "all => all.map(one => one.getAttribute('d').split('z').length - 1)"
     )
     assert sum(shapes) == len(bins)
-    page.get_by_text("10,000 bins as a table").click()
+    page.get_by_text("The 10,000 bins of the policy as a table").click()
     page.locator("#bins").wait_for()
     assert page.locator("#bins tbody tr").count() == 25
     page.locator("#bins-later").click()

@@ -139,6 +139,15 @@ def test_a_round_that_may_be_given_up_wants_the_name_too(own: Services, new_page
     assert not page.get_by_label("Type begun to confirm").is_visible()
     page.get_by_label("Seconds that the open round still has").fill("0")
     assert page.get_by_label("Type begun to confirm").is_visible()
+    page.locator("#send-pause").click()
+    page.get_by_text(
+        "The round that is open may be given up, with what came in it: type begun here to confirm."
+    ).wait_for()
+    page.get_by_label("Seconds that the open round still has").fill("-5")
+    assert not page.get_by_label("Type begun to confirm").is_visible()
+    page.locator("#send-pause").click()
+    page.get_by_text("This must be 0 or more.").wait_for()
+    assert status(own) == "open"
 
 
 def test_extend_clone_and_arms(own: Services, new_page: Open) -> None:

@@ -61,7 +61,7 @@ def test_bins_are_a_map_with_a_table_beside(at: Services, new_page: Open) -> Non
     )
     assert sum(shapes) == len(policy["bins"])
     assert "A = left, ahead in" in text_of(page, "policy")
-    page.get_by_text(f"{len(policy['bins'])} bins as a table").click()
+    page.get_by_text(f"{len(policy['bins'])} bins of the policy as a table").click()
     page.locator("#bins").wait_for()
     assert page.locator("#bins tbody tr").count() == min(25, len(policy["bins"]))
     # The bin in the middle has just these arms, in these shares, and estimates with intervals.

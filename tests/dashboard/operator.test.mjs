@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { actionsFor, isGrave, outcome, requestOf, trouble } from "../../server/privateer_server/dashboard/operator/actions.mjs";
+import { actionsFor, faultOf, graveness, isGrave, outcome, requestOf, trouble } from "../../server/privateer_server/dashboard/operator/actions.mjs";
 import { openedAt } from "../../server/privateer_server/dashboard/operator/ages.mjs";
 import { lineOf, lineOfFault, places } from "../../server/privateer_server/dashboard/operator/toml.mjs";
 
@@ -80,6 +80,22 @@ test("what cannot be undone wants the name, and so does a round that may be give
   assert.equal(isGrave(PAUSE, { seconds: "0" }), true);
 });
 
+test("a form that may give a round up does not say that it cannot be undone", () => {
+  assert.match(graveness(CHANGES.find(({ id }) => id === "stop")), /cannot be undone/);
+  assert.match(graveness(PAUSE), /^The round that is open may be given up/);
+});
+
+test("a value that no server takes is refused before anything is sent", () => {
+  const seconds = { ...SECONDS, whole: false, least: 0, most: 100 }, horizon = { type: "number", optional: false, whole: true, least: 1, most: null };
+  for (const text of ["", "0", "2.5", "100"]) assert.equal(faultOf(seconds, text), null, text);
+  assert.equal(faultOf(seconds, "-5"), "This must be 0 or more.");
+  assert.equal(faultOf(seconds, "101"), "This must be 100 or less.");
+  assert.equal(faultOf(seconds, "soon"), "This must be a number.");
+  assert.equal(faultOf(horizon, ""), "This is needed.");
+  assert.equal(faultOf(horizon, "2.5"), "This must be a whole number.");
+  assert.equal(faultOf({ type: "arm", optional: false, whole: false, least: null, most: null }, "a"), null);
+});
+
 test("only what the server says an experiment accepts is offered", () => {
   const ids = (...accepts) => actionsFor(CHANGES, { accepts }).map(({ id }) => id);
   assert.deepEqual(ids("pause", "extend", "stop", "clone", "delete"), ["pause", "extend", "stop", "clone", "delete"]);
@@ -100,6 +116,7 @@ test("what became of it, and what is wrong, is a sentence with a way on", () => 
   assert.match(outcome(EXTEND, "x", { changed: true, waiting: [{ action: "extend" }] }), /next version/);
   assert.equal(outcome(PAUSE, "x", { changed: true, waiting: [{ action: "extend" }] }), "x is paused.");
   assert.match(outcome(PAUSE, "x", { changed: false, waiting: [] }), /Nothing changed/);
+  assert.match(outcome(PAUSE, "x", { changed: true, given_up: true, waiting: [] }), /round that was open is given up, with what came in it/);
   assert.match(trouble({ status: 401, problem: {} }, ""), /token is wrong.*still here/s);
   assert.match(trouble({}, "it was done"), /not known whether it was done.*Send it again/s);
   assert.equal(trouble({ status: 422, problem: { field: "privacy.epsilon", detail: "must be positive", remedy: "raise it" } }, ""), "privacy.epsilon: must be positive. Raise it.");

@@ -21,13 +21,13 @@ const rowsOf = (place, id) => place.all().find((one) => one.id === id).find("tbo
 
 /** One of every kind, and what a page that shows it says. */
 const SAMPLES = [
-  [{ kind: "bins", columns: ["x", "y"], bins: BINS }, ["2 bins as a table", "x: 0 to 5"]],
+  [{ kind: "bins", columns: ["x", "y"], bins: BINS }, ["The 2 bins of the policy as a table", "x: 0 to 5"]],
   [{ kind: "groups", groups: [{ name: "everybody", arms: { a: 0.25, b: 0.75 } }] }, ["Everybody", "A = a", "25.0 %"]],
   [{ kind: "coefficients", link: "logistic", unit: "log odds", shared: { age: 0.5 }, arms: { a: { intercept: 1 }, b: { x: 2 } } }, ["log odds", "logistic", "age", "intercept"]],
   [{ kind: "plays", plays: { 3: 7 }, active: ["3", "4"], people: 100, draw: { seed: 5, start: 100, places: 50 } }, ["100 people's reports are wanted", "100 to 150"]],
   [{ kind: "point", centre: { x: 0.1 }, average: { x: 0.2 }, nearest: 0.5, farthest: 2 }, ["0.1", "0.2", "Nearest to the centre", "0.5", "2"]],
   [{ kind: "rules", rules: [{ group: "young", option: "b", ground: "decided against all other options" }] }, ["Recommendations", "young", "yes"]],
-  [{ kind: "bin means", columns: ["x"], confidence: 0.95, bins: [{ lower: [0], upper: [1], where: [], means: [estimate("a", 0.5, 0.4, 0.6)] }] }, ["Mean rewards in 1 bin", "95 %", "everybody"]],
+  [{ kind: "bin means", columns: ["x"], confidence: 0.95, bins: [{ lower: [0], upper: [1], where: [], means: [estimate("a", 0.5, 0.4, 0.6)] }] }, ["Mean rewards in the 1 bin that reports are about", "95 %", "everybody"]],
   [{ kind: "over time", people: [10, 20], effects: [{ option: "b", group: "young", values: [0.1, 0.2], lows: [0, 0.1], highs: [0.2, 0.3] }] }, ["Over time", "young · b"]],
   [{ kind: "guardrail", name: "refund", effects: [effect("b", null, 0.2, "decided at an earlier look")] }, ["Guardrail: refund", "Squares are decided.", "All: decided at an earlier look."]],
   [{ kind: "intervals", title: "shares of people", of: "share", estimates: [estimate("young", 0.25, 0.2, 0.3)] }, ["Shares of people", "25.0 %", "20.0 %"]],

@@ -16,8 +16,9 @@ from privateer_core.serving.store.postgres import PostgresDatabase
 from privateer_server.rounds.closing import Closed, Closer
 from privateer_server.rounds.open_round import OpenRound
 from privateer_server.store.journal import Journal
+from privateer_server.store.report_ids import Locked
 from privateer_server.store.round_keys import RoundKeys
-from privateer_server.store.store import Locked, Store
+from privateer_server.store.store import Store
 from privateer_shuffler.pool.round_file import RoundStore
 from privateer_shuffler.pool.spent_tokens import FiledTokens
 from privateer_shuffler.pool.store import PoolStore

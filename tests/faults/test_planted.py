@@ -12,8 +12,8 @@ from privateer_core.serving.store.sqlite import SqliteDatabase
 from privateer_server.rounds import recovery
 from privateer_server.rounds.closing import Closer
 from privateer_server.store.journal import Journal
+from privateer_server.store.report_ids import Locked
 from privateer_server.store.schema import FILE
-from privateer_server.store.store import Locked
 from privateer_shuffler.pool.round_file import RoundStore
 from tests.faults.runs import every, once
 from tests.faults.test_regressions import A_COPY_OF_A_ROUND_THAT_IS_OVER_AND_NOT_CLOSED

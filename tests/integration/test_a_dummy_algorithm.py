@@ -151,7 +151,8 @@ def test_everything_takes_a_new_algorithm(copy: Path) -> None:
     assert list(drawn) == ["local", "shuffle", "central", "none"]
     for one in drawn.values():
         assert one["bins"] == 16
-        assert all(words in one["text"] for words in ("A = a, ahead in", "16 bins as a table", "x1: 0.25 to 0.5"))
+        shown = ("A = a, ahead in", "16 bins of the policy as a table", "x1: 0.25 to 0.5")
+        assert all(words in one["text"] for words in shown)
         assert not any(words in one["text"] for words in ("does not know how to draw", "undefined", "NaN"))
 
 

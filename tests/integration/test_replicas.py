@@ -242,7 +242,7 @@ async def test_an_answer_that_is_lost_while_a_group_is_committed_loses_and_doubl
 ) -> None:
     """The group is committed and the connection breaks: the server does not know, and devices send it again."""
     from privateer_core.serving.store.database import Unreachable
-    from privateer_server.store.store import Locked
+    from privateer_server.store.report_ids import Locked
 
     honest, breaks = Locked.commit, [True]
 

@@ -1,10 +1,9 @@
 """The device's own account of its reports: paid before they are sent, on disk, no oftener than was promised."""
 
-import math
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import astuple, replace
 from pathlib import Path
@@ -17,16 +16,13 @@ from privateer_client.ledger.choice import KeptChoice, decode_choice, encode_cho
 from privateer_client.ledger.encryption import Encryption, unreadable
 from privateer_client.ledger.known_servers import KnownServers
 from privateer_client.ledger.ledger_file import LedgerFile
+from privateer_client.ledger.spending_limits import COSTS, SpendingLimits
 from privateer_client.ledger.token_store import TokenStore
 from privateer_client.participation import SealedReport
 from privateer_core.clock import Clock, SystemClock
-from privateer_core.errors import AlreadyReported, BudgetExceeded, InputError, Malformed, TermsRefused
+from privateer_core.errors import AlreadyReported, InputError, Malformed, TermsRefused
 from privateer_core.wire.publication import digest
 
-COSTS: Final = ("epsilon", "delta", "local_epsilon")
-_SHARE: Final = 0.5
-"""One server may spend this share of a total: whatever one takes, as much is left for another."""
-_ROUNDING: Final = 1 + 1e-9
 _DAY: Final = 86_400
 _PAYMENTS: Final = (
     "SELECT experiment, version, model, epsilon, delta, local_epsilon, day, reports, made, period, pinned"
@@ -46,24 +42,6 @@ class _Draw(NamedTuple):
     def at(self, period: int) -> "_Draw":
         """Return what is known when they come in a period."""
         return self._replace(come=self.come + 1, period=period) if period > self.period else self
-
-
-class _Limit(NamedTuple):
-    """The most that one cost may sum to, and the ledger's parameter that sets it; infinite: no limit."""
-
-    cost: str
-    parameter: str
-    most: float
-
-    def check(self, asked: Payment, before: Sequence[Payment], where: str) -> None:
-        """Refuse a payment that exceeds the limit after those before it."""
-        spent, wanted = sum(getattr(one, self.cost) for one in before), getattr(asked, self.cost)
-        if spent + wanted > self.most * _ROUNDING:
-            raise BudgetExceeded(
-                f"spent {spent:g}{where}, asked {wanted:g}, limit {self.most:g}",
-                field=self.cost,
-                remedy=f"do not take part, or raise {self.parameter}",
-            )
 
 
 class Ledger(Account):
@@ -113,13 +91,9 @@ class Ledger(Account):
         per_server_local_epsilon: float | None = None,
         key: bytes | None = None,
     ) -> None:
-        if window_days is not None and window_days < 1:
-            raise InputError("must be at least 1", field="window_days", remedy="choose another window")
-        self._window_days = window_days
-        totals = [math.inf if most is None else most for most in (total_epsilon, total_delta, total_local_epsilon)]
-        named = (per_server_epsilon, per_server_delta, per_server_local_epsilon)
-        shares = [_SHARE * total if most is None else most for most, total in zip(named, totals, strict=True)]
-        self._totals, self._shares = _limits("total", totals), _limits("per_server", shares)
+        totals = (total_epsilon, total_delta, total_local_epsilon)
+        shares = (per_server_epsilon, per_server_delta, per_server_local_epsilon)
+        self._limits = SpendingLimits(totals, shares, window_days)
         self._clock = clock or SystemClock()
         where = Path(path) if path else default_path()
         self._encryption = Encryption(key, where.with_name(f"{where.name}.key"))
@@ -181,23 +155,12 @@ class Ledger(Account):
         with self._file.transaction() as database:
             before = _payment(database, payment.experiment)
             paid = replace(payment if before is None else _next(before, payment), day=self._today)
-            self._check(paid, [one for one in _payments(database) if one.experiment != paid.experiment])
+            self._limits.check(paid, [one for one in _payments(database) if one.experiment != paid.experiment])
             body = seal()
             database.execute(_PAY, astuple(paid))
             database.execute("INSERT INTO outbox VALUES (?, ?, ?, x'')", (payment.experiment, endpoint, body))
             _erase(database, payment.experiment)
         return body
-
-    def _check(self, asked: Payment, paid: Sequence[Payment]) -> None:
-        """Refuse a payment that exceeds a limit of all experiments, or of its server's."""
-        since, window = -math.inf, ""
-        if self._window_days is not None:
-            since, window = self._today - self._window_days, f" in {self._window_days} days"
-        before = [one for one in paid if one.day > since]
-        for limit in self._totals:
-            limit.check(asked, before, window)
-        for limit in self._shares:
-            limit.check(asked, [one for one in before if one.server == asked.server], f" at {asked.server}{window}")
 
     @property
     def _today(self) -> int:
@@ -350,14 +313,6 @@ class Ledger(Account):
         with self._file.transaction() as database:
             known = "SELECT 1 FROM publications WHERE (experiment, digest, witnessed) = (?, ?, 1)"
             return database.execute(known, (experiment, name)).fetchone() is not None
-
-
-def _limits(prefix: str, most: Sequence[float]) -> list[_Limit]:
-    limits = [_Limit(cost, f"{prefix}_{cost}", value) for cost, value in zip(COSTS, most, strict=True)]
-    for limit in limits:
-        if not limit.most >= 0:
-            raise InputError("must be at least 0", field=limit.parameter, remedy="choose another limit")
-    return limits
 
 
 def _erase(database: sqlite3.Connection, experiment: str) -> None:

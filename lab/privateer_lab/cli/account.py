@@ -11,7 +11,8 @@ import msgspec
 import typer
 
 from privateer_client.ledger.account_protocol import Payment
-from privateer_client.ledger.ledger import COSTS, Ledger, default_path
+from privateer_client.ledger.ledger import Ledger, default_path
+from privateer_client.ledger.spending_limits import COSTS
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.amplification import amplified_local_epsilon
 from privateer_core.accounting.binomial import shuffled_bits_probability, shuffled_bits_trials
@@ -180,7 +181,9 @@ def shuffled_bits(
 
 @accounts.command()
 def compose(
-    file: Annotated[Path, typer.Argument(help="JSON or TOML file with an event, or a list (TOML: key events).")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="JSON or TOML file with an event, or a list (TOML: key events).")
+    ],
     delta: Annotated[list[float], typer.Option(help="Delta at which to report epsilon. Repeat it for more.")] = [1e-6],  # noqa: B006 - typer copies it
     as_json: Json = False,
 ) -> None:
@@ -251,7 +254,9 @@ def _numbers(mechanism: dict[str, Any]) -> dict[str, int | float]:
 
 
 def verify(
-    file: Annotated[Path, typer.Argument(help="A certificate, or a privacy record that holds one, as JSON.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A certificate, or a privacy record that holds one, as JSON.")
+    ],
     as_json: Json = False,
 ) -> None:
     """Recompute every claim of a certificate from nothing but the file; exit with 1 if one does not hold.

@@ -32,7 +32,7 @@ from privateer_lab.services.rest import create as post
 from privateer_lab.services.shuffler_status import held_for
 from privateer_lab.terminal import print_answer, print_policy
 
-Name = Annotated[str, typer.Argument(help="Name of the experiment.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the experiment.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -180,7 +180,7 @@ def policy(
 
 
 def effects(
-    name: Annotated[str, typer.Argument(help="Name of the experiment.")],
+    name: Name,
     url: Url = URL,
     markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report as Markdown.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw FILE.png and FILE.svg.")] = None,

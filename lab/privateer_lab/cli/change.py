@@ -3,6 +3,7 @@
 import base64
 import inspect
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -14,7 +15,7 @@ from privateer_lab.cli.ask import Name
 from privateer_lab.cli.command_line import ADMIN_URL, AdminUrl, Json, Token
 from privateer_lab.cli.output import open_folder, print_json, print_rows, screen
 from privateer_lab.services.rest import ask, bearer
-from privateer_server.experiments.changes import CHANGES, Change, Clone, Delete, Option
+from privateer_server.experiments.changes import CHANGES, Change, Clone, Delete, Option, limit_of
 
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask whether you are sure.")]
 _EXPERIMENT = "experiment.json"
@@ -35,7 +36,7 @@ def _command(change: type[Change]) -> Callable[..., None]:
 
     def run(name: str, token: str | None, admin_url: str, as_json: bool, yes: bool = True, **given: Any) -> None:
         if not yes:
-            typer.confirm(f"Erase {name} for good?", abort=True)
+            _confirm(f"Erase {name} for good?")
         page = f"{admin_url}/experiments/{name}"
         body = {field: given[_named(change, field)] for field in change.model_fields}
         if change is Delete:
@@ -62,6 +63,25 @@ def _command(change: type[Change]) -> Callable[..., None]:
     return run
 
 
+def _confirm(question: str) -> None:
+    """Ask somebody at a terminal; through a pipe the answer comes unasked.
+
+    Raises
+    ------
+    SpecError
+        If there is no answer.
+    typer.Abort
+        If it is not yes.
+    """
+    if sys.stdin.isatty():
+        typer.echo(f"{question} [y/N]: ", nl=False, err=True)
+    answer = sys.stdin.readline()
+    if not answer:
+        raise SpecError("it needs a confirmation", field="--yes", remedy="give --yes where nobody can be asked")
+    if answer.strip().lower() not in {"y", "yes"}:
+        raise typer.Abort
+
+
 def _named(change: type[Change], field: str) -> str:
     """Return how the command line calls a field."""
     return next((one.name for one in change.model_fields[field].metadata if isinstance(one, Option)), field)
@@ -70,7 +90,7 @@ def _named(change: type[Change], field: str) -> str:
 def _parameter(change: type[Change], field: str) -> tuple[Any, Any]:
     """Return the type and the default of a field's argument or option."""
     facts, name = change.model_fields[field], _named(change, field)
-    least = next((one.ge for one in facts.metadata if hasattr(one, "ge")), None)
+    least = limit_of(facts, "ge")
     text = f"{facts.title}. {facts.description or ''}".strip()
     if facts.is_required():
         return Annotated[facts.annotation, typer.Argument(metavar=name.upper(), min=least, help=text)], ...
@@ -89,7 +109,8 @@ def _remark(answer: dict[str, Any]) -> str:
     if not answer["changed"]:
         return "; nothing changed"
     waiting = ", ".join(row["action"] for row in answer["waiting"])
-    return f"; with the next version: {waiting}" if waiting else ""
+    remark = f"; with the next version: {waiting}" if waiting else ""
+    return f"{remark}; the open round was given up, with what came in it" if answer.get("given_up") else remark
 
 
 def log(name: Name, token: Token = None, admin_url: AdminUrl = ADMIN_URL, as_json: Json = False) -> None:

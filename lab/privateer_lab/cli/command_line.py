@@ -87,8 +87,14 @@ ShufflerAdminUrl = Annotated[
 ]
 Token = Annotated[str | None, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="Admin token of the server.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-SpecFile = Annotated[Path, typer.Argument(help="The spec, a TOML file.")]
-PeopleSpec = Annotated[Path, typer.Argument(help="The spec, a TOML file with a population section.")]
+ServerPort = Annotated[int, typer.Option(envvar="PRIVATEER_PORT", min=1, max=65535, help="The server's port.")]
+ShufflerPort = Annotated[int, typer.Option(min=1, max=65535, help="The shuffler's port.")]
+AdminPort = Annotated[
+    int, typer.Option(envvar="PRIVATEER_ADMIN_PORT", min=1, max=65535, help="The server's private port.")
+]
+ShufflerAdminPort = Annotated[int, typer.Option(min=1, max=65535, help="The shuffler's private port.")]
+SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, a TOML file.")]
+PeopleSpec = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, a TOML file with a population section.")]
 Set = Annotated[list[str], typer.Option("--set", help="Set a key of the spec: section.key=value. May be repeated.")]
 Users = Annotated[int | None, typer.Option(min=1, help="Number of people; the spec's by default.")]
 Seeds = Annotated[int, typer.Option(min=1, max=SEEDS_MAX, help="Number of independent runs of each setting.")]

@@ -12,7 +12,16 @@ from typing import Annotated, Final
 import typer
 
 from privateer_core.errors import SpecError, Unavailable
-from privateer_lab.cli.command_line import ADMIN_URL, AdminUrl, Json, Token
+from privateer_lab.cli.command_line import (
+    ADMIN_URL,
+    AdminPort,
+    AdminUrl,
+    Json,
+    ServerPort,
+    ShufflerAdminPort,
+    ShufflerPort,
+    Token,
+)
 from privateer_lab.cli.output import print_json, screen
 from privateer_lab.services.rest import bearer, fetch
 from privateer_server.admin_tokens import Scope, new_token, shown_time
@@ -38,15 +47,17 @@ def register(app: typer.Typer) -> None:
 def doctor(
     service: Annotated[
         ServiceName | None,
-        typer.Argument(help="Look at this one by its PRIVATEER_ settings; by default at those of privateer up."),
+        typer.Argument(
+            metavar="SERVICE", help="Look at this one by its PRIVATEER_ settings; by default at those of privateer up."
+        ),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="The folder of privateer up, or that of the one service.", show_default="data")
     ] = None,
-    server_port: Annotated[int, typer.Option(min=1, max=65535, help="The server's port.")] = 8000,
-    shuffler_port: Annotated[int, typer.Option(min=1, max=65535, help="The shuffler's port.")] = 8001,
-    admin_port: Annotated[int, typer.Option(min=1, max=65535, help="The server's private port.")] = 8002,
-    shuffler_admin_port: Annotated[int, typer.Option(min=1, max=65535, help="The shuffler's private port.")] = 8003,
+    server_port: ServerPort = 8000,
+    shuffler_port: ShufflerPort = 8001,
+    admin_port: AdminPort = 8002,
+    shuffler_admin_port: ShufflerAdminPort = 8003,
     as_json: Json = False,
 ) -> None:
     """Look for what is wrong with services, running or stopped, and change nothing. Exit code 1: something fails."""
@@ -105,9 +116,13 @@ def restore(
     from privateer_server.store.schema import FILE, STORE_KIND
 
     restored(folder / FILE, data, STORE_KIND)
+    identity = os.environ.get("PRIVATEER_IDENTITY")
+    named = {"PRIVATEER_DATA": str(data)} | ({"PRIVATEER_IDENTITY": identity} if identity else {})
+    settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in named.items())
+    key = "" if identity else ", and PRIVATEER_IDENTITY to the old identity.key, which no backup has"
     screen.print(
-        f"restored. Start it with: PRIVATEER_DATA={shlex.quote(str(data))} privateer server\n"
-        "If you have the old journal.db, set PRIVATEER_JOURNAL to it first. "
+        f"restored. Start it with: {settings} privateer server\n"
+        f"If you have the old journal.db, set PRIVATEER_JOURNAL to it first{key}. "
         "Under privateer up, restore into data/server.",
         soft_wrap=True,
         markup=False,
@@ -123,7 +138,9 @@ def _group() -> None: ...
 
 
 def new(
-    name: Annotated[str, typer.Argument(help="Whose it is, or what it is for: the log of changes says so.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Whose it is, or what it is for: the log of changes says so.")
+    ],
     scope: Annotated[list[Scope], typer.Option(help="What it may do. May be repeated.")],
     days: Annotated[int, typer.Option(min=1, max=3650, help="Days after which it expires.")] = 90,
     as_json: Json = False,

@@ -14,7 +14,7 @@ import typer
 
 from privateer_core.errors import SpecError
 from privateer_lab.audit.transparency_log import LogSource
-from privateer_lab.cli.command_line import ADMIN_URL
+from privateer_lab.cli.command_line import ADMIN_URL, AdminPort, ServerPort, ShufflerAdminPort, ShufflerPort
 from privateer_lab.cli.output import print_json, print_table, screen
 from privateer_lab.figures import named
 from privateer_lab.services.processes import IssuerProcess, Services, free_port, running
@@ -86,10 +86,10 @@ def _until_signalled() -> Iterator[None]:
 
 def up(
     data: Data = Path("data"),
-    server_port: Annotated[int, typer.Option(min=1, max=65535, help="The server's port.")] = 8000,
-    shuffler_port: Annotated[int, typer.Option(min=1, max=65535, help="The shuffler's port.")] = 8001,
-    admin_port: Annotated[int, typer.Option(min=1, max=65535, help="The server's private port.")] = 8002,
-    shuffler_admin_port: Annotated[int, typer.Option(min=1, max=65535, help="The shuffler's private port.")] = 8003,
+    server_port: ServerPort = 8000,
+    shuffler_port: ShufflerPort = 8001,
+    admin_port: AdminPort = 8002,
+    shuffler_admin_port: ShufflerAdminPort = 8003,
     token: Annotated[
         str | None, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="The server's admin token; made up if not given.")
     ] = None,

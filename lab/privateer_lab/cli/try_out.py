@@ -39,7 +39,9 @@ def register(app: typer.Typer) -> None:
 
 
 def spec_from(
-    data: Annotated[Path, typer.Argument(help="A CSV file with a header, plain or gzipped, or a Parquet file.")],
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="A CSV file with a header, plain or gzipped, or a Parquet file.")
+    ],
     name: Annotated[str | None, typer.Option(help="The experiment's name; the file's by default.")] = None,
     arms: Annotated[str, typer.Option(help="Names of the options, separated by commas.")] = "",
     label: Annotated[str | None, typer.Option(help="Column of the class that decides which option is right.")] = None,

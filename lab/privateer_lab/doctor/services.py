@@ -15,6 +15,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core.errors import Malformed
+from privateer_core.serving.settings import TokenSettings
 from privateer_core.serving.store.copies import is_held
 from privateer_core.serving.store.sqlite import SqliteDatabase
 from privateer_core.serving.store.store_key import StoreKey
@@ -31,6 +32,8 @@ from privateer_lab.doctor.server import examine_server
 from privateer_lab.doctor.stores import UNREADABLE, connected, copied
 from privateer_shuffler.pool.round import Label
 from privateer_shuffler.pool.round_file import REPAIR, ROUND_DATABASE, SUFFIX, read_label
+from privateer_shuffler.pool.spent_tokens import TOKENS_DATABASE, TOKENS_FILE, SpentFindings
+from privateer_shuffler.pool.spent_tokens import examine as examine_spent
 from privateer_shuffler.pool.store import HISTORY_DATABASE, HISTORY_FILE, PoolFindings, unknown_rounds
 from privateer_shuffler.resources import KEY_FILE
 from privateer_shuffler.settings import ShufflerSettings
@@ -83,6 +86,7 @@ def examine_shuffler(settings: ShufflerSettings, trusted: Sequence[Path] | None 
     held = is_held(folder / HISTORY_FILE) if folder else None
     if folder:
         names = found.settled(lambda seen: _examine_rounds(seen, folder), once=held is False)
+        found.settled(lambda seen: _examine_spent(seen, folder, settings.tokens), once=held is False)
         credentials.check_upload_tokens(found, settings.tokens, settings.host, names)
         check_clock(found, folder)
         held_bytes = sum(path.stat().st_size for path in folder.glob(f"*{SUFFIX}") if path.exists())
@@ -138,6 +142,27 @@ def _label(found: Checkup, path: Path, copy: SqliteDatabase) -> Label | None:
         found.warn("rounds", f"{shown(path)} is of no round", "nothing: the next start deletes it")
         return None
     return known[0]
+
+
+def _examine_spent(found: Checkup, folder: Path, tokens: TokenSettings) -> SpentFindings | None:
+    """Check the file of tokens that were spent in earlier rounds, which is there once reports come with tokens."""
+    path = folder / TOKENS_FILE
+    if not path.exists():
+        if tokens.required:
+            remedy = "nothing, if the shuffler never started with tokens; else put it back"
+            found.warn("spent tokens", f"there is no {TOKENS_FILE}: earlier tokens would count again", remedy)
+        return None
+    copy = copied(found, "spent tokens", path, TOKENS_DATABASE)
+    if copy is None:
+        return None
+    with closing(copy):
+        findings = examine_spent(copy)
+    for wrong in findings.disagreements:
+        remedy = "put the file back; else start the issuer on an empty folder, which makes new keys"
+        found.fail("spent tokens", f"{TOKENS_FILE}: {wrong}", remedy)
+    if not findings.disagreements:
+        found.ok("spent tokens", f"{TOKENS_FILE} is whole, schema {findings.database.version}")
+    return findings
 
 
 def _examine_pool(found: Checkup, settings: ShufflerSettings, store_key: bytes | None) -> PoolFindings | None:

@@ -192,5 +192,8 @@ def _show(result: LoadResult, people: LoadPeople, as_json: bool) -> None:
     if as_json:
         print(json.dumps({**figures, "population": people.population}, indent=2))
         return
-    for name, value in named(figures):
+    accepted = f"accepted_by_{figures.pop('endpoint')}"  # what a shuffler accepted may not be counted yet
+    if result.counted is None:
+        figures["counted"] = "not known, since the server does not answer"
+    for name, value in named({accepted if key == "accepted" else key: one for key, one in figures.items()}):
         print(f"{name:40} {readable(value) or 'none'}")

@@ -20,6 +20,7 @@ from privateer_core.policies.decisions import Arms, Decisions, Plays
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.wire.keys import read_signing_key
 from privateer_lab.environments import Environment, default_environment, environment_for
+from privateer_lab.load.endpoints import counted_by
 from privateer_lab.load.wire import Wire
 from privateer_lab.simulation.devices import arms_before, received, scaled, scaled_rewards
 from privateer_lab.simulation.scores import Score
@@ -48,7 +49,11 @@ class LoadResult(Score):
     Attributes
     ----------
     people, accepted, refused
-        People who took part, the reports that were counted, and the others by reason.
+        People who took part, the reports that ``endpoint`` accepted, and the others by reason.
+    endpoint
+        Who took the reports: ``server`` or ``shuffler``, which holds them until a batch is full.
+    counted
+        Reports of the experiment, anybody's, that the server had counted at the end of the run; None: it did not say.
     versions, rounds
         Policies that people followed, and those that asked for reports.
     over
@@ -65,6 +70,8 @@ class LoadResult(Score):
 
     people: int = 0
     accepted: int = 0
+    endpoint: str = "server"
+    counted: int | None = None
     refused: Counter[str] = field(default_factory=Counter)
     versions: int = 0
     rounds: int = 0
@@ -234,7 +241,7 @@ class Driver:
         return await self._next(part, fills)
 
     def _answered(self) -> int:
-        """Return how many reports were counted, or came when the round was full."""
+        """Return how many reports were accepted, or came when the round was full."""
         return self.result.accepted + self.result.refused["round-closed"]
 
     async def _next(self, old: Participation | None, fills: bool = False) -> Participation:
@@ -262,6 +269,7 @@ class Driver:
         environment = self._environment(part)
         self.result.versions += 1
         self.result.rounds += part.round.batch > 0
+        self.result.endpoint = part.round.endpoint
         self.result.facts = environment.facts(part.policy)
         nobody = environment.contexts(self.result.people, 0, self.rng)
         decisions = part.decide(scaled(nobody, part.spec), part.coins(0))
@@ -282,7 +290,7 @@ class Driver:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C ended a run; ``result`` is what was counted before."""
+    """Ctrl-C ended a run; ``result`` is what was known then."""
 
     def __init__(self, result: LoadResult) -> None:
         super().__init__()
@@ -355,7 +363,8 @@ def run_load(
                 await driver.run(users, concurrency, batch, advance, begins)
             except asyncio.CancelledError:  # by Ctrl-C
                 whole = False
-        driver.result.seconds = time.perf_counter() - started
+            driver.result.seconds = time.perf_counter() - started
+            driver.result.counted = await counted_by(wire.http, wire.server, wire.name)
         return driver.result, whole
 
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

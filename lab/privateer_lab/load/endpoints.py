@@ -14,7 +14,7 @@ import msgspec
 
 from privateer_client.transport import retry_seconds
 from privateer_core.errors import NotFound, PrivateerError, Unavailable, printable
-from privateer_lab.services.rest import Busy
+from privateer_lab.services.rest import BYTES_MAX, Busy
 
 TRIES: Final = 60
 """After so many answers that decide nothing, the run gives a question or an upload up."""
@@ -130,9 +130,19 @@ def _judged(status: int, answer: dict[str, Any], name: str) -> PrivateerError | 
     return kind(printable(answer["detail"]), field="--shuffler", remedy=advice)
 
 
-async def _bounded(content: aiohttp.StreamReader) -> bytes:
+async def counted_by(http: aiohttp.ClientSession, server: str, name: str) -> int | None:
+    """Return how many reports of an experiment its server has counted, anybody's; None if it does not say."""
     try:
-        return await content.readexactly(_ANSWER_BYTES)
+        async with http.get(f"{server}/experiments/{name}", timeout=_ANSWER_SECONDS) as response:
+            counted = _read_object(await _bounded(response.content, BYTES_MAX)).get("accepted")
+    except (aiohttp.ClientError, TimeoutError):
+        return None
+    return counted if isinstance(counted, int) else None
+
+
+async def _bounded(content: aiohttp.StreamReader, most: int = _ANSWER_BYTES) -> bytes:
+    try:
+        return await content.readexactly(most)
     except asyncio.IncompleteReadError as whole:
         return whole.partial
 
@@ -145,12 +155,12 @@ class UploadWait:
     endpoint
         The service: ``server`` or ``shuffler``.
     why
-        What the endpoint said last.
+        What became of the last upload that is not decided.
     """
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
-        self.why = f"no answer (is the {endpoint} running?)"
+        self.note_silence()
         self._said = False
 
     @contextmanager
@@ -162,11 +172,21 @@ class UploadWait:
         finally:
             timer.cancel()
 
+    def note_silence(self) -> None:
+        """Keep that nobody answered."""
+        self.why = f"no answer (is the {self.endpoint} running?)"
+
     def note(self, status: int, body: bytes) -> None:
-        """Keep what the endpoint said."""
+        """Keep what the endpoint said instead of a decision on everybody."""
         answer = _read_object(body)
         detail, remedy = (printable(str(answer.get(key) or "")) for key in ("detail", "remedy"))
-        self.why = (detail or f"HTTP {status}") + (f" ({remedy})" if remedy else "")
+        if detail:
+            self.why = detail + (f" ({remedy})" if remedy else "")
+        elif isinstance(refused := answer.get("refused"), dict):
+            reasons = ", ".join(printable(str(reason)) for reason in refused)
+            self.why = f"it did not take all reports yet ({reasons})"
+        else:
+            self.why = f"its answer, HTTP {status}, decides nothing (is something else at its address?)"
 
     def _say(self) -> None:
         if not self._said:

@@ -6,6 +6,7 @@ that ``plan`` and ``simulate`` are about.
 
 import hashlib
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -54,7 +55,7 @@ def keep_people(spec: Spec) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        new.write_bytes(msgspec.json.encode(KeptPeople(_about(spec), populations)))
+        new.write_bytes(msgspec.json.encode(KeptPeople(_about(spec, spec.options), populations)))
         new.replace(path)
     finally:
         with suppress(OSError):
@@ -84,15 +85,16 @@ def kept_people(spec: Spec, cohort: str = "") -> dict[str, Any] | None:
     except (OSError, msgspec.DecodeError):
         remedy = f"remove {path}, or name the people with --population"
         raise SpecError("the people that create kept cannot be read", field="--population", remedy=remedy) from None
-    if kept.about != _about(spec):
+    options = spec.options  # an operator may have added arms, the last ones
+    if kept.about not in {_about(spec, options[:known]) for known in range(1, len(options) + 1)}:
         return None
     return kept.populations.get(cohort, kept.populations.get(""))
 
 
-def _about(spec: Spec) -> str:
+def _about(spec: Spec, options: Sequence[str]) -> str:
     """Return the digest of the arms' names and of the tables that say what people are asked."""
     tables = spec.model_dump(mode="json", exclude=set(_CHANGES))
-    return hashlib.sha256(canonical({"options": list(spec.options), **tables})).hexdigest()
+    return hashlib.sha256(canonical({"options": list(options), **tables})).hexdigest()
 
 
 def _absolute(table: dict[str, Any]) -> dict[str, Any]:

@@ -186,11 +186,12 @@ class Wire:
                         remedy = "name another with --sender-key, or send people one by one with --batch 1"
                         raise SenderRefused("the services do not trust this key", field="--sender-key", remedy=remedy)
                     counts.update(EndpointAnswer(response.status, answer), attempt > 0)
-                    waiting.note(response.status, answer)
+                    if counts.pending:
+                        waiting.note(response.status, answer)
             except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
                 raise no_url("--url") from None
             except (aiohttp.ClientError, TimeoutError):
-                pass
+                waiting.note_silence()
             if not counts.pending:
                 self.sent += len(body)
                 break

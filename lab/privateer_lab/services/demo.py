@@ -55,7 +55,7 @@ def run_demo(services: Services, users: int, picture: Path) -> str:
     say(f"[bold]3[/] {users:,} people decide on their devices and send one sealed, randomized report each")
     where = (spec.name, services.server, services.shuffler)
     result = run_load(*where, users=users, seed=1, sender_key=services.sender_key, each=_Milestones(users).tell)
-    _wait_for_the_end(page)
+    counted = _counted_at_the_end(page)
     say("\n[bold]4[/] the policy, which everybody may read; the best arm changes from left to right at .375 and .625")
     print_policy(spec.name, policy_in(ask("GET", f"{page}/policy")["policy"]), spec.options)
     compared = {
@@ -63,7 +63,7 @@ def run_demo(services: Services, users: int, picture: Path) -> str:
         "best constant arm": result.best_constant_regret,
         "arms at random": result.uniform_regret,
         "people": result.people,
-        "reports counted": result.accepted,
+        "reports counted": counted,
         "people per second": result.people_per_second,
     }
     print_table("regret: the expected reward that people lost against the best arm for each of them", compared.items())
@@ -73,11 +73,12 @@ def run_demo(services: Services, users: int, picture: Path) -> str:
     return page
 
 
-def _wait_for_the_end(page: str) -> None:
-    """Wait until the server has learned from the last round, which it does after it has taken the reports."""
+def _counted_at_the_end(page: str) -> int:
+    """Return how many reports count once the server has learned from the last round, after it has taken them."""
     deadline = time.monotonic() + _LEARNING_SECONDS
-    while ask("GET", page)["status"] == "open" and time.monotonic() < deadline:
+    while (standing := ask("GET", page))["status"] == "open" and time.monotonic() < deadline:
         time.sleep(0.1)
+    return int(standing["accepted"])
 
 
 class _Milestones:

@@ -85,8 +85,8 @@ def changes_router(
         """Add the route of a change; its body may be missing where no field is required."""
 
         async def carry_out(name: str, who: Who, body: PlannedChange | None = None) -> models.Changed:
-            is_new = await executor.carry_out(name, who, body or kind())
-            return views.changed(experiments.get(name), store.log(name), is_new)
+            outcome = await executor.carry_out(name, who, body or kind())
+            return views.changed(experiments.get(name), store.log(name), outcome)
 
         is_required = any(field.is_required() for field in kind.model_fields.values())
         carry_out.__annotations__["body"] = kind if is_required else kind | None

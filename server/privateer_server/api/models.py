@@ -120,12 +120,16 @@ class Log(BaseModel):
 
 
 class Changed(BaseModel):
-    """An experiment after a change: how it stands, whether that changed anything, and what waits for the open round."""
+    """An experiment after a change: how it stands, whether that changed anything, and what waits for the open round.
+
+    ``given_up``: the round that was open ended with the change, and nothing of what came in it is learned from.
+    """
 
     experiment: str
     status: Status
     version: int
     changed: bool
+    given_up: bool
     waiting: list[LogEntry]
 
 

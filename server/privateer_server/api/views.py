@@ -16,6 +16,7 @@ from privateer_core.wire.publication import Round, decode_publication, digest
 from privateer_server.algorithms import learner_for
 from privateer_server.api import models
 from privateer_server.experiments.changes import CHANGES, Change, Clone, SpecChange, Verb
+from privateer_server.experiments.executor import CarriedOut
 from privateer_server.experiments.experiment import Experiment
 from privateer_server.rounds.open_round import RoundFacts, read_decider, read_schedule
 from privateer_server.store.records import LogLine, RoundRecord
@@ -125,11 +126,12 @@ def _ended(answer: Answer, status: Status) -> Answer:
     return msgspec.structs.replace(answer, status="failed") if status == "failed" else answer
 
 
-def changed(experiment: Experiment, lines: list[LogLine], is_new: bool) -> models.Changed:
+def changed(experiment: Experiment, lines: list[LogLine], outcome: CarriedOut) -> models.Changed:
     """Say what became of a change."""
     waiting = [_line(line) for line in lines if line.since is None]
     about = _named(experiment.current.round, ("experiment", "version"))
-    return models.Changed(**about, status=experiment.status, changed=is_new, waiting=waiting)
+    about |= {"status": experiment.status, "changed": outcome.is_new, "given_up": outcome.is_given_up}
+    return models.Changed(**about, waiting=waiting)
 
 
 def log(name: str, lines: list[LogLine]) -> models.Log:

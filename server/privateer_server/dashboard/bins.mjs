@@ -16,10 +16,10 @@ const MEANS = [{ name: "people", kind: "words" }, { name: "arm", kind: "words" }
 /** Bins of a policy, on the map that stays while its versions are looked at. */
 export const bins = (shows, about) => about.map.show(shows, about);
 
-/** Mean rewards by bin, as a table; the bin that is chosen on the map has its own drawn. */
+/** Mean rewards by bin, as a table; the bin that is chosen on the map has its own drawn. The policy may divide these bins further. */
 export function binMeans({ bins: rows, confidence: level }, { id }) {
   const cells = () => rows.flatMap(({ where, means }) => means.map(({ name, value, low, high }) => [people(where), name, value, low, high]));
-  const title = `Mean rewards in ${many(rows.length, "bin")}, each with an interval of about ${confidence(level)}`;
+  const title = `Mean rewards in the ${many(rows.length, "bin")} that reports are about, each with an interval of about ${confidence(level)}`;
   return more(`${id}-more`, title, () => table(id, title, MEANS, cells()));
 }
 
@@ -45,7 +45,7 @@ export class BinsView {
   show(shows, { options, features, width, answer }) {
     Object.assign(this, { width, answer, options: allOptions(options, shows.bins.map(({ arms }) => arms)) });
     this.map.show(shows, this.options, features, width >= WIDE ? Math.min(MAP_MAX, width * 0.62) : width);
-    replace(this.listed, more("bins-more", `${many(shows.bins.length, "bin")} as a table`, () => table("bins", "The arms of each bin of people, and how often they get them",
+    replace(this.listed, more("bins-more", `The ${many(shows.bins.length, "bin")} of the policy as a table`, () => table("bins", "The arms of each bin of people, and how often they get them",
       ["people", "arms"], shows.bins.map(({ where, arms }) => [people(where), shares(arms)]))));
     return this.place;
   }

@@ -9,6 +9,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
 
 from privateer_server.store.records import PAUSED, STOPPED, Plan
 
@@ -94,7 +95,15 @@ def _row(name: str, change: type[Change]) -> dict[str, Any]:
         "hint": field.description or "",
         "type": "arm" if issubclass(change, RetireArm) and name == "arm" else kind,
         "optional": not field.is_required(),
+        "whole": field.annotation in (int, int | None),
+        "least": limit_of(field, "ge"),
+        "most": limit_of(field, "le"),
     }
+
+
+def limit_of(field: FieldInfo, kind: Literal["ge", "le"]) -> float | None:
+    """Return the least (``ge``) or the greatest (``le``) number that a field takes; None if there is none."""
+    return next((getattr(one, kind) for one in field.metadata if hasattr(one, kind)), None)
 
 
 class Planner(Protocol):
@@ -280,9 +289,7 @@ class RetireArm(SpecChange):
         is_final=True,
     )
     arm: ArmName = Field(title="Arm")
-    seconds: Seconds = _seconds(
-        None, "Without a number it waits for its people. 0 ends it at once: so an arm is taken back that does harm."
-    )
+    seconds: Seconds = _seconds(None, f"{_LATER} So an arm is taken back that does harm.")
 
     @property
     def detail(self) -> str:

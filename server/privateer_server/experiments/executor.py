@@ -7,7 +7,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from privateer_core.clock import Clock
 from privateer_core.errors import NotFound, Unavailable
@@ -28,6 +28,21 @@ _MEANWHILE: Final = Unavailable("the round is just closing", remedy="send the sa
 _DISK: Final = Unavailable("the server cannot store changes now", remedy="send the same change again later")
 
 
+class CarriedOut(NamedTuple):
+    """What became of a change.
+
+    Attributes
+    ----------
+    is_new
+        Whether it changed anything.
+    is_given_up
+        Whether the open round ended with it, and nothing of what came in it is learned from.
+    """
+
+    is_new: bool
+    is_given_up: bool = False
+
+
 class ChangeExecutor:
     """Carries out changes.
 
@@ -42,12 +57,8 @@ class ChangeExecutor:
         self._data, self._experiments, self._intake = data, experiments, intake
         self._settings, self._clock = settings, clock
 
-    async def carry_out(self, name: str, who: str, change: PlannedChange) -> bool:
+    async def carry_out(self, name: str, who: str, change: PlannedChange) -> CarriedOut:
         """Change an experiment's plan.
-
-        Returns
-        -------
-        Whether that changes anything.
 
         Raises
         ------
@@ -61,13 +72,13 @@ class ChangeExecutor:
         # Whoever asked may go away meanwhile: what is on disk and what is in memory must not part.
         return await asyncio.shield(asyncio.create_task(self._carried_out(name, who, change)))
 
-    async def _carried_out(self, name: str, who: str, change: PlannedChange) -> bool:
+    async def _carried_out(self, name: str, who: str, change: PlannedChange) -> CarriedOut:
         await self._experiments.find(name)
         async with self._intake.alone(name):
             experiment = self._experiments.get(name)
             plan = await asyncio.to_thread(self._planned, experiment, change)
             if plan is None:
-                return False
+                return CarriedOut(is_new=False)
             current = experiment.current
             before, line = PlanBefore(current.digest, current.plan), self._line(experiment, who, change, plan)
             try:
@@ -79,9 +90,15 @@ class ChangeExecutor:
             experiment.current = timed(replace(experiment.current, plan=plan), self._clock)
         tell(_log, "experiment changed", experiment=name, change=change.verb, by=who)
         if experiment.current.is_ended(self._clock.monotonic()):
-            with suppress(Unavailable):  # the next look at deadlines does it
+            with suppress(Unavailable, *TRANSIENT):  # the next look at deadlines does it
                 await self._intake.expire(name)
-        return True
+                return CarriedOut(True, await asyncio.to_thread(self._is_given_up, name, current.digest))
+        return CarriedOut(is_new=True)
+
+    def _is_given_up(self, name: str, ended: bytes) -> bool:
+        """Whether a round of this digest is the last one that ended, and was given up."""
+        last = self._data.journal.last(name)
+        return last is not None and last.closed == ended and not last.taken
 
     def _planned(self, experiment: Experiment, change: PlannedChange) -> Plan | None:
         if self._data.journal_is_ahead(experiment.current) or experiment.current.is_unlearned:

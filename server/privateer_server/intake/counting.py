@@ -20,7 +20,7 @@ from privateer_server.intake.opening import Opener
 from privateer_server.intake.receipts import Receipt
 from privateer_server.rounds.open_round import OpenRound
 from privateer_server.store.records import TRANSIENT, RoundUpdate
-from privateer_server.store.store import Locked
+from privateer_server.store.report_ids import Locked
 
 _FEW: Final = 4
 """Requests that are taken one by one."""

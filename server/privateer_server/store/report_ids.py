@@ -1,7 +1,10 @@
-"""The ids of counted reports, by which one that comes again is known: in memory, or where servers share them."""
+"""The ids of counted reports, by which one that comes again is known: in memory, or where servers share them.
+
+What may count further reports is locked meanwhile: nobody else changes these experiments.
+"""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Final
 
 from sqlalchemy import Connection, Table, bindparam, select
@@ -9,7 +12,7 @@ from typing_extensions import override
 
 from privateer_core.serving.store.database import Database, DriverStatement
 from privateer_server.intake.opening import REPORT_ID_SIZE
-from privateer_server.store.records import RoundUpdate
+from privateer_server.store.records import ExperimentState, RoundUpdate
 from privateer_server.store.schema import JOINED_IDS, SINGLE_IDS
 
 _JOINED: Final = select(JOINED_IDS.c.ids).where(
@@ -116,3 +119,46 @@ class SharedIds(ReportIds):
     @override
     def forget(self, experiment: str) -> None:
         """Do nothing: the database has forgotten them."""
+
+
+class Locked:
+    """Experiments that nobody else changes until `commit`, or until the context is left.
+
+    Parameters
+    ----------
+    standings
+        Where they stand.
+    ids
+        Of the reports that they have counted.
+    commit
+        Applies changes.
+    db
+        The transaction that holds them where servers share the store.
+    """
+
+    def __init__(
+        self,
+        standings: Mapping[str, ExperimentState],
+        ids: ReportIds,
+        commit: Callable[[Sequence[RoundUpdate]], None],
+        db: Connection | None = None,
+    ) -> None:
+        self._standings, self._ids, self._commit, self._db = standings, ids, commit, db
+
+    def standing(self, experiment: str) -> ExperimentState | None:
+        """Return where an experiment stands; None if there is none of that name."""
+        return self._standings.get(experiment)
+
+    def seen(self, experiment: str, opened: Sequence[bytes]) -> Set[bytes]:
+        """Return the ids of opened reports that are counted in the experiment's last round, and perhaps others."""
+        return self._ids.seen(self._db, experiment, self._standings[experiment].version, opened)
+
+    def commit(self, changes: Sequence[RoundUpdate]) -> None:
+        """Apply all changes or none; they are durable when this returns.
+
+        Raises
+        ------
+        Behind
+            If a round that a change adds to takes no more reports, or not as many.
+        """
+        self._commit(changes)

@@ -1,7 +1,7 @@
 """The server's store, embedded in one file or shared by servers in PostgreSQL."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Final
@@ -28,7 +28,7 @@ from privateer_server.store.records import (
     RoundUpdate,
     ShufflerKey,
 )
-from privateer_server.store.report_ids import IdsInMemory, ReportIds, SharedIds
+from privateer_server.store.report_ids import IdsInMemory, Locked, ReportIds, SharedIds
 from privateer_server.store.rounds import RoundWriter, change_of, insert_line, of_round
 from privateer_server.store.schema import (
     ANSWERS,
@@ -148,7 +148,7 @@ class Store:
             return list(db.execute(select(DELETED.c.experiment).order_by(DELETED.c.experiment)).scalars())
 
     @contextmanager
-    def locked(self, names: Sequence[str]) -> Iterator["Locked"]:
+    def locked(self, names: Sequence[str]) -> Iterator[Locked]:
         """Keep everybody else from changing experiments of these names, as long as the context lasts.
 
         A server that is alone counts in one thread, so that nobody waits for what it reads here.
@@ -330,49 +330,6 @@ class Store:
         if self.is_shared:
             db.execute(_LOCK, {"names": names})
         return _named_states(db, names)
-
-
-class Locked:
-    """Experiments that nobody else changes until `commit`, or until the context is left.
-
-    Parameters
-    ----------
-    standings
-        Where they stand.
-    ids
-        Of the reports that they have counted.
-    commit
-        Applies changes.
-    db
-        The transaction that holds them where servers share the store.
-    """
-
-    def __init__(
-        self,
-        standings: Mapping[str, ExperimentState],
-        ids: ReportIds,
-        commit: Callable[[Sequence[RoundUpdate]], None],
-        db: Connection | None = None,
-    ) -> None:
-        self._standings, self._ids, self._commit, self._db = standings, ids, commit, db
-
-    def standing(self, experiment: str) -> ExperimentState | None:
-        """Return where an experiment stands; None if there is none of that name."""
-        return self._standings.get(experiment)
-
-    def seen(self, experiment: str, opened: Sequence[bytes]) -> Set[bytes]:
-        """Return the ids of opened reports that are counted in the experiment's last round, and perhaps others."""
-        return self._ids.seen(self._db, experiment, self._standings[experiment].version, opened)
-
-    def commit(self, changes: Sequence[RoundUpdate]) -> None:
-        """Apply all changes or none; they are durable when this returns.
-
-        Raises
-        ------
-        Behind
-            If a round that a change adds to takes no more reports, or not as many.
-        """
-        self._commit(changes)
 
 
 def _is_new(db: Connection, table: Table, row: dict[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, Identity, Index, Integer, LargeBinary, MetaData, Table, Text
 
-from privateer_core.serving.store.database import INTEGER
+from privateer_core.serving.store.database import INTEGER, secret_table
 from privateer_core.serving.store.leases import leases_table
 from privateer_core.serving.store.store_key import seal_table
 
@@ -21,7 +21,7 @@ TAKEN: Final = Table(
     Column("digest", LargeBinary, nullable=False),
     Column("over", Boolean, nullable=False),
 )
-SECRET: Final = Table("secret", _TABLES, Column("key", LargeBinary, nullable=False))
+SECRET: Final = secret_table(_TABLES)
 SPENT: Final = Table(
     "spent",
     _TABLES,

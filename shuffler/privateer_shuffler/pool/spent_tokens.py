@@ -8,18 +8,17 @@ database of replicas with a key that the database does not have.
 
 import asyncio
 import hashlib
-import secrets
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, select
+from sqlalchemy import Connection, bindparam, delete, func, select
 from typing_extensions import override
 
 from privateer_core.clock import Clock, SystemClock
-from privateer_core.serving.store.database import Database, DatabaseFacts, insert
+from privateer_core.serving.store.database import SECRET_BYTES, Database, DatabaseFacts, insert, own_secret
 from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, open_database
 from privateer_core.serving.store.store_key import StoreKey
 from privateer_shuffler.pool.round_file import REPAIR, RoundStore
@@ -46,11 +45,25 @@ GRACE_SECONDS: Final = 86_400.0
 """A clock that is set wrong by less than a day has no token spent twice."""
 _PURPOSE: Final = b"privateer/spent-tokens/1"
 _RECENT_MAX: Final = 1 << 17
-_KEY_BYTES: Final = 32
 _HASH_BYTES: Final = 16
 _TIME_BYTES: Final = 8
 TOKEN_BYTES: Final = _HASH_BYTES + _TIME_BYTES
 """What a round's file keeps of a token."""
+
+
+class SpentFindings(NamedTuple):
+    """The findings of a file of spent tokens that was read as a whole.
+
+    Attributes
+    ----------
+    database
+        What the database says of itself.
+    disagreements
+        What does not agree in it: a sentence each.
+    """
+
+    database: DatabaseFacts
+    disagreements: list[str]
 
 
 class SpentTokens:
@@ -94,10 +107,6 @@ class SpentTokens:
         while True:
             await asyncio.sleep(_PAUSE_SECONDS if await asyncio.to_thread(self.forget) else _FORGET_SECONDS)
 
-    def examine(self) -> DatabaseFacts:
-        """Read the whole database, and return how it is."""
-        return self._database.examine()
-
     def close(self) -> None:
         """Close the database, so that another process may use the folder."""
         self._database.close()
@@ -115,12 +124,7 @@ class FiledTokens(SpentTokens):
     def __init__(self, folder: Path, clock: Clock | None = None) -> None:
         self._file = open_database(folder / TOKENS_FILE, TOKENS_DATABASE)
         database = SqliteDatabase(self._file)
-        with database.transaction() as db:
-            key = db.execute(select(SECRET.c.key)).scalar()
-            if key is None:
-                key = secrets.token_bytes(_KEY_BYTES)
-                db.execute(insert(SECRET).values(key=key))
-        super().__init__(database, key, clock)
+        super().__init__(database, own_secret(database, SECRET), clock)
 
     @override
     def has(self, token: bytes) -> bool:
@@ -140,6 +144,23 @@ class FiledTokens(SpentTokens):
             with self._database.transaction() as db:
                 db.execute(_KEEP, rows)
         self.recent.difference_update(row["token"] for row in rows)
+
+    def examine(self) -> SpentFindings:
+        """Read the whole file, and look for what does not agree in it."""
+        return examine(self._database)
+
+
+def examine(database: Database) -> SpentFindings:
+    """Read a whole file of spent tokens, which may be a copy, and look for what does not agree in it."""
+    with database.connection() as db:
+        keys = [len(key) for key in db.execute(select(SECRET.c.key)).scalars()]
+        sizes = db.execute(select(func.length(SPENT.c.token)).distinct()).scalars().all()
+    wrong = []
+    if len(keys) > 1 or (sizes and not keys) or any(size != SECRET_BYTES for size in keys):
+        wrong.append("the key of its hashes is lost: tokens that were spent would count again")
+    if any(size != _HASH_BYTES for size in sizes):
+        wrong.append("it holds what is no hash of a token")
+    return SpentFindings(database.examine(), wrong)
 
 
 class SharedTokens(SpentTokens):

@@ -183,10 +183,13 @@ class FolderStore(PoolStore):
     @override
     def examine(self) -> PoolFindings:
         databases = {HISTORY_FILE: self._database.examine()}
+        wrong = unknown_rounds(self._database, [held.label for held in self._found.values()])
         if self._spent:
-            databases[TOKENS_FILE] = self._spent.examine()
+            spent = self._spent.examine()
+            databases[TOKENS_FILE] = spent.database
+            wrong += spent.disagreements
         databases |= {name: held.examine() for name, held in self._found.items()}
-        return PoolFindings(databases, unknown_rounds(self._database, [held.label for held in self._found.values()]))
+        return PoolFindings(databases, wrong)
 
     @override
     async def is_writable(self) -> bool:

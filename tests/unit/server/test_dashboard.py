@@ -171,6 +171,8 @@ async def test_every_form_says_what_a_change_means_for_people_before_it_is_sent(
         assert all(re.fullmatch(r"[A-Z].+\.", form[about]) for about in ("flight", "learned", "promise")), form["id"]
         assert all(field["label"] for field in form["fields"])
     assert [field["type"] for form in forms for field in form["fields"] if field["name"] == "arm"] == ["arm", "text"]
+    limits = {field["name"]: (field["whole"], field["least"]) for form in forms for field in form["fields"]}
+    assert (limits["seconds"], limits["horizon"], limits["arm"]) == ((False, 0), (True, 1), (False, None))
 
 
 @pytest.mark.parametrize("name", OPERATORS)

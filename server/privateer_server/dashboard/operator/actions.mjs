@@ -20,12 +20,27 @@ export function requestOf(action, name, typed) {
 /** Whether what was typed needs the name as a confirmation: what cannot be undone, and a round that may be given up. */
 export const isGrave = (action, typed) => action.is_final || (typed.seconds ?? "").trim() !== "";
 
+/** What is wrong with the text of a field before anything is sent; null: nothing. */
+export function faultOf({ type, optional, least, most, whole }, text) {
+  if (text === "") return optional ? null : "This is needed.";
+  if (type !== "number") return null;
+  const number = Number(text);
+  if (!Number.isFinite(number)) return "This must be a number.";
+  if (whole && !Number.isInteger(number)) return "This must be a whole number.";
+  if (least !== null && number < least) return `This must be ${least} or more.`;
+  return most !== null && number > most ? `This must be ${most} or less.` : null;
+}
+
+/** Why the name is wanted as a confirmation. */
+export const graveness = ({ is_final }) => is_final ? "This cannot be undone" : "The round that is open may be given up, with what came in it";
+
 /** What became of an action, in a sentence or two. */
 export function outcome(action, name, answer) {
   if (action.id === "clone") return `${answer.name} is created.`;
   if (answer.changed === false) return `Nothing changed: it was so before.`;
   const waits = answer.waiting?.some((line) => line.action === action.id) ? " It holds from the next version on, when the open round is over." : "";
-  return `${name} ${action.done}.${waits}`;
+  const lost = answer.given_up ? " The round that was open is given up, with what came in it." : "";
+  return `${name} ${action.done}.${waits}${lost}`;
 }
 
 /** What is wrong, and what to do, in plain words; `what` is what was wanted. */

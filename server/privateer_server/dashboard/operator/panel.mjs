@@ -3,7 +3,7 @@
 import { addressOf } from "../address.mjs";
 import { el, facts as pairs, replace } from "../dom.mjs";
 import { table } from "../tables.mjs";
-import { actionsFor, isGrave, outcome, requestOf, trouble } from "./actions.mjs";
+import { actionsFor, faultOf, graveness, isGrave, outcome, requestOf, trouble } from "./actions.mjs";
 import { Field, tokenBox } from "./fields.mjs";
 import { isKept, send } from "./token.mjs";
 
@@ -64,9 +64,9 @@ export class OperatorPanel {
     return Object.fromEntries([...this.fields].map(([name, field]) => [name, field.value]));
   }
 
-  /** Ask for the name where something cannot be undone. */
+  /** Ask for the name where something cannot be undone, or a round may be given up. */
   weigh() {
-    this.confirm.place.hidden = !isGrave(this.open, this.typed);
+    this.confirm.place.hidden = !isGrave(this.open, this.typed) || this.refusal() !== null;
   }
 
   cancel() {
@@ -81,15 +81,21 @@ export class OperatorPanel {
     this.mark();
   }
 
-  /** What is wrong before anything is sent: `[field, text]`. */
-  fault() {
-    for (const { name, type, optional } of this.open.fields) {
-      const field = this.fields.get(name), text = field.value.trim();
-      if (text === "" && !optional) return [field, "This is needed."];
-      if (type === "number" && text !== "" && !Number.isFinite(Number(text))) return [field, "This must be a number."];
+  /** What is wrong with a value: `[field, text]`. */
+  refusal() {
+    for (const facts of this.open.fields) {
+      const field = this.fields.get(facts.name), text = faultOf(facts, field.value.trim());
+      if (text) return [field, text];
     }
+    return null;
+  }
+
+  /** What is wrong before anything is sent: `[field, text]`; the name is asked for once the values can be sent. */
+  fault() {
+    const refusal = this.refusal();
+    if (refusal) return refusal;
     const isWrong = isGrave(this.open, this.typed) && this.confirm.value.trim() !== this.name;
-    return isWrong ? [this.confirm, `This cannot be undone: type ${this.name} here to confirm.`] : null;
+    return isWrong ? [this.confirm, `${graveness(this.open)}: type ${this.name} here to confirm.`] : null;
   }
 
   async sent(event) {

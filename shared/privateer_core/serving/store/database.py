@@ -5,17 +5,19 @@ begins, who waits for whom, and which errors there are.
 """
 
 import re
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import BigInteger, Column, Connection, Dialect, Engine, Integer, Table, select
+from sqlalchemy import BigInteger, Column, Connection, Dialect, Engine, Integer, LargeBinary, MetaData, Table, select
 from sqlalchemy.dialects.postgresql import insert as insert_postgres
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+SECRET_BYTES: Final = 32
 Value = TypeVar("Value")
 Step = str | Callable[[Connection], None]
 """Makes a database one of the next version: statements, separated by semicolons, or a function."""
@@ -170,6 +172,21 @@ def keep_first(db: Connection, column: Column[Value], value: Value) -> Value:
     row: dict[str, Any] = {"id": 1, column.name: value}
     db.execute(insert(column.table).values(row).on_conflict_do_nothing())
     return db.execute(select(column)).scalar_one()
+
+
+def secret_table(tables: MetaData) -> Table:
+    """Declare the table of the key by which a database hashes what it must know again, and not keep."""
+    return Table("secret", tables, Column("key", LargeBinary, nullable=False))
+
+
+def own_secret(database: Database, secret: Table) -> bytes:
+    """Return the key in a database's `secret_table`, 32 bytes, which a new database gets."""
+    with database.transaction() as db:
+        key: bytes | None = db.execute(select(secret.c.key)).scalar()
+        if key is None:
+            key = secrets.token_bytes(SECRET_BYTES)
+            db.execute(insert(secret).values(key=key))
+    return key
 
 
 def creation(tables: Sequence[Table], dialect: Dialect) -> Iterator[str]:

@@ -141,7 +141,8 @@ class PostgresDatabase(Database):
                 yield db
         except psycopg.Error as error:
             if not (self.is_read_only or isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))):
-                raise
+                # What the database says may quote a row, such as the hash of a token.
+                raise type(error)(f"the database refuses a statement ({error.sqlstate})") from None
             raise Unreachable(f"the database does not answer: {type(error).__name__}") from None
         finally:
             if self._is_closed:

@@ -11,6 +11,7 @@ from privateer_lab.services.processes import Services, free_port, running
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import MSGPACK, SMALL
 from tests.support.specs import tables
+from tests.support.stores import embedded_store
 
 ROOT = Path(__file__).parents[4]
 
@@ -85,6 +86,23 @@ def test_an_answer_that_is_not_a_backup_is_not_kept(
     code, said = run(capsys, "backup", str(tmp_path / "copy"), "--token", "any")
     assert (code, said.count("\n"), "--admin-url: the answer is not a backup" in said) == (2, 1, True)
     assert not (tmp_path / "copy").exists()
+
+
+@pytest.mark.parametrize(
+    ("identity", "says"),
+    [
+        ("/keys/my identity.key", "PRIVATEER_IDENTITY='/keys/my identity.key' privateer server"),
+        ("", "PRIVATEER_IDENTITY to the old identity.key, which no backup has"),
+    ],
+)
+def test_the_hint_has_the_key_by_which_devices_know_the_server(
+    identity: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIVATEER_IDENTITY", identity)
+    (tmp_path / "copy").mkdir()
+    embedded_store(tmp_path / "copy").close()
+    code, out = run(capsys, "restore", str(tmp_path / "copy"), str(tmp_path / "new"))
+    assert (code, says in out) == (0, True)
 
 
 def test_what_is_no_backup_is_not_restored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """Changes from the command line, through services of their own; and kills in between."""
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,6 +54,9 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     return int(stop.value.code or 0), err or out
 
 
+GIVEN_UP = "; the open round was given up, with what came in it"
+
+
 def test_an_experiments_life(spec: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "create", spec("life"))[0] == 0
     for arguments, says in (
@@ -60,10 +64,10 @@ def test_an_experiments_life(spec: Any, capsys: pytest.CaptureFixture[str]) -> N
         (("pause", "life"), "life: paused, version 1; nothing changed\n"),
         (("resume", "life"), "life: open, version 1\n"),
         (("extend", "life", "5000"), "life: open, version 1; with the next version: extend\n"),
-        (("add-arm", "life", "new one", "--within", "0"), "life: open, version 2\n"),
-        (("retire-arm", "life", "a", "--within", "0"), "life: open, version 3\n"),
+        (("add-arm", "life", "new one", "--within", "0"), f"life: open, version 2{GIVEN_UP}\n"),
+        (("retire-arm", "life", "a", "--within", "0"), f"life: open, version 3{GIVEN_UP}\n"),
         (("clone", "life", "life-2"), "created life-2, which knows what life has learned\n"),
-        (("stop", "life"), "life: stopped, version 4\n"),
+        (("stop", "life"), f"life: stopped, version 4{GIVEN_UP}\n"),
     ):
         assert run(capsys, *arguments) == (0, says)
     code, out = run(capsys, "log", "life", "--json")
@@ -82,6 +86,20 @@ def test_an_experiments_life(spec: Any, capsys: pytest.CaptureFixture[str]) -> N
         2,
         "privateer: NAME: the experiment was deleted (privateer log NAME says when)\n",
     )
+
+
+def test_what_nobody_confirms_is_not_deleted(
+    spec: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(capsys, "create", spec("kept"))
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    says = "privateer: --yes: it needs a confirmation (give --yes where nobody can be asked)"
+    assert run(capsys, "delete", "kept") == (2, f"{says}\n")
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert run(capsys, "delete", "kept")[0] == 130
+    assert "kept" in run(capsys, "list")[1]
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    assert run(capsys, "delete", "kept") == (0, "kept deleted\n")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import httpx
 import pytest
 import typer
 
-from privateer_lab.cli.command_line import COMMANDS, main
+from privateer_lab.cli.command_line import COMMANDS, command, main
 from tests.support.doctor import free_ports
 
 ROOT = Path(__file__).parents[4]
@@ -149,6 +149,20 @@ def test_the_list_of_commands_is_the_commands() -> None:
         app = typer.Typer()
         import_module(f"privateer_lab.cli.{module}").register(app)
         assert set(typer.main.get_group(app).commands) == {name for name, where in listed.items() if where == module}
+
+
+def test_arguments_are_written_alike_in_all_usages() -> None:
+    made = {name: command(name) for names in COMMANDS.values() for name in names}
+    made |= {f"{group} {name}": one for group in ("account", "token") for name, one in made[group].commands.items()}
+    arguments = {
+        f"{name} {parameter.name}": parameter.metavar or ""
+        for name, one in made.items()
+        for parameter in one.params
+        if parameter.param_type_name == "argument"
+    }
+    assert arguments["pause name"] == "NAME"
+    stems = {where: written.partition(".")[0] for where, written in arguments.items()}  # of SPEC.toml
+    assert not {where: stem for where, stem in stems.items() if not stem.isupper()}
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])

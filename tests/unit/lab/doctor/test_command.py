@@ -28,10 +28,10 @@ def test_the_environment_names_one_service(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["nobody"], "Invalid value for 'service': 'nobody' is not one of 'server', 'shuffler', 'issuer'"),
+        (["nobody"], "Invalid value for 'SERVICE': 'nobody' is not one of 'server', 'shuffler', 'issuer'"),
         (["--data", "nowhere"], "--data: there is neither a server nor a shuffler in nowhere"),
         (["--data", "nowhere/else"], "there is neither a server nor a shuffler in nowhere/else (name"),
-        (["--server-port", "0"], "'--server-port': must be greater than or equal to 1"),
+        (["--server-port", "0"], "'--server-port' (env var: 'PRIVATEER_PORT'): must be greater than or equal to 1"),
         (["--nonsense"], "--nonsense"),
     ],
 )

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from privateer_lab.doctor.services import examine_shuffler
 from privateer_server.store.records import LogLine
 from privateer_server.store.round_keys import KeyFolder, RoundKeys
+from privateer_shuffler.pool.spent_tokens import TOKENS_FILE, FiledTokens
+from privateer_shuffler.settings import read_settings
 from tests.support.doctor import Made, contents, edit, examined, garbage, one
 from tests.support.stores import embedded_journal
 
@@ -45,6 +48,18 @@ def other_public_key(data: Path) -> None:
 
 def open_to_writers(data: Path) -> None:
     (data / "trusted").chmod(0o777)
+
+
+def spent(data: Path, statement: str = "") -> Path:
+    """A shuffler's file of the tokens of an earlier round, changed by a statement."""
+    tokens = FiledTokens(data / "shuffler")
+    tokens.keep([(tokens.hash(b"nonce"), 2_000_000_000)])
+    tokens.close()
+    path = data / "shuffler" / TOKENS_FILE
+    if statement:
+        edit(path, statement)
+    path.chmod(0o600)
+    return path
 
 
 CASES: list[tuple[Callable[[Path], object], str, str]] = [
@@ -109,6 +124,9 @@ CASES: list[tuple[Callable[[Path], object], str, str]] = [
         "server journal",
         "the log in the journal is not the one in the database",
     ),
+    (lambda data: garbage(spent(data)), "shuffler spent tokens", "spent.sqlite is damaged, or no database"),
+    (lambda data: spent(data, "DELETE FROM secret"), "shuffler spent tokens", "the key of its hashes is lost"),
+    (lambda data: spent(data, "UPDATE spent SET token = x'00'"), "shuffler spent tokens", "no hash of a token"),
     (open_to_writers, "server shufflers", "other users may change shuffler.pub"),
 ]
 
@@ -123,6 +141,22 @@ def test_what_fails_is_told(
     assert contents(data) == before
     assert code == 1
     assert any(one["level"] == "fail" and says in one["detail"] and one["remedy"] for one in found[check])
+
+
+@pytest.mark.parametrize(
+    ("required", "kept", "levels"), [(True, False, ["warn"]), (False, False, []), (True, True, ["ok"])]
+)
+def test_spent_tokens_are_looked_for_where_reports_come_with_tokens(
+    required: bool, kept: bool, levels: list[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "shuffler"
+    folder.mkdir(mode=0o700)
+    (folder / "shuffler.key").touch(0o600)
+    if kept:
+        spent(tmp_path)
+    asked = {"PRIVATEER_TOKENS": "required", "PRIVATEER_TOKEN_KEYS": str(tmp_path)} if required else {}
+    found = examine_shuffler(read_settings({"PRIVATEER_DATA": str(folder), **asked}))
+    assert [one.level.name.lower() for one in found.all if one.check == "spent tokens"] == levels
 
 
 def earlier_database(made: Made, data: Path) -> None:

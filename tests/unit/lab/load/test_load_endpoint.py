@@ -21,7 +21,7 @@ from tests.support.phased import phased_spec
 
 KEY = X25519PrivateKey.generate().public_key().public_bytes_raw()
 FACTS = b'{"experiment": "test", "version": 1, "model": "shuffle", "batch": 10, "open": true}'
-SERVER = b'{"name": "test", "status": "open", "batch": 10}'
+SERVER = b'{"name": "test", "status": "open", "batch": 10, "accepted": 20}'
 PAGE = problem_body(NotFound("no such page", remedy="see the documentation"))
 SMALL = problem_body(SpecError("rounds are too small\n\x1b[2J", field="privacy.min_batch", remedy="larger rounds"))
 
@@ -115,6 +115,41 @@ async def test_a_wait_is_explained_in_the_endpoints_own_words(
     with waiting.limited():
         await asyncio.sleep(0.05)
     assert capsys.readouterr().err == "waiting for the shuffler: the disk is full (give it?room)\n"
+
+
+async def test_a_service_that_died_after_it_accepted_reports_gives_no_answer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with answering(lambda: (200, FACTS)) as where:
+        wire_of = Wire.open("test", where, where, 1)
+        wire = await wire_of.__aenter__()
+        assert await send(wire) == (1, {})
+    monkeypatch.setattr(endpoints, "PATIENCE", 0.2)
+    monkeypatch.setattr("privateer_lab.load.wire.TRIES", 4)
+    assert await send(wire) == (0, {"pending": 1})
+    await wire_of.__aexit__(None, None, None)
+    assert capsys.readouterr().err == "waiting for the shuffler: no answer (is the shuffler running?)\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "says"),
+    [
+        (202, b'{"accepted": 6, "refused": {"unavailable": 4}}', "it did not take all reports yet (unavailable)"),
+        (202, b"<html>", "its answer, HTTP 202, decides nothing (is something else at its address?)"),
+    ],
+)
+def test_an_answer_without_a_decision_is_put_in_words(status: int, body: bytes, says: str) -> None:
+    waiting = endpoints.UploadWait("shuffler")
+    waiting.note(status, body)
+    assert waiting.why == says
+
+
+@pytest.mark.parametrize(("status", "body", "counted"), [(200, SERVER, 20), (200, b"<html>", None), (503, PAGE, None)])
+async def test_what_the_server_has_counted_is_its_own_word(status: int, body: bytes, counted: int | None) -> None:
+    async with answering(lambda: (status, body)) as where, aiohttp.ClientSession() as http:
+        assert await endpoints.counted_by(http, where, "test") == counted
+        nowhere = await endpoints.counted_by(http, "http://127.0.0.1:1", "test")
+    assert nowhere is None
 
 
 async def test_answers_are_read_to_a_bound() -> None:

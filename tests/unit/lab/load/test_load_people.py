@@ -13,6 +13,7 @@ from privateer_lab.cli.input_files import load_spec
 from privateer_lab.load import command
 from privateer_lab.load.driver import LoadResult
 from privateer_lab.load.populations import keep_people, kept_people
+from privateer_server.experiments.spec_changes import with_arm, without_arm
 from tests.support.specs import make_spec
 
 ROOT = Path(__file__).parents[4]
@@ -55,6 +56,25 @@ def test_load_plays_the_people_of_the_spec_that_was_created(
     )
 
 
+@pytest.mark.parametrize(
+    ("result", "lines"),
+    [
+        (LoadResult(accepted=30, endpoint="shuffler", counted=20), ["shuffler accepted", "server has counted"]),
+        (LoadResult(accepted=30, counted=30), ["server accepted", "server has counted"]),
+        (LoadResult(accepted=30), ["server accepted", "not known, since the server does not answer"]),
+    ],
+)
+def test_what_was_accepted_and_what_is_counted_are_told_apart(
+    result: LoadResult, lines: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "_spec", lambda _: make_spec({}))
+    monkeypatch.setattr(command, "run_load", lambda *_, **__: result)
+    command.main(["test"])
+    out = capsys.readouterr().out
+    assert all(line in out for line in lines)
+    assert "reports counted" not in out
+
+
 def test_load_says_that_it_does_not_know_the_people_of_a_spec(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -77,6 +97,13 @@ def test_another_experiment_of_the_name_has_other_people(folder: Path) -> None:
     assert kept_people(make_spec({"context.features": {"z": {"low": 0.0, "high": 1.0}}})) is None
     keep_people(make_spec({}))
     assert list(folder.iterdir()) == []
+
+
+def test_people_stay_when_an_arm_is_added_or_retired(monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_people(make_spec(MIXED))
+    spec = without_arm(with_arm(make_spec({}), "another"), "arm-0")
+    assert kept_people(spec) == MIXED["population"]
+    assert played(monkeypatch, spec) == MIXED["population"]
 
 
 def test_files_are_found_from_any_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,14 +16,15 @@ from privateer_lab.services.demo import demo_spec
 from privateer_lab.services.processes import Processes, check_ports, free_port, running
 from privateer_lab.services.rest import create
 
+OPTIONS = ("--server-port", "--shuffler-port", "--admin-port", "--shuffler-admin-port")
 
-@pytest.mark.parametrize("option", ["--server-port", "--shuffler-port", "--admin-port", "--shuffler-admin-port"])
+
+@pytest.mark.parametrize("option", OPTIONS)
 def test_a_port_that_is_taken_is_one_line_before_anything_starts(
     option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Processes, "start", lambda *_: pytest.fail("a service was started"))
-    ports = {name: free_port() for name in ("--server-port", "--shuffler-port", "--admin-port")}
-    ports["--shuffler-admin-port"] = free_port()
+    ports = {name: free_port() for name in OPTIONS}
     listener = (
         "import socket, sys; s = socket.create_server(('', 0)); print(s.getsockname()[1], flush=True); sys.stdin.read()"
     )
@@ -36,6 +38,22 @@ def test_a_port_that_is_taken_is_one_line_before_anything_starts(
     remedy = "stop the other services, or choose another port"
     assert (stop.value.code, capsys.readouterr().err) == (2, f"privateer: {option}: {taken} is taken ({remedy})\n")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("variable", "option"), [("PRIVATEER_PORT", "--server-port"), ("PRIVATEER_ADMIN_PORT", "--admin-port")]
+)
+def test_the_server_of_up_listens_where_the_environment_says(
+    variable: str, option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Processes, "start", lambda *_: pytest.fail("the variable was ignored"))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        monkeypatch.setenv(variable, str(taken))
+        ports = [part for name in OPTIONS if name != option for part in (name, str(free_port()))]
+        with pytest.raises(SystemExit):
+            main(["up", "--data", str(tmp_path), *ports])
+    assert f"{option}: {taken} is taken" in capsys.readouterr().err
 
 
 def test_a_port_for_two_listeners() -> None:

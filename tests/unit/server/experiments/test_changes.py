@@ -190,7 +190,7 @@ async def test_a_retired_arm_at_once_closes_the_round(api: Api) -> None:
     first = await api.publication()
     await report(api, 7)
     answer = await changed(api, "retire-arm", {"arm": "a", "seconds": 0})
-    assert (answer["version"], answer["waiting"]) == (2, [])
+    assert (answer["version"], answer["waiting"], answer["given_up"]) == (2, [], False)
     assert await arms_played(api) == {"b", "c"}
     assert_problem(await report(api, 1, first, seed=3), 409, "round-closed")
     assert (await api.facts())["accepted"] == 7

@@ -4,6 +4,7 @@ import logging
 import os
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -14,6 +15,8 @@ import pytest
 
 from privateer_core.clock import SystemClock
 from privateer_core.errors import SpecError
+from privateer_core.serving.http.problems import defect
+from privateer_core.serving.logs import Formatter
 from privateer_core.serving.store.leases import Lease, Leases
 from privateer_core.serving.store.postgres import PostgresDatabase
 from privateer_server.data import Data, open_data
@@ -292,6 +295,26 @@ def test_a_round_that_reports_fill_elsewhere_takes_the_last_place_once(opened: C
     for thread in threads:
         thread.join()
     assert sorted(seen) == list(range(20))
+
+
+def test_what_the_database_says_of_a_token_spent_twice_is_repeated_nowhere(
+    opened: Callable[[], Data], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two servers may spend a token at once: the driver's message quotes the row, and the one log line must not."""
+    data, token = opened(), bytes(range(16))
+    store, first = data.store, first_round(make_spec(CENTRAL), data.keys.make())
+    store.create("test", first.schedule.encoded, record(first, data.keys.find(first.round.public_key)))
+    store.commit([RoundUpdate("test", 1, 1, tokens=[(token, b"report", 1)])])
+    with pytest.raises(Exception, match="the database refuses") as raised:
+        store.commit([RoundUpdate("test", 1, 1, tokens=[(token, b"another", 1)])])
+    error = raised.value
+    assert type(error).__name__ == "UniqueViolation"
+    response = defect(error)
+    logging.getLogger("privateer.server").error("a defect", exc_info=error)
+    said = ["".join(traceback.format_exception(error)), *(Formatter().format(one) for one in caplog.records)]
+    assert (response.status, len(said), all("UniqueViolation" in one for one in said)) == (500, 3, True)
+    said.append(str(response))
+    assert not [one for one in said if token.hex() in one or str(token) in one]
 
 
 def test_the_next_place_in_the_log_waits_for_the_one_before(shared: Shared, opened: Callable[[], Data]) -> None:
