@@ -6,44 +6,37 @@ WORKDIR /build
 RUN python3 -m venv --without-pip /opt/privateer
 COPY requirements/ requirements/
 ENV PIP="python3 -m pip --python /opt/privateer/bin/python --disable-pip-version-check --no-cache-dir" \
-    PRUNE="find /opt/privateer -type d -name tests -prune -exec rm -r {} +"
+    WITHOUT_TESTS="find /opt/privateer -type d -name tests -prune -exec rm -r {} +"
 
 FROM builder AS build-server
 RUN $PIP install --quiet --require-hashes -r requirements/server.txt
 COPY shared/ shared/
 COPY server/ server/
-RUN $PIP install --quiet --no-deps --no-build-isolation ./shared ./server && $PIP uninstall --quiet --yes hatchling && $PRUNE
+RUN $PIP install --quiet --no-deps --no-build-isolation ./shared ./server && $PIP uninstall --quiet --yes hatchling && $WITHOUT_TESTS
 
 FROM builder AS build-shuffler
 RUN $PIP install --quiet --require-hashes -r requirements/shuffler.txt
 COPY shared/ shared/
 COPY shuffler/ shuffler/
-RUN $PIP install --quiet --no-deps --no-build-isolation ./shared ./shuffler && $PIP uninstall --quiet --yes hatchling && $PRUNE
+RUN $PIP install --quiet --no-deps --no-build-isolation ./shared ./shuffler && $PIP uninstall --quiet --yes hatchling && $WITHOUT_TESTS
 
 FROM builder AS build-issuer
 RUN $PIP install --quiet --require-hashes -r requirements/issuer.txt
 COPY shared/ shared/
 COPY issuer/ issuer/
-RUN $PIP install --quiet --no-deps --no-build-isolation ./shared ./issuer && $PIP uninstall --quiet --yes hatchling && $PRUNE
+RUN $PIP install --quiet --no-deps --no-build-isolation ./shared ./issuer && $PIP uninstall --quiet --yes hatchling && $WITHOUT_TESTS
 
 FROM builder AS build-load
 RUN $PIP install --quiet --require-hashes -r requirements/load.txt
 COPY shared/ shared/
 COPY client/ client/
 COPY lab/ lab/
-RUN $PIP install --quiet --no-deps --no-build-isolation ./shared ./client ./lab && $PIP uninstall --quiet --yes hatchling && $PRUNE
+RUN $PIP install --quiet --no-deps --no-build-isolation ./shared ./client ./lab && $PIP uninstall --quiet --yes hatchling && $WITHOUT_TESTS
 
-# What installs, builds or documents is of no use to a service; an image FROM scratch is without it, and a later layer would not be.
-FROM python:3.12-slim AS pruned
+FROM python:3.12-slim AS base
 RUN useradd --system --uid 10001 --no-create-home privateer && mkdir -p /data /trusted /senders /tokens /keys \
-    && chown privateer /data /trusted /senders /tokens /keys \
-    && cd /usr/local/lib/python3.12 && rm -rf config-* ensurepip idlelib lib2to3 pydoc_data tkinter turtledemo site-packages/pip* \
-    && rm -rf /usr/share/doc /usr/share/locale /usr/share/man /var/cache/apt /var/lib/apt/lists/*
-
-FROM scratch AS base
-COPY --from=pruned / /
-ENV PATH=/opt/privateer/bin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LD_LIBRARY_PATH=/usr/local/lib \
-    PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+    && chown privateer /data /trusted /senders /tokens /keys
+ENV PATH=/opt/privateer/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER privateer
 
 FROM base AS server
