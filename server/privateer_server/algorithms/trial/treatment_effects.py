@@ -48,7 +48,7 @@ def asked_shares(sums: Sums) -> SegmentShares:
 
     `by_people` has a segment's share times (1 - 1/2), whichever arm its people got.
     """
-    values, variances = by_people(sums)
+    values, variances = by_people(sums, 0.5, 0.5)
     return SegmentShares(2 * values[..., 0].mean(axis=1), 4 * variances[..., 0].mean(axis=1))
 
 

@@ -14,6 +14,8 @@ _SUCCESSES: Final = 20.0
 """Successes and failures that both arms need before the normal approximation is used."""
 _NOISES: Final = 10.0
 """Standard deviations of the noise of an arm's hits that the hits must reach."""
+_OWN: Final = 20.0
+"""Rare outcomes, positive or negative, with which a segment's rate counts as much as that of all segments."""
 
 
 @dataclass(frozen=True)
@@ -295,7 +297,8 @@ def average(sums: Sums, design: TrialDesign) -> Average:
     rate, q, _, people = rates(sums)
     ratios, ratio_variance = rate / q * sums.difference, scaled_variance(sums, rate / q)
     ratio_noise = np.square(sums.difference / q) * sums.hits_noise / np.square(sums.people)
-    few, few_variances = by_people(sums)
+    rates_known = shrunk_rates(sums)
+    few, few_variances = by_people(sums, rates_known, centres(sums, rates_known))
     contributions = np.where(sums.ready, ratios, few[..., 0] - few[..., 1])
     estimate = contributions.sum(axis=0)
     variance = np.where(sums.ready, ratio_variance + ratio_noise, few_variances.sum(axis=-1)).sum(axis=0)
@@ -305,15 +308,51 @@ def average(sums: Sums, design: TrialDesign) -> Average:
     return Average(estimate, np.asarray(variance), np.asarray(sums.together.ready[0]), contributions)
 
 
-def by_people(sums: Sums) -> tuple[Array, Array]:
-    """Return shares of people times (mean reward - 1/2) of both arms, and variances, (J, K, 2), however few people.
+def shrunk_rates(sums: Sums) -> Array:
+    """Return shares of positive hits in both arms of a contrast together, (J, K), drawn to that of all segments.
 
-    The sum of w (W - T/2) over an arm's hits expects u n q p (f - 1/2), and others' hits nothing. It varies by a
-    quarter of w^2 a hit, and by half of a curator's w^2 L (Horvitz and Thompson 1952).
+    A segment's own rate f_k has the weight t f/(t f + 20), with t its effective hits and f the rate of all segments, or
+    of failures where those are rarer.
     """
-    scale = sums.keep[..., None]
-    spread = np.maximum(sums.square, 0.0) / 4 + sums.noise / 2
-    return (sums.num - sums.den / 2) / scale, spread / np.square(scale)
+    positive, hits, square = (part.sum(axis=-1) for part in (sums.num, sums.den, sums.square))
+    everybody = np.clip(_ratio(positive.sum(axis=0), hits.sum(axis=0), 0.5), 0.0, 1.0)
+    rare = _ratio(np.square(hits), square, 0.0) * np.minimum(everybody, 1 - everybody)
+    own = rare / (rare + _OWN)
+    return np.asarray(own * np.clip(_ratio(positive, hits, 0.5), 0.0, 1.0) + (1 - own) * everybody)
+
+
+def centres(sums: Sums, rate: Array) -> Array:
+    """Return the numbers c in [0, 1], (J, K), at which the sums of w (W - c T) vary least.
+
+    Without noise that is the rate of positive hits. A curator's noise varies least at 1/2.
+    """
+    square, noise = np.maximum(sums.square.sum(axis=-1), 0.0), sums.noise.sum(axis=-1)
+    return np.asarray(0.5 + _ratio(square, square + 2 * noise, 0.0) * (rate - 0.5))
+
+
+def by_people(sums: Sums, rate: Array | float, centre: Array | float) -> tuple[Array, Array]:
+    """Return shares of people times (mean reward - centre) of both arms, and variances, (J, K, 2), however few people.
+
+    With c the centre, the sum of w (W - c T) over an arm's hits expects u n (q p (f - c) + o (1 - 2 c)): p is the share
+    of people and f their mean reward. A hit varies it by w^2 (theta (1 - 2 c) + c^2), with theta the rate of positive
+    hits, and a curator's noise by w^2 L (c^2 + (1 - c)^2) (Horvitz and Thompson 1952). Where hits are public slots, the
+    values differ from those named by a number of the segment, the same for both arms.
+
+    Parameters
+    ----------
+    rate, centre
+        Shape (J, K) or anything that broadcasts: theta, as for both arms, and c.
+    """
+    rate, c, scale = np.asarray(rate)[..., None], np.asarray(centre)[..., None], sums.keep[..., None]
+    others = (1 - 2 * c) * sums.other[..., None]
+    sampling = np.maximum(sums.square, 0.0) * (rate * (1 - 2 * c) + np.square(c))
+    spread = sampling + sums.noise * (np.square(c) + np.square(1 - c))
+    return (sums.num - c * sums.den - others) / scale, spread / np.square(scale)
+
+
+def _ratio(top: Array, bottom: Array, otherwise: float) -> Array:
+    some = bottom > 0
+    return np.asarray(np.where(some, top / np.where(some, bottom, 1.0), otherwise))
 
 
 def scaled_variance(sums: Sums, factor: Array) -> Array:
