@@ -26,9 +26,8 @@ _ONE: Final = 1.3
 """Local epsilon below which one bucket tells most."""
 _STEPS: Final = ((0.7, 3), (2.5, 5), (4.0, 7), (5.5, 9))
 """Least local epsilons of one key at which so many levels tell most of scores about the middle (docs/rewards.md)."""
-_FINE: Final = 4.0
-_ASIDE: Final = 0.4
-"""Values expected so far from the middle are bits below that epsilon: most of them are next to a bound."""
+_ASIDE: Final = 0.2
+"""Values expected closer to a bound have fewer levels: as with so many times the keys."""
 _APART: Final = 1e-9
 """A local epsilon stays so far below a step: other machines' logarithms have other last digits."""
 
@@ -278,13 +277,14 @@ class NamedSymbol(LocalSymbol, frozen=True, tag="named-symbol", omit_defaults=Tr
 def level_steps(question: KeyedHits) -> tuple[tuple[float, int], ...]:
     """Return the least local epsilons from which values have so many levels; bits have two at any.
 
-    What reports tell of J keys at an epsilon they tell of one at epsilon - log J, of which the steps are.
+    What reports tell of J keys at an epsilon they tell of one at epsilon - log J, of which the steps are. Values whose
+    mean is close to a bound are mostly next to it, and it takes more to tell where they are.
     """
     if question.expected is None:
         return ()
-    keys, aside = max(1, question.layout.keys), abs(question.expected - 0.5) > _ASIDE
-    steps = (step for step in _STEPS if not (aside and step[0] < _FINE))
-    return tuple((least + math.log(keys), count) for least, count in steps if keys * count <= SYMBOLS_MAX)
+    keys, rare = max(1, question.layout.keys), min(question.expected, 1 - question.expected)
+    more = math.log(keys * max(1.0, _ASIDE / rare))
+    return tuple((least + more, count) for least, count in _STEPS if keys * count <= SYMBOLS_MAX)
 
 
 def levels_of(question: KeyedHits, epsilon: float) -> int:

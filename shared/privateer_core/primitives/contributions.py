@@ -106,6 +106,16 @@ class ValueParts:
         return np.array([np.arange(self.count) / steps, np.ones(self.count), np.array(self.squares) / steps**2])
 
     @property
+    def scored(self) -> float:
+        """Sum of the squares of what parts count in a sum of scores, 2 value - 1."""
+        return float(np.square(2 * self.moments[0] - 1).sum())
+
+    @property
+    def average_square(self) -> float:
+        """What a part counts in a sum of squares, on average."""
+        return float(self.moments[2].mean())
+
+    @property
     def gram(self) -> NDArray[np.float64]:
         """Covariance of these three sums, (3, 3), where each part varies by 1 and independently."""
         moments = self.moments

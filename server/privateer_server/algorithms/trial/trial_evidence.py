@@ -1,12 +1,15 @@
 """The evidence of a trial: weighted hits of each arm and its control, and a score at every look."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.primitives.contributions import BITS, ValueParts
 from privateer_server.algorithms.trial.group_sequential import critical_values, information
+from privateer_server.algorithms.trial.value_sums import ValueSums, enough_values
 
 Array = NDArray[np.float64]
 
@@ -68,6 +71,9 @@ class Epoch:
         Variance that the release added to positive and to negative hits, each (L).
     shares
         Shape (J, K + 1), above 0: probabilities of the arms, public before the round (pi).
+    squares, parts
+        Where rewards are numbers: ``positive`` is the sum of the values of hits, this that of their squares, and
+        ``noise`` the variance added to each part of a value.
     """
 
     people: float
@@ -77,16 +83,23 @@ class Epoch:
     other: float
     noise: float
     shares: Array
+    squares: Array | None = None
+    parts: ValueParts = BITS
 
 
 @dataclass(frozen=True)
 class PlannedEpoch:
-    """An epoch to come, named as in `Epoch`."""
+    """An epoch to come, named as in `Epoch`.
+
+    ``spread`` is the variance of what a person's own hits count, where rewards are numbers.
+    """
 
     people: float
     keep: float = 1.0
     other: float = 0.0
     noise: float = 0.0
+    spread: float | None = None
+    parts: ValueParts = BITS
 
 
 @dataclass(frozen=True)
@@ -103,6 +116,8 @@ class Sums:
         Shape (J, K): sums of u n q and u n o.
     hits, hits_noise
         Shape (J, K): sum of u times the hits of all arms, and the variance that releases added to it.
+    values
+        What tells how much rewards vary that are numbers; None: they are bits, whose mean tells.
     """
 
     num: Array
@@ -115,6 +130,7 @@ class Sums:
     other: Array
     hits: Array
     hits_noise: Array
+    values: ValueSums | None = None
 
     @classmethod
     def none(cls, design: TrialDesign) -> Self:
@@ -128,6 +144,10 @@ class Sums:
         u, arms = weights, epoch.shares.shape[1]
         w = u[..., None] / pairs(epoch.shares)
         n, hits = epoch.people, epoch.hits.sum(axis=1)[:, None]
+        values = self.values
+        if epoch.squares is not None:
+            values = values or ValueSums.none((u.shape[0], u.shape[1]))
+            values = values.add(w, pairs(epoch.squares), epoch.noise, epoch.parts)
         return Sums(
             self.num + w * pairs(epoch.positive),
             self.den + w * pairs(epoch.hits),
@@ -138,7 +158,8 @@ class Sums:
             self.keep + u * n * epoch.keep,
             self.other + u * n * epoch.other,
             self.hits + u * hits,
-            self.hits_noise + np.square(u) * 2 * arms * epoch.noise,
+            self.hits_noise + np.square(u) * epoch.parts.count * arms * epoch.noise,
+            values,
         )
 
     @property
@@ -157,13 +178,25 @@ class Sums:
     def variances(self) -> Array:
         """Shape (J, K, 2): of the two shares of positive hits, where both arms are alike; infinite without hits.
 
-        By the middle of both rates, not by each rate, so that an arm seldom played does not misjudge its own variance.
+        By what both arms together vary, not by each, so that an arm seldom played does not misjudge its own variance.
         """
-        middle = self.middle[..., None]
-        noise = self.noise * (np.square(middle) + np.square(1 - middle))
         some = self.den > 0
-        terms = np.maximum(middle * (1 - middle) * self.square, 0.0) + noise
+        terms = np.maximum(self.spread_of_hits[..., None] * self.square, 0.0) + self.noise_about(self.middle)
         return np.where(some, terms / np.square(np.where(some, self.den, 1.0)), np.inf)
+
+    @property
+    def spread_of_hits(self) -> Array:
+        """Shape (J, K): the variance of what a hit counts, of both arms together; of bits by their middle."""
+        if self.values is None:
+            return np.asarray(self.middle * (1 - self.middle))
+        return self.values.variance(self.num, self.den)
+
+    def noise_about(self, centre: Array | float) -> Array:
+        """Return the variance (J, K, 2) of noise in the sum of what hits count above a centre, (J, K)."""
+        centre = np.asarray(centre)[..., None]
+        if self.values is None:
+            return np.asarray(self.noise * (np.square(centre) + np.square(1 - centre)))
+        return self.values.varied(1.0, -centre, 0.0)
 
     @property
     def variance(self) -> Array:
@@ -173,15 +206,26 @@ class Sums:
     @property
     def ready(self) -> NDArray[np.bool_]:
         """Shape (J, K): whether there is enough for the normal approximation. A function of releases."""
-        rare = np.minimum(self.middle, 1 - self.middle)[..., None]
-        seen = np.square(self.den) * rare >= _SUCCESSES * self.square
-        clear = self.den >= _NOISES * np.sqrt(2 * self.noise)
-        return np.asarray((seen & clear & (self.den > 0)).all(axis=-1))
+        some = self.den > 0
+        if self.values is None:
+            rare = np.minimum(self.middle, 1 - self.middle)[..., None]
+            seen, noise = np.square(self.den) * rare >= _SUCCESSES * self.square, 2 * self.noise
+        else:
+            people = np.square(self.den) / np.where(self.square > 0, self.square, np.inf)
+            seen = enough_values(people, self.middle, self.spread_of_hits)
+            noise = self.values.varied(0.0, 1.0, 0.0)
+        return np.asarray((seen & (self.den >= _NOISES * np.sqrt(noise)) & some).all(axis=-1))
 
     @property
     def together(self) -> "Sums":
         """The sums of all segments, as one; shape (1, K)."""
-        return Sums(*(getattr(self, name).sum(axis=0, keepdims=True) for name in Sums.__dataclass_fields__))
+        return self.changed(lambda one: one.sum(axis=0, keepdims=True))
+
+    def changed(self, change: Callable[[Array], Array]) -> "Sums":
+        """Return the sums with each array changed, in the same way."""
+        values = self.values and ValueSums(change(self.values.squares), change(self.values.noise))
+        names = (name for name in Sums.__dataclass_fields__ if name != "values")
+        return Sums(*(change(getattr(self, name)) for name in names), values)
 
 
 @dataclass(frozen=True)
@@ -312,7 +356,7 @@ def by_people(sums: Sums) -> tuple[Array, Array]:
     quarter of w^2 a hit, and by half of a curator's w^2 L (Horvitz and Thompson 1952).
     """
     scale = sums.keep[..., None]
-    spread = np.maximum(sums.square, 0.0) / 4 + sums.noise / 2
+    spread = np.maximum(sums.square, 0.0) / 4 + sums.noise_about(np.full(sums.people.shape, 0.5))
     return (sums.num - sums.den / 2) / scale, spread / np.square(scale)
 
 
