@@ -11,7 +11,7 @@ import pytest
 
 from privateer_server.algorithms.trial.allocation import matching
 from privateer_server.algorithms.trial.group_sequential import critical_values, p_values
-from privateer_server.algorithms.trial.trial_evidence import Sums, average, by_people
+from privateer_server.algorithms.trial.trial_evidence import HitValues, Sums, average, by_people
 from tests.support.trials import SETTINGS, Trials, added_in_common, by_trial
 
 SEGMENTS = np.array([0.6, 0.3, 0.08, 0.02])
@@ -76,7 +76,8 @@ def test_an_average_of_rare_rewards_is_told_as_by_a_plain_test(adapt: bool, most
     assert found.called <= 0.086
     assert found.end >= 0.961 - 0.032
     assert found.always >= 0.95 - 0.036
-    of_a_coin = by_people(found.sums, 0.5, 0.5)[1].sum(axis=(0, -1))
+    half = np.full(found.sums.people.shape, 0.5)
+    of_a_coin = by_people(found.sums, HitValues(half, half / 2), half)[1].sum(axis=(0, -1))
     assert np.sqrt(of_a_coin).mean() / plain(0.01, 20_000) > 4
 
 

@@ -6,11 +6,11 @@ A kind has ``read``, which returns what a policy's `contribute` takes, and ``wit
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from privateer_core.errors import InputError
 from privateer_core.spec.columns import is_number
@@ -18,6 +18,8 @@ from privateer_core.spec.features import Range
 from privateer_core.spec.sections import Finite
 
 Array = NDArray[np.float64]
+_LATER: Final = ("kind", "base_rate", "deviation")
+"""Keys that specs of earlier versions do not have."""
 REWARD: Final = "reward"
 """What a reward is called among answers."""
 YES: Final = 0.5
@@ -34,17 +36,46 @@ class Reward(Range):
     default
         The reward of a person who has had no outcome within the conversion window; by default 0, or the bound next to
         it.
+    kind
+        ``binary``: no or yes, whose mean tells how much they vary. ``numeric``: numbers between the bounds, of which a
+        trial measures how much they vary; other algorithms learn from both alike.
+    base_rate
+        The mean reward that is expected before anything changes, in its own unit; it decides what reports tell best.
+    deviation
+        The standard deviation that is expected of numbers, in their own unit: what a plan reckons with.
     """
 
     low: Finite = 0.0
     high: Finite = 1.0
     default: Finite | None = None
+    kind: Literal["binary", "numeric"] = "binary"
+    base_rate: Finite | None = None
+    deviation: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    @model_serializer(mode="wrap")
+    def _as_stored(self, dumped: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out later keys where they say nothing: experiments of earlier versions go on with the same bytes."""
+        idle = {name for name in _LATER if getattr(self, name) == type(self).model_fields[name].default}
+        return {name: told for name, told in dumped(self).items() if name not in idle}
 
     @model_validator(mode="after")
     def _default_within_bounds(self) -> Self:
         if self.default is not None and not self.low <= self.default <= self.high:
             raise ValueError("default: must be from low to high")
         return self
+
+    @model_validator(mode="after")
+    def _expected_within_bounds(self) -> Self:
+        if self.base_rate is not None and not self.low < self.base_rate < self.high:
+            raise ValueError("base_rate: must be between low and high")
+        if self.deviation is not None and (self.kind == "binary" or self.deviation > self.half_range):
+            raise ValueError('deviation: must be of kind = "numeric", and at most half the range')
+        return self
+
+    @property
+    def expected(self) -> float | None:
+        """The mean reward that is expected, on the scale from 0 to 1; None if nothing is."""
+        return None if self.base_rate is None else (self.base_rate - self.low) / self.span
 
     @property
     def without_outcome(self) -> float:

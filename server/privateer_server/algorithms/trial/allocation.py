@@ -10,13 +10,13 @@ from scipy.special import ndtr
 from privateer_server.algorithms.trial.group_sequential import critical_values
 from privateer_server.algorithms.trial.trial_evidence import (
     Epoch,
+    HitValues,
     Sums,
     TrialDesign,
     TrialEvidence,
     by_people,
     centres,
     rates,
-    shrunk_rates,
 )
 
 Array = NDArray[np.float64]
@@ -189,9 +189,9 @@ def _values(sums: Sums) -> tuple[Array, Array]:
     factor, ready = (rate / q)[..., None], np.asarray(sums.ready.all(axis=1))[:, None, None]
     known = np.where(ready, sums.variances, 0.0)
     shares = sums.num / np.where(sums.den > 0, sums.den, 1.0)
-    rates_known = shrunk_rates(sums)
-    one_centre = centres(sums, rates_known).mean(axis=1, keepdims=True)
-    few, few_variances = by_people(sums, rates_known, one_centre)
+    means = HitValues.shrunk(sums)
+    one_centre = centres(sums, means).mean(axis=1, keepdims=True)
+    few, few_variances = by_people(sums, means, np.broadcast_to(one_centre, means.mean.shape))
     values = np.where(ready, factor * shares, few)
     variances = np.where(ready, np.square(factor) * known, few_variances)
     return _by_arm(values), _by_arm(variances)

@@ -222,7 +222,7 @@ def _weights(design: TrialDesign, epoch: Epoch, runs: int) -> Array:
 
 def _average(sums: Sums, design: TrialDesign, runs: int) -> Array:
     """Return scores of average effects, (runs, K)."""
-    beside = Sums(*(_across(getattr(sums, name), runs) for name in Sums.__dataclass_fields__))
+    beside = sums.changed(lambda rows: _across(rows, runs))
     return average(beside, design).scores.reshape(runs, -1)
 
 

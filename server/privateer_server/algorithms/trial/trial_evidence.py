@@ -1,12 +1,15 @@
 """The evidence of a trial: weighted hits of each arm and its control, and a score at every look."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.primitives.contributions import BITS, ValueParts
 from privateer_server.algorithms.trial.group_sequential import critical_values, information
+from privateer_server.algorithms.trial.value_sums import ValueSums, enough_values
 
 Array = NDArray[np.float64]
 
@@ -15,7 +18,7 @@ _SUCCESSES: Final = 20.0
 _NOISES: Final = 10.0
 """Standard deviations of the noise of an arm's hits that the hits must reach."""
 _OWN: Final = 20.0
-"""Rare outcomes, positive or negative, with which a segment's rate counts as much as that of all segments."""
+"""Rare outcomes, positive or negative, with which a segment's mean counts as much as that of all segments."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,9 @@ class Epoch:
         Variance that the release added to positive and to negative hits, each (L).
     shares
         Shape (J, K + 1), above 0: probabilities of the arms, public before the round (pi).
+    squares, parts
+        Where rewards are numbers: ``positive`` is the sum of the values of hits, this that of their squares, and
+        ``noise`` the variance added to each part of a value.
     """
 
     people: float
@@ -79,16 +85,23 @@ class Epoch:
     other: float
     noise: float
     shares: Array
+    squares: Array | None = None
+    parts: ValueParts = BITS
 
 
 @dataclass(frozen=True)
 class PlannedEpoch:
-    """An epoch to come, named as in `Epoch`."""
+    """An epoch to come, named as in `Epoch`.
+
+    ``spread`` is the variance of what a person's own hits count, where rewards are numbers.
+    """
 
     people: float
     keep: float = 1.0
     other: float = 0.0
     noise: float = 0.0
+    spread: float | None = None
+    parts: ValueParts = BITS
 
 
 @dataclass(frozen=True)
@@ -105,6 +118,8 @@ class Sums:
         Shape (J, K): sums of u n q and u n o.
     hits, hits_noise
         Shape (J, K): sum of u times the hits of all arms, and the variance that releases added to it.
+    values
+        What tells how much rewards vary that are numbers; None: they are bits, whose mean tells.
     """
 
     num: Array
@@ -117,6 +132,7 @@ class Sums:
     other: Array
     hits: Array
     hits_noise: Array
+    values: ValueSums | None = None
 
     @classmethod
     def none(cls, design: TrialDesign) -> Self:
@@ -130,6 +146,10 @@ class Sums:
         u, arms = weights, epoch.shares.shape[1]
         w = u[..., None] / pairs(epoch.shares)
         n, hits = epoch.people, epoch.hits.sum(axis=1)[:, None]
+        values = self.values
+        if epoch.squares is not None:
+            values = values or ValueSums.none((u.shape[0], u.shape[1]))
+            values = values.add(w, pairs(epoch.squares), epoch.noise, epoch.parts)
         return Sums(
             self.num + w * pairs(epoch.positive),
             self.den + w * pairs(epoch.hits),
@@ -140,7 +160,8 @@ class Sums:
             self.keep + u * n * epoch.keep,
             self.other + u * n * epoch.other,
             self.hits + u * hits,
-            self.hits_noise + np.square(u) * 2 * arms * epoch.noise,
+            self.hits_noise + np.square(u) * epoch.parts.count * arms * epoch.noise,
+            values,
         )
 
     @property
@@ -159,13 +180,30 @@ class Sums:
     def variances(self) -> Array:
         """Shape (J, K, 2): of the two shares of positive hits, where both arms are alike; infinite without hits.
 
-        By the middle of both rates, not by each rate, so that an arm seldom played does not misjudge its own variance.
+        By what both arms together vary, not by each, so that an arm seldom played does not misjudge its own variance.
         """
-        middle = self.middle[..., None]
-        noise = self.noise * (np.square(middle) + np.square(1 - middle))
         some = self.den > 0
-        terms = np.maximum(middle * (1 - middle) * self.square, 0.0) + noise
+        terms = np.maximum(self.spread_of_hits[..., None] * self.square, 0.0) + self.noise_about(self.middle)
         return np.where(some, terms / np.square(np.where(some, self.den, 1.0)), np.inf)
+
+    @property
+    def spread_of_hits(self) -> Array:
+        """Shape (J, K): the variance of what a hit counts, of both arms together; of bits by their middle."""
+        if self.values is None:
+            return np.asarray(self.middle * (1 - self.middle))
+        return self.values.variance(self.num, self.den)
+
+    @property
+    def noise_of_hits(self) -> Array:
+        """Shape (J, K, 2): variance of noise in the sums of hits."""
+        return 2 * self.noise if self.values is None else self.values.varied(0.0, 1.0, 0.0)
+
+    def noise_about(self, centre: Array | float) -> Array:
+        """Return the variance (J, K, 2) of noise in the sum of what hits count above a centre, (J, K)."""
+        centre = np.asarray(centre)[..., None]
+        if self.values is None:
+            return np.asarray(self.noise * (np.square(centre) + np.square(1 - centre)))
+        return self.values.varied(1.0, -centre, 0.0)
 
     @property
     def variance(self) -> Array:
@@ -175,15 +213,26 @@ class Sums:
     @property
     def ready(self) -> NDArray[np.bool_]:
         """Shape (J, K): whether there is enough for the normal approximation. A function of releases."""
-        rare = np.minimum(self.middle, 1 - self.middle)[..., None]
-        seen = np.square(self.den) * rare >= _SUCCESSES * self.square
-        clear = self.den >= _NOISES * np.sqrt(2 * self.noise)
-        return np.asarray((seen & clear & (self.den > 0)).all(axis=-1))
+        some = self.den > 0
+        if self.values is None:
+            rare = np.minimum(self.middle, 1 - self.middle)[..., None]
+            seen = np.square(self.den) * rare >= _SUCCESSES * self.square
+        else:
+            people = np.square(self.den) / np.where(self.square > 0, self.square, np.inf)
+            seen = enough_values(people, self.middle, self.spread_of_hits)
+        clear = self.den >= _NOISES * np.sqrt(self.noise_of_hits)
+        return np.asarray((seen & clear & some).all(axis=-1))
 
     @property
     def together(self) -> "Sums":
         """The sums of all segments, as one; shape (1, K)."""
-        return Sums(*(getattr(self, name).sum(axis=0, keepdims=True) for name in Sums.__dataclass_fields__))
+        return self.changed(lambda one: one.sum(axis=0, keepdims=True))
+
+    def changed(self, change: Callable[[Array], Array]) -> "Sums":
+        """Return the sums with each array changed, in the same way."""
+        values = self.values and ValueSums(change(self.values.squares), change(self.values.noise))
+        names = (name for name in Sums.__dataclass_fields__ if name != "values")
+        return Sums(*(change(getattr(self, name)) for name in names), values)
 
 
 @dataclass(frozen=True)
@@ -297,8 +346,8 @@ def average(sums: Sums, design: TrialDesign) -> Average:
     rate, q, _, people = rates(sums)
     ratios, ratio_variance = rate / q * sums.difference, scaled_variance(sums, rate / q)
     ratio_noise = np.square(sums.difference / q) * sums.hits_noise / np.square(sums.people)
-    rates_known = shrunk_rates(sums)
-    few, few_variances = by_people(sums, rates_known, centres(sums, rates_known))
+    values = HitValues.shrunk(sums)
+    few, few_variances = by_people(sums, values, centres(sums, values))
     contributions = np.where(sums.ready, ratios, few[..., 0] - few[..., 1])
     estimate = contributions.sum(axis=0)
     variance = np.where(sums.ready, ratio_variance + ratio_noise, few_variances.sum(axis=-1)).sum(axis=0)
@@ -308,45 +357,66 @@ def average(sums: Sums, design: TrialDesign) -> Average:
     return Average(estimate, np.asarray(variance), np.asarray(sums.together.ready[0]), contributions)
 
 
-def shrunk_rates(sums: Sums) -> Array:
-    """Return shares of positive hits in both arms of a contrast together, (J, K), drawn to that of all segments.
+@dataclass(frozen=True)
+class HitValues:
+    """Mean and variance of what a hit of both arms of a contrast counts, (J, K) each."""
 
-    A segment's own rate f_k has the weight t f/(t f + 20), with t its effective hits and f the rate of all segments, or
-    of failures where those are rarer.
-    """
-    positive, hits, square = (part.sum(axis=-1) for part in (sums.num, sums.den, sums.square))
-    everybody = np.clip(_ratio(positive.sum(axis=0), hits.sum(axis=0), 0.5), 0.0, 1.0)
-    rare = _ratio(np.square(hits), square, 0.0) * np.minimum(everybody, 1 - everybody)
-    own = rare / (rare + _OWN)
-    return np.asarray(own * np.clip(_ratio(positive, hits, 0.5), 0.0, 1.0) + (1 - own) * everybody)
+    mean: Array
+    variance: Array
+
+    @classmethod
+    def shrunk(cls, sums: Sums) -> Self:
+        """Return a segment's own, drawn to those of all segments.
+
+        With t a segment's effective hits, f the mean of all segments, or what it lacks of 1 where that is less, and s^2
+        the variance, its own count t f^2/(t f^2 + 20 s^2): of rare rewards half where 20 people had some.
+        """
+        everybody, own = cls._of(sums.together), cls._of(sums)
+        hits, square = sums.den.sum(axis=-1), sums.square.sum(axis=-1)
+        seen = _ratio(np.square(hits), square, 0.0) * np.square(np.minimum(everybody.mean, 1 - everybody.mean))
+        weight = _ratio(seen, seen + _OWN * everybody.variance, 0.0)
+        mean = weight * own.mean + (1 - weight) * everybody.mean
+        squares = weight * own._square + (1 - weight) * everybody._square
+        return cls(mean, np.maximum(squares - np.square(mean), 0.0))
+
+    @classmethod
+    def _of(cls, sums: Sums) -> Self:
+        mean = np.clip(_ratio(sums.num.sum(axis=-1), sums.den.sum(axis=-1), 0.5), 0.0, 1.0)
+        return cls(mean, mean * (1 - mean) if sums.values is None else sums.spread_of_hits)
+
+    @property
+    def _square(self) -> Array:
+        return np.asarray(self.variance + np.square(self.mean))
 
 
-def centres(sums: Sums, rate: Array) -> Array:
+def centres(sums: Sums, values: HitValues) -> Array:
     """Return the numbers c in [0, 1], (J, K), at which the sums of w (W - c T) vary least.
 
-    Without noise that is the rate of positive hits. A curator's noise varies least at 1/2.
+    Without noise that is what a hit counts on average. A curator's noise varies least at 1/2.
     """
-    square, noise = np.maximum(sums.square.sum(axis=-1), 0.0), sums.noise.sum(axis=-1)
-    return np.asarray(0.5 + _ratio(square, square + 2 * noise, 0.0) * (rate - 0.5))
+    square, noise = np.maximum(sums.square.sum(axis=-1), 0.0), sums.noise_of_hits.sum(axis=-1)
+    return np.asarray(0.5 + _ratio(square, square + noise, 0.0) * (values.mean - 0.5))
 
 
-def by_people(sums: Sums, rate: Array | float, centre: Array | float) -> tuple[Array, Array]:
+def by_people(sums: Sums, values: HitValues, centre: Array) -> tuple[Array, Array]:
     """Return shares of people times (mean reward - centre) of both arms, and variances, (J, K, 2), however few people.
 
     With c the centre, the sum of w (W - c T) over an arm's hits expects u n (q p (f - c) + o (1 - 2 c)): p is the share
-    of people and f their mean reward. A hit varies it by w^2 (theta (1 - 2 c) + c^2), with theta the rate of positive
-    hits, and a curator's noise by w^2 L (c^2 + (1 - c)^2) (Horvitz and Thompson 1952). Where hits are public slots, the
-    values differ from those named by a number of the segment, the same for both arms.
+    of people and f their mean reward. A hit varies it by w^2 (s^2 + (f' - c)^2), with f' and s^2 the mean and variance
+    of what hits count, and a curator by its noise (Horvitz and Thompson 1952). Where hits are public slots, the values
+    differ from those named by a number of the segment, the same for both arms.
 
     Parameters
     ----------
-    rate, centre
-        Shape (J, K) or anything that broadcasts: theta, as for both arms, and c.
+    values
+        Of both arms together, and each of them.
+    centre
+        Shape (J, K).
     """
-    rate, c, scale = np.asarray(rate)[..., None], np.asarray(centre)[..., None], sums.keep[..., None]
+    c, scale = centre[..., None], sums.keep[..., None]
     others = (1 - 2 * c) * sums.other[..., None]
-    sampling = np.maximum(sums.square, 0.0) * (rate * (1 - 2 * c) + np.square(c))
-    spread = sampling + sums.noise * (np.square(c) + np.square(1 - c))
+    each = (values.variance + np.square(values.mean - centre))[..., None]
+    spread = np.maximum(sums.square, 0.0) * each + sums.noise_about(centre)
     return (sums.num - c * sums.den - others) / scale, spread / np.square(scale)
 
 

@@ -10,6 +10,7 @@ from privateer_server.algorithms.trial.allocation import matching
 from privateer_server.algorithms.trial.group_sequential import critical_values, information
 from privateer_server.algorithms.trial.trial_evidence import (
     Epoch,
+    HitValues,
     Sums,
     TrialDesign,
     TrialEvidence,
@@ -130,7 +131,7 @@ def test_an_average_counts_people_of_every_segment_even_of_one_where_an_arm_has_
         assert evidence.stable.ready[:, 0].tolist() == [True, True, False, False]
         found = evidence.average
         everybody = 385 / people
-        own = [seen * everybody / (seen * everybody + 20) for seen in (9, treated)]
+        own = [seen * everybody / (seen * everybody + 20 * (1 - everybody)) for seen in (9, treated)]
         third, fourth = own[0] * 5 / 9 + (1 - own[0]) * everybody, (1 - own[1]) * everybody
         few = 2 * ((4 - 6 * third) - (1 - 3 * third)) - 2 * treated * fourth
         assert found.estimate[0] == pytest.approx((told + few) / people)
@@ -142,7 +143,7 @@ def test_an_average_counts_people_of_every_segment_even_of_one_where_an_arm_has_
 def test_sums_over_a_few_people_vary_least_at_their_centre(decay: float, rate: float) -> None:
     trials = Trials(Setting(decay=decay), np.array([0.05, 0.95]), np.full((2, 2), rate), 4e3, 1)
     sums = trials.begin().add(trials.epoch(np.random.default_rng(3), 4_000, np.full((2, 2), 0.5))).common
-    known = np.full((2, 1), rate)
+    known = HitValues(np.full((2, 1), rate), np.full((2, 1), rate * (1 - rate)))
     best = centres(sums, known)
     assert ((best >= 0) & (best <= 1)).all()
     least = by_people(sums, known, best)[1].sum(axis=-1)
@@ -157,7 +158,8 @@ def test_others_hits_are_taken_off_wherever_the_centre_is() -> None:
     design = TrialDesign(0.05, 1e3, np.array([0.5, 0.5]), np.full(1, 0.1))
     sums = Sums.none(design).add(Epoch(1e3, positive, hits, 0.4, 0.2, 0.0, np.full((1, 2), 0.5)), np.ones((1, 1)))
     for centre in (0.1, 0.5, 0.8):
-        assert by_people(sums, 0.5, centre)[0][0, 0] == pytest.approx(np.full(2, 0.1 * (0.3 - centre)))
+        found, _ = by_people(sums, HitValues.shrunk(sums), np.array([[centre]]))
+        assert found[0, 0] == pytest.approx(np.full(2, 0.1 * (0.3 - centre)))
 
 
 def test_nothing_is_ready_before_both_arms_have_people_beyond_the_noise() -> None:
