@@ -16,6 +16,7 @@ from privateer_core.errors import SpecError
 from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import KeyedHits, Question
 from privateer_core.sampling.response import SYMBOLS_MAX
+from privateer_core.spec.adjustment import left_over
 from privateer_core.spec.arms import ArmsSpec, ArmsTable
 from privateer_core.spec.features import Scaled
 from privateer_core.spec.reward import GuardedReward, Reward
@@ -36,6 +37,7 @@ class TrialSpec(ArmsSpec):
     """An adaptive A/B test of arms against the first of them."""
 
     question: ClassVar[type[Question]] = KeyedHits
+    adjusts: ClassVar[bool] = True
     returns: ClassVar[bool] = False
     """Intervals are about people who are independent of each other."""
     floor_least: ClassVar[float] = 1 / 1024
@@ -315,10 +317,14 @@ class TrialSpec(ArmsSpec):
 
     @property
     def deviation(self) -> float | None:
-        """Standard deviation expected of rewards that are numbers, on the scale from 0 to 1: a quarter if not given."""
+        """Standard deviation expected of rewards that are numbers, on the scale from 0 to 1: a quarter if not given.
+
+        Of adjusted rewards: what numbers from before explain is no longer in it.
+        """
         if not self.numeric:
             return None
-        return _DEVIATION if self.reward.deviation is None else self.reward.deviation / self.reward.span
+        whole = _DEVIATION if self.reward.deviation is None else self.reward.deviation / self.reward.span
+        return whole * left_over(self.reward.adjust)
 
     @property
     def _expected(self) -> float | None:
@@ -331,6 +337,8 @@ class TrialSpec(ArmsSpec):
             found.append(
                 f"reward.deviation is not given: plans take a quarter of the range, {_DEVIATION * reward.span:g}"
             )
+        if reward.adjust and not self.numeric:
+            found.append('reward.adjust does nothing for a reward that is no or yes: set reward.kind = "numeric"')
         if not self.numeric and (reward.low, reward.high) != (0.0, 1.0):
             found.append(
                 f"rewards from {reward.low:g} to {reward.high:g} are taken for no or yes: "
