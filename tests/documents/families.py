@@ -39,6 +39,11 @@ _CENTRAL = {"model": "central", "epsilon": 1.0, "delta": 1e-6}
 _SHUFFLE = {"model": "shuffle", "epsilon": 1.0, "delta": 1e-6}
 _LOCAL = {"model": "local", "epsilon": 2.0}
 _NONE = {"model": "none"}
+_MODELS = ({"model": "local", "epsilon": 6.0}, _SHUFFLE, {"model": "central", "epsilon": 1.0}, _NONE)
+_NUMBERS: dict[str, Any] = {
+    "segments": vectors.HALVES,
+    "reward": {"low": -1.0, "high": 3.0, "kind": "numeric", "base_rate": -0.5},
+}
 _PLAIN = {"x1": {"low": 0.0, "high": 1.0}, "x2": {"low": 0.0, "high": 1.0}}
 _GRID = 2.0**20
 _MOST = (1 << 64) - 1
@@ -85,6 +90,10 @@ def _more() -> list[tuple[str, Spec, bytes]]:
             vectors.spec_of("linear", _SHUFFLE | {"local_epsilon_max": 16.0}, _PLAIN, algorithm={"messages": 8}),
             grown_linear,
         ),
+        **{
+            f"trial of numbers under {one['model']}": (vectors.spec_of("trial", one, _PLAIN, **_NUMBERS), None)
+            for one in _MODELS
+        },
     }
     return [(name, spec, vectors.publication_of(spec, grown)) for name, (spec, grown) in made.items()]
 
@@ -270,6 +279,9 @@ def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, 
         # What several messages share leaves room.
         more = mechanism["epsilon"] + (0.02 if mechanism.get("repeats", 1) == 1 else 0.3)
         lies.append(("a little more local epsilon than the promise allows", {f"{at}.epsilon": more}, _LIMITS))
+    if spec.reward.kind == "numeric":
+        lies.append(("other levels", {f"{at}.levels": 3 if mechanism.get("levels") != 3 else 5}, _LIMITS))
+        lies.append(("as of no or yes", {f"{at}.type": "cell-pairs"}, _LIMITS))
     if "chosen" in mechanism:
         lies.append(("more own symbols", {f"{at}.chosen": mechanism["directions"]}, _LIMITS))
     if getattr(spec.algorithm, "messages", 1) > 1:

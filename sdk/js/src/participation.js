@@ -58,6 +58,7 @@ export class Participation {
     this.mechanism = round.batch > 0 ? mechanism(serving, this.terms.mechanism) : null;
     /** @type {import("./algorithms/index.js").Policy} */
     this.policy = new Kind(policy, this.spec);
+    if (this.mechanism && "fits" in this.policy && !this.policy.fits(this.mechanism)) throw malformed("not a trial policy");
     this.decider = drain === null ? this.policy : new Kind(drain, this.spec);
     this.drains = drain !== null;
     this.header = [round.experiment, round.version, publication.keyId, publication.digest];

@@ -36,7 +36,7 @@ export class Spec {
     this.options = this.arms.length ? this.arms : unnamed(told);
     this.retired = /** @type {string[]} */ (experiment.retired ?? []);
     this.playable = this.arms.map((arm) => !this.retired.includes(arm));
-    this.reward = /** @type {{low: number, high: number, default?: number | null}} */ (reward);
+    this.reward = /** @type {{low: number, high: number, default?: number | null, kind?: string, base_rate?: number | null}} */ (reward);
     if (!(reward.low < reward.high)) throw malformed("the bounds of rewards are empty");
     this.adjust = adjustments(reward.adjust ?? {});
     this.privacy = /** @type {Privacy} */ (privacy);

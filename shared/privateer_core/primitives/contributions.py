@@ -115,6 +115,10 @@ class ValueParts:
         """What a part counts in a sum of squares, on average."""
         return float(self.moments[2].mean())
 
+    def noise_about(self, centre: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the variance of a sum of values above a centre, of its shape, where each part varies by 1."""
+        return np.asarray(sum(np.square(place - centre) for place in self.moments[0]))
+
     @property
     def gram(self) -> NDArray[np.float64]:
         """Covariance of these three sums, (3, 3), where each part varies by 1 and independently."""

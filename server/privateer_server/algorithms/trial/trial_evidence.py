@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from privateer_core.primitives.contributions import BITS, ValueParts
 from privateer_server.algorithms.trial.group_sequential import critical_values, information
-from privateer_server.algorithms.trial.value_sums import ValueSums, enough_values
+from privateer_server.algorithms.trial.value_sums import PlannedValues, ValueSums, enough_values
 
 Array = NDArray[np.float64]
 
@@ -91,17 +91,13 @@ class Epoch:
 
 @dataclass(frozen=True)
 class PlannedEpoch:
-    """An epoch to come, named as in `Epoch`.
-
-    ``spread`` is the variance of what a person's own hits count, where rewards are numbers.
-    """
+    """An epoch to come, named as in `Epoch`; ``values`` where rewards are numbers."""
 
     people: float
     keep: float = 1.0
     other: float = 0.0
     noise: float = 0.0
-    spread: float | None = None
-    parts: ValueParts = BITS
+    values: PlannedValues | None = None
 
 
 @dataclass(frozen=True)
@@ -213,15 +209,13 @@ class Sums:
     @property
     def ready(self) -> NDArray[np.bool_]:
         """Shape (J, K): whether there is enough for the normal approximation. A function of releases."""
-        some = self.den > 0
         if self.values is None:
             rare = np.minimum(self.middle, 1 - self.middle)[..., None]
             seen = np.square(self.den) * rare >= _SUCCESSES * self.square
         else:
-            people = np.square(self.den) / np.where(self.square > 0, self.square, np.inf)
-            seen = enough_values(people, self.middle, self.spread_of_hits)
+            seen = enough_values(self.den, self.square, self.middle, self.spread_of_hits)
         clear = self.den >= _NOISES * np.sqrt(self.noise_of_hits)
-        return np.asarray((seen & clear & some).all(axis=-1))
+        return np.asarray((seen & clear & (self.den > 0)).all(axis=-1))
 
     @property
     def together(self) -> "Sums":

@@ -1,10 +1,11 @@
-"""Weighted sums about rewards that are numbers: from them their variance, and what noise adds to a mean."""
+"""Rewards that are numbers: weighted sums that tell their variance, and what is planned of them."""
 
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from privateer_core.primitives.contributions import ValueParts
 
@@ -15,6 +16,7 @@ _MEANS: Final = 20.0
 used: of rare rewards that is 20 of them."""
 _PEOPLE: Final = 100.0
 """People of both arms that it needs besides."""
+_POINTS: Final = 400
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,60 @@ class ValueSums:
         return np.asarray(np.minimum(mid * (1 - mid), found + np.sqrt(noise.mean(axis=-1) / 2)))
 
 
-def enough_values(people: Array, middle: Array, variance: Array) -> NDArray[np.bool_]:
-    """Return whether so many people, (J, K, 2), are enough for values of this mean and variance, (J, K) each."""
-    rare = np.square(np.minimum(middle, 1 - middle))
-    seen = people * rare[..., None] >= _MEANS * variance[..., None]
-    return np.asarray(seen & (people >= _PEOPLE))
+def enough_values(hits: Array, square: Array, middle: Array, variance: Array) -> NDArray[np.bool_]:
+    """Return whether arms have enough people for values of this mean and variance; (J, K, 2), the last two (J, K)."""
+    rare = np.square(np.minimum(middle, 1 - middle))[..., None]
+    seen = np.square(hits) * rare >= _MEANS * variance[..., None] * square
+    return np.asarray(seen & (np.square(hits) >= _PEOPLE * square))
+
+
+@dataclass(frozen=True)
+class PlannedValues:
+    """How reports to come tell rewards that are numbers.
+
+    Attributes
+    ----------
+    spread
+        Variance of what a person's own hits count, rounding included.
+    parts
+        What is counted of a value.
+    """
+
+    spread: float
+    parts: ValueParts
+
+    @classmethod
+    def of(cls, mean: float, deviation: float, parts: ValueParts, *, rounded: bool) -> Self:
+        """Return what is planned of rewards of this mean and standard deviation; bounds hold rewards.
+
+        Rounding to a neighbour adds d (step - d), with d above the level below; here where numbers are normal.
+        """
+        spread = min(deviation**2, mean * (1 - mean))
+        if not rounded:
+            return cls(spread, parts)
+        step = 1 / (parts.count - 1)
+        above = np.clip(mean + deviation * ndtri((np.arange(_POINTS) + 0.5) / _POINTS), 0.0, 1.0) % step
+        return cls(spread + float((above * (step - above)).mean()), parts)
+
+    def hit_variance(self, own: Array, hit: Array, rate: Array) -> Array:
+        """Return the variance of what a hit counts, ``own`` of ``hit`` per person being a segment's people's, (J, 1).
+
+        With th = 1/2 + own (2 f - 1)/(2 hit) its mean, f the mean reward ``rate``, and m what others' hits count in
+        squares: (own (spread + f^2) + (hit - own) m)/hit - th^2.
+        """
+        mean = 0.5 + own * (2 * rate - 1) / (2 * hit)
+        squares = own * (self.spread + np.square(rate)) + (hit - own) * self.parts.average_square
+        return np.asarray(squares / hit - np.square(mean))
+
+    def measured(self, noise: float, hits: Array, rate: Array) -> Array:
+        """Return what noise of each part adds to a measured variance: a standard deviation, as `ValueSums.variance`.
+
+        Parameters
+        ----------
+        hits
+            Hits of both arms on the last axis.
+        """
+        values, _, squares = self.parts.moments
+        off = squares - 2 * rate[..., None] * values + np.square(rate)[..., None] - self.spread
+        deviation = np.sqrt(noise * np.square(off).sum(axis=-1) * np.square(1 / hits).mean(axis=-1) / 2)
+        return np.asarray(np.minimum(deviation, np.maximum(rate * (1 - rate) - self.spread, 0.0)))
