@@ -52,7 +52,8 @@ class Adjustment(Section):
     def expected(self, numbers: Array, span: float) -> Array:
         """Return by how much rewards are expected to be higher than on average, within their ``span``; NaN is none."""
         # Twice the span moves any reward to its bound; what is beyond could be infinite.
-        above = np.clip(self.slope * (np.where(np.isnan(numbers), self.mean, numbers) - self.mean), -2 * span, 2 * span)
+        with np.errstate(over="ignore", invalid="ignore"):
+            above = np.clip(self.slope * (numbers - self.mean), -2 * span, 2 * span)
         return np.asarray(np.where(np.isnan(above), 0.0, above))
 
 

@@ -1,10 +1,10 @@
 // @ts-check
 /** Choices by an exported policy: nothing is fetched, nothing is reported, nothing is kept. */
 
+import { featuresOf, namesOf } from "../adjustment.js";
 import { agree } from "../agreement.js";
 import { ALGORITHMS } from "../algorithms/index.js";
 import { PrivateerError, invalid, refused, unusable } from "../errors.js";
-import { featuresOf, namesOf } from "../adjustment.js";
 import { columnsOf, unfit } from "../features.js";
 import { coins as drawn } from "../platform.js";
 import { readPublication } from "../publication.js";
