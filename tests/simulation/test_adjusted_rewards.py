@@ -1,7 +1,7 @@
 """What adjusting rewards by a number from before is worth, on trials drawn person by person.
 
-Rewards are normal, of mean 30 and deviation 6 between bounds of 0 and 60, so that hardly any are clipped. The number from
-before has a slope that is declared, rightly or not.
+Rewards are normal, of mean 30 and deviation 6 between bounds of 0 and 60, so that hardly any are clipped. The number
+from before has a slope that is declared, rightly or not.
 """
 
 from dataclasses import dataclass

@@ -15,6 +15,7 @@ from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.primitives.contributions import BITS, ValueParts
 from privateer_core.privacy.terms import calibrate
+from privateer_core.spec.adjustment import left_over
 from privateer_server.algorithms.trial.group_sequential import POWER, decision_time, drift_of, information, power
 from privateer_server.algorithms.trial.power_simulation import AdaptivePlan, least_effect, people_times, power_of
 from privateer_server.algorithms.trial.trial_evidence import PlannedEpoch, TrialDesign
@@ -312,6 +313,11 @@ def power_tables(spec: TrialSpec, plans: TrialDesigns, waiting: float = 0.0) -> 
     names = [*spec.segment_names, EVERYBODY][: len(least)]
     columns: dict[str, Kind] = {"segment": "words", "arm": "words", "least effect": "difference"}
     cells = [[name, arm, _rounded(unit * least[k, a])] for k, name in enumerate(names) for a, arm in arms]
+    if left_over(spec.reward.adjust) < 1:
+        columns["least effect if nothing were adjusted"] = "difference"
+        plain = power_analysis(spec.unadjusted, plans, waiting).least()
+        for row, (k, a) in zip(cells, ((k, a) for k in range(len(names)) for a, _ in arms), strict=True):
+            row.append(_rounded(unit * plain[k, a]))
     if wanted is not None:
         columns |= {
             "power for the effect wanted": "probability",

@@ -107,7 +107,8 @@ def _facts(state: TrialState, spec: TrialSpec, over: bool) -> Figures:
         Fact("delta", privacy.delta, "probability"),
         Fact("reports of a person", 1, "count"),
     )
-    return Figures("what it rests on", facts)
+    adjusted = (Fact("rewards are adjusted by", ", ".join(spec.reward.adjust)),) if spec.reward.adjust else ()
+    return Figures("what it rests on", (*facts, *adjusted))
 
 
 def _at_the_stop(state: TrialState, spec: TrialSpec) -> Iterator[Intervals]:

@@ -327,6 +327,11 @@ class TrialSpec(ArmsSpec):
         return whole * left_over(self.reward.adjust)
 
     @property
+    def unadjusted(self) -> Self:
+        """The same experiment with rewards as they are."""
+        return self.model_copy(update={"reward": self.reward.model_copy(update={"adjust": {}})})
+
+    @property
     def _expected(self) -> float | None:
         return self.rate if self.numeric else None
 
