@@ -12,10 +12,8 @@ from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.primitives.contributions import BERNSTEIN, ValueParts
 from privateer_core.primitives.questions import KeyedHits
 from privateer_core.privacy.trust import honest_people
-from privateer_core.sampling.response import RandomizedResponse
 from privateer_core.spec.spec import Privacy
 from privateer_server.algorithms.trial.allocation import matching
-from privateer_server.algorithms.trial.group_sequential import critical_values
 from privateer_server.algorithms.trial.treatment_effects import effects
 from privateer_server.algorithms.trial.trial_evidence import Epoch, TrialDesign, TrialEvidence
 

@@ -218,8 +218,8 @@ class Sums:
     def changed(self, change: Callable[[Array], Array]) -> "Sums":
         """Return the sums with each array changed, in the same way."""
         values = self.values and ValueSums(change(self.values.squares), change(self.values.noise))
-        names = (name for name in Sums.__dataclass_fields__ if name != "values")
-        return Sums(*(change(getattr(self, name)) for name in names), values)
+        arrays = {name: change(one) for name, one in vars(self).items() if name != "values"}
+        return Sums(**arrays, values=values)
 
 
 @dataclass(frozen=True)
