@@ -33,6 +33,15 @@ def test_scores_have_intervals_four_times_narrower_than_bits_and_none_is_found_t
     assert found.said == 1
 
 
+def test_batches_of_bits_and_batches_of_levels_go_together() -> None:
+    """500 effects of 0, the first looks of which have two levels and later ones more: .05 and four errors of .0097."""
+    some = NumericTrials("shuffle", 1.0, (revenue(), revenue()), count=500, expected=revenue().mean, limit=16.0)
+    assert [some.mechanism(people).levels for people in (some.sizes[0], some.sizes[-1])] == [2, 3]
+    found = some.play(adapt=False)
+    assert found.called <= 0.089
+    assert found.end >= 0.92
+
+
 def test_planted_intervals_with_the_variance_of_bits_are_too_wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sums, "spread_of_hits", property(lambda self: self.middle * (1 - self.middle)))
     assert trials("none", 0.0, SCORES, 100).play(adapt=False).width > 4

@@ -104,7 +104,7 @@ class NumericTrials:
         return np.diff([0, *ends]).tolist()
 
     def begin(self) -> TrialEvidence:
-        return TrialEvidence.begin(TrialDesign(0.05, self.people, np.full(2, 0.5), np.ones(self.count)))
+        return TrialEvidence.begin(TrialDesign(0.05, self.people, np.full(2, 0.5), np.ones(self.count), numeric=True))
 
     def epoch(self, rng: np.random.Generator, people: int, shares: Array) -> Epoch:
         """Draw what an epoch releases under shares (count, 2)."""

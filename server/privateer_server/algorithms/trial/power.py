@@ -45,6 +45,7 @@ def designs(spec: TrialSpec) -> TrialDesigns:
     """Return what a spec plans: people of all epochs, by what coins ask them."""
     terms, people, questions = spec.planned(""), spec.experiment.horizon, spec.questions
     own = TrialDesign(spec.algorithm.level, people, np.array(spec.arm_shares), spec.segment_shares)
+    own = replace(own, numeric=spec.numeric)
     mechanism = terms.mechanism if terms else None
     if questions:
         own = replace(own, people=people * questions[0].share)
@@ -78,8 +79,8 @@ def _planned(spec: TrialSpec, batch: int, people: float) -> PlannedEpoch:
 
 
 def _valued(spec: TrialSpec, parts: ValueParts, *, rounded: bool) -> PlannedValues | None:
-    known = spec.deviation is None or parts == BITS
-    return None if known else PlannedValues.of(spec.rate, spec.deviation or 0.0, parts, rounded=rounded)
+    told = spec.deviation
+    return None if told is None else PlannedValues.of(spec.rate, told, parts, rounded=rounded)
 
 
 def deviations(design: TrialDesign, epochs: Sequence[PlannedEpoch], rate: float | Array) -> Array:

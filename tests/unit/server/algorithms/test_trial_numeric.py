@@ -20,7 +20,7 @@ from privateer_server.algorithms.trial.state import TrialState, epoch_of
 from privateer_server.algorithms.trial.trial_evidence import Epoch, TrialDesign, TrialEvidence
 from tests.support.numeric_trials import SCORES, NumericTrials
 
-ONE = TrialDesign(0.05, 20_000, np.array([0.5, 0.5]), np.ones(1))
+ONE = TrialDesign(0.05, 20_000, np.array([0.5, 0.5]), np.ones(1), numeric=True)
 
 
 def spec_of(model: dict[str, Any], reward: dict[str, Any], **algorithm: Any) -> TrialSpec:
@@ -95,6 +95,7 @@ def test_states_of_earlier_versions_have_no_squares() -> None:
     spec = spec_of({"model": "none"}, {})
     state = TrialLearner(spec).start(3)
     stored = msgspec.msgpack.decode(encode(state))
+    assert stored["evidence"]["design"].pop("numeric") is False
     for sums in ("stable", "precise", "common"):
         assert stored["evidence"][sums].pop("values") is None
     assert decode(msgspec.msgpack.encode(stored), TrialState).evidence.stable.values is None
