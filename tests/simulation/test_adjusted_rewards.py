@@ -54,7 +54,7 @@ def play(
     """
     rng, evidence = (
         np.random.default_rng(5),
-        TrialEvidence.begin(TrialDesign(0.05, people, np.full(2, 0.5), np.ones(count))),
+        TrialEvidence.begin(TrialDesign(0.05, people, np.full(2, 0.5), np.ones(count), numeric=True)),
     )
     reward = Reward(low=0.0, high=SPAN, kind="numeric", adjust={"x": Adjustment(mean=mean, slope=slope)})
     shares, called, always = np.full((count, 2), 0.5), np.zeros(count, bool), np.ones(count, bool)

@@ -12,10 +12,8 @@ from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.primitives.contributions import BERNSTEIN, ValueParts
 from privateer_core.primitives.questions import KeyedHits
 from privateer_core.privacy.trust import honest_people
-from privateer_core.sampling.response import RandomizedResponse
 from privateer_core.spec.spec import Privacy
 from privateer_server.algorithms.trial.allocation import matching
-from privateer_server.algorithms.trial.group_sequential import critical_values
 from privateer_server.algorithms.trial.treatment_effects import effects
 from privateer_server.algorithms.trial.trial_evidence import Epoch, TrialDesign, TrialEvidence
 
@@ -106,7 +104,7 @@ class NumericTrials:
         return np.diff([0, *ends]).tolist()
 
     def begin(self) -> TrialEvidence:
-        return TrialEvidence.begin(TrialDesign(0.05, self.people, np.full(2, 0.5), np.ones(self.count)))
+        return TrialEvidence.begin(TrialDesign(0.05, self.people, np.full(2, 0.5), np.ones(self.count), numeric=True))
 
     def epoch(self, rng: np.random.Generator, people: int, shares: Array) -> Epoch:
         """Draw what an epoch releases under shares (count, 2)."""

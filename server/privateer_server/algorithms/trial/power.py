@@ -46,6 +46,7 @@ def designs(spec: TrialSpec) -> TrialDesigns:
     """Return what a spec plans: people of all epochs, by what coins ask them."""
     terms, people, questions = spec.planned(""), spec.experiment.horizon, spec.questions
     own = TrialDesign(spec.algorithm.level, people, np.array(spec.arm_shares), spec.segment_shares)
+    own = replace(own, numeric=spec.numeric)
     mechanism = terms.mechanism if terms else None
     if questions:
         own = replace(own, people=people * questions[0].share)
@@ -79,8 +80,8 @@ def _planned(spec: TrialSpec, batch: int, people: float) -> PlannedEpoch:
 
 
 def _valued(spec: TrialSpec, parts: ValueParts, *, rounded: bool) -> PlannedValues | None:
-    known = spec.deviation is None or parts == BITS
-    return None if known else PlannedValues.of(spec.rate, spec.deviation or 0.0, parts, rounded=rounded)
+    told = spec.deviation
+    return None if told is None else PlannedValues.of(spec.rate, told, parts, rounded=rounded)
 
 
 def deviations(design: TrialDesign, epochs: Sequence[PlannedEpoch], rate: float | Array) -> Array:
@@ -95,16 +96,16 @@ def deviations(design: TrialDesign, epochs: Sequence[PlannedEpoch], rate: float 
     o = sum(epoch.people * epoch.other for epoch in epochs) / n
     p = design.segments[:, None]
     v = q * p + 2 * o if design.counted else np.full_like(p, design.hit)
-    inverse = np.stack([1 / design.arms[1:], np.full(len(design.arms) - 1, 1 / design.arms[0])])
-    f, mean = np.asarray(rate), 0.5 + q * p * (2 * rate - 1) / (2 * v)
-    hits = n * v[..., None] * np.stack([design.arms[1:], np.full(len(design.arms) - 1, design.arms[0])], axis=-1)
+    both = np.stack([design.arms[1:], np.full(len(design.arms) - 1, design.arms[0])], axis=-1)
+    f, mean = np.asarray(rate), np.asarray(0.5 + q * p * (2 * rate - 1) / (2 * v))
     varies = mean * (1 - mean)
     if values := [(epoch, epoch.values) for epoch in epochs if epoch.values]:
-        varies = sum(epoch.people * told.hit_variance(q * p, v, f) for epoch, told in values) / n
-        varies = varies + sum(told.measured(epoch.noise, hits, f) ** 2 for epoch, told in values) ** 0.5
-    sampling = np.square(v / (q * p)) * varies / (n * v) * inverse.sum(axis=0)
+        measured = [told.measured(epoch.noise, n * v[..., None] * both, f) for epoch, told in values]
+        varies = np.sqrt(np.square(measured).sum(axis=0))
+        varies = varies + sum(epoch.people * told.hit_variance(q * p, v, f) for epoch, told in values) / n
+    sampling = np.square(v / (q * p)) * varies / (n * v) * (1 / both).sum(axis=-1)
     noise = sum(epoch.noise * (epoch.values.parts if epoch.values else BITS).noise_about(f) for epoch in epochs)
-    return np.asarray(np.sqrt(sampling + noise * np.square(inverse).sum(axis=0) / np.square(n * q * p)))
+    return np.asarray(np.sqrt(sampling + noise * np.square(1 / both).sum(axis=-1) / np.square(n * q * p)))
 
 
 def looks_of(design: TrialDesign, epochs: Sequence[PlannedEpoch]) -> tuple[float, ...]:
@@ -345,10 +346,7 @@ def power_tables(spec: TrialSpec, plans: TrialDesigns, waiting: float = 0.0) -> 
 
 
 def bounds_table(spec: TrialSpec) -> Table:
-    """Return what wider bounds cost at planned shares: reports and noise are in proportion to the range of numbers.
-
-    The least effect is that on everybody, or the only segment, of the arm that is planned to have the most people.
-    """
+    """Return what wider bounds cost at planned shares: the least effect on everybody, of the most frequent arm."""
     reward, rows = spec.reward, []
     for times in _WIDER:
         wider = reward.model_copy(

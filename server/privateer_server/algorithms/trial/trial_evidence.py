@@ -41,6 +41,8 @@ class TrialDesign:
         Otherwise hits are public slots, and the share has to be asked or declared.
     hit
         Share of the reports that hit a segment where hits are not counted: 1 if every report is about all.
+    numeric
+        Whether rewards are numbers, whose variance is measured.
     """
 
     alpha: float
@@ -49,6 +51,7 @@ class TrialDesign:
     segments: Array
     counted: bool = True
     hit: float = 1.0
+    numeric: bool = False
 
     @property
     def precision(self) -> float:
@@ -74,8 +77,8 @@ class Epoch:
     shares
         Shape (J, K + 1), above 0: probabilities of the arms, public before the round (pi).
     squares, parts
-        Where rewards are numbers: ``positive`` is the sum of the values of hits, this that of their squares, and
-        ``noise`` the variance added to each part of a value.
+        Where rewards are numbers: ``positive`` is the sum of the values of hits, this that of their squares (None:
+        values are bits), and ``noise`` the variance added to each part of a value.
     """
 
     people: float
@@ -135,17 +138,16 @@ class Sums:
         """Return sums of nothing."""
         contrasts = (len(design.segments), len(design.arms) - 1)
         both, one = np.zeros((*contrasts, 2)), np.zeros(contrasts)
-        return cls(both, both, both, both, one, one, one, one, one, one)
+        values = ValueSums.none(contrasts) if design.numeric else None
+        return cls(both, both, both, both, one, one, one, one, one, one, values)
 
     def add(self, epoch: Epoch, weights: Array) -> "Sums":
         """Add an epoch with weights u, shape (J, K)."""
         u, arms = weights, epoch.shares.shape[1]
         w = u[..., None] / pairs(epoch.shares)
         n, hits = epoch.people, epoch.hits.sum(axis=1)[:, None]
-        values = self.values
-        if epoch.squares is not None:
-            values = values or ValueSums.none((u.shape[0], u.shape[1]))
-            values = values.add(w, pairs(epoch.squares), epoch.noise, epoch.parts)
+        squares = epoch.positive if epoch.squares is None else epoch.squares
+        values = self.values and self.values.add(w, pairs(squares), epoch.noise, epoch.parts)
         return Sums(
             self.num + w * pairs(epoch.positive),
             self.den + w * pairs(epoch.hits),
@@ -225,8 +227,8 @@ class Sums:
     def changed(self, change: Callable[[Array], Array]) -> "Sums":
         """Return the sums with each array changed, in the same way."""
         values = self.values and ValueSums(change(self.values.squares), change(self.values.noise))
-        names = (name for name in Sums.__dataclass_fields__ if name != "values")
-        return Sums(*(change(getattr(self, name)) for name in names), values)
+        arrays = {name: change(one) for name, one in vars(self).items() if name != "values"}
+        return Sums(**arrays, values=values)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import betaincinv
 
 from privateer_core.primitives.contributions import ValueParts
 
@@ -17,6 +17,8 @@ used: of rare rewards that is 20 of them."""
 _PEOPLE: Final = 100.0
 """People of both arms that it needs besides."""
 _POINTS: Final = 400
+_WIDEST: Final = 0.99
+"""A beta distribution varies by less than bits of its mean."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +100,14 @@ class PlannedValues:
     def of(cls, mean: float, deviation: float, parts: ValueParts, *, rounded: bool) -> Self:
         """Return what is planned of rewards of this mean and standard deviation; bounds hold rewards.
 
-        Rounding to a neighbour adds d (step - d), with d above the level below; here where numbers are normal.
+        Rounding to a neighbour adds d (step - d), with d above the level below; here where numbers have the beta
+        distribution of this mean and deviation.
         """
-        spread = min(deviation**2, mean * (1 - mean))
+        spread = min(deviation**2, _WIDEST * mean * (1 - mean))
         if not rounded:
             return cls(spread, parts)
-        step = 1 / (parts.count - 1)
-        above = np.clip(mean + deviation * ndtri((np.arange(_POINTS) + 0.5) / _POINTS), 0.0, 1.0) % step
+        step, more = 1 / (parts.count - 1), mean * (1 - mean) / spread - 1
+        above = betaincinv(more * mean, more * (1 - mean), (np.arange(_POINTS) + 0.5) / _POINTS) % step
         return cls(spread + float((above * (step - above)).mean()), parts)
 
     def hit_variance(self, own: Array, hit: Array, rate: Array) -> Array:
