@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from privateer_core.errors import InputError, UnfitValueWarning
 from privateer_core.policies.policy import Policy
+from privateer_core.spec.adjustment import Adjustment, expected
 from privateer_core.spec.context import encoded
 from privateer_core.spec.features import Feature
 from privateer_core.spec.reward import Reward
@@ -42,6 +43,41 @@ def context_vector(values: Mapping[str, Any], features: Mapping[str, Feature]) -
         raise InputError("the experiment has no such feature", field=str(unknown[0]), remedy=f"it asks for {known}")
     numbers = [_read(values, name, feature) for name, feature in features.items()]
     return encoded(features, np.array([numbers], np.float64))
+
+
+def features_of(values: Mapping[str, Any], spec: Spec) -> Mapping[str, Any]:
+    """Return a person's values without the numbers that adjust the reward alone.
+
+    Raises
+    ------
+    InputError
+        If they are no mapping, or such a number is not given; names it.
+    """
+    if not spec.reward.adjust or not isinstance(values, Mapping):
+        return values
+    for name in spec.reward.adjust:
+        if name not in values:
+            remedy = "give it with the context, from before the choice; None says that it is not known"
+            raise InputError("missing", field=name, remedy=remedy)
+    return {name: value for name, value in values.items() if name in spec.features or name not in spec.reward.adjust}
+
+
+def offset_of(values: Mapping[str, Any], spec: Spec) -> float:
+    """Return by how much a person's reward is expected to be above the average, by the numbers that adjust it.
+
+    What is no number counts as not known, with an `UnfitValueWarning`.
+    """
+    reward = spec.reward
+    numbers = [[_read_number(name, one, values[name]) for name, one in reward.adjust.items()]]
+    return float(expected(reward.adjust, np.array(numbers), reward.span)[0])
+
+
+def _read_number(name: str, adjustment: Adjustment, value: Any) -> float:
+    try:
+        return adjustment.read(name, value)
+    except InputError as error:
+        warn_unfit(error)
+        return math.nan
 
 
 def clipped_features(values: Mapping[str, Any], features: Mapping[str, Feature]) -> tuple[str, ...]:
@@ -75,7 +111,9 @@ def warn_unfit(error: InputError, as_if: str = "it were missing") -> None:
     warnings.warn(warning, UnfitValueWarning, stacklevel=2)
 
 
-def read_outcome(policy: Policy, spec: Spec, shown: Any, observed: Any) -> tuple[NDArray[np.float64], bool]:
+def read_outcome(
+    policy: Policy, spec: Spec, shown: Any, observed: Any, offset: float = 0.0
+) -> tuple[NDArray[np.float64], bool]:
     """Return one person's rewards as the policy reads them, and whether one had to be clipped.
 
     What does not fit counts as no outcome, with an `UnfitValueWarning`; of several values, each by itself.
@@ -86,13 +124,19 @@ def read_outcome(policy: Policy, spec: Spec, shown: Any, observed: Any) -> tuple
         What was chosen, as the application was given it.
     observed
         What the application reports.
+    offset
+        What is subtracted from the reward within its bounds, before it is clipped again.
     """
     numbers, is_clipped = _finite(observed, spec.reward)
     try:
         rewards, clipped = policy.read(spec, numbers)
     except InputError as error:
         warn_unfit(error, _AS_IF)
-        rewards, clipped = policy.read(spec, _fitting(policy, spec, shown, numbers))
+        numbers = _fitting(policy, spec, shown, numbers)
+        rewards, clipped = policy.read(spec, numbers)
+    if offset:
+        rewards, beyond = policy.read(spec, spec.outcome.adjusted(numbers, offset))
+        clipped = clipped or beyond
     return rewards, clipped or is_clipped
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 import msgspec
 import numpy as np
 
-from privateer_client.inputs import context_vector
+from privateer_client.inputs import context_vector, features_of
 from privateer_client.participation import Participation
 from privateer_core.answer import Answer
 from privateer_core.answer.export import Export, read_export
@@ -55,7 +55,7 @@ class OfflinePolicy:
         if self._followed.round.version != export.version:
             raise SpecError("is not the version of the publication", field="version", remedy="export it again")
         self.experiment, self.version, self.status = export.experiment, export.version, export.status
-        self.features = tuple(self._followed.spec.features)
+        self.features = self._followed.spec.asked_of_people
         self.options = self._followed.spec.options
         self.result: Answer | None = export.result
 
@@ -116,5 +116,6 @@ class OfflinePolicy:
         if coins is not None and (type(coins) is not int or not 0 <= coins < _COINS):
             raise InputError("must be 0 to 2**32 - 1", field="coins", remedy="leave them out to have some drawn")
         drawn = self._followed.coins(1) if coins is None else np.array([coins], np.uint32)
-        known = context_vector(context, self._followed.spec.features)
-        return self._followed.decider.shown(self._followed.spec, self._followed.decide(known, drawn))
+        spec = self._followed.spec
+        known = context_vector(features_of(context, spec), spec.features)
+        return self._followed.decider.shown(spec, self._followed.decide(known, drawn))

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_client.delivery import Outcome, Pace, Steps, Tied, deliver
-from privateer_client.inputs import clipped_features, context_vector, read_outcome
+from privateer_client.inputs import clipped_features, context_vector, features_of, offset_of, read_outcome
 from privateer_client.ledger.account_protocol import Account
 from privateer_client.ledger.choice import KeptChoice, period_of
 from privateer_client.participation import SealedReport
@@ -69,7 +69,7 @@ class Session(Generic[Reported]):
         Parameters
         ----------
         context
-            A value for each feature of the experiment.
+            A value for each feature of the experiment, and each number that adjusts the reward.
         fresh
             Whether to decide anew, in the place of the choice that is kept. Whoever sees the arms then sees one more.
 
@@ -186,8 +186,8 @@ class Session(Generic[Reported]):
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the features that `choose` asks for."""
-        return tuple(self._participation.spec.features)
+        """Names of what `choose` asks for: features, and numbers from before that adjust the reward."""
+        return self._participation.spec.asked_of_people
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -225,9 +225,11 @@ class Session(Generic[Reported]):
     def _decided(self, context: Mapping[str, Any]) -> KeptChoice:
         # Every choice has coins of its own, so that no sequence of arms can be matched with the coins of a report.
         coins = self._participation.coins(1)
-        features = self._participation.spec.features
-        known, self.clipped_features = context_vector(context, features), clipped_features(context, features)
-        return KeptChoice.made(self._participation, known, coins, self._now)
+        spec, given = self._participation.spec, features_of(context, self._participation.spec)
+        known = context_vector(given, spec.features)
+        self.clipped_features = clipped_features(given, spec.features)
+        offset = offset_of(context, spec) if spec.reward.adjust else 0.0
+        return KeptChoice.made(self._participation, known, coins, self._now, offset)
 
     def _stands(self, kept: KeptChoice) -> bool:
         """Whether a choice that is kept is still the person's: see `Reports.stands`."""
@@ -265,7 +267,7 @@ class Session(Generic[Reported]):
             self._publications.check_server()
             self._check_unpaid()
             choice = self._made_choice()
-            rewards = self._read(choice.shown, reward)
+            rewards = self._read(choice.shown, reward, choice.offset)
             if not self.asked:
                 return Outcome.NOT_ASKED
             self._reports.check(choice, self._participation)
@@ -335,9 +337,9 @@ class Session(Generic[Reported]):
                 "this device has reported to the experiment", remedy="nothing to do: if it waits, the client sends it"
             )
 
-    def _read(self, shown: Any, reward: Any) -> NDArray[np.float64]:
+    def _read(self, shown: Any, reward: Any, offset: float = 0.0) -> NDArray[np.float64]:
         followed = self._participation
-        rewards, self.clipped = read_outcome(followed.policy, followed.spec, shown, reward)
+        rewards, self.clipped = read_outcome(followed.policy, followed.spec, shown, reward, offset)
         return rewards
 
     def _open(self) -> Steps[Published]:

@@ -14,6 +14,7 @@ from privateer_core.mechanisms import MECHANISMS as OURS
 from privateer_core.mechanisms import (
     BitVectors,
     CellPairs,
+    CellTriples,
     CentralSums,
     CentralVectors,
     GaussianVectors,
@@ -174,7 +175,23 @@ def _people_per_key(subject: Subject) -> tuple[Array, Array, Array]:
     )
 
 
+def _of_levels(subject: Subject) -> Array:
+    """Scores of levels, 2 l / (L - 1) - 1: of one's own by chance next to the value, of others any."""
+    count, _, squares = _people_per_key(subject)
+    one, people = subject.mechanism, subject.people(np.random.default_rng(0))
+    places = (one.levels - 1) * people.values
+    rounding = 4 * (places % 1) * (1 - places % 1) / (one.levels - 1) ** 2
+    has = people.keys >= 0
+    rounded = np.bincount(people.keys[has], rounding[has], len(count))[:, None]
+    uniform = one.response.other * np.square(np.linspace(-1, 1, one.levels)).sum() * len(people)
+    shares, gain = one.layout.shares, one.response.gain
+    hits = gain * (squares + rounded) + uniform
+    return np.asarray(((shares * hits - shares**2 * gain**2 * squares) / gain**2).ravel())
+
+
 def _of_symbols(subject: Subject) -> Array:
+    if getattr(subject.mechanism, "levels", 2) > 2:
+        return _of_levels(subject)
     count, _, squares = _people_per_key(subject)
     shares, one = subject.mechanism.layout.shares, subject.mechanism
     people, e = len(subject.people(np.random.default_rng(0))), np.exp(one.epsilon)
@@ -262,6 +279,7 @@ EXACT: dict[type, Callable[[Subject], Array]] = {
     CentralSums: _of_central_sums,
     NamedSymbol: _of_symbols,
     CellPairs: _of_pairs,
+    CellTriples: _of_pairs,
     VectorSymbol: _of_named_directions,
     GaussianVectors: _of_noisy_vectors,
     CentralVectors: _of_noisy_vectors,

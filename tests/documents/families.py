@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from privateer_client.inputs import context_vector, read_outcome
+from privateer_client.inputs import context_vector, offset_of, read_outcome
 from privateer_client.participation import Participation
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.allotment import Allotment, allot
@@ -39,6 +39,16 @@ _CENTRAL = {"model": "central", "epsilon": 1.0, "delta": 1e-6}
 _SHUFFLE = {"model": "shuffle", "epsilon": 1.0, "delta": 1e-6}
 _LOCAL = {"model": "local", "epsilon": 2.0}
 _NONE = {"model": "none"}
+_MODELS = ({"model": "local", "epsilon": 6.0}, _SHUFFLE, {"model": "central", "epsilon": 1.0}, _NONE)
+_NUMBERS: dict[str, Any] = {
+    "segments": vectors.HALVES,
+    "reward": {"low": -1.0, "high": 3.0, "kind": "numeric", "base_rate": -0.5},
+}
+_ADJUSTED: dict[str, Any] = {
+    "segments": vectors.HALVES,
+    "reward": _NUMBERS["reward"] | {"adjust": {"x1": {"mean": 0.4, "slope": -1.5}, "x2": {"mean": 0.5, "slope": 0.8}}},
+    "algorithm": vectors.WATCHED,
+}
 _PLAIN = {"x1": {"low": 0.0, "high": 1.0}, "x2": {"low": 0.0, "high": 1.0}}
 _GRID = 2.0**20
 _MOST = (1 << 64) - 1
@@ -85,6 +95,17 @@ def _more() -> list[tuple[str, Spec, bytes]]:
             vectors.spec_of("linear", _SHUFFLE | {"local_epsilon_max": 16.0}, _PLAIN, algorithm={"messages": 8}),
             grown_linear,
         ),
+        **{
+            f"trial of numbers under {one['model']}": (vectors.spec_of("trial", one, _PLAIN, **_NUMBERS), None)
+            for one in _MODELS
+        },
+        **{
+            f"trial of adjusted rewards under {one['model']}": (
+                vectors.spec_of("trial", one, _PLAIN, **_ADJUSTED),
+                None,
+            )
+            for one in (_NONE, _LOCAL)
+        },
     }
     return [(name, spec, vectors.publication_of(spec, grown)) for name, (spec, grown) in made.items()]
 
@@ -175,7 +196,8 @@ def _person(followed: Participation, spec: Spec, seed: int, person: int) -> tupl
     columns = context_vector(context, spec.features)
     decisions: Any = followed.decide(columns, slot)
     arm = int(decisions.arms[0])
-    rewards, _ = read_outcome(followed.policy, spec, spec.options[arm], _outcome(spec, seed, person))
+    outcome, offset = _outcome(spec, seed, person), offset_of(context, spec) if spec.reward.adjust else 0.0
+    rewards, _ = read_outcome(followed.policy, spec, spec.options[arm], outcome, offset)
     own = np.array([word(seed, person, _OWN) >> 32], np.uint32) if followed.policy.fresh_coins else slot
     given: Any = followed.policy.contribute(columns, own, decisions, rewards)
     facts = columns.astype("<f8").tobytes() + _facts(followed.terms.mechanism, given, seed, person)
@@ -270,6 +292,9 @@ def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, 
         # What several messages share leaves room.
         more = mechanism["epsilon"] + (0.02 if mechanism.get("repeats", 1) == 1 else 0.3)
         lies.append(("a little more local epsilon than the promise allows", {f"{at}.epsilon": more}, _LIMITS))
+    if spec.reward.kind == "numeric":
+        lies.append(("other levels", {f"{at}.levels": 3 if mechanism.get("levels") != 3 else 5}, _LIMITS))
+        lies.append(("as of no or yes", {f"{at}.type": "cell-pairs"}, _LIMITS))
     if "chosen" in mechanism:
         lies.append(("more own symbols", {f"{at}.chosen": mechanism["directions"]}, _LIMITS))
     if getattr(spec.algorithm, "messages", 1) > 1:

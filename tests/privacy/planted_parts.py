@@ -11,7 +11,7 @@ import numpy as np
 
 from privateer_client.participation import Participation
 from privateer_core.mechanisms import vector_bits
-from privateer_core.mechanisms.cell_pairs import CellPairs
+from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.running_vectors import Factorization
 from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
@@ -286,6 +286,13 @@ PLANTED: dict[tuple[str, str], tuple[Less, Reused]] = {
     ("CentralSums", "Laplace noise of sums"): _SUMS,
     ("CentralSums", "normal noise of people per key"): _HITS,
     ("CentralSums", "Laplace noise of people per key"): _HITS,
+    ("NamedSymbol", "a level of one's key"): _OWN,
+    **{
+        ("CellTriples", name): _drawn(
+            CellTriples, lambda total, at=at: slice(at * total.cells[0].size, (at + 1) * total.cells[0].size)
+        )
+        for at, name in enumerate(("sums of squares", "sums of products with the rest", "sums of squares of the rest"))
+    },
     ("CellPairs", "sums of values"): _drawn(CellPairs, lambda total: slice(0, total.hits.size)),
     ("CellPairs", "sums of the rest"): _drawn(CellPairs, lambda total: slice(total.hits.size, None)),
     ("VectorSymbol", "one of one's own symbols"): _SUBSET,

@@ -148,6 +148,8 @@ OWN_FIGURES = {
     "ScreenedMoments: block, the square of the value": _half_of_the_values_block,
     "CellPairs: sums of values": _half_of_pairs,
     "CellPairs: sums of the rest": _half_of_pairs,
+    "CellTriples: sums of squares": _half_of_pairs,
+    "CellTriples: sums of products with the rest": _half_of_pairs,
     "LaplaceCells: rewards of all cells": _half_of_cells,
     "LaplaceCells: counts of all cells": _half_of_cells,
 }

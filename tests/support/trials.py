@@ -65,7 +65,7 @@ def by_trial(sums: Sums, count: int) -> Sums:
         split = values.reshape(count, -1, *values.shape[1:])
         return np.moveaxis(split, 0, 1).reshape(split.shape[1], -1, *values.shape[2:])
 
-    return Sums(*(moved(getattr(sums, name)) for name in Sums.__dataclass_fields__))
+    return sums.changed(moved)
 
 
 def added_in_common(sums: Sums, evidence: TrialEvidence, epoch: Epoch, count: int) -> Sums:

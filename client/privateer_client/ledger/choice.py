@@ -76,6 +76,8 @@ class KeptChoice:
         The points of an arm that has such, shape (k, d); else empty.
     retired
         The arms that nobody got any more.
+    offset
+        What adjusting subtracts from the reward.
     """
 
     decided: int
@@ -94,16 +96,23 @@ class KeptChoice:
     period: int = 0
     points: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
     retired: tuple[str, ...] = ()
+    offset: float = 0.0
 
     @classmethod
     def made(
-        cls, followed: Participation, contexts: NDArray[np.float64], coins: NDArray[np.uint32], now: float
+        cls,
+        followed: Participation,
+        contexts: NDArray[np.float64],
+        coins: NDArray[np.uint32],
+        now: float,
+        offset: float = 0.0,
     ) -> Self:
         """Decide for a person by a publication."""
         spec, decisions = followed.spec, followed.decide(contexts, coins)
         none, window = np.zeros(0, np.int64), spec.experiment.conversion_window
         shown = followed.decider.shown(spec, decisions)
-        rewards, _ = followed.policy.read(spec, spec.without_outcome(shown))
+        nothing = spec.without_outcome(shown)
+        rewards, _ = followed.policy.read(spec, spec.outcome.adjusted(nothing, offset) if offset else nothing)
         return cls(
             decided=followed.round.version,
             digest=followed.header.digest,
@@ -121,6 +130,7 @@ class KeptChoice:
             due=_end_of(spec.experiment, now) if window else _NEVER,
             period=period_of(spec, now),
             retired=spec.retired,
+            offset=offset,
         )
 
     @property

@@ -154,7 +154,8 @@ def _symbol_likelihood(mechanism: SignedSymbol, made: KeyedValues, rows: NDArray
 @log_likelihood.register
 def _named_likelihood(mechanism: NamedSymbol, made: KeyedValues, rows: NDArray[Any]) -> Scores:
     symbols: NDArray[np.uint16] = rows["symbol"]
-    response, truth = mechanism.response, mechanism.truth(made, np.where(made.values > 0, 1, -1))
+    levels = np.where(made.values > 0, mechanism.levels - 1, 0)
+    response, truth = mechanism.response, mechanism.truth(made, levels)
     likely = np.where(symbols == truth, math.log(response.truth), math.log(response.other))
     return np.where(truth >= 0, likely, -math.log(response.symbols))
 
@@ -242,10 +243,18 @@ def _widened(mechanism: Mechanism) -> tuple[Mechanism, int]:
 def _numbers(release: Any, people: int) -> NDArray[np.float64]:
     """Return everything private in a release, shape (people, numbers)."""
     if isinstance(release, CellHits):
-        parts = [release.positive, release.hits - release.positive]
+        parts = [*sums_of_parts(release)]
     else:
         parts = [release.sums] + ([release.hits] if hasattr(release, "hits") else [])
     return np.concatenate([part.reshape(people, -1) for part in parts], axis=1)
+
+
+def sums_of_parts(release: CellHits) -> NDArray[np.float64]:
+    """Return the sums of each part of values, the last first, whose noise is independent; (P, keys, groups)."""
+    if release.squares is None:
+        return np.stack([release.positive, release.hits - release.positive])
+    moments = np.stack([release.positive, release.hits, release.squares])
+    return np.asarray(np.tensordot(np.linalg.inv(release.parts.moments), moments, 1)[::-1])
 
 
 def _noise_density(mechanism: Mechanism, noise: NDArray[np.float64]) -> Scores:

@@ -19,6 +19,7 @@ from privateer_lab.environments.synthetic.functions import (
 from privateer_lab.environments.synthetic.linear import DisjointSection, LinearSection, NeedlesSection
 from privateer_lab.environments.synthetic.losses import LossesSection
 from privateer_lab.environments.synthetic.mixed import MixedSection, SlopesSection
+from privateer_lab.environments.synthetic.numbers import NumbersSection
 
 __all__ = [
     "Environment",
@@ -39,6 +40,7 @@ _KINDS: Final[dict[str, type[EnvironmentSection]]] = {
     "mixed": MixedSection,
     "slopes": SlopesSection,
     "effects": EffectsSection,
+    "numbers": NumbersSection,
     "csv": CsvSection,
     "adult": AdultSection,
     "linear": LinearSection,

@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
@@ -100,6 +101,10 @@ class Environment(ABC):
         means = self.means(contexts)
         expected = means[np.arange(len(means)), decisions.arms].sum()
         return PlayedRewards(len(means), float(expected), float(np.amax(means, axis=1).sum()), means.sum(axis=0))
+
+    def before(self, contexts: Array, names: Sequence[str]) -> Array:
+        """Return people's numbers from before the choice, (n, names), that adjust rewards; NaN where there is none."""
+        return np.full((len(contexts), len(names)), np.nan)
 
     def facts(self, _policy: Policy) -> dict[str, float]:
         """Return figures about a policy that only the truth gives."""

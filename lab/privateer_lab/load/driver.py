@@ -210,7 +210,7 @@ class Driver:
         if isinstance(decisions, Plays):
             return part.reports(contexts, coins, decisions, rewards) if part.asks else []
         self.result.add(environment.play(decisions, raw), received(rewards, part.spec))
-        values = scaled_rewards(rewards, part.spec)
+        values = scaled_rewards(rewards, part.spec, environment.before(raw, tuple(part.spec.reward.adjust)))
         if not part.asks:
             return []
         if self.cohort:

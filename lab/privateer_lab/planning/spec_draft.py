@@ -293,19 +293,31 @@ def _opening(name: str, arms: list[str], rows: int) -> list[str]:
 
 
 def _reward(profile: Profile, found: _Features, bounds: tuple[float, float] | None) -> list[str]:
-    """Return the section of a log's rewards: none if they are 0 and 1, as a spec's are by default."""
+    """Return the section of a log's rewards: none if they are 0 and 1, as a spec's are by default.
+
+    Of numbers it says where their bounds come from, and how much they vary between them.
+    """
     numbers = profile.numbers
     if profile.is_boolean and not profile.gaps:
         return []
     if numbers is None or profile.gaps or not np.isfinite(numbers).all():
         raise SpecError("must be numbers, one a row", field=profile.name, remedy="name the column of rewards")
-    if bounds is None and numbers.min() >= 0 and numbers.max() <= 1:
+    if bounds is None and set(np.unique(numbers).tolist()) <= {0.0, 1.0}:
         return []
-    low, high = bounds or _bounds(numbers)
-    remark = "" if bounds else "  # from the data: confirm that it may be public"
-    if not bounds:
-        found.confirm.append(f"{profile.name}: low = {toml(low)} and high = {toml(high)} hold about 98 in 100 rewards")
-    return ["[reward]" + remark, f"low = {toml(low)}", f"high = {toml(high)}", ""]
+    within = bounds is None and numbers.min() >= 0 and numbers.max() <= 1
+    low, high = (0.0, 1.0) if within else bounds or _bounds(numbers)
+    given = "as given" if bounds else "those that a spec has" if within else "about 98 in 100 rewards are between them"
+    inside = np.clip(numbers, low, high)
+    told = {"base_rate": _rounded(float(inside.mean())), "deviation": _rounded(float(inside.std()))}
+    usual = {"base_rate": low < told["base_rate"] < high, "deviation": 0 < told["deviation"] <= (high - low) / 2}
+    lines = [f"{name} = {toml(one)}  # after clipping, from the data" for name, one in told.items() if usual[name]]
+    names = ", ".join(([] if bounds or within else ["low", "high"]) + [name for name in told if usual[name]])
+    if names:
+        found.confirm.append(f"{profile.name}: {names} of [reward] are from the data; its bounds: {given}")
+    clipped = float(((numbers < low) | (numbers > high)).mean())
+    found.notes.append(f"{profile.name} is a number: {clipped:.1%} of the rows are clipped to the bounds ({given}).")
+    remark = "  # from the data: confirm that it may be public" if names else ""
+    return ["[reward]" + remark, 'kind = "numeric"', f"low = {toml(low)}", f"high = {toml(high)}", *lines, ""]
 
 
 def _closing() -> list[str]:

@@ -74,7 +74,12 @@ def can_aggregate(environment: Environment, spec: Spec) -> TypeGuard[Synthetic]:
     They must be independent, on the cube that the spec scales from, with rewards of 0 or 1; and phases must be long.
     """
     unit = all(feature == _UNIT for feature in spec.features.values()) and spec.dimension <= FEATURES_EXACT
-    if not isinstance(environment, Synthetic) or not unit or (spec.reward.low, spec.reward.high) != (0.0, 1.0):
+    if (
+        not isinstance(environment, Synthetic)
+        or not unit
+        or (spec.reward.low, spec.reward.high) != (0.0, 1.0)
+        or spec.reward.adjust
+    ):
         return False
     least = _KNOWN_PHASE_MIN if environment.cycle else _NEW_PHASE_MIN
     return environment.period == 0 or environment.period >= least

@@ -155,7 +155,8 @@ class LateSimulation(Simulation):
         self._count(len(due), decisions, self.environment.play(decisions, raw), rewards)
         decided = np.full(len(due), policy.version)
         points = decisions.points if isinstance(decisions, Points) else np.zeros((len(due), 0, 0))
-        return DelayedReports(due, contexts, coins, decisions.arms, points, scaled_rewards(rewards, self.spec), decided)
+        values = scaled_rewards(rewards, self.spec, self.environment.before(raw, tuple(self.spec.reward.adjust)))
+        return DelayedReports(due, contexts, coins, decisions.arms, points, values, decided)
 
     def _released(self, policy: Any, reporting: DelayedReports) -> Any:
         """Draw what is released of these people's reports."""

@@ -5,6 +5,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.spec.adjustment import expected
 from privateer_core.spec.context import encoded
 from privateer_core.spec.spec import Source, Spec
 
@@ -16,11 +17,21 @@ def scaled(raw: Array, spec: Spec) -> Array:
     return encoded(spec.features, raw)
 
 
-def scaled_rewards(rewards: Array, spec: Spec) -> Array:
-    """Clip a person's rewards to the spec's bounds, and scale them to [0, 1]; answers in further columns stay."""
+def scaled_rewards(rewards: Array, spec: Spec, before: Array | None = None) -> Array:
+    """Clip a person's rewards to the spec's bounds, and scale them to [0, 1]; answers in further columns stay.
+
+    Parameters
+    ----------
+    before
+        Shape (n, adjustments): the numbers that adjust rewards (`Environment.before`), where the spec has some.
+    """
+    told, offsets = spec.reward, None
+    if told.adjust and before is not None:
+        offsets = expected(told.adjust, before, told.span)
     if rewards.ndim == 1:
-        return spec.reward.scaled_all(rewards)
-    return np.column_stack([spec.reward.scaled_all(rewards[:, : spec.rewards]), rewards[:, spec.rewards :]])
+        return told.scaled_all(rewards, offsets)
+    apart = None if offsets is None else offsets[:, None]
+    return np.column_stack([told.scaled_all(rewards[:, : spec.rewards], apart), rewards[:, spec.rewards :]])
 
 
 def received(rewards: Array, spec: Spec) -> float:

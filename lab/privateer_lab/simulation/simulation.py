@@ -204,7 +204,8 @@ class Simulation:
             return policy.contribute(contexts, coins, decisions, rewards)
         if policy.fresh_coins:  # the coins that chose the arm would tell something about it
             coins = drawn_coins(rng, people)
-        parts = (contexts, coins, decisions.arms, scaled_rewards(rewards, self.spec))
+        before = self.environment.before(raw, tuple(self.spec.reward.adjust))
+        parts = (contexts, coins, decisions.arms, scaled_rewards(rewards, self.spec, before))
         contexts, coins, arms, rewards = (part[reporting] for part in parts)
         return policy.contribute(contexts, coins, Arms(arms), rewards)
 

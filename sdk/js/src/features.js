@@ -165,8 +165,10 @@ export function columnsOf(known, values) {
 
 /** A reward scaled to [0, 1]; one that does not fit counts as no outcome, so that every outcome is reported.
  * @param {{low: number, high: number, default?: number | null}} bounds @param {any} told */
-export function scaledReward(bounds, told) {
+export const scaledReward = (bounds, told) => clipped((rewardOf(bounds, told) - bounds.low) / (bounds.high - bounds.low), 0, 1);
+
+/** A reward in its own unit, or what it is without an outcome. @param {{low: number, high: number, default?: number | null}} bounds @param {any} told */
+export function rewardOf(bounds, told) {
   const nothing = bounds.default ?? clipped(0, bounds.low, bounds.high);
-  const reward = typeof told === "boolean" ? Number(told) : isNumber(told) ? told : nothing;
-  return clipped((reward - bounds.low) / (bounds.high - bounds.low), 0, 1);
+  return typeof told === "boolean" ? Number(told) : isNumber(told) ? told : nothing;
 }

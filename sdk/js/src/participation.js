@@ -1,6 +1,7 @@
 // @ts-check
 /** Taking part in one round: checked terms, decisions, and sealed reports. */
 
+import { adjusted, featuresOf, offsetOf } from "./adjustment.js";
 import { agree, hold } from "./agreement.js";
 import { ALGORITHMS } from "./algorithms/index.js";
 import { hex, joined } from "./bytes.js";
@@ -23,8 +24,8 @@ const JUMP = 1_000_000;
  * What was decided for a person, and what came of it as the policy reads it. `due` is when the report on it may be made,
  * in seconds since 1970; null: when its outcome is told.
  * @typedef {{version: number, digest: string, meaning: string, columns: number[], slot: number, arm: number,
- *   values: number[], window: number, due: number | null, period: number, retired?: string[]}} Choice the arms that nobody got
- * any more; one of an earlier version does not say
+ *   values: number[], window: number, due: number | null, period: number, retired?: string[], offset?: number}} Choice the arms that
+ * nobody got any more, and what adjusting subtracts from the reward; one of an earlier version does not say
  */
 
 /** A publication that this device has checked and will follow. */
@@ -57,6 +58,7 @@ export class Participation {
     this.mechanism = round.batch > 0 ? mechanism(serving, this.terms.mechanism) : null;
     /** @type {import("./algorithms/index.js").Policy} */
     this.policy = new Kind(policy, this.spec);
+    if (this.mechanism && "fits" in this.policy && !this.policy.fits(this.mechanism)) throw malformed("not a trial policy");
     this.decider = drain === null ? this.policy : new Kind(drain, this.spec);
     this.drains = drain !== null;
     this.header = [round.experiment, round.version, publication.keyId, publication.digest];
@@ -91,7 +93,8 @@ export class Participation {
    */
   choose(context, slot = coins(), now = Date.now() / 1000) {
     const { spec, policy } = this;
-    const columns = columnsOf(spec.features, context);
+    const columns = columnsOf(spec.features, featuresOf(spec, context));
+    const offset = offsetOf(spec, context);
     return {
       version: this.round.version,
       digest: hex(this.digest),
@@ -99,11 +102,12 @@ export class Participation {
       columns,
       slot,
       arm: this.decider.decide(columns, slot),
-      values: policy.read(null, spec),
+      values: policy.read(adjusted(null, spec, offset), spec),
       window: spec.window,
       due: spec.dueAfter(now),
       period: spec.periodOf(now),
       retired: spec.retired,
+      offset,
     };
   }
 

@@ -2,6 +2,7 @@
 /** One person's part in one experiment: choose, then report. */
 
 import { armOf, isDue, isSame, told } from "./choice.js";
+import { adjusted, namesOf, unfitNumbers } from "./adjustment.js";
 import { PrivateerError, alreadyReported, invalid } from "./errors.js";
 import { unfit } from "./features.js";
 import { allows } from "./ledgers/ledger.js";
@@ -44,9 +45,9 @@ export class Session {
     return this.published.participation;
   }
 
-  /** Names of the features, in order. */
+  /** Names of what `choose` asks for: features, and numbers from before that adjust the reward. */
   get features() {
-    return [...this.participation.spec.features.keys()];
+    return namesOf(this.participation.spec);
   }
 
   /** Names of the arms. */
@@ -69,7 +70,7 @@ export class Session {
    * Choose for this person; nothing is sent. The report is about the last choice before it. The choice is kept, encrypted, if
    * the person is asked for a report, and stands, also in later sessions: until its report is made or due, its period is
    * over, or no report on it would count any more.
-   * @param {Record<string, any>} [context] a value for each feature
+   * @param {Record<string, any>} [context] a value for each feature, and each number that adjusts the reward
    * @param {{fresh?: boolean}} [how] fresh: decide anew, in the place of the choice that is kept. Whoever sees the arms then
    * sees one more
    * @returns {string} the name of an arm
@@ -81,7 +82,8 @@ export class Session {
       this.choice = this.kept;
     } else {
       this.choice = this.participation.choose(context, undefined, now);
-      this.client.warn(unfit(this.participation.spec.features, context));
+      const { spec } = this.participation;
+      this.client.warn([...unfit(spec.features, context), ...unfitNumbers(spec, context)]);
       this.asked &&= this.isAsked;
       if (this.asked || this.kept) this.keep(this.asked ? this.choice : null, fresh);
     }
@@ -128,7 +130,8 @@ export class Session {
     this.entry = await client.ledger.entry(this.publications.identity);
     if (!this.isOpen) throw alreadyReported();
     if (!choice) throw invalid("choose an arm first: call session.choose({...})", "reward");
-    const values = this.participation.policy.read(reward, this.participation.spec);
+    const { policy, spec } = this.participation;
+    const values = policy.read(adjusted(reward, spec, choice.offset ?? 0), spec);
     if (!this.asked) return "not-asked";
     this.participation.check(choice);
     await this.keeping.catch(() => {});

@@ -1,6 +1,7 @@
 // @ts-check
 /** What a device reads in a spec. */
 
+import { adjustments } from "./adjustment.js";
 import { malformed, refused } from "./errors.js";
 import { features, ofArms } from "./features.js";
 import { TRUST, drawsOne, hidesArms } from "./trust.js";
@@ -35,8 +36,9 @@ export class Spec {
     this.options = this.arms.length ? this.arms : unnamed(told);
     this.retired = /** @type {string[]} */ (experiment.retired ?? []);
     this.playable = this.arms.map((arm) => !this.retired.includes(arm));
-    this.reward = /** @type {{low: number, high: number, default?: number | null}} */ (reward);
+    this.reward = /** @type {{low: number, high: number, default?: number | null, kind?: string, base_rate?: number | null}} */ (reward);
     if (!(reward.low < reward.high)) throw malformed("the bounds of rewards are empty");
+    this.adjust = adjustments(reward.adjust ?? {});
     this.privacy = /** @type {Privacy} */ (privacy);
     if (!Object.hasOwn(TRUST, privacy.model)) throw refused("this client does not know the trust model", "model");
     this.trust = TRUST[privacy.model];

@@ -2,10 +2,13 @@
 /** The trust models, a row for each: who sees what, and which mechanisms answer which question. */
 
 import {
-  CellPairs, CentralSums, CentralVectors, GaussianVectors, NamedSymbol, RunningVectors, SignedSymbol, VectorSymbol,
+  CellPairs, CellTriples, CentralSums, CentralVectors, GaussianVectors, NamedSymbol, RunningVectors, SignedSymbol, VectorSymbol,
 } from "./mechanisms/index.js";
 
 /** What a round asks of people. @typedef {"means" | "names" | "hits" | "directions"} Question */
+
+/** Hits of so many keys, by value; `expected` is the mean of numbers whose variance is wanted, null: values are bits.
+ * @typedef {{keys: number, expected: number | null}} Hits */
 
 /**
  * @typedef {object} Trust
@@ -29,11 +32,11 @@ export const TRUST = {
   },
   central: {
     endpoint: "server", curated: true, promises: true, batched: false, least: 1e-8,
-    serves: { means: [CentralSums], names: [CentralSums], hits: [CellPairs], directions: [CentralVectors, RunningVectors] },
+    serves: { means: [CentralSums], names: [CentralSums], hits: [CellPairs, CellTriples], directions: [CentralVectors, RunningVectors] },
   },
   none: {
     endpoint: "server", curated: true, promises: false, batched: false, least: 0,
-    serves: { means: [CentralSums], names: [CentralSums], hits: [CellPairs], directions: [CentralVectors] },
+    serves: { means: [CentralSums], names: [CentralSums], hits: [CellPairs, CellTriples], directions: [CentralVectors] },
   },
 };
 

@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
 
+import { adjusted } from "../src/adjustment.js";
 import { PrivateerError } from "../src/errors.js";
 
 import { VectorSymbol } from "../src/mechanisms/index.js";
@@ -67,8 +68,8 @@ function decided(followed, seed, person) {
   const tables = Object.entries(spec.tables);
   const context = Object.fromEntries(tables.map(([name, table], i) => [name, value(table, word(seed, person, i))]));
   const coins = (/** @type {number} */ stream) => Number(word(seed, person, stream) >> 32n);
-  const { columns, slot, arm } = followed.choose(context, coins(SLOT));
-  const values = policy.read(outcome(spec, seed, person), spec);
+  const { columns, slot, arm, offset = 0 } = followed.choose(context, coins(SLOT));
+  const values = policy.read(adjusted(outcome(spec, seed, person), spec, offset), spec);
   const given = { key: -1, value: 0, vector: [], slot: policy.freshCoins ? coins(OWN) : slot, ...policy.contribute(columns, arm, values, slot) };
   const facts = factsOf(followed.mechanism, given, (stream) => word(seed, person, NOISE + stream));
   const all = Buffer.concat([Buffer.from(Float64Array.from(columns).buffer), facts]);

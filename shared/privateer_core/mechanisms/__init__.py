@@ -2,7 +2,7 @@
 
 from typing import Final, TypeAlias
 
-from privateer_core.mechanisms.cell_pairs import CellPairs
+from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.mechanism import Mechanism
 from privateer_core.mechanisms.named_symbol import NamedSymbol
@@ -14,7 +14,7 @@ from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVecto
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
 
 KeyedMechanism: TypeAlias = SignedSymbol | CentralSums
-HitsMechanism: TypeAlias = NamedSymbol | CellPairs
+HitsMechanism: TypeAlias = NamedSymbol | CellPairs | CellTriples
 VectorMechanism: TypeAlias = VectorSymbol | GaussianVectors | CentralVectors | RunningVectors | BitVectors
 AnyMechanism: TypeAlias = KeyedMechanism | HitsMechanism | VectorMechanism | ScreenedMoments
 MECHANISMS: Final[tuple[type[Mechanism], ...]] = (
@@ -22,6 +22,7 @@ MECHANISMS: Final[tuple[type[Mechanism], ...]] = (
     CentralSums,
     NamedSymbol,
     CellPairs,
+    CellTriples,
     VectorSymbol,
     GaussianVectors,
     CentralVectors,

@@ -1,9 +1,9 @@
-"""Hits of a few keys with a trusted curator: pairs of sums, whose noise is the same whatever the values are."""
+"""Hits of a few keys with a trusted curator: sums of the parts of values, with the same noise whatever they are."""
 
 import math
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import msgspec
 import numpy as np
@@ -13,8 +13,8 @@ from typing_extensions import override
 from privateer_core.accounting.events import Event, Pure
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.mechanism import NO_KEY, Mechanism, keyed_records, parse_keyed
-from privateer_core.mechanisms.named_symbol import HitTotal
-from privateer_core.primitives.contributions import CellHits, KeyedValues
+from privateer_core.mechanisms.named_symbol import HitTotal, PartTotal
+from privateer_core.primitives.contributions import BERNSTEIN, BITS, CellHits, KeyedValues, ValueParts
 from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import KeyedHits
 from privateer_core.sampling.entropy import NoiseSource
@@ -24,8 +24,8 @@ REPORT: Final = np.dtype([("key", "<u4"), ("value", "<u2")])
 UNIT: Final = 65535
 """Grid points of a value in [0, 1]."""
 SENSITIVITY: Final = 2
-"""L1 change of all pairs when a person is replaced: value and its rest move from one cell to another, in all by 2, or
-from one to the other within a cell."""
+"""L1 change of all sums when a person is replaced: parts that sum up to 1 move from one cell to another, in all by 2;
+within a cell they change by no more."""
 
 
 class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
@@ -51,6 +51,7 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
 
     message: ClassVar = REPORT
     pure: ClassVar[bool] = True
+    parts: ClassVar[ValueParts] = BITS
 
     layout: SlotLayout
     scale: float = 0.0
@@ -87,39 +88,49 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
     def parse(self, rows: bytes) -> NDArray[np.void]:
         return parse_keyed(rows, REPORT, self.layout.keys)
 
-    def empty(self) -> HitTotal:
-        """Return the total of no reports; hits are in grid units."""
+    def parted(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the parts of values on the grid, (P, n), whose sum is the grid's unit."""
+        return np.stack([UNIT - values, values])
+
+    def empty(self) -> HitTotal | PartTotal:
+        """Return the total of no reports, in grid units."""
         return HitTotal.empty(self.layout.keys, 1)
 
     @override
-    def add(self, total: HitTotal, reports: NDArray[np.void]) -> HitTotal:
+    def add(self, total: Any, reports: NDArray[np.void]) -> Any:
         keyed = reports[reports["key"] != NO_KEY]
-        positive = np.zeros((self.layout.keys, 1), np.int64)
-        np.add.at(positive[:, 0], keyed["key"], keyed["value"])
-        hits = UNIT * np.bincount(keyed["key"], minlength=self.layout.keys)[:, None]
-        counts = np.full((self.layout.keys, 1), len(reports))
-        return total.merged(HitTotal(len(reports), positive, hits, counts))
+        return total.merged(self._total(len(reports), keyed["key"].astype(np.int64), keyed["value"].astype(np.int64)))
+
+    def _total(self, people: int, keys: NDArray[np.int64], values: NDArray[np.int64]) -> HitTotal | PartTotal:
+        """Return the total of so many people, of whom some have these keys and values on the grid."""
+        # Sums of floating-point numbers are exact up to 2^53.
+        parts = [np.bincount(keys, part, self.layout.keys) for part in self.parted(values)]
+        cells = np.rint(parts).astype(np.int64)[..., None]
+        return type(self.empty()).of(people, cells, np.full(cells.shape[1:], people))
 
     @override
-    def release(self, total: HitTotal, noise: NoiseSource) -> CellHits:
-        size = 2 * total.hits.size
+    def release(self, total: Any, noise: NoiseSource) -> CellHits:
+        size = total.cells.size
         return self._released(total, self._laplace.draw(size, noise) if self.scale else np.zeros(size, np.int64))
 
-    def _released(self, total: HitTotal, drawn: NDArray[np.int64]) -> CellHits:
-        more, less = drawn.reshape(2, *total.hits.shape)
-        # Whole numbers are added before they are divided: a sum of floats would show last digits of both parts.
-        positive, hits = (total.positive + more) / UNIT, (total.hits + more + less) / UNIT
-        return CellHits(total.reports, positive, hits, total.counts, 1.0, 0.0, self.noise)
+    def _released(self, total: Any, drawn: NDArray[np.int64]) -> CellHits:
+        # The last part's noise is the first that was drawn.
+        cells = total.cells + drawn.reshape(total.cells.shape)[::-1]
+        facts = {"reports": total.reports, "counts": total.counts, "gain": 1.0, "other": 0.0, "noise": self.noise}
+        return CellHits.of_parts(self.parts, cells, UNIT, **facts)
 
     @override
     def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> CellHits:
         has = contributions.keys >= 0
-        keys, values = contributions.keys[has], np.rint(contributions.values[has] * UNIT)
-        positive = np.bincount(keys, values, self.layout.keys).astype(np.int64)[:, None]
-        hits = UNIT * np.bincount(keys, minlength=self.layout.keys)[:, None]
-        people, size = len(contributions), 2 * len(hits)
+        values = np.rint(contributions.values[has] * UNIT).astype(np.int64)
+        total = self._total(len(contributions), contributions.keys[has], values)
+        size = total.cells.size
         drawn = self._laplace.simulate(size, rng) if self.scale else np.zeros(size, np.int64)
-        return self._released(HitTotal(people, positive, hits, np.full(hits.shape, people)), drawn)
+        return self._released(total, drawn)
+
+    def fits(self, question: KeyedHits) -> bool:
+        """Whether it tells what is asked: the variance of values just where that is wanted."""
+        return question.expected is None
 
     @classmethod
     @override
@@ -130,3 +141,30 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
     @override
     def weaker(self, factor: float) -> Self:
         return msgspec.structs.replace(self, scale=self.scale / factor if self.scale else factor)
+
+
+class CellTriples(CellPairs, frozen=True, tag="cell-triples"):
+    """Sums of (1 - r)^2, 2 r (1 - r) and r^2 of values r per key, which tell their variance at no further cost.
+
+    Parameters, errors and the record are those of `CellPairs`.
+
+    Notes
+    -----
+    Privacy cost: that of `CellPairs`. The three parts (Bernstein polynomials) are at least 0 and sum up to 1 like its
+    two, also on the grid, where two are rounded down and the third is the rest: a replacement changes all sums by 2.
+    """
+
+    parts: ClassVar[ValueParts] = BERNSTEIN
+
+    @override
+    def parted(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        none, all_ = np.square(UNIT - values) // UNIT, np.square(values) // UNIT
+        return np.stack([none, UNIT - none - all_, all_])
+
+    @override
+    def empty(self) -> PartTotal:
+        return PartTotal.empty(self.parts.count, self.layout.keys, 1)
+
+    @override
+    def fits(self, question: KeyedHits) -> bool:
+        return question.expected is not None

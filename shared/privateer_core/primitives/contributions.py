@@ -1,7 +1,7 @@
 """Contributions of people before they are randomized, which never leave a device; and releases about many people."""
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
+from typing import Any, ClassVar, Final, Protocol, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,8 +76,67 @@ class KeyedSums:
 
 
 @dataclass(frozen=True)
+class ValueParts:
+    """What a value in [0, 1] is parted in, so that sums over people tell its mean, and its variance if there are three.
+
+    Part l of P counts l / (P - 1) in a sum of values. The parts of a value are at least 0 and sum up to 1.
+
+    Attributes
+    ----------
+    squares
+        Shape (P,): what each part counts in a sum of squares, times (P - 1)^2.
+    """
+
+    squares: tuple[int, ...]
+
+    @classmethod
+    def levels(cls, count: int) -> Self:
+        """Return so many levels at equal distances, of which a value is rounded to one."""
+        return cls(tuple(level**2 for level in range(count)))
+
+    @property
+    def count(self) -> int:
+        """How many parts there are."""
+        return len(self.squares)
+
+    @property
+    def moments(self) -> NDArray[np.float64]:
+        """What each part counts in sums of values, of people, and of squares; shape (3, P)."""
+        steps = self.count - 1
+        return np.array([np.arange(self.count) / steps, np.ones(self.count), np.array(self.squares) / steps**2])
+
+    @property
+    def scored(self) -> float:
+        """Sum of the squares of what parts count in a sum of scores, 2 value - 1."""
+        return float(np.square(2 * self.moments[0] - 1).sum())
+
+    @property
+    def average_square(self) -> float:
+        """What a part counts in a sum of squares, on average."""
+        return float(self.moments[2].mean())
+
+    def noise_about(self, centre: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the variance of a sum of values above a centre, of its shape, where each part varies by 1."""
+        return np.asarray(sum(np.square(place - centre) for place in self.moments[0]))
+
+    @property
+    def gram(self) -> NDArray[np.float64]:
+        """Covariance of these three sums, (3, 3), where each part varies by 1 and independently."""
+        moments = self.moments
+        return np.asarray(moments @ moments.T)
+
+
+BITS: Final = ValueParts((0, 1))
+"""1 - value and value: the square of a bit is itself."""
+BERNSTEIN: Final = ValueParts((0, 0, 4))
+"""(1 - r)^2, 2 r (1 - r) and r^2 of a value r: the last is its square."""
+
+
+@dataclass(frozen=True)
 class CellHits:
     """Private counts over one round of keyed values: how often each key was named, and how often with value 1.
+
+    Where values are numbers, ``positive`` is the sum of the values of hits.
 
     Attributes
     ----------
@@ -93,7 +152,11 @@ class CellHits:
     other
         Probability of a positive hit for a person with another key, and of a negative one, where keys are named.
     noise
-        Variance of what a curator added to each of ``positive`` and ``hits - positive``.
+        Variance of what a curator added to each of ``positive`` and ``hits - positive``; to each part, in general.
+    squares
+        Shape (keys, groups): sum of the squares of the values of hits; None where values are bits.
+    parts
+        What the mechanism counted of a value.
     """
 
     additive: ClassVar[tuple[str, ...]] = ("reports", "positive", "hits", "counts")
@@ -105,6 +168,26 @@ class CellHits:
     gain: float
     other: float
     noise: float = 0.0
+    squares: NDArray[np.float64] | None = None
+    parts: ValueParts = BITS
+
+    @classmethod
+    def of_parts(cls, parts: ValueParts, cells: NDArray[np.int64], unit: int = 1, **others: Any) -> Self:
+        """Return hits whose values are parted.
+
+        Parameters
+        ----------
+        cells
+            Shape (P, keys, groups): whole numbers, of which ``unit`` make a person.
+        others
+            The other attributes.
+        """
+        steps = parts.count - 1
+        # Whole numbers are added before they are divided: a sum of floats would show last digits of all parts.
+        values, squares = (np.tensordot(np.array(one), cells, 1) for one in (range(parts.count), parts.squares))
+        known = None if parts == BITS else squares / (steps**2 * unit)
+        sums = {"positive": values / (steps * unit), "hits": cells.sum(axis=0) / unit}
+        return cls(**sums, **others, squares=known, parts=parts)
 
     @property
     def sums(self) -> NDArray[np.float64]:

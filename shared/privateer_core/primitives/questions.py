@@ -112,14 +112,18 @@ class KeyedHits:
     ----------
     layout
         Keys and groups of the round.
+    expected
+        The mean that values in [0, 1] are expected to have, where their variance is wanted, too. None: values are
+        taken for bits, whose mean tells the variance.
     """
 
     layout: SlotLayout
+    expected: float | None = None
 
     @classmethod
-    def of_keys(cls, keys: int, seed: int = 0) -> Self:
+    def of_keys(cls, keys: int, seed: int = 0, expected: float | None = None) -> Self:
         """Return the question about so many keys, of one group each; ``seed`` is public, of 64 bits."""
-        return cls(SlotLayout.ungrouped(keys, seed))
+        return cls(SlotLayout.ungrouped(keys, seed), expected)
 
 
 Question: TypeAlias = KeyedMeans | KeyedHits | VectorSum

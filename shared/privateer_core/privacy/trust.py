@@ -13,7 +13,7 @@ from privateer_core.accounting.allotment import Allotment
 from privateer_core.accounting.events import Event
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import AnyMechanism, Mechanism
-from privateer_core.mechanisms.cell_pairs import CellPairs
+from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.running_vectors import RunningVectors
@@ -201,11 +201,15 @@ def _central_means(privacy: Promise, _honest: int, question: KeyedMeans, share: 
 
 
 def _central_hits(privacy: Promise, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
-    return CellPairs.calibrated(question, privacy.bound)
+    return _cells(question).calibrated(question, privacy.bound)
 
 
 def _exact_hits(_: Promise, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
-    return CellPairs(question.layout)
+    return _cells(question)(question.layout)
+
+
+def _cells(question: KeyedHits) -> type[CellPairs]:
+    return CellPairs if question.expected is None else CellTriples
 
 
 def _central_vectors(privacy: Promise, _honest: int, question: VectorSum, share: Allotment | None) -> AnyMechanism:
@@ -292,7 +296,7 @@ TRUST: Final[dict[str, Trust]] = {
             serves={
                 KeyedMeans: Serving((CentralSums,), _central_means, shares_out=True),
                 SmallDomainMeans: Serving((CentralSums,), _central_means),
-                KeyedHits: Serving((CellPairs,), _central_hits),
+                KeyedHits: Serving((CellPairs, CellTriples), _central_hits),
                 VectorSum: Serving((CentralVectors, RunningVectors), _central_vectors),
                 L2VectorSum: Serving((CentralVectors, RunningVectors), _central_vectors, shares_out=True),
                 SecondMoments: Serving((ScreenedMoments,), _central_moments),
@@ -313,7 +317,7 @@ TRUST: Final[dict[str, Trust]] = {
             serves={
                 KeyedMeans: Serving((CentralSums,), lambda _p, _h, question, _s: CentralSums(question.layout)),
                 SmallDomainMeans: Serving((CentralSums,), lambda _p, _h, question, _s: CentralSums(question.layout)),
-                KeyedHits: Serving((CellPairs,), _exact_hits),
+                KeyedHits: Serving((CellPairs, CellTriples), _exact_hits),
                 VectorSum: Serving((CentralVectors,), _exact_vectors),
                 L2VectorSum: Serving((CentralVectors,), _exact_vectors),
                 SecondMoments: Serving((ScreenedMoments,), _exact_moments),

@@ -1,23 +1,26 @@
 """Kinds of rewards: what an application may report of a person, how it is scaled for learners, and how it is said.
 
-A kind has ``read``, which returns what a policy's `contribute` takes, and ``without_outcome``.
+A kind has ``read``, which returns what a policy's `contribute` takes, ``adjusted`` and ``without_outcome``.
 """
 
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from privateer_core.errors import InputError
+from privateer_core.spec.adjustment import ADJUSTMENTS_MAX, Adjustments, left_over
 from privateer_core.spec.columns import is_number
 from privateer_core.spec.features import Range
 from privateer_core.spec.sections import Finite
 
 Array = NDArray[np.float64]
+_LATER: Final = ("kind", "base_rate", "deviation", "adjust")
+"""Keys that specs of earlier versions do not have."""
 REWARD: Final = "reward"
 """What a reward is called among answers."""
 YES: Final = 0.5
@@ -34,17 +37,57 @@ class Reward(Range):
     default
         The reward of a person who has had no outcome within the conversion window; by default 0, or the bound next to
         it.
+    kind
+        ``binary``: no or yes, whose mean tells how much they vary. ``numeric``: numbers between the bounds, of which a
+        trial measures how much they vary; other algorithms learn from both alike.
+    base_rate
+        The mean reward that is expected before anything changes, in its own unit; it decides what reports tell best.
+    deviation
+        The standard deviation that is expected of numbers, in their own unit: what a plan reckons with.
+    adjust
+        Numbers from before the choice, by name. A device subtracts from the reward what they lead it to expect above
+        the average, and clips again.
     """
 
     low: Finite = 0.0
     high: Finite = 1.0
     default: Finite | None = None
+    kind: Literal["binary", "numeric"] = "binary"
+    base_rate: Finite | None = None
+    deviation: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    adjust: Adjustments = Field(default_factory=dict, max_length=ADJUSTMENTS_MAX)
+
+    @model_serializer(mode="wrap")
+    def _as_stored(self, dumped: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out later keys where they say nothing: experiments of earlier versions go on with the same bytes."""
+        usual = type(self).model_construct()
+        idle = {name for name in _LATER if getattr(self, name) == getattr(usual, name)}
+        return {name: told for name, told in dumped(self).items() if name not in idle}
 
     @model_validator(mode="after")
     def _default_within_bounds(self) -> Self:
         if self.default is not None and not self.low <= self.default <= self.high:
             raise ValueError("default: must be from low to high")
         return self
+
+    @model_validator(mode="after")
+    def _expected_within_bounds(self) -> Self:
+        if self.base_rate is not None and not self.low < self.base_rate < self.high:
+            raise ValueError("base_rate: must be between low and high")
+        if self.deviation is not None and (self.kind == "binary" or self.deviation > self.half_range):
+            raise ValueError('deviation: must be of kind = "numeric", and at most half the range')
+        return self
+
+    @model_validator(mode="after")
+    def _explained_in_part(self) -> Self:
+        if left_over(self.adjust) == 0:
+            raise ValueError("adjust: correlations must have a sum of squares below 1")
+        return self
+
+    @property
+    def expected(self) -> float | None:
+        """The mean reward that is expected, on the scale from 0 to 1; None if nothing is."""
+        return None if self.base_rate is None else (self.base_rate - self.low) / self.span
 
     @property
     def without_outcome(self) -> float:
@@ -90,8 +133,14 @@ class Reward(Range):
         scaled = (float(value) - self.low) / (self.high - self.low)
         return min(1.0, max(0.0, scaled)), not 0.0 <= scaled <= 1.0
 
-    def scaled_all(self, rewards: Array) -> Array:
-        """Clip rewards, of any shape, to the bounds, and scale them to [0, 1]."""
+    def adjusted(self, told: Any, offset: float) -> Any:
+        """Return a reward within its bounds, less what a person's numbers led to expect; what is none stays."""
+        return min(self.high, max(self.low, float(told))) - offset if is_number(told) else told
+
+    def scaled_all(self, rewards: Array, offsets: Array | None = None) -> Array:
+        """Clip rewards, of any shape, to the bounds, and scale them to [0, 1]; adjust them by ``offsets``, if any."""
+        if offsets is not None:
+            rewards = np.minimum(np.maximum(rewards, self.low), self.high) - offsets
         # In small rounds np.clip takes many times as long.
         return np.asarray(np.minimum(np.maximum((rewards - self.low) / (self.high - self.low), 0.0), 1.0))
 
@@ -117,6 +166,12 @@ class GuardedReward:
     def without_outcome(self) -> dict[str, Any]:
         """The reward of a person of whom no outcome is known, and no to every guardrail."""
         return {REWARD: self.reward.without_outcome, **dict.fromkeys(self.guardrails, False)}
+
+    def adjusted(self, told: Any, offset: float) -> Any:
+        """Adjust the reward, as `Reward.adjusted`; answers stay."""
+        if isinstance(told, Mapping):
+            return {**told, REWARD: self.reward.adjusted(told.get(REWARD), offset)}
+        return self.reward.adjusted(told, offset)
 
     def read(self, told: Any) -> tuple[Array, bool]:
         """Read a mapping of "reward" and the names, shape (1, 1 + guardrails); of a number alone all answers are no.

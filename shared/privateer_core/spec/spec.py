@@ -181,6 +181,8 @@ class Spec(Section):
     """Whether people of sources may report on arms that they played before."""
     returns: ClassVar[bool] = False
     """Whether people may come back and report again."""
+    adjusts: ClassVar[bool] = False
+    """Whether rewards may be adjusted: what is learned must be differences alone."""
     shortens: ClassVar[bool] = False
     """Whether a round may close with fewer people than it asks for (``least_share``)."""
     idle_keys: ClassVar[frozenset[str]] = frozenset()
@@ -201,6 +203,13 @@ class Spec(Section):
         if self.experiment.shuffler and not self.privacy.trust.shuffled:
             detail = f"must be empty under the model '{self.privacy.model}': its reports need no shuffler"
             raise SpecError(detail, field="experiment.shuffler", remedy="remove it")
+        return self
+
+    @model_validator(mode="after")
+    def _rewards_are_adjusted(self) -> Self:
+        if self.reward.adjust and not self.adjusts:
+            detail = "needs an algorithm that compares arms with each other alone: others learn how high rewards are"
+            raise SpecError(detail, field="reward.adjust", remedy="remove it, or set algorithm.name = 'trial'")
         return self
 
     @model_validator(mode="after")
@@ -267,6 +276,11 @@ class Spec(Section):
     def features(self) -> Mapping[str, Feature]:
         """The features of a context, in order; empty if the algorithm uses none."""
         return {}
+
+    @property
+    def asked_of_people(self) -> tuple[str, ...]:
+        """Names of what an application tells of a person before the choice: features, and what adjusts the reward."""
+        return tuple(dict.fromkeys([*self.features, *self.reward.adjust]))
 
     @property
     def blocks(self) -> tuple[Block, ...]:

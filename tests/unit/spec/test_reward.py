@@ -27,3 +27,26 @@ def test_what_is_not_a_number_is_refused_and_not_echoed(value: object) -> None:
 @pytest.mark.parametrize("value", [0, -1.5, np.int64(3), np.float32(0.5), float("inf")])
 def test_numbers_of_every_kind_are_numbers(value: object) -> None:
     assert is_number(value)
+
+
+def test_what_says_nothing_is_left_out_so_that_specs_of_earlier_versions_keep_their_bytes() -> None:
+    assert Reward().model_dump() == {"low": 0.0, "high": 1.0, "default": None}
+    told = Reward(high=300.0, kind="numeric", base_rate=2.0, deviation=15.0)
+    assert Reward.model_validate_json(told.model_dump_json()) == told
+    assert told.expected == pytest.approx(2 / 300)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"base_rate": 0.0},
+        {"base_rate": 1.5},
+        {"deviation": 0.2},
+        {"kind": "numeric", "deviation": 0.6},
+        {"kind": "numeric", "deviation": 0.0},
+        {"kind": "count"},
+    ],
+)
+def test_expectations_that_cannot_be(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - pydantic's
+        Reward.model_validate(wrong)

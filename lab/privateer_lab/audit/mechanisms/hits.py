@@ -1,9 +1,10 @@
 """Attacks on hits of named keys: symbols alone and shuffled, a curator's pairs of sums, and each part by itself."""
 
+import msgspec
 import numpy as np
 
 from privateer_core.accounting.amplification import amplified_local_epsilon
-from privateer_core.mechanisms.cell_pairs import UNIT, CellPairs
+from privateer_core.mechanisms.cell_pairs import UNIT, CellPairs, CellTriples
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import SlotLayout
@@ -13,7 +14,7 @@ from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_lab.audit.case import Case, Integers, MechanismPart, Noise, noise_part
 from privateer_lab.audit.law import LaplaceLaw
 from privateer_lab.audit.mechanisms.keyed import COIN, PAIRS, maker, symbol_part
-from privateer_lab.audit.views import Maker, Target, batches, mechanism_case, model_of, releases, reports
+from privateer_lab.audit.views import Maker, Target, batches, mechanism_case, model_of, releases, reports, sums_of_parts
 
 _SLOTS = SlotLayout.small()
 _CELLS = SlotLayout.ungrouped(4, 5)
@@ -34,7 +35,7 @@ def _neighbours(layout: SlotLayout, pair: str) -> tuple[Maker, Maker]:
 def _symbol_cases(samples: int) -> list[Case]:
     return [
         mechanism_case(
-            f"{mechanism.buckets} buckets of {mechanism.layout.keys} keys, {pair}",
+            f"{mechanism.buckets} buckets of {mechanism.layout.keys} keys, {_leveled(mechanism)}{pair}",
             reports,
             Target(mechanism, _neighbours(_SLOTS, pair)),
             (mechanism.epsilon, 0.0),
@@ -45,10 +46,14 @@ def _symbol_cases(samples: int) -> list[Case]:
     ]
 
 
+def _leveled(mechanism: NamedSymbol) -> str:
+    return f"{mechanism.levels} levels, " if mechanism.levels > 2 else ""
+
+
 def _pair_cases(samples: int) -> list[Case]:
-    mechanism = CellPairs.calibrated(KeyedHits(_CELLS), 1.0)
     return [
         mechanism_case(f"release, {pair}", releases, Target(mechanism, _neighbours(_CELLS, pair)), (1.0, 0.0), samples)
+        for mechanism in (CellPairs.calibrated(KeyedHits(_CELLS), 1.0), CellTriples.calibrated(KeyedHits(_CELLS), 1.0))
         for pair in PAIRS
     ]
 
@@ -76,25 +81,33 @@ def hit_parts() -> list[MechanismPart]:
         symbol_part("a symbol of one's key", NamedSymbol(layout, 2.0, 4), ((0, 1.0), (1, 1.0))),
         symbol_part("a symbol of one's bucket", NamedSymbol(layout, 2.0, 2), ((0, 1.0), (0, 0.0))),
         symbol_part("the symbol of people without a key", NamedSymbol(layout, 1.0, 1), ((0, 1.0), (-1, 0.0))),
-        _pair_part("sums of values", 0),
-        _pair_part("sums of the rest", 1),
+        symbol_part("a level of one's key", NamedSymbol(layout, 2.0, 4, 5), ((0, 1.0), (0, 0.0))),
+        _sums_part("sums of values", CellPairs(_keys(1), 0.5), 0),
+        _sums_part("sums of the rest", CellPairs(_keys(1), 0.5), 1),
+        _sums_part("sums of squares", CellTriples(_keys(1), 0.5), 0),
+        _sums_part("sums of products with the rest", CellTriples(_keys(1), 0.5), 1),
+        _sums_part("sums of squares of the rest", CellTriples(_keys(1), 0.5), 2),
     ]
 
 
-def _pair_part(name: str, own: int) -> MechanismPart:
-    """Return one sum of a pair as a part; many people stand in one release, each with a key of their own."""
-    mechanism = CellPairs(_keys(1), 0.5)
+def _sums_part(name: str, mechanism: CellPairs, own: int) -> MechanismPart:
+    """Return the sums of one part of values; many people stand in one release, each with a key of their own.
 
-    def observe(who: int, count: int) -> Integers:
-        wide = CellPairs(_keys(count), mechanism.scale)
-        coins, none = np.full(count, COIN, np.uint32), np.zeros(count, np.int64)
-        made = KeyedValues(coins, np.arange(count), none, np.full(count, 1.0 - who))
+    The two people have the values of which that part is largest and least.
+    """
+    count, grid = mechanism.parts.count, UNIT
+    values = np.array([1 - own / (count - 1), float(own > 0)])
+    parts = mechanism.parted(np.rint(values * grid).astype(np.int64))[::-1].T
+
+    def observe(who: int, people: int) -> Integers:
+        wide = msgspec.structs.replace(mechanism, layout=_keys(people))
+        coins, none = np.full(people, COIN, np.uint32), np.zeros(people, np.int64)
+        made = KeyedValues(coins, np.arange(people), none, np.full(people, values[who]))
         release = wide.release(wide.add(wide.empty(), wide.randomize(made, SecureNoise())), SecureNoise())
-        numbers = np.concatenate([release.positive, release.hits - release.positive], axis=1)
-        return np.asarray(np.rint(UNIT * numbers), np.int64)
+        return np.asarray(np.rint(grid * sums_of_parts(release)[:, :, 0].T), np.int64)
 
-    law = LaplaceLaw(DiscreteLaplace.at_least(mechanism.scale * UNIT).scale)
-    noise = Noise((law, law), (own,), UNIT * np.array([[1, 0], [0, 1]]))
+    law = LaplaceLaw(DiscreteLaplace.at_least(mechanism.scale * grid).scale)
+    noise = Noise((law,) * count, (own,), parts)
     return noise_part(name, mechanism, model_of(releases), "DiscreteLaplace.draw", observe, noise, _COUNT)
 
 

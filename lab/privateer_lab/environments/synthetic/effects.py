@@ -1,19 +1,23 @@
 """People on whom arms have stated effects, by the level of a feature or along a number."""
 
+import math
 from typing import Annotated, Any, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
+from scipy.special import ndtr
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.categories import Boolean, Categorical, Ordinal
 from privateer_core.spec.features import Numeric, Ranked
+from privateer_core.spec.reward import Reward
 from privateer_core.spec.sections import Section
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
 
 Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 Effect = Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]
 _WAVE: Final = 2 * np.pi
 
@@ -48,6 +52,38 @@ class Guardrail(Section):
     effects: dict[str, Effect] = Field(default_factory=dict)
 
 
+class Amounts(Section):
+    """What people get who have an outcome, in the rewards' own unit: log-normal, and cut at the rewards' bounds.
+
+    Attributes
+    ----------
+    median, spread
+        Its median under the first arm, and the standard deviation of its logarithm.
+    factors
+        What each arm multiplies it by; 1 for arms that are not named.
+    """
+
+    median: Positive
+    spread: Positive = 1.0
+    factors: dict[str, Positive] = Field(default_factory=dict)
+
+    def mean(self, arm: str, reward: Reward) -> float:
+        """Return the mean amount under an arm, after it is cut."""
+        middle, high = math.log(self.median * self.factors.get(arm, 1.0)), reward.high
+        if high <= 0:
+            return high
+        # The mean of the smaller of two numbers, a bound and a log-normal one; and of what is below the other bound.
+        below = math.log(max(reward.low, 1e-300)), math.log(high)
+        scaled = [(end - middle) / self.spread for end in below]
+        between = math.exp(middle + self.spread**2 / 2) * float(np.diff(ndtr(np.array(scaled) - self.spread))[0])
+        return between + high * float(ndtr(-scaled[1])) + max(reward.low, 0.0) * float(ndtr(scaled[0]))
+
+    def draw(self, factors: Array, reward: Reward, rng: np.random.Generator) -> Array:
+        """Draw amounts of n people, whose arms have these ``factors``, (n,)."""
+        drawn = self.median * factors * np.exp(self.spread * rng.standard_normal(len(factors)))
+        return np.asarray(np.clip(drawn, reward.low, reward.high))
+
+
 class EffectsSection(EnvironmentSection):
     """Mean rewards: a base rate, and what each arm but the first adds to it.
 
@@ -65,6 +101,8 @@ class EffectsSection(EnvironmentSection):
         Added to the effects of all arms but the first.
     guardrails
         What else people are asked; all that the spec names.
+    amounts
+        What people get who have an outcome, if that is a number. Base rate and effects are then of the share of them.
     """
 
     name: Literal["effects"] = "effects"
@@ -74,6 +112,7 @@ class EffectsSection(EnvironmentSection):
     effects: dict[str, Effect | tuple[Effect, ...]] = Field(default_factory=dict)
     curve: EffectCurve | None = None
     guardrails: dict[str, Guardrail] = Field(default_factory=dict)
+    amounts: Amounts | None = None
 
     @model_validator(mode="after")
     def _levels_have_a_feature(self) -> Self:
@@ -83,7 +122,8 @@ class EffectsSection(EnvironmentSection):
 
     def environment(self, spec: ArmsSpec, _seed: int) -> "EffectsEnvironment":
         """Make the environment, which is the same for every seed."""
-        for arm in self.effects:
+        amounts = self.amounts.factors if self.amounts else {}
+        for arm in {**self.effects, **amounts}:
             if arm not in spec.options[1:]:
                 raise SpecError("must be arms but the first", field="population.effects", remedy="see experiment.arms")
         if set(self.guardrails) != (asked := set(getattr(spec.algorithm, "guardrails", ()))):
@@ -93,10 +133,17 @@ class EffectsSection(EnvironmentSection):
 
 
 class EffectsEnvironment(Environment):
-    """Independent features, and rewards 0 or 1."""
+    """Independent features; rewards 0 or 1, or amounts."""
 
     def __init__(self, section: EffectsSection, spec: ArmsSpec) -> None:
         self._features, self._horizon = dict(spec.features), spec.experiment.horizon
+        self._reward, self._amounts = spec.reward, section.amounts
+        self._factors = np.array(
+            [section.amounts.factors.get(arm, 1.0) if section.amounts else 1.0 for arm in spec.options]
+        )
+        self._of_amounts = np.array(
+            [section.amounts.mean(arm, spec.reward) if section.amounts else 1.0 for arm in spec.options]
+        )
         self._base = np.broadcast_to(section.base, 2)
         self._shares = {name: self._levels(name, section) for name in self._features}
         self._by, self._along = self._place(section.by), self._place(section.curve.along if section.curve else None)
@@ -136,10 +183,14 @@ class EffectsEnvironment(Environment):
 
     def rewards(self, contexts: Array, decisions: Any, rng: np.random.Generator) -> Array:
         """Draw rewards, (n,); with guardrails (n, 1 + guardrails), their answers after the reward."""
-        rewards = super().rewards(contexts, decisions, rng)
+        likely = self._likely(contexts)[np.arange(len(contexts)), decisions.arms]
+        rewards = np.asarray(rng.random(len(likely)) < likely, np.float64)
+        if self._amounts:
+            drawn = self._amounts.draw(self._factors[decisions.arms], self._reward, rng)
+            rewards = np.where(rewards > 0, drawn, self._reward.without_outcome)
         if not self._guardrails:
             return rewards
-        answers = [rng.random(len(rewards)) < likely[decisions.arms] for likely in self._guardrails]
+        answers = [rng.random(len(rewards)) < yes[decisions.arms] for yes in self._guardrails]
         return np.column_stack([rewards, *answers]).astype(np.float64)
 
     def contexts(self, seen: int, people: int, rng: np.random.Generator) -> Array:
@@ -155,6 +206,13 @@ class EffectsEnvironment(Environment):
         return np.column_stack([*columns, (seen + np.arange(people)) / self._horizon])
 
     def means(self, contexts: Array) -> Array:
+        """Return the mean rewards of arms, (n, arms)."""
+        likely = self._likely(contexts)
+        if not self._amounts:
+            return likely
+        return np.asarray(likely * self._of_amounts + (1 - likely) * self._reward.without_outcome)
+
+    def _likely(self, contexts: Array) -> Array:
         """Return the base rate and what arms add to it, within [0, 1]; shape (n, arms)."""
         start, end = self._base
         base = start + (end - start) * np.minimum(contexts[:, -1], 1.0)

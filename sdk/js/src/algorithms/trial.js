@@ -83,9 +83,17 @@ export class TrialPolicy {
     const keys = layout.keys * answers * (this.freshCoins ? this.arms : 1);
     const rows = (/** @type {number} */ key) => (this.freshCoins ? [] : layout.thresholds[Math.floor(key / answers)]);
     const same = reported.keys === keys && reported.thresholds.every((row, key) => row.join() === rows(key).join());
+    const { kind, base_rate, low, high } = spec.reward;
+    const expected = typeof base_rate === "number" ? (base_rate - low) / (high - low) : spec.table.rate;
+    this.asked = { keys, expected: kind === "numeric" ? expected : null };
     if (told.terms.batch > 0 && !(same && reported.seed === layout.seed && this.freshCoins === namesArms && (told.terms.mechanism.buckets ?? 1) <= keys)) {
       throw malformed("not a trial policy");
     }
+  }
+
+  /** Whether a mechanism tells what the round asks. @param {any} mechanism */
+  fits(mechanism) {
+    return mechanism.fits(this.asked);
   }
 
   /** Whether each question has the same coins in every segment and all arms alike; about everybody, each arm the same. */

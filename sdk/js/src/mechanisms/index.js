@@ -2,7 +2,7 @@
 /** The mechanisms that this client knows, by the name in the terms. */
 
 import { NamedSymbol } from "./named-symbol.js";
-import { CellPairs, CentralSums } from "./records.js";
+import { CellPairs, CellTriples, CentralSums } from "./records.js";
 import { SignedSymbol } from "./signed-symbol.js";
 import { CentralVectors, GaussianVectors, RunningVectors } from "./vector-noise.js";
 import { VectorSymbol } from "./vector-symbol.js";
@@ -12,6 +12,6 @@ import { VectorSymbol } from "./vector-symbol.js";
  * @typedef {{slot: number, key: number, value: number, vector: number[]}} Contribution
  */
 
-/** @typedef {NamedSymbol | SignedSymbol | CellPairs | CentralSums | CentralVectors | GaussianVectors | RunningVectors | VectorSymbol} Mechanism */
+/** @typedef {NamedSymbol | SignedSymbol | CellPairs | CellTriples | CentralSums | CentralVectors | GaussianVectors | RunningVectors | VectorSymbol} Mechanism */
 
-export { CellPairs, CentralSums, CentralVectors, GaussianVectors, NamedSymbol, RunningVectors, SignedSymbol, VectorSymbol };
+export { CellPairs, CellTriples, CentralSums, CentralVectors, GaussianVectors, NamedSymbol, RunningVectors, SignedSymbol, VectorSymbol };

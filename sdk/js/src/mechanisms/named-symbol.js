@@ -2,28 +2,54 @@
 /** One symbol that names a person's key and their value, or a bucket of keys where epsilon is small. */
 
 import { SlotLayout, sign } from "../coins.js";
-import { malformed } from "../errors.js";
+import { malformed, refused } from "../errors.js";
 import { KeyedSymbol, hasFields } from "./symbols.js";
 
 const FIELDS = ["buckets", "epsilon", "layout", "type"];
+
+/** Least local epsilons of one key at which numbers have so many levels. */
+const STEPS = [[0.7, 3], [2.5, 5], [4, 7], [5.5, 9]];
+/** Numbers expected closer to a bound have fewer levels: as with so many times the keys. */
+const ASIDE = 0.2;
+const SYMBOLS_MAX = 32_768;
+
+/** How many levels values have in symbols that name keys at a local epsilon.
+ * @param {import("../trust.js").Hits} question @param {number} epsilon */
+export function levelsOf({ keys, expected }, epsilon) {
+  if (expected === null) return 2;
+  const more = Math.log(keys * Math.max(1, ASIDE / Math.min(expected, 1 - expected)));
+  return STEPS.reduce((found, [least, levels]) => (keys * levels <= SYMBOLS_MAX && least + more <= epsilon ? levels : found), 2);
+}
 
 export class NamedSymbol extends KeyedSymbol {
   static TYPE = "named-symbol";
 
   /** @param {any} told the mechanism of the terms */
   constructor(told) {
-    const typed = Number.isSafeInteger(told.buckets) && typeof told.epsilon === "number";
-    if (!hasFields(told, FIELDS) || !typed) throw malformed("not a named symbol");
-    super(told, 2 * Math.max(0, told.buckets));
+    const { levels = 2, ...others } = told;
+    const typed = Number.isSafeInteger(told.buckets) && Number.isSafeInteger(levels) && typeof told.epsilon === "number";
+    if (!hasFields(others, FIELDS) || !typed) throw malformed("not a named symbol");
+    super(told, levels * Math.max(0, told.buckets), levels);
     this.layout = SlotLayout.read(told.layout);
     this.buckets = told.buckets;
+    if (levels < 2 || (levels > 2 && !this.named)) throw refused("there is no such randomizer", "levels");
   }
 
-  /** A person's own symbol, which is secret. @param {number} slot @param {number} key @param {number} bit 1 or -1 */
-  truth(slot, key, bit) {
+  /** Whether every key has a symbol of its own. */
+  get named() {
+    return this.buckets === Math.max(1, this.layout.keys);
+  }
+
+  /** Whether values have as many levels as a question and the local epsilon say. @param {import("../trust.js").Hits} question */
+  fits(question) {
+    return this.levels === (this.named ? levelsOf(question, this.localEpsilon) : 2);
+  }
+
+  /** A person's own symbol, which is secret. @param {number} slot @param {number} key @param {number} level from 0 */
+  truth(slot, key, level) {
     if (key < 0) return -1;
-    if (this.buckets === Math.max(1, this.layout.keys)) return 2 * key + (bit > 0 ? 1 : 0);
-    return 2 * this.bucket(slot, key) + (bit * sign(this.layout.hash(slot, key)) > 0 ? 1 : 0);
+    if (this.named) return this.levels * key + level;
+    return 2 * this.bucket(slot, key) + (level > 0 === sign(this.layout.hash(slot, key)) > 0 ? 1 : 0);
   }
 
   /** Hashes put the keys in an order, in which they are dealt to buckets. @param {number} slot @param {number} key */

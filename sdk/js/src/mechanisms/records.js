@@ -67,7 +67,7 @@ export class CellPairs {
 
   /** @param {any} told */
   constructor(told) {
-    if (!hasFields(told, ["layout", "scale", "type"]) || !isNoise(told.scale)) throw malformed("not pairs of sums");
+    if (!hasFields(told, ["layout", "scale", "type"]) || !isNoise(told.scale)) throw malformed("not sums of the parts of values");
     this.layout = SlotLayout.read(told.layout);
     if (this.layout.groups !== 1) throw refused("there is no such randomizer", "scale");
     this.scale = /** @type {number} */ (told.scale);
@@ -75,6 +75,11 @@ export class CellPairs {
     this.messages = 1;
     this.reportSize = 6;
     this.sampling = 0;
+  }
+
+  /** Whether it tells what is asked: the variance of values just where that is wanted. @param {import("../trust.js").Hits} question */
+  fits(question) {
+    return question.expected === null;
   }
 
   /** What a release reveals; null: the record. @returns {import("../privacy/curves.js").Curve | null} */
@@ -85,5 +90,15 @@ export class CellPairs {
   /** @param {import("./index.js").Contribution} contribution */
   randomize({ key, value }) {
     return record(-1, key, value);
+  }
+}
+
+/** Sums of (1 - r)^2, 2 r (1 - r) and r^2 of values r per key; records and noise are those of pairs. */
+export class CellTriples extends CellPairs {
+  static TYPE = "cell-triples";
+
+  /** @param {import("../trust.js").Hits} question */
+  fits(question) {
+    return question.expected !== null;
   }
 }

@@ -20,10 +20,10 @@ export class SignedSymbol extends KeyedSymbol {
     this.elsewhere = told.elsewhere;
   }
 
-  /** A person's own symbol, which is secret. @param {number} slot @param {number} key @param {number} bit 1 or -1 */
-  truth(slot, key, bit) {
+  /** A person's own symbol, which is secret. @param {number} slot @param {number} key @param {number} level 0 or 1 */
+  truth(slot, key, level) {
     if (key < 0) return this.elsewhere ? 2 * this.buckets : -1;
     const hash = this.layout.hash(slot, key);
-    return 2 * bucket(hash, this.buckets) + (bit * sign(hash) > 0 ? 1 : 0);
+    return 2 * bucket(hash, this.buckets) + (level > 0 === sign(hash) > 0 ? 1 : 0);
   }
 }

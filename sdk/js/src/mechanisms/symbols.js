@@ -4,8 +4,8 @@
 import { pureCurve, shuffledCurve } from "../privacy/curves.js";
 import { RandomizedResponse } from "../response.js";
 
-/** 1 with the probability of a value in [0, 1], else -1. @param {number} value @param {bigint} word */
-export const signOf = (value, word) => (Number(word >> 11n) * 2 ** -53 < value ? 1 : -1);
+/** True with the probability of a value in [0, 1]. @param {number} value @param {bigint} word */
+export const isBelow = (value, word) => Number(word >> 11n) * 2 ** -53 < value;
 
 /** Coins and symbol. @param {number} slot @param {number} symbol */
 export function report(slot, symbol) {
@@ -20,8 +20,9 @@ export const hasFields = (told, names) => Object.keys(told).sort().join() === na
 
 /** A report of one symbol about a key, which randomized response protects. */
 export class KeyedSymbol {
-  /** @param {any} told @param {number} symbols */
-  constructor(told, symbols) {
+  /** @param {any} told @param {number} symbols @param {number} levels of a value, at equal distances */
+  constructor(told, symbols, levels = 2) {
+    this.levels = levels;
     this.localEpsilon = /** @type {number} */ (told.epsilon);
     this.symbols = symbols;
     this.messages = 1;
@@ -40,8 +41,8 @@ export class KeyedSymbol {
     return shuffledCurve(this.localEpsilon, this.symbols, honest);
   }
 
-  /** A person's own symbol, which is secret; -1: there is none. @param {number} _slot @param {number} _key @param {number} _bit 1 or -1 @returns {number} */
-  truth(_slot, _key, _bit) {
+  /** A person's own symbol, which is secret; -1: there is none. @param {number} _slot @param {number} _key @param {number} _level from 0 @returns {number} */
+  truth(_slot, _key, _level) {
     throw new TypeError("a mechanism says what it is");
   }
 
@@ -52,6 +53,9 @@ export class KeyedSymbol {
    */
   randomize({ slot, key, value }, noise) {
     const [first, ...rest] = noise(3);
-    return report(slot, this.response.randomize(this.truth(slot, key, signOf(value, first)), rest));
+    const place = (this.levels - 1) * value;
+    const low = Math.min(Math.floor(place), this.levels - 2);
+    const level = low + (isBelow(place - low, first) ? 1 : 0);
+    return report(slot, this.response.randomize(this.truth(slot, key, level), rest));
   }
 }

@@ -1,6 +1,7 @@
 // @ts-check
 /** Choices by an exported policy: nothing is fetched, nothing is reported, nothing is kept. */
 
+import { featuresOf, namesOf } from "../adjustment.js";
 import { agree } from "../agreement.js";
 import { ALGORITHMS } from "../algorithms/index.js";
 import { PrivateerError, invalid, refused, unusable } from "../errors.js";
@@ -72,9 +73,9 @@ export class OfflinePolicy {
     this.warned = new Set();
   }
 
-  /** Names of the features that `choose` asks for, in order. */
+  /** Names of what `choose` asks for: features in order, and numbers from before that adjust the reward. */
   get features() {
-    return [...this.spec.features.keys()];
+    return namesOf(this.spec);
   }
 
   /** Names of what can be chosen: arms, rows of actions, or coordinates. */
@@ -94,7 +95,7 @@ export class OfflinePolicy {
     if (!(Number.isInteger(coins) && coins >= 0 && coins < 2 ** 32)) {
       throw invalid("must be a whole number from 0 to 2**32 - 1: leave them out to have some drawn", "coins");
     }
-    const columns = columnsOf(this.spec.features, context);
+    const columns = columnsOf(this.spec.features, featuresOf(this.spec, context));
     for (const message of unfit(this.spec.features, context).filter((one) => !this.warned.has(one))) {
       this.warned.add(message);
       this.warn(message);

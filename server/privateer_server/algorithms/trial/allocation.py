@@ -10,10 +10,12 @@ from scipy.special import ndtr
 from privateer_server.algorithms.trial.group_sequential import critical_values
 from privateer_server.algorithms.trial.trial_evidence import (
     Epoch,
+    HitValues,
     Sums,
     TrialDesign,
     TrialEvidence,
     by_people,
+    centres,
     rates,
 )
 
@@ -55,11 +57,14 @@ def allocated(
 
 
 def matching(evidence: TrialEvidence, least: float, points: Array = _POINTS) -> Array:
-    """Shares (J, K + 1) that are the probabilities of being best, at least ``least`` each; as planned before data."""
+    """Shares (J, K + 1) that are the probabilities of being best, at least ``least`` each.
+
+    They are as planned in a segment until all its arms are ready: a few early events would starve an arm.
+    """
     values, variances = _arms(evidence.precise)
-    known = np.asarray((np.isfinite(variances) & (variances > 0)).all(axis=1))
-    best = best_probabilities(np.where(known[:, None], values, 0.0), np.where(known[:, None], variances, 1.0), points)
-    return floored(np.where(known[:, None], best, evidence.design.arms), least)
+    ready = np.asarray(evidence.precise.ready.all(axis=1))[:, None]
+    best = best_probabilities(np.where(ready, values, 0.0), np.where(ready, variances, 1.0), points)
+    return floored(np.where(ready, best, evidence.design.arms), least)
 
 
 def eliminated(evidence: TrialEvidence, dropped: NDArray[np.bool_], proved: bool, trials: int = 1) -> NDArray[np.bool_]:
@@ -178,13 +183,15 @@ class Holdout:
 def _values(sums: Sums) -> tuple[Array, Array]:
     """Return share of people times mean reward by arm, up to a number of the segment, and variances; (J, K + 1).
 
-    A segment where an arm is not ready is told from numbers of people, as in `average`.
+    A segment where an arm is not ready is told from numbers of people, as in `average`, at one centre for all arms.
     """
     rate, q, _, _ = rates(sums)
     factor, ready = (rate / q)[..., None], np.asarray(sums.ready.all(axis=1))[:, None, None]
     known = np.where(ready, sums.variances, 0.0)
     shares = sums.num / np.where(sums.den > 0, sums.den, 1.0)
-    few, few_variances = by_people(sums)
+    means = HitValues.shrunk(sums)
+    one_centre = centres(sums, means).mean(axis=1, keepdims=True)
+    few, few_variances = by_people(sums, means, np.broadcast_to(one_centre, means.mean.shape))
     values = np.where(ready, factor * shares, few)
     variances = np.where(ready, np.square(factor) * known, few_variances)
     return _by_arm(values), _by_arm(variances)

@@ -38,7 +38,7 @@ class ConfidenceSequence:
 
     With pi' the arms' shares among the two, u = 2 min pi' and S = 2 W - T, the process
     exp(rate signal - rate^2/2 total - rate remainder) is a supermartingale without an effect: Doob's inequality with
-    one fixed rate, exact for bits and for Laplace noise.
+    one fixed rate, exact for values in [0, 1] and for Laplace noise.
 
     Attributes
     ----------
@@ -84,20 +84,22 @@ class ConfidenceSequence:
         scores, hits = pairs(2 * epoch.positive - epoch.hits), pairs(epoch.hits).sum(axis=-1)
         weights = least[..., None] / share
         signal = (weights * scores * np.array([1.0, -1.0])).sum(axis=-1)
-        added = replace(
+        # The logarithm over the squared rate rises with the rate: a part that counts less adds less than its square.
+        added = epoch.parts.scored / 2 * noise_remainder(rate[..., None] * weights, epoch.noise)
+        beside = replace(
             self,
             rate=rate,
             signal=self.signal + signal,
             hits=self.hits + 2 * least * hits,
             total=self.total + hits,
-            noise=self.noise + 4 * epoch.noise,
-            remainder=self.remainder + noise_remainder(rate[..., None] * weights, epoch.noise).sum(axis=-1) / rate,
+            noise=self.noise + 2 * epoch.parts.count * epoch.noise,
+            remainder=self.remainder + added.sum(axis=-1) / rate,
             people=self.people + epoch.people,
             kept=self.kept + epoch.people * epoch.keep,
             others=self.others + epoch.people * epoch.other,
             seen=self.seen + epoch.hits.sum(axis=1),
         )
-        return replace(added, p_value=np.minimum(self.p_value, added._alpha_now()))
+        return replace(beside, p_value=np.minimum(self.p_value, beside._alpha_now()))
 
     def difference(self, alpha: float) -> ConfidenceLimits:
         """Return the difference of the shares of positive hits, shape (J, K)."""

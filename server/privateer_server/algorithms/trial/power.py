@@ -13,13 +13,17 @@ from privateer_core.answer.facts import Kind, Table
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.named_symbol import NamedSymbol
+from privateer_core.primitives.contributions import BITS, ValueParts
 from privateer_core.privacy.terms import calibrate
+from privateer_core.spec.adjustment import left_over
 from privateer_server.algorithms.trial.group_sequential import POWER, decision_time, drift_of, information, power
 from privateer_server.algorithms.trial.power_simulation import AdaptivePlan, least_effect, people_times, power_of
 from privateer_server.algorithms.trial.trial_evidence import PlannedEpoch, TrialDesign
+from privateer_server.algorithms.trial.value_sums import PlannedValues
 
 Array = NDArray[np.float64]
 
+_WIDER: Final = (1, 10, 100)
 _DUST: Final = 1e-3
 """People that rounding adds."""
 _SIZES: Final = 4
@@ -42,6 +46,7 @@ def designs(spec: TrialSpec) -> TrialDesigns:
     """Return what a spec plans: people of all epochs, by what coins ask them."""
     terms, people, questions = spec.planned(""), spec.experiment.horizon, spec.questions
     own = TrialDesign(spec.algorithm.level, people, np.array(spec.arm_shares), spec.segment_shares)
+    own = replace(own, numeric=spec.numeric)
     mechanism = terms.mechanism if terms else None
     if questions:
         own = replace(own, people=people * questions[0].share)
@@ -64,11 +69,19 @@ def planned_epochs(spec: TrialSpec) -> list[PlannedEpoch]:
 def _planned(spec: TrialSpec, batch: int, people: float) -> PlannedEpoch:
     mechanism: Any = calibrate(spec.privacy, batch, spec.usual_question()).mechanism
     if isinstance(mechanism, CellPairs):
-        return PlannedEpoch(people, noise=spec.answers * mechanism.noise)
-    keep, other = mechanism.response.gain, spec.answers * mechanism.response.other
+        values = _valued(spec, mechanism.parts, rounded=False)
+        return PlannedEpoch(people, noise=spec.answers * mechanism.noise, values=values)
+    levels = mechanism.levels
+    keep, each = mechanism.response.gain, spec.answers * mechanism.response.other
+    values = _valued(spec, ValueParts.levels(levels), rounded=True)
     if spec.names_arms:
-        return PlannedEpoch(people, keep, noise=people * other * (1 - other))
-    return PlannedEpoch(people, keep, other)
+        return PlannedEpoch(people, keep, noise=people * each * (1 - each), values=values)
+    return PlannedEpoch(people, keep, each * levels / 2, values=values)
+
+
+def _valued(spec: TrialSpec, parts: ValueParts, *, rounded: bool) -> PlannedValues | None:
+    told = spec.deviation
+    return None if told is None else PlannedValues.of(spec.rate, told, parts, rounded=rounded)
 
 
 def deviations(design: TrialDesign, epochs: Sequence[PlannedEpoch], rate: float | Array) -> Array:
@@ -76,17 +89,23 @@ def deviations(design: TrialDesign, epochs: Sequence[PlannedEpoch], rate: float 
 
     With v hits per person, th = 1/2 + q p (2 f - 1)/(2 v) the share of them that is positive, E epochs of noise L:
     (v/(q p))^2 th (1 - th) (1/(n v pi_a) + 1/(n v pi_0)) + E L ((1 - f)^2 + f^2) (1/(n q p pi_a)^2 + 1/(n q p pi_0)^2).
+    Of numbers, th (1 - th) is the variance of what a hit counts, and (1 - f)^2 + f^2 that of noise about f.
     """
     n = sum(epoch.people for epoch in epochs)
     q = sum(epoch.people * epoch.keep for epoch in epochs) / n
     o = sum(epoch.people * epoch.other for epoch in epochs) / n
     p = design.segments[:, None]
     v = q * p + 2 * o if design.counted else np.full_like(p, design.hit)
-    positive = 0.5 + q * p * (2 * rate - 1) / (2 * v)
-    inverse = np.stack([1 / design.arms[1:], np.full(len(design.arms) - 1, 1 / design.arms[0])])
-    sampling = np.square(v / (q * p)) * positive * (1 - positive) / (n * v) * inverse.sum(axis=0)
-    noise = sum(epoch.noise for epoch in epochs) * ((1 - rate) ** 2 + rate**2)
-    return np.asarray(np.sqrt(sampling + noise * np.square(inverse).sum(axis=0) / np.square(n * q * p)))
+    both = np.stack([design.arms[1:], np.full(len(design.arms) - 1, design.arms[0])], axis=-1)
+    f, mean = np.asarray(rate), np.asarray(0.5 + q * p * (2 * rate - 1) / (2 * v))
+    varies = mean * (1 - mean)
+    if values := [(epoch, epoch.values) for epoch in epochs if epoch.values]:
+        measured = [told.measured(epoch.noise, n * v[..., None] * both, f) for epoch, told in values]
+        varies = np.sqrt(np.square(measured).sum(axis=0))
+        varies = varies + sum(epoch.people * told.hit_variance(q * p, v, f) for epoch, told in values) / n
+    sampling = np.square(v / (q * p)) * varies / (n * v) * (1 / both).sum(axis=-1)
+    noise = sum(epoch.noise * (epoch.values.parts if epoch.values else BITS).noise_about(f) for epoch in epochs)
+    return np.asarray(np.sqrt(sampling + noise * np.square(1 / both).sum(axis=-1) / np.square(n * q * p)))
 
 
 def looks_of(design: TrialDesign, epochs: Sequence[PlannedEpoch]) -> tuple[float, ...]:
@@ -102,7 +121,7 @@ def people_needed(
     Sampling falls with people and a curator's noise with their square: n solves sd^2 = s/n + l/n^2.
     """
     n = sum(epoch.people for epoch in epochs)
-    quiet = [PlannedEpoch(epoch.people, epoch.keep, epoch.other) for epoch in epochs]
+    quiet = [replace(epoch, noise=0.0) for epoch in epochs]
     sampling = np.square(deviations(design, quiet, rate))
     noise = np.square(deviations(design, epochs, rate)) - sampling
     wanted = (effect / drift_of(looks_of(design, epochs), design.alpha, power)) ** 2
@@ -295,6 +314,11 @@ def power_tables(spec: TrialSpec, plans: TrialDesigns, waiting: float = 0.0) -> 
     names = [*spec.segment_names, EVERYBODY][: len(least)]
     columns: dict[str, Kind] = {"segment": "words", "arm": "words", "least effect": "difference"}
     cells = [[name, arm, _rounded(unit * least[k, a])] for k, name in enumerate(names) for a, arm in arms]
+    if left_over(spec.reward.adjust) < 1:
+        columns["least effect if nothing were adjusted"] = "difference"
+        plain = power_analysis(spec.unadjusted, plans, waiting).least()
+        for row, (k, a) in zip(cells, ((k, a) for k in range(len(names)) for a, _ in arms), strict=True):
+            row.append(_rounded(unit * plain[k, a]))
     if wanted is not None:
         columns |= {
             "power for the effect wanted": "probability",
@@ -310,10 +334,33 @@ def power_tables(spec: TrialSpec, plans: TrialDesigns, waiting: float = 0.0) -> 
     looks = tuple((look, round(people + waiting)) for look, people in enumerate(spec.looks, 1))
     alike = ", if all segments have as many people" if spec.segment_count > 1 and spec.segments.shares is None else ""
     title = f"what can be found with power {spec.algorithm.power:g}{alike}"
-    tables = Table.of(title, columns, rows), Table.of("looks", {"look": "count", "people": "count"}, looks)
+    tables: tuple[Table, ...] = (
+        Table.of(title, columns, rows),
+        Table.of("looks", {"look": "count", "people": "count"}, looks),
+    )
+    if spec.numeric:
+        tables = (*tables, bounds_table(spec))
     if not spec.questions:
         return tables
     return *tables, Table.of("what coins ask", QUESTION_COLUMNS, question_rows(spec))
+
+
+def bounds_table(spec: TrialSpec) -> Table:
+    """Return what wider bounds cost at planned shares: the least effect on everybody, of the most frequent arm."""
+    reward, rows = spec.reward, []
+    for times in _WIDER:
+        wider = reward.model_copy(
+            update={
+                "high": reward.low + times * reward.span,
+                "base_rate": reward.low + spec.rate * reward.span,
+                "deviation": (spec.deviation or 0.0) * reward.span,
+            }
+        )
+        other = spec.model_copy(update={"reward": wider})
+        least = replace(power_analysis(other, designs(other)), rule="fixed", strict=False).least()[-1].min()
+        rows.append((f"{wider.low:g} to {wider.high:g}", _rounded(wider.span * float(least))))
+    columns: dict[str, Kind] = {"bounds": "words", "least effect": "difference"}
+    return Table.of("what wider bounds would cost, with planned shares of the arms", columns, tuple(rows))
 
 
 def question_rows(spec: TrialSpec) -> tuple[tuple[str, str, float], ...]:
@@ -352,7 +399,7 @@ def power_analysis(spec: TrialSpec, plans: TrialDesigns, waiting: float = 0.0) -
         tuple(planned_epochs(spec)),
         section.allocation,
         spec.floor,
-        section.rate,
+        spec.rate,
         section.power,
         spec.experiment.horizon,
         section.intervals == "strict",

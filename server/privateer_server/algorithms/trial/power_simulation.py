@@ -29,6 +29,7 @@ from privateer_server.algorithms.trial.trial_evidence import (
     common_weights,
     contrast_variances,
 )
+from privateer_server.algorithms.trial.value_sums import PlannedValues
 
 Array = NDArray[np.float64]
 
@@ -204,11 +205,41 @@ def _drawn(design: TrialDesign, planned: PlannedEpoch, rates: Array, shares: Arr
         # Hits are public slots: others' answers are as often positive as negative.
         likely = design.hit / 2 + planned.keep * p * (rates - 0.5)
         likely_not = design.hit - likely
+    if planned.values:
+        return _drawn_values(
+            planned, planned.values, shares, (planned.keep * p, likely, likely + likely_not), rates, rng
+        )
     positive, negative = (
         n * shares * part + np.sqrt(n * shares * part + planned.noise) * rng.standard_normal(rates.shape)
         for part in (likely, likely_not)
     )
     return Epoch(n, positive, positive + negative, planned.keep, planned.other, planned.noise, shares)
+
+
+def _drawn_values(
+    planned: PlannedEpoch,
+    told: PlannedValues,
+    shares: Array,
+    hit: tuple[Array, Array, Array],
+    rates: Array,
+    rng: np.random.Generator,
+) -> Epoch:
+    """Draw how many hits there are, what their values sum up to, and squares that tell the variance planned.
+
+    Noise of a curator is drawn in what hits count above their mean; that of their number hardly matters beside it.
+
+    Parameters
+    ----------
+    hit
+        Per person: a segment's own hits, the sum of values, and all hits.
+    """
+    own, value, each = hit
+    many, mean, spread = planned.people * shares * each, value / each, told.hit_variance(own, each, rates)
+    hits = np.maximum(many + np.sqrt(many + told.parts.count * planned.noise) * rng.standard_normal(many.shape), 1.0)
+    varied = np.sqrt(many * spread + planned.noise * told.parts.noise_about(mean))
+    values = hits * mean + varied * rng.standard_normal(many.shape)
+    facts = (planned.keep, planned.other, planned.noise, shares)
+    return Epoch(planned.people, values, hits, *facts, hits * spread + np.square(values) / hits, told.parts)
 
 
 def _weights(design: TrialDesign, epoch: Epoch, runs: int) -> Array:
@@ -222,7 +253,7 @@ def _weights(design: TrialDesign, epoch: Epoch, runs: int) -> Array:
 
 def _average(sums: Sums, design: TrialDesign, runs: int) -> Array:
     """Return scores of average effects, (runs, K)."""
-    beside = Sums(*(_across(getattr(sums, name), runs) for name in Sums.__dataclass_fields__))
+    beside = sums.changed(lambda rows: _across(rows, runs))
     return average(beside, design).scores.reshape(runs, -1)
 
 

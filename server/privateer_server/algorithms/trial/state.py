@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
-from privateer_core.primitives.contributions import CellHits
+from privateer_core.primitives.contributions import BITS, CellHits
 from privateer_server.algorithms import LearnerState
 from privateer_server.algorithms.trial.allocation import Holdout
 from privateer_server.algorithms.trial.confidence_sequence import ConfidenceSequence
@@ -173,13 +173,25 @@ def epoch_of(policy: TrialPolicy, release: CellHits, fact: int = 0) -> Epoch:
     if policy.questions:
         return _question_of(policy, release, fact)
     people, shares = float(release.reports), policy.arm_shares
-    positive, hits = _cells(policy, release, fact)
+    positive, hits, squares = _cells(policy, release, fact)
     # Every answer to guardrails has keys of its own, and adds as much noise.
     other, noise = policy.answers * release.other, policy.answers * release.noise
+    parts = release.parts
+    if squares is None:  # each answer to a guardrail has the noise of all parts of the reward
+        noise, parts = noise * parts.count / 2, BITS
+    epoch = Epoch(people, positive, hits, release.gain, other, noise, shares, squares, parts)
     if not policy.fresh_coins:
-        return Epoch(people, positive, hits, release.gain, other, noise, shares)
+        return epoch
     false = people * other
-    return Epoch(people, positive - false, hits - 2 * false, release.gain, 0.0, noise + false * (1 - other), shares)
+    each = 2 * other / parts.count
+    return replace(
+        epoch,
+        positive=positive - false,
+        hits=hits - 2 * false,
+        squares=None if squares is None else squares - 2 * false * parts.average_square,
+        other=0.0,
+        noise=noise + people * each * (1 - each),
+    )
 
 
 def everybody_of(policy: TrialPolicy, release: CellHits, fact: int = 0) -> Epoch:
@@ -193,7 +205,7 @@ def members_of(policy: TrialPolicy, release: CellHits) -> Epoch:
     positive, hits = (
         np.broadcast_to(cells.sum(axis=1, keepdims=True), cells.shape) for cells in (epoch.positive, epoch.hits)
     )
-    return replace(epoch, positive=positive, hits=hits, shares=np.ones_like(epoch.shares))
+    return replace(epoch, positive=positive, hits=hits, shares=np.ones_like(epoch.shares), squares=None)
 
 
 def _question_of(policy: TrialPolicy, release: CellHits, fact: int | None, *, everybody: bool = False) -> Epoch:
@@ -203,20 +215,26 @@ def _question_of(policy: TrialPolicy, release: CellHits, fact: int | None, *, ev
     rows = slice(-1, None) if everybody else slice(len(shares))
     arms = slice(shares.shape[1] * question, shares.shape[1] * (question + 1))
     people = float(release.counts[0, arms].sum())
-    cells = (release.positive[rows, arms], release.hits[rows, arms])
-    return Epoch(people, *cells, release.gain, release.other, release.noise, shares)
+    positive, hits = (release.positive[rows, arms], release.hits[rows, arms])
+    squares = None if release.squares is None else release.squares[rows, arms]
+    facts = (release.gain, release.other, release.noise, shares)
+    return Epoch(people, positive, hits, *facts, squares, release.parts)
 
 
-def _cells(policy: TrialPolicy, release: CellHits, fact: int) -> tuple[Array, Array]:
-    """Return hits that are positive, of the reward or a guardrail, and all hits; shape (segments, arms) each."""
+def _cells(policy: TrialPolicy, release: CellHits, fact: int) -> tuple[Array, Array, Array | None]:
+    """Return the values of hits, of the reward or a guardrail, all hits, and squares; shape (segments, arms) each.
+
+    Bits have no squares apart.
+    """
     segments, arms = policy.arm_shares.shape
     order = (segments, arms, policy.answers) if policy.fresh_coins else (segments, policy.answers, arms)
     axis = 2 if policy.fresh_coins else 1
-    positive, hits = release.positive.reshape(order), release.hits.reshape(order)
+    hits = release.hits.reshape(order)
     if fact:
         yes = np.flatnonzero(np.arange(policy.answers) >> (fact - 1) & 1)
-        positive = np.take(hits, yes, axis=axis)
-    return positive.sum(axis=axis), hits.sum(axis=axis)
+        return np.take(hits, yes, axis=axis).sum(axis=axis), hits.sum(axis=axis), None
+    squares = None if release.squares is None else release.squares.reshape(order).sum(axis=axis)
+    return release.positive.reshape(order).sum(axis=axis), hits.sum(axis=axis), squares
 
 
 def excess_of(policy: TrialPolicy, release: CellHits) -> tuple[Array, Array]:
@@ -234,5 +252,6 @@ def excess_of(policy: TrialPolicy, release: CellHits) -> tuple[Array, Array]:
     by_segment = epoch.hits.sum(axis=1, keepdims=True)
     spread = (np.maximum(by_segment, 0.0) * shares * (1 - shares)).sum(axis=0)
     # This is the variance of an arm's hits less its share of all arms' hits.
-    noise = 2 * epoch.noise * (np.square(1 - shares) + np.square(shares) * (shares.shape[1] - 1)).sum(axis=0)
+    others = np.square(shares) * (shares.shape[1] - 1)
+    noise = epoch.parts.count * epoch.noise * (np.square(1 - shares) + others).sum(axis=0)
     return (epoch.hits - by_segment * shares).sum(axis=0), spread + noise

@@ -17,6 +17,7 @@ from privateer_server.algorithms.trial.group_sequential import (
 )
 from privateer_server.algorithms.trial.trial_evidence import (
     Average,
+    HitValues,
     Sums,
     TrialEvidence,
     by_people,
@@ -48,7 +49,8 @@ def asked_shares(sums: Sums) -> SegmentShares:
 
     `by_people` has a segment's share times (1 - 1/2), whichever arm its people got.
     """
-    values, variances = by_people(sums)
+    half = np.full(sums.people.shape, 0.5)
+    values, variances = by_people(sums, HitValues(half, half / 2), half)
     return SegmentShares(2 * values[..., 0].mean(axis=1), 4 * variances[..., 0].mean(axis=1))
 
 

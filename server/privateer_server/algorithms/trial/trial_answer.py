@@ -106,8 +106,24 @@ def _facts(state: TrialState, spec: TrialSpec, over: bool) -> Figures:
         Fact("epsilon", privacy.epsilon, "number"),
         Fact("delta", privacy.delta, "probability"),
         Fact("reports of a person", 1, "count"),
+        *_at_bounds(state, spec),
     )
-    return Figures("what it rests on", facts)
+    adjusted = (Fact("rewards are adjusted by", ", ".join(spec.reward.adjust)),) if spec.reward.adjust else ()
+    return Figures("what it rests on", (*facts, *adjusted))
+
+
+def _at_bounds(state: TrialState, spec: TrialSpec) -> Iterator[Fact]:
+    """Yield how many rewards that are numbers can be at their bounds, clipped or not, where a curator's sums tell.
+
+    Of a mean f and a variance v no more than v / (v + (1 - f)^2) are 1, and v / (v + f^2) are 0 (Cantelli 1928).
+    """
+    sums = state.evidence.stable.together
+    if sums.values is None or not (spec.privacy.trust.curated and sums.ready.all()):
+        return
+    mean, variance = sums.middle, sums.spread_of_hits
+    for bound, away in ((spec.reward.low, mean), (spec.reward.high, 1 - mean)):
+        most = float((variance / (variance + np.square(away))).max())
+        yield Fact(f"rewards of {bound:g}, at most", rounded(most), "share")
 
 
 def _at_the_stop(state: TrialState, spec: TrialSpec) -> Iterator[Intervals]:

@@ -1,12 +1,15 @@
 """The evidence of a trial: weighted hits of each arm and its control, and a score at every look."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.primitives.contributions import BITS, ValueParts
 from privateer_server.algorithms.trial.group_sequential import critical_values, information
+from privateer_server.algorithms.trial.value_sums import PlannedValues, ValueSums, enough_values
 
 Array = NDArray[np.float64]
 
@@ -14,6 +17,8 @@ _SUCCESSES: Final = 20.0
 """Successes and failures that both arms need before the normal approximation is used."""
 _NOISES: Final = 10.0
 """Standard deviations of the noise of an arm's hits that the hits must reach."""
+_OWN: Final = 20.0
+"""Rare outcomes, positive or negative, with which a segment's mean counts as much as that of all segments."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,8 @@ class TrialDesign:
         Otherwise hits are public slots, and the share has to be asked or declared.
     hit
         Share of the reports that hit a segment where hits are not counted: 1 if every report is about all.
+    numeric
+        Whether rewards are numbers, whose variance is measured.
     """
 
     alpha: float
@@ -44,6 +51,7 @@ class TrialDesign:
     segments: Array
     counted: bool = True
     hit: float = 1.0
+    numeric: bool = False
 
     @property
     def precision(self) -> float:
@@ -68,6 +76,9 @@ class Epoch:
         Variance that the release added to positive and to negative hits, each (L).
     shares
         Shape (J, K + 1), above 0: probabilities of the arms, public before the round (pi).
+    squares, parts
+        Where rewards are numbers: ``positive`` is the sum of the values of hits, this that of their squares (None:
+        values are bits), and ``noise`` the variance added to each part of a value.
     """
 
     people: float
@@ -77,16 +88,19 @@ class Epoch:
     other: float
     noise: float
     shares: Array
+    squares: Array | None = None
+    parts: ValueParts = BITS
 
 
 @dataclass(frozen=True)
 class PlannedEpoch:
-    """An epoch to come, named as in `Epoch`."""
+    """An epoch to come, named as in `Epoch`; ``values`` where rewards are numbers."""
 
     people: float
     keep: float = 1.0
     other: float = 0.0
     noise: float = 0.0
+    values: PlannedValues | None = None
 
 
 @dataclass(frozen=True)
@@ -103,6 +117,8 @@ class Sums:
         Shape (J, K): sums of u n q and u n o.
     hits, hits_noise
         Shape (J, K): sum of u times the hits of all arms, and the variance that releases added to it.
+    values
+        What tells how much rewards vary that are numbers; None: they are bits, whose mean tells.
     """
 
     num: Array
@@ -115,19 +131,23 @@ class Sums:
     other: Array
     hits: Array
     hits_noise: Array
+    values: ValueSums | None = None
 
     @classmethod
     def none(cls, design: TrialDesign) -> Self:
         """Return sums of nothing."""
         contrasts = (len(design.segments), len(design.arms) - 1)
         both, one = np.zeros((*contrasts, 2)), np.zeros(contrasts)
-        return cls(both, both, both, both, one, one, one, one, one, one)
+        values = ValueSums.none(contrasts) if design.numeric else None
+        return cls(both, both, both, both, one, one, one, one, one, one, values)
 
     def add(self, epoch: Epoch, weights: Array) -> "Sums":
         """Add an epoch with weights u, shape (J, K)."""
         u, arms = weights, epoch.shares.shape[1]
         w = u[..., None] / pairs(epoch.shares)
         n, hits = epoch.people, epoch.hits.sum(axis=1)[:, None]
+        squares = epoch.positive if epoch.squares is None else epoch.squares
+        values = self.values and self.values.add(w, pairs(squares), epoch.noise, epoch.parts)
         return Sums(
             self.num + w * pairs(epoch.positive),
             self.den + w * pairs(epoch.hits),
@@ -138,7 +158,8 @@ class Sums:
             self.keep + u * n * epoch.keep,
             self.other + u * n * epoch.other,
             self.hits + u * hits,
-            self.hits_noise + np.square(u) * 2 * arms * epoch.noise,
+            self.hits_noise + np.square(u) * epoch.parts.count * arms * epoch.noise,
+            values,
         )
 
     @property
@@ -157,13 +178,30 @@ class Sums:
     def variances(self) -> Array:
         """Shape (J, K, 2): of the two shares of positive hits, where both arms are alike; infinite without hits.
 
-        By the middle of both rates, not by each rate, so that an arm seldom played does not misjudge its own variance.
+        By what both arms together vary, not by each, so that an arm seldom played does not misjudge its own variance.
         """
-        middle = self.middle[..., None]
-        noise = self.noise * (np.square(middle) + np.square(1 - middle))
         some = self.den > 0
-        terms = np.maximum(middle * (1 - middle) * self.square, 0.0) + noise
+        terms = np.maximum(self.spread_of_hits[..., None] * self.square, 0.0) + self.noise_about(self.middle)
         return np.where(some, terms / np.square(np.where(some, self.den, 1.0)), np.inf)
+
+    @property
+    def spread_of_hits(self) -> Array:
+        """Shape (J, K): the variance of what a hit counts, of both arms together; of bits by their middle."""
+        if self.values is None:
+            return np.asarray(self.middle * (1 - self.middle))
+        return self.values.variance(self.num, self.den)
+
+    @property
+    def noise_of_hits(self) -> Array:
+        """Shape (J, K, 2): variance of noise in the sums of hits."""
+        return 2 * self.noise if self.values is None else self.values.varied(0.0, 1.0, 0.0)
+
+    def noise_about(self, centre: Array | float) -> Array:
+        """Return the variance (J, K, 2) of noise in the sum of what hits count above a centre, (J, K)."""
+        centre = np.asarray(centre)[..., None]
+        if self.values is None:
+            return np.asarray(self.noise * (np.square(centre) + np.square(1 - centre)))
+        return self.values.varied(1.0, -centre, 0.0)
 
     @property
     def variance(self) -> Array:
@@ -173,15 +211,24 @@ class Sums:
     @property
     def ready(self) -> NDArray[np.bool_]:
         """Shape (J, K): whether there is enough for the normal approximation. A function of releases."""
-        rare = np.minimum(self.middle, 1 - self.middle)[..., None]
-        seen = np.square(self.den) * rare >= _SUCCESSES * self.square
-        clear = self.den >= _NOISES * np.sqrt(2 * self.noise)
+        if self.values is None:
+            rare = np.minimum(self.middle, 1 - self.middle)[..., None]
+            seen = np.square(self.den) * rare >= _SUCCESSES * self.square
+        else:
+            seen = enough_values(self.den, self.square, self.middle, self.spread_of_hits)
+        clear = self.den >= _NOISES * np.sqrt(self.noise_of_hits)
         return np.asarray((seen & clear & (self.den > 0)).all(axis=-1))
 
     @property
     def together(self) -> "Sums":
         """The sums of all segments, as one; shape (1, K)."""
-        return Sums(*(getattr(self, name).sum(axis=0, keepdims=True) for name in Sums.__dataclass_fields__))
+        return self.changed(lambda one: one.sum(axis=0, keepdims=True))
+
+    def changed(self, change: Callable[[Array], Array]) -> "Sums":
+        """Return the sums with each array changed, in the same way."""
+        values = self.values and ValueSums(change(self.values.squares), change(self.values.noise))
+        arrays = {name: change(one) for name, one in vars(self).items() if name != "values"}
+        return Sums(**arrays, values=values)
 
 
 @dataclass(frozen=True)
@@ -295,7 +342,8 @@ def average(sums: Sums, design: TrialDesign) -> Average:
     rate, q, _, people = rates(sums)
     ratios, ratio_variance = rate / q * sums.difference, scaled_variance(sums, rate / q)
     ratio_noise = np.square(sums.difference / q) * sums.hits_noise / np.square(sums.people)
-    few, few_variances = by_people(sums)
+    values = HitValues.shrunk(sums)
+    few, few_variances = by_people(sums, values, centres(sums, values))
     contributions = np.where(sums.ready, ratios, few[..., 0] - few[..., 1])
     estimate = contributions.sum(axis=0)
     variance = np.where(sums.ready, ratio_variance + ratio_noise, few_variances.sum(axis=-1)).sum(axis=0)
@@ -305,15 +353,72 @@ def average(sums: Sums, design: TrialDesign) -> Average:
     return Average(estimate, np.asarray(variance), np.asarray(sums.together.ready[0]), contributions)
 
 
-def by_people(sums: Sums) -> tuple[Array, Array]:
-    """Return shares of people times (mean reward - 1/2) of both arms, and variances, (J, K, 2), however few people.
+@dataclass(frozen=True)
+class HitValues:
+    """Mean and variance of what a hit of both arms of a contrast counts, (J, K) each."""
 
-    The sum of w (W - T/2) over an arm's hits expects u n q p (f - 1/2), and others' hits nothing. It varies by a
-    quarter of w^2 a hit, and by half of a curator's w^2 L (Horvitz and Thompson 1952).
+    mean: Array
+    variance: Array
+
+    @classmethod
+    def shrunk(cls, sums: Sums) -> Self:
+        """Return a segment's own, drawn to those of all segments.
+
+        With t a segment's effective hits, f the mean of all segments, or what it lacks of 1 where that is less, and s^2
+        the variance, its own count t f^2/(t f^2 + 20 s^2): of rare rewards half where 20 people had some.
+        """
+        everybody, own = cls._of(sums.together), cls._of(sums)
+        hits, square = sums.den.sum(axis=-1), sums.square.sum(axis=-1)
+        seen = _ratio(np.square(hits), square, 0.0) * np.square(np.minimum(everybody.mean, 1 - everybody.mean))
+        weight = _ratio(seen, seen + _OWN * everybody.variance, 0.0)
+        mean = weight * own.mean + (1 - weight) * everybody.mean
+        squares = weight * own._square + (1 - weight) * everybody._square
+        return cls(mean, np.maximum(squares - np.square(mean), 0.0))
+
+    @classmethod
+    def _of(cls, sums: Sums) -> Self:
+        mean = np.clip(_ratio(sums.num.sum(axis=-1), sums.den.sum(axis=-1), 0.5), 0.0, 1.0)
+        return cls(mean, mean * (1 - mean) if sums.values is None else sums.spread_of_hits)
+
+    @property
+    def _square(self) -> Array:
+        return np.asarray(self.variance + np.square(self.mean))
+
+
+def centres(sums: Sums, values: HitValues) -> Array:
+    """Return the numbers c in [0, 1], (J, K), at which the sums of w (W - c T) vary least.
+
+    Without noise that is what a hit counts on average. A curator's noise varies least at 1/2.
     """
-    scale = sums.keep[..., None]
-    spread = np.maximum(sums.square, 0.0) / 4 + sums.noise / 2
-    return (sums.num - sums.den / 2) / scale, spread / np.square(scale)
+    square, noise = np.maximum(sums.square.sum(axis=-1), 0.0), sums.noise_of_hits.sum(axis=-1)
+    return np.asarray(0.5 + _ratio(square, square + noise, 0.0) * (values.mean - 0.5))
+
+
+def by_people(sums: Sums, values: HitValues, centre: Array) -> tuple[Array, Array]:
+    """Return shares of people times (mean reward - centre) of both arms, and variances, (J, K, 2), however few people.
+
+    With c the centre, the sum of w (W - c T) over an arm's hits expects u n (q p (f - c) + o (1 - 2 c)): p is the share
+    of people and f their mean reward. A hit varies it by w^2 (s^2 + (f' - c)^2), with f' and s^2 the mean and variance
+    of what hits count, and a curator by its noise (Horvitz and Thompson 1952). Where hits are public slots, the values
+    differ from those named by a number of the segment, the same for both arms.
+
+    Parameters
+    ----------
+    values
+        Of both arms together, and each of them.
+    centre
+        Shape (J, K).
+    """
+    c, scale = centre[..., None], sums.keep[..., None]
+    others = (1 - 2 * c) * sums.other[..., None]
+    each = (values.variance + np.square(values.mean - centre))[..., None]
+    spread = np.maximum(sums.square, 0.0) * each + sums.noise_about(centre)
+    return (sums.num - c * sums.den - others) / scale, spread / np.square(scale)
+
+
+def _ratio(top: Array, bottom: Array, otherwise: float) -> Array:
+    some = bottom > 0
+    return np.asarray(np.where(some, top / np.where(some, bottom, 1.0), otherwise))
 
 
 def scaled_variance(sums: Sums, factor: Array) -> Array:

@@ -154,6 +154,7 @@ class TrialPolicy(ArmsPolicy):
         reported, expected = self.mechanism.layout, spec.asked(self.choice)
         same = np.array_equal(reported.thresholds, expected.layout.thresholds) and reported.seed == self.choice.seed
         same = same and getattr(self.mechanism, "buckets", 1) <= reported.keys and self._asks_evenly()
+        same = same and self.mechanism.fits(expected)
         return same or self.terms.batch == 0
 
     def _asks_evenly(self) -> bool:

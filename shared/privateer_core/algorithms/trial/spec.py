@@ -1,6 +1,7 @@
 """The spec of a trial, and everything that it refuses."""
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from privateer_core.errors import SpecError
 from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import KeyedHits, Question
 from privateer_core.sampling.response import SYMBOLS_MAX
+from privateer_core.spec.adjustment import left_over
 from privateer_core.spec.arms import ArmsSpec, ArmsTable
 from privateer_core.spec.features import Scaled
 from privateer_core.spec.reward import GuardedReward, Reward
@@ -24,8 +26,10 @@ from privateer_core.spec.spec import example_promises
 SEGMENTS_MAX: Final = 1024
 _FEW: Final = 20
 """People of each segment and arm, successes and failures, that the first look needs to say anything."""
+_DEVIATION: Final = 0.25
 _CUT: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.25, 0.5, 0.75]}}
 _SIXTHS: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.15, 0.3, 0.5, 0.7, 0.85]}}
+_NUMBERS: Final[Mapping[str, Any]] = {"low": -2.0, "high": 6.0, "kind": "numeric", "deviation": 1.0}
 _QUARTERS: Final[Mapping[str, Any]] = {**_CUT, "shares": "equal"}
 
 
@@ -33,6 +37,7 @@ class TrialSpec(ArmsSpec):
     """An adaptive A/B test of arms against the first of them."""
 
     question: ClassVar[type[Question]] = KeyedHits
+    adjusts: ClassVar[bool] = True
     returns: ClassVar[bool] = False
     """Intervals are about people who are independent of each other."""
     floor_least: ClassVar[float] = 1 / 1024
@@ -294,11 +299,57 @@ class TrialSpec(ArmsSpec):
         """Return what a round asks whose choices follow a layout."""
         if self.names_arms:
             return self.named_cells(layout)
-        return KeyedHits(SlotLayout(layout.seed, np.repeat(layout.thresholds, self.answers, axis=0)))
+        return KeyedHits(SlotLayout(layout.seed, np.repeat(layout.thresholds, self.answers, axis=0)), self._expected)
 
     def named_cells(self, layout: SlotLayout) -> KeyedHits:
         """Return what a round asks whose reports name segment and arm."""
-        return KeyedHits.of_keys(layout.keys * self.arm_count * self.answers, layout.seed)
+        return KeyedHits.of_keys(layout.keys * self.arm_count * self.answers, layout.seed, self._expected)
+
+    @property
+    def rate(self) -> float:
+        """Mean reward expected under the control, from 0 to 1."""
+        return self.algorithm.rate if self.reward.expected is None else self.reward.expected
+
+    @property
+    def numeric(self) -> bool:
+        """Whether rewards are numbers whose variance is measured."""
+        return self.reward.kind == "numeric"
+
+    @property
+    def deviation(self) -> float | None:
+        """Standard deviation expected of rewards that are numbers, on the scale from 0 to 1: a quarter if not given.
+
+        Of adjusted rewards: what numbers from before explain is no longer in it.
+        """
+        if not self.numeric:
+            return None
+        whole = _DEVIATION if self.reward.deviation is None else self.reward.deviation / self.reward.span
+        return whole * left_over(self.reward.adjust)
+
+    @property
+    def unadjusted(self) -> Self:
+        """The same experiment with rewards as they are."""
+        return self.model_copy(update={"reward": self.reward.model_copy(update={"adjust": {}})})
+
+    @property
+    def _expected(self) -> float | None:
+        return self.rate if self.numeric else None
+
+    @override
+    def concerns(self) -> list[str]:
+        reward, found = self.reward, super().concerns()
+        if self.numeric and reward.deviation is None:
+            found.append(
+                f"reward.deviation is not given: plans take a quarter of the range, {_DEVIATION * reward.span:g}"
+            )
+        if reward.adjust and not self.numeric:
+            found.append('reward.adjust does nothing for a reward that is no or yes: set reward.kind = "numeric"')
+        if not self.numeric and (reward.low, reward.high) != (0.0, 1.0):
+            found.append(
+                f"rewards from {reward.low:g} to {reward.high:g} are taken for no or yes: "
+                'reward.kind = "numeric" would make intervals narrower if they are numbers'
+            )
+        return found
 
     @property
     def smallest(self) -> float | None:
@@ -332,15 +383,23 @@ class TrialSpec(ArmsSpec):
             f"{hidden}-hidden": cls._instance(promises[hidden] | {"arms": "hidden"}, allocation="elimination"),
             "local-one-bit": cls._instance({"model": "local", "epsilon": 0.8}, _QUARTERS, allocation="fixed"),
             "local-asked": cls._instance({"model": "local", "epsilon": 0.8}, _SIXTHS, floor=0.07),
+            **{f"{model}-numeric": cls._instance(promise, reward=_NUMBERS) for model, promise in promises.items()},
         }
 
     @classmethod
-    def _instance(cls, privacy: Mapping[str, Any], segments: Mapping[str, Any] = _CUT, **algorithm: Any) -> Self:
+    def _instance(
+        cls,
+        privacy: Mapping[str, Any],
+        segments: Mapping[str, Any] = _CUT,
+        reward: Mapping[str, Any] = MappingProxyType({}),
+        **algorithm: Any,
+    ) -> Self:
         unit = {"low": 0.0, "high": 1.0}
         data = {
             "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000},
             "context": {"features": {"x1": unit, "x2": unit}},
             "segments": {"by": ["x1"], **segments},
+            "reward": dict(reward),
             "privacy": privacy,
             "algorithm": {"name": "trial", **algorithm},
         }

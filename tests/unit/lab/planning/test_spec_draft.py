@@ -168,3 +168,36 @@ def test_a_file_that_is_not_there(tmp_path, capsys):
     code, _, said = run(capsys, tmp_path / "none.csv")
     assert code == 2
     assert "cannot read" in said
+
+
+def outcomes() -> dict[str, list[object]]:
+    """A log of scores from 0 to 1, of what was spent, and of who bought."""
+    rng = np.random.default_rng(1)
+    spent = np.where(rng.random(2_000) < 0.3, np.exp(3 + rng.normal(size=2_000)), 0.0)
+    score = np.clip(rng.normal(0.5, 0.1, 2_000), 0, 1)
+    age = rng.integers(18, 90, 2_000)
+    return {"age": [*age.tolist()], "spent": [*spent], "score": [*score], "bought": [*(spent > 0).astype(float)]}
+
+
+def test_rewards_that_are_numbers_are_numeric_with_bounds_whose_source_is_said():
+    made = draft(outcomes(), arms=["a", "b"], reward="spent", ignore=["score", "bought"])
+    reward, spent = made.spec.reward, np.array(outcomes()["spent"])
+    assert (reward.kind, reward.low) == ("numeric", 0.0)
+    inside = np.clip(spent, reward.low, reward.high)
+    assert reward.base_rate == pytest.approx(inside.mean(), rel=0.05)
+    assert reward.deviation == pytest.approx(inside.std(), rel=0.05)
+    assert any("spent: low, high, base_rate, deviation of [reward] are from the data" in one for one in made.confirm)
+    clipped = f"{(spent > reward.high).mean():.1%} of the rows are clipped"
+    assert any(clipped in one for one in made.notes)
+    given = draft(outcomes(), arms=["a", "b"], reward="spent", bounds={"spent": (0, 50)}, ignore=["score", "bought"])
+    assert (given.spec.reward.kind, given.spec.reward.high) == ("numeric", 50.0)
+    assert any("(as given)" in one for one in given.notes)
+    assert not any("low" in one for one in given.confirm if one.startswith("spent"))
+
+
+def test_scores_within_0_and_1_are_numeric_and_yes_or_no_is_not():
+    score = draft(outcomes(), arms=["a", "b"], reward="score", ignore=["spent", "bought"]).spec.reward
+    assert (score.kind, score.low, score.high) == ("numeric", 0.0, 1.0)
+    assert score.deviation == pytest.approx(0.1, rel=0.06)
+    bought = draft(outcomes(), arms=["a", "b"], reward="bought", ignore=["spent", "score"]).spec.reward
+    assert (bought.kind, bought.low, bought.high) == ("binary", 0.0, 1.0)

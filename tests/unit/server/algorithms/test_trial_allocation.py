@@ -52,6 +52,18 @@ def test_matching_favours_the_better_arm_and_starts_as_planned() -> None:
     assert matching(blank, 0.02) == pytest.approx(np.tile([0.3, 0.7], (2, 1)))
 
 
+def test_matching_waits_until_both_arms_have_events() -> None:
+    """Seven events of 500 people against one are 2.1 standard deviations apart, and move no shares."""
+    rates, planned = np.array([[0.002, 0.014]]), np.array([[0.5, 0.5]])
+    design = TrialDesign(0.05, 1e5, np.array([0.5, 0.5]), np.ones(1))
+    shares = [
+        matching(TrialEvidence.begin(design).add(Epoch(2 * n, n * rates, n * planned * 2, 1, 0, 0, planned)), 0.02)
+        for n in (500.0, 5_000.0)
+    ]
+    assert shares[0] == pytest.approx(planned)
+    assert shares[1] == pytest.approx(np.array([[0.02, 0.98]]))
+
+
 def test_elimination_drops_what_is_clearly_worse_for_good_and_follows_the_sign() -> None:
     dropped = eliminated(seen([[0.3, 0.5, 0.5], [0.5, 0.3, 0.49]], 20_000), NONE, False)
     assert dropped.tolist() == [[True, False, False], [False, True, False]]
@@ -131,3 +143,15 @@ def test_a_segment_with_nobody_gains_nothing_and_hides_nothing() -> None:
     found = Holdout.begin(DESIGN, 3e3, np.array([1, 0, 0]), constant=1).add(released(2_000, hits, rates)).gain()
     assert found is not None
     assert found[0] == pytest.approx(0.4 * 0.2)
+
+
+def test_a_segment_with_few_events_adds_to_a_gain_the_variance_of_rare_events() -> None:
+    """By hand: 20 people of each arm in the third segment, none of whom earned; everybody's rate is .02."""
+    hits = np.array([[600.0, 600.0], [380.0, 380.0], [20.0, 20.0]]) * 10
+    rates = np.array([[0.02, 0.02], [0.02, 0.02], [0.02, 0.02]])
+    held = Holdout.begin(replace(DESIGN, people=1e5), 3e3, np.array([0, 0, 1]), constant=0)
+    found = held.add(released(20_000, hits, rates)).gain()
+    assert found is not None
+    deviation = np.sqrt(2 * 200 * 4 * 0.02 * 0.98) / 20_000
+    assert found[0] == pytest.approx(0.0)
+    assert (found[2] - found[1]) / 2 == pytest.approx(critical_values((20_000 / 97_000,), 0.05)[-1] * deviation)

@@ -8,7 +8,17 @@ import pytest
 from privateer_core.codec import decode, encode
 from privateer_server.algorithms.trial.allocation import matching
 from privateer_server.algorithms.trial.group_sequential import critical_values, information
-from privateer_server.algorithms.trial.trial_evidence import Epoch, TrialDesign, TrialEvidence, average, scores
+from privateer_server.algorithms.trial.trial_evidence import (
+    Epoch,
+    HitValues,
+    Sums,
+    TrialDesign,
+    TrialEvidence,
+    average,
+    by_people,
+    centres,
+    scores,
+)
 from tests.support.trials import SETTINGS, Setting, Trials, added_in_common, by_trial, growing
 
 SEGMENTS = np.array([0.4, 0.3, 0.2, 0.1])
@@ -107,7 +117,10 @@ def test_sums_over_segments_have_one_weight_and_are_those_of_each_trial() -> Non
 
 
 def test_an_average_counts_people_of_every_segment_even_of_one_where_an_arm_has_nobody() -> None:
-    """By hand: two segments of 500 people, one of 9 of whom 6 were treated, and one with nobody, or with a few."""
+    """By hand: two segments of 500 people, one of 9 of whom 6 were treated, and one with nobody, or with a few.
+
+    A few are told from sums centred at a rate between their own and everybody's.
+    """
     hits = np.array([[250.0, 250.0], [240.0, 260.0], [3.0, 6.0], [0.0, 0.0]])
     won = np.array([[100.0, 150.0], [60.0, 70.0], [1.0, 4.0], [0.0, 0.0]])
     design = TrialDesign(0.05, 1e3, np.array([0.5, 0.5]), np.full(4, 0.25))
@@ -117,10 +130,36 @@ def test_an_average_counts_people_of_every_segment_even_of_one_where_an_arm_has_
         evidence = TrialEvidence.begin(design).add(Epoch(people, won, hits, 1.0, 0.0, 0.0, np.full((4, 2), 0.5)))
         assert evidence.stable.ready[:, 0].tolist() == [True, True, False, False]
         found = evidence.average
-        few = 2 * ((4 - 3) - (1 - 1.5)) + 2 * (0 - treated / 2)
+        everybody = 385 / people
+        own = [seen * everybody / (seen * everybody + 20 * (1 - everybody)) for seen in (9, treated)]
+        third, fourth = own[0] * 5 / 9 + (1 - own[0]) * everybody, (1 - own[1]) * everybody
+        few = 2 * ((4 - 6 * third) - (1 - 3 * third)) - 2 * treated * fourth
         assert found.estimate[0] == pytest.approx((told + few) / people)
         assert found.ready.all()
         assert np.isfinite(found.scores).all()
+
+
+@pytest.mark.parametrize(("decay", "rate"), [(0.0, 0.01), (0.6, 0.01), (0.6, 0.9), (0.95, 0.3)])
+def test_sums_over_a_few_people_vary_least_at_their_centre(decay: float, rate: float) -> None:
+    trials = Trials(Setting(decay=decay), np.array([0.05, 0.95]), np.full((2, 2), rate), 4e3, 1)
+    sums = trials.begin().add(trials.epoch(np.random.default_rng(3), 4_000, np.full((2, 2), 0.5))).common
+    known = HitValues(np.full((2, 1), rate), np.full((2, 1), rate * (1 - rate)))
+    best = centres(sums, known)
+    assert ((best >= 0) & (best <= 1)).all()
+    least = by_people(sums, known, best)[1].sum(axis=-1)
+    for beside in (best - 0.01, best + 0.01, np.full((2, 1), 0.501)):
+        assert (by_people(sums, known, beside)[1].sum(axis=-1) > least).all()
+
+
+def test_others_hits_are_taken_off_wherever_the_centre_is() -> None:
+    """By hand: of 1,000 people 100 are of the segment and earn .3; o is .2 and q is .4."""
+    hits = 1_000 / 2 * np.full((1, 2), 0.4 * 0.1 + 2 * 0.2)
+    positive = 1_000 / 2 * np.full((1, 2), 0.4 * 0.1 * 0.3 + 0.2)
+    design = TrialDesign(0.05, 1e3, np.array([0.5, 0.5]), np.full(1, 0.1))
+    sums = Sums.none(design).add(Epoch(1e3, positive, hits, 0.4, 0.2, 0.0, np.full((1, 2), 0.5)), np.ones((1, 1)))
+    for centre in (0.1, 0.5, 0.8):
+        found, _ = by_people(sums, HitValues.shrunk(sums), np.array([[centre]]))
+        assert found[0, 0] == pytest.approx(np.full(2, 0.1 * (0.3 - centre)))
 
 
 def test_nothing_is_ready_before_both_arms_have_people_beyond_the_noise() -> None:

@@ -29,7 +29,7 @@ def releases(spec: TrialSpec, lost: float = 0.0) -> list[tuple[CellHits, object]
         contexts, coins = rng.random((PEOPLE, 2)), rng.integers(0, 2**32, PEOPLE, dtype=np.uint32)
         decided = policy.decide(contexts, coins)
         where = policy.groups(contexts)
-        rewards = (rng.random(PEOPLE) < MEANS[where, decided.arms]).astype(float)
+        rewards = drawn(MEANS[where, decided.arms], rng, spec.numeric)
         fresh = rng.integers(0, 2**32, PEOPLE, dtype=np.uint32) if policy.fresh_coins else coins
         told = policy.contribute(contexts, fresh, decided, rewards)
         here = (decided.arms < 2) | (rng.random(PEOPLE) >= lost)
@@ -38,7 +38,18 @@ def releases(spec: TrialSpec, lost: float = 0.0) -> list[tuple[CellHits, object]
     return made
 
 
-@pytest.mark.parametrize("name", ["none", "central", "shuffle", "shuffle-hidden", "local", "local-one-bit"])
+def drawn(means: np.ndarray, rng: np.random.Generator, numeric: bool) -> np.ndarray:
+    """Rewards of no or yes; or numbers on either side of the mean, which vary far less."""
+    if not numeric:
+        return np.asarray(rng.random(len(means)) < means, float)
+    aside = np.minimum(0.2, np.minimum(means, 1 - means))
+    return np.asarray(means + aside * rng.choice([-1.0, 1.0], len(means)))
+
+
+NUMERIC = ["none-numeric", "central-numeric", "shuffle-numeric", "local-numeric"]
+
+
+@pytest.mark.parametrize("name", ["none", "central", "shuffle", "shuffle-hidden", "local", "local-one-bit", *NUMERIC])
 def test_differences_are_unbiased_and_vary_as_said(name: str) -> None:
     """Planted: effects half as large, and variances twice as large. False alarms of each comparison: 1e-6."""
     spec = SPECS[name]
