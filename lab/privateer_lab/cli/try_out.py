@@ -45,6 +45,8 @@ def spec_from(
     name: Annotated[str | None, typer.Option(help="The experiment's name; the file's by default.")] = None,
     arms: Annotated[str, typer.Option(help="Names of the options, separated by commas.")] = "",
     label: Annotated[str | None, typer.Option(help="Column of the class that decides which option is right.")] = None,
+    reward: Annotated[str | None, typer.Option(help="Column of a log: what came of a choice.")] = None,
+    arm: Annotated[str | None, typer.Option(help="Column of a log: what was chosen.")] = None,
     bounds: Annotated[
         list[str], typer.Option(help="Public bounds of a numeric column: hours=0:80. May be repeated.")
     ] = [],  # noqa: B006 - typer's way to say none
@@ -61,6 +63,8 @@ def spec_from(
         name=name or _name(data),
         arms=[arm.strip() for arm in arms.split(",") if arm.strip()],
         label=label,
+        reward=reward,
+        arm=arm,
         bounds=given,
         quantiles=quantiles,
         seen_from=out.parent if out else None,

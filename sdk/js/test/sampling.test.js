@@ -9,7 +9,8 @@ import { readFileSync, readdirSync } from "node:fs";
 import { test } from "node:test";
 
 import { mix } from "../src/coins.js";
-import { CellPairs, GaussianVectors, VectorSymbol } from "../src/mechanisms/index.js";
+import { CellPairs, GaussianVectors, NamedSymbol, VectorSymbol } from "../src/mechanisms/index.js";
+import { levelsOf } from "../src/mechanisms/named-symbol.js";
 import { normalOf, normalQuantile } from "../src/numerics.js";
 import { below, secureNoise } from "../src/platform.js";
 import { RandomizedResponse, SubsetResponse } from "../src/response.js";
@@ -152,4 +153,24 @@ test("every word has a normal number", () => {
   const words = [0n, 1n, (1n << 63n) - 1n, 1n << 63n, (1n << 64n) - 2048n, (1n << 64n) - 1n];
   const numbers = words.map(normalOf);
   assert.ok(numbers.every((one, place) => Number.isFinite(one) && (place === 0 || one >= numbers[place - 1])));
+});
+
+test("numbers have as many levels as a local epsilon and their mean say", () => {
+  const cases = /** @type {[number, number | null, number, number][]} */ ([
+    [1, 0.5, 0.5, 2], [1, 0.5, 1, 3], [1, 0.5, 3, 5], [1, 0.5, 4, 7], [1, 0.5, 5.5, 9],
+    [4, 0.5, 4, 5], [1, 0.01, 3, 2], [1, 0.99, 4, 3], [1, null, 8, 2], [8192, 0.5, 16, 3],
+  ]);
+  for (const [keys, expected, epsilon, levels] of cases) assert.equal(levelsOf({ keys, expected }, epsilon), levels);
+});
+
+test("a value is rounded to a level next to it so that its mean stays", () => {
+  const layout = { seed: 5n, thresholds: ["<u4", [1, 0], new Uint8Array(0)] };
+  const symbol = new NamedSymbol({ type: "named-symbol", layout, epsilon: 30, buckets: 1, levels: 5 });
+  const noise = seeded(6n);
+  const level = () => new DataView(symbol.randomize({ slot: 7, key: 0, value: 0.6, vector: [] }, noise).buffer).getUint16(4, true);
+  // .6 is at 2.4 of 4 steps.
+  const near = counted(60_000, 5, level).slice(2, 4);
+  assert.equal(near[0] + near[1], 60_000);
+  assert.ok(!differs(near, [0.6, 0.4]), String(near));
+  assert.ok(differs(near, [0.61, 0.39]), "the planted defect is not caught");
 });

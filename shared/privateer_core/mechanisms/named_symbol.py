@@ -92,7 +92,7 @@ class NamedSymbol(LocalSymbol, frozen=True, tag="named-symbol", omit_defaults=Tr
     buckets
         At least 1; as many as keys, or fewer.
     levels
-        At least 2: of numbers whose variance is wanted more than of bits.
+        At least 2, and no more where keys are dealt: numbers whose variance is wanted have more than bits.
 
     Raises
     ------
@@ -113,8 +113,8 @@ class NamedSymbol(LocalSymbol, frozen=True, tag="named-symbol", omit_defaults=Tr
 
     def __post_init__(self) -> None:
         RandomizedResponse(self.epsilon, self.levels * max(0, self.buckets))
-        if self.levels < 2 or (self.levels > 2 and not self.named):
-            raise SpecError("must be 2, or more where keys are named", field="levels", remedy="use what the spec says")
+        if self.levels < 2:
+            raise SpecError("must be at least 2", field="levels", remedy="use what the spec says")
 
     @classmethod
     def calibrated(cls, question: KeyedHits, epsilon: float) -> Self:

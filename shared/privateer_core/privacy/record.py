@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms import AnyMechanism
+from privateer_core.mechanisms import AnyMechanism, Mechanism
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.privacy.certificate import Certificate, certify
 from privateer_core.privacy.terms import Terms
@@ -128,9 +128,17 @@ def planned_of(terms: Terms) -> PlannedTerms:
     """Return the terms as a record has them."""
     mechanism = terms.mechanism
     names = [name for name in mechanism.__struct_fields__ if name not in _LEFT_OUT]
-    parameters = {name: msgspec.to_builtins(getattr(mechanism, name)) for name in names}
+    later = _later(type(mechanism))
+    told = {name: msgspec.to_builtins(getattr(mechanism, name)) for name in names}
+    parameters = {name: value for name, value in told.items() if name not in later or value != later[name]}
     tag = mechanism.__struct_config__.tag
     return PlannedTerms(batch=terms.batch, honest=terms.honest, mechanism={"type": tag, **parameters})
+
+
+def _later(kind: type[Mechanism]) -> dict[str, Any]:
+    """Return parameters that came later, with the value that leaves them out, as in the terms themselves."""
+    fields = msgspec.structs.fields(kind) if kind.__struct_config__.omit_defaults else ()
+    return {field.name: field.default for field in fields if not field.required}
 
 
 def terms_of(row: PlannedTerms, spec: type[Spec], privacy: Privacy, reports: int) -> Terms:
@@ -146,11 +154,12 @@ def terms_of(row: PlannedTerms, spec: type[Spec], privacy: Privacy, reports: int
     if kind is None:
         raise SpecError("the trust model does not have this mechanism", field="mechanism.type")
     types = {field.name: field.type for field in msgspec.structs.fields(kind)}
-    if wrong := (set(types) - _LEFT_OUT | {"type"}) ^ set(row.mechanism):
+    told = _later(kind) | row.mechanism
+    if wrong := (set(types) - _LEFT_OUT | {"type"}) ^ set(told):
         raise SpecError("missing, or unknown", field=f"mechanism.{min(wrong)}")
     stand_ins = {"layout": _NO_KEYS, "seed": 0, "least": row.honest}
     try:
-        made = {name: msgspec.convert(row.mechanism[name], types[name]) for name in set(types) - _LEFT_OUT}
+        made = {name: msgspec.convert(told[name], types[name]) for name in set(types) - _LEFT_OUT}
         mechanism = kind(**made, **{name: stand_ins[name] for name in set(types) & _LEFT_OUT})
     except (msgspec.ValidationError, OverflowError) as error:
         raise SpecError(f"there is no such mechanism: {error}", field="mechanism") from None

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from privateer_core.accounting.accountant import account
+from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.codec import decode, encode
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.cell_pairs import SENSITIVITY, UNIT, CellPairs, CellTriples
@@ -14,6 +15,7 @@ from privateer_core.mechanisms.named_symbol import NamedSymbol, level_steps, lev
 from privateer_core.primitives.contributions import BERNSTEIN, BITS, KeyedValues, ValueParts
 from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import KeyedHits
+from privateer_core.privacy.record import planned_of, terms_of
 from privateer_lab.simulation.devices import SeededNoise
 
 NUMBERS = KeyedHits.of_keys(1, 0, 0.5)
@@ -94,8 +96,9 @@ def test_keys_that_are_dealt_to_buckets_have_bits() -> None:
     mechanism = NamedSymbol.calibrated(question, 2.0)
     assert (mechanism.named, mechanism.levels) == (False, 2)
     assert mechanism.fits(question)
+    assert not NamedSymbol(question.layout, 2.0, 3, 5).fits(question)
     with pytest.raises(SpecError) as raised:
-        NamedSymbol(question.layout, 2.0, 3, 5)
+        NamedSymbol(question.layout, 2.0, 3, 1)
     assert raised.value.field == "levels"
 
 
@@ -127,3 +130,13 @@ def test_what_parts_count() -> None:
     assert BITS.scored == BERNSTEIN.scored == 2
     assert ValueParts.levels(3).average_square == pytest.approx(1.25 / 3)
     assert math.isclose(ValueParts.levels(5).gram[0, 1], 2.5)
+
+
+@pytest.mark.parametrize("name", ["shuffle", "shuffle-numeric", "local-numeric", "central-numeric"])
+def test_a_record_has_the_terms_that_keep_the_promise_and_names_levels_where_there_are_more_than_two(name: str) -> None:
+    spec = TrialSpec.instances()[name]
+    terms = spec.planned("")
+    assert terms is not None
+    row = planned_of(terms)
+    assert ("levels" in row.mechanism) == (name in ("shuffle-numeric", "local-numeric"))
+    assert terms_of(row, TrialSpec, spec.privacy, 1).holds

@@ -32,7 +32,7 @@ export class NamedSymbol extends KeyedSymbol {
     super(told, levels * Math.max(0, told.buckets), levels);
     this.layout = SlotLayout.read(told.layout);
     this.buckets = told.buckets;
-    if (levels < 2 || (levels > 2 && !this.named)) throw refused("there is no such randomizer", "levels");
+    if (levels < 2) throw refused("there is no such randomizer", "levels");
   }
 
   /** Whether every key has a symbol of its own. */

@@ -201,3 +201,13 @@ def test_scores_within_0_and_1_are_numeric_and_yes_or_no_is_not():
     assert score.deviation == pytest.approx(0.1, rel=0.06)
     bought = draft(outcomes(), arms=["a", "b"], reward="bought", ignore=["spent", "score"]).spec.reward
     assert (bought.kind, bought.low, bought.high) == ("binary", 0.0, 1.0)
+
+
+def test_the_command_drafts_the_rewards_of_a_log(tmp_path, capsys):
+    table = outcomes() | {"shown": ["old", "new"] * 1_000}
+    log = tmp_path / "log.csv"
+    rows = [",".join(map(str, row)) for row in zip(*table.values(), strict=True)]
+    log.write_text("\n".join([",".join(table), *rows]))
+    told = json.loads(run(capsys, log, "--reward", "score", "--arm", "shown", "--json")[1])
+    assert 'kind = "numeric"' in told["spec"]
+    assert 'arms = ["new", "old"]' in told["spec"]
