@@ -303,7 +303,7 @@ CLAIMS: list[tuple[str, Change, str]] = [
     ("shuffle", lambda c: c["claims"][1].update(epsilon=6.0), "certificate.claims.1.epsilon"),
     ("shuffle", lambda c: c.update(assumes=["nothing"]), "certificate.assumes"),
     ("shuffle", lambda c: c.update(assumes=c["assumes"][:1]), "certificate.assumes"),
-    ("returning-central", lambda c: c["claims"][0].update(sampling=0.0), "certificate.claims.0.sampling"),
+    ("phased-central", lambda c: c["claims"][0].update(sampling=0.0), "certificate.claims.0.sampling"),
     ("central", lambda c: c["claims"].pop(), "certificate.claims"),
     ("hidden", lambda c: c.update(assumes=c["assumes"][:-1]), "certificate.assumes"),
     ("local", lambda c: c["claims"][1].update(about="the whole record"), "certificate.claims.1.about"),
