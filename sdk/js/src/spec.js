@@ -102,7 +102,9 @@ export class Spec {
   /** What must not change between a choice and the report on it, of the first so many arms. @param {number} arms */
   meaning(arms) {
     const several = this.times > 1 ? [this.times, this.period] : [];
-    const { tables, reward, privacy, segments, guardrails } = this;
+    const { tables, privacy, segments, guardrails } = this;
+    // What rewards are expected to be means nothing to a report.
+    const reward = { low: this.reward.low, high: this.reward.high, default: this.reward.default };
     return JSON.stringify([Object.entries(tables), reward, privacy, this.arms.slice(0, arms), segments, guardrails, several]);
   }
 }

@@ -123,10 +123,17 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
     def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> CellHits:
         has = contributions.keys >= 0
         values = np.rint(contributions.values[has] * UNIT).astype(np.int64)
-        total = self._total(len(contributions), contributions.keys[has], values)
+        return self._simulated(self._total(len(contributions), contributions.keys[has], values), rng)
+
+    def simulate_counts(self, counts: NDArray[np.int64], without: int, rng: np.random.Generator) -> CellHits:
+        """Simulate people counted by key, group and value 0 or 1, (keys, 1, 2), and people without a key."""
+        cells = np.moveaxis(counts @ self.parted(np.array([0, UNIT])).T, -1, 0)
+        people = int(counts.sum()) + without
+        return self._simulated(type(self.empty()).of(people, cells, np.full(cells.shape[1:], people)), rng)
+
+    def _simulated(self, total: Any, rng: np.random.Generator) -> CellHits:
         size = total.cells.size
-        drawn = self._laplace.simulate(size, rng) if self.scale else np.zeros(size, np.int64)
-        return self._released(total, drawn)
+        return self._released(total, self._laplace.simulate(size, rng) if self.scale else np.zeros(size, np.int64))
 
     def fits(self, question: KeyedHits) -> bool:
         """Whether it tells what is asked: the variance of values just where that is wanted."""

@@ -19,11 +19,14 @@ class KeyedMeans:
         Share of people who are expected to have a key, in [0, 1].
     key_share
         Share of people who are expected to have a typical key.
+    counted
+        Whether how many people have each key is wanted as well.
     """
 
     layout: Layout
     undecided: float = 1.0
     key_share: float = 1.0
+    counted: bool = False
 
 
 class SmallDomainMeans(KeyedMeans):

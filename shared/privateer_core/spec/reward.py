@@ -41,7 +41,8 @@ class Reward(Range):
         ``binary``: no or yes, whose mean tells how much they vary. ``numeric``: numbers between the bounds, of which a
         trial measures how much they vary; other algorithms learn from both alike.
     base_rate
-        The mean reward that is expected before anything changes, in its own unit; it decides what reports tell best.
+        The mean reward that is expected before anything changes, in its own unit, as that of purchases by one in two
+        hundred is .005. It decides what reports tell best; what people report overrules it.
     deviation
         The standard deviation that is expected of numbers, in their own unit: what a plan reckons with.
     adjust
@@ -65,15 +66,15 @@ class Reward(Range):
         return {name: told for name, told in dumped(self).items() if name not in idle}
 
     @model_validator(mode="after")
-    def _default_within_bounds(self) -> Self:
+    def _within_bounds(self) -> Self:
         if self.default is not None and not self.low <= self.default <= self.high:
             raise ValueError("default: must be from low to high")
+        if self.base_rate is not None and not self.low < self.base_rate < self.high:
+            raise ValueError("base_rate: must be between low and high")
         return self
 
     @model_validator(mode="after")
     def _expected_within_bounds(self) -> Self:
-        if self.base_rate is not None and not self.low < self.base_rate < self.high:
-            raise ValueError("base_rate: must be between low and high")
         if self.deviation is not None and (self.kind == "binary" or self.deviation > self.half_range):
             raise ValueError('deviation: must be of kind = "numeric", and at most half the range')
         return self
