@@ -8,7 +8,7 @@ import pytest
 from privateer_core.algorithms import parse_spec, read_spec
 from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms
-from privateer_lab.environments import check_population, environment_for
+from privateer_lab.environments import environment_for
 from privateer_lab.simulation.devices import scaled, scaled_rewards
 from privateer_lab.simulation.simulate import simulate_in_short
 from tests.support.specs import tables
@@ -60,6 +60,5 @@ def test_populations_that_are_refused(changes: dict[str, object], field: str) ->
     told = {"algorithm.name": "trial", "reward.adjust": {"minutes": {"mean": 0, "slope": 1}}, "population": population}
     spec = parse_spec(tables(told))
     with pytest.raises(SpecError) as error:
-        check_population(spec)
         environment_for(spec, 0)
     assert field in str(error.value.field)
