@@ -19,11 +19,15 @@ class KeyedMeans:
         Share of people who are expected to have a key, in [0, 1].
     key_share
         Share of people who are expected to have a typical key.
+    rate
+        The mean value that is expected, in [0, 1]; None: nobody knows. Where values above 0 are rare, a report may say
+        that there is one, and nothing else.
     """
 
     layout: Layout
     undecided: float = 1.0
     key_share: float = 1.0
+    rate: float | None = None
 
 
 class SmallDomainMeans(KeyedMeans):
