@@ -26,8 +26,8 @@ REPORT: Final = np.dtype([("slot", "<u4"), ("key", "<u4"), ("value", "<u2")])
 UNIT: Final = 65535
 """Grid points of a value in [0, 1]; scores are in the same unit, -65535 to 65535."""
 SENSITIVITY: Final = 2.0
-"""L2 change of (sums of scores, people per key) when a person is replaced. A score moves from -1 to 1 in its cell,
-by 2, or one cell and one key lose at most 1 each and others gain as much: sqrt(4)."""
+"""L2 change of (sums of scores, people per cell) when a person is replaced. A score moves from -1 to 1 in its cell,
+by 2, or one cell loses at most 1 of each and another gains as much: sqrt(4)."""
 ABSOLUTE_SENSITIVITY: Final = 4
 """L1 change of the same."""
 RELEASED_MAX: Final = 1 << 20
@@ -37,7 +37,7 @@ SAMPLING: Final = sampling_cost(RELEASED_MAX)
 
 
 class CentralSums(Mechanism, frozen=True, tag="central-sums"):
-    """Sums of scores 2 value - 1 per cell (key, group), and people per key, with noise of one scale.
+    """Sums of scores 2 value - 1 and people, per cell (key, group), with noise of one scale.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
         one = not (self.standard_deviation and self.scale)
         if not (one and 0 <= self.standard_deviation < 1e6 and 0 <= self.scale < 1e6):
             raise SpecError("there is no such noise", field="standard_deviation", remedy="use what the spec promises")
-        if self.layout.keys * (self.layout.groups + 1) > RELEASED_MAX:
+        if 2 * self.layout.keys * self.layout.groups > RELEASED_MAX:
             raise SpecError(
                 f"a release would hold more than {RELEASED_MAX} numbers",
                 field="experiment.horizon",
@@ -121,7 +121,7 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
 
     def empty(self) -> KeyedTotal:
         """Return the total of no reports; scores are in grid units."""
-        return KeyedTotal.empty(self.layout.keys, self.layout.groups)
+        return KeyedTotal.empty(self.layout.keys, self.layout.groups, by_group=True)
 
     @override
     def add(self, total: KeyedTotal, reports: NDArray[np.void]) -> KeyedTotal:
@@ -137,11 +137,12 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
         shape = (self.layout.keys, self.layout.groups)
         sums = np.zeros(shape, np.int64)
         np.add.at(sums, (keys, groups), 2 * values - UNIT)
-        return sums, np.bincount(keys, minlength=shape[0])
+        hits = np.bincount(keys * shape[1] + groups, minlength=sums.size)
+        return sums, hits.reshape(shape)
 
     @override
     def release(self, total: KeyedTotal, noise: NoiseSource) -> KeyedSums:
-        size = total.sums.size + len(total.hits)
+        size = total.sums.size + total.hits.size
         if self.scale:
             return self._released(total, self._laplace.draw(size, noise))
         drawn = self._normal.draw(size, noise) if self.standard_deviation else np.zeros(size, np.int64)
@@ -159,7 +160,7 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
         cells = total.sums.size
         sums = (total.sums + drawn[:cells].reshape(total.sums.shape)) / UNIT
         # Whole numbers are added before they are divided: a sum of floats would show last digits of both parts.
-        hits = (UNIT * total.hits + drawn[cells:]) / UNIT
+        hits = (UNIT * total.hits + drawn[cells:].reshape(total.hits.shape)) / UNIT
         noise = self._laplace.variance / UNIT**2 if self.scale else self.standard_deviation**2
         return KeyedSums(total.reports, sums, total.counts, hits, 1.0, 1.0, 0.0, noise)
 
@@ -168,9 +169,7 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
         has = contributions.keys >= 0
         keys, groups = contributions.keys[has], contributions.groups[has]
         values = np.rint(contributions.values[has] * UNIT).astype(np.int64)
-        sums, _ = self._summed(keys, groups, values)
-        own = np.bincount(keys * self.layout.groups + groups, minlength=sums.size).reshape(sums.shape)
-        return self._simulated(sums, own, len(contributions), rng)
+        return self._simulated(*self._summed(keys, groups, values), len(contributions), rng)
 
     def simulate_counts(self, counts: NDArray[np.int64], without: int, rng: np.random.Generator) -> KeyedSums:
         """Simulate people counted by key, group and value 0 or 1, (keys, groups, 2), and people without a key."""
@@ -180,14 +179,13 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
     def _simulated(
         self, sums: NDArray[np.int64], own: NDArray[np.int64], people: int, rng: np.random.Generator
     ) -> KeyedSums:
-        hits = own.sum(axis=1)
-        counts = own + rng.multinomial(people - hits, self.layout.shares)
-        size = sums.size + len(hits)
+        counts = own + rng.multinomial(people - own.sum(axis=1), self.layout.shares)
+        size = 2 * sums.size
         if self.scale:
             drawn = self._laplace.simulate(size, rng)
         else:
             drawn = np.rint(rng.normal(0.0, 1.0, size) * self.standard_deviation * UNIT).astype(np.int64)
-        return self._released(KeyedTotal(people, sums, counts, hits), drawn)
+        return self._released(KeyedTotal(people, sums, counts, own), drawn)
 
     @classmethod
     @override

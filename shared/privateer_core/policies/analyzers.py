@@ -87,4 +87,5 @@ class ByChoices(Analyzer):
         """Return a total or a release without the group that is left out."""
         if not self.leaves_out:
             return counted
-        return replace(counted, sums=counted.sums[:, :-1], counts=counted.counts[:, :-1])
+        hits = counted.hits if counted.hits.ndim == 1 else counted.hits[:, :-1]
+        return replace(counted, sums=counted.sums[:, :-1], counts=counted.counts[:, :-1], hits=hits)

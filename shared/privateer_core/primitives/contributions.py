@@ -51,7 +51,7 @@ class KeyedSums:
     counts
         Shape (keys, groups), int64: reports whose coins are in the group.
     hits
-        Shape (keys,): reports with a score other than 0.
+        Shape (keys,): reports with a score other than 0; or (keys, groups), those of them whose coins are in the group.
     gain
         What debiasing divides by.
     hit_own, hit_other
@@ -181,6 +181,12 @@ class CellHits:
     def hit_other(self) -> float:
         """Probability of a hit for a person with another key, where keys are named."""
         return 2 * self.other
+
+    @property
+    def keyed(self) -> KeyedSums:
+        """The same as sums of scores and hits, each with the noise of both counts."""
+        parts = (self.reports, self.sums, self.counts, self.hits, self.gain, self.hit_own, self.hit_other)
+        return KeyedSums(*parts, 2 * self.noise, self.hit_other)
 
     def estimates(self) -> NDArray[np.float64]:
         """Estimate what people have, where keys are named; shape (3, keys, groups).

@@ -179,14 +179,14 @@ def _releases(scene: Scene) -> Sampler:
     def exact(person: SeenPerson) -> Scores:
         coins = _coins_that_choose(policy, person, scene.arm, 1)
         release = silent.release(silent.add(silent.empty(), _reports(policy, person, coins)), SecureNoise())
-        return np.concatenate([release.sums.ravel(), release.hits])
+        return np.concatenate([release.sums.ravel(), release.hits.ravel()])
 
     left, right = (exact(person) for person in scene.people)
     direction = (left - right) / np.linalg.norm(left - right)
 
     def score(person: SeenPerson, coins: Coins) -> float:
         release = curator.release(curator.add(curator.empty(), _reports(policy, person, coins)), SecureNoise())
-        noisy = float((np.concatenate([release.sums.ravel(), release.hits]) - right) @ direction)
+        noisy = float((np.concatenate([release.sums.ravel(), release.hits.ravel()]) - right) @ direction)
         return noisy + _CERTAIN * (_could_be(scene, 0, release.counts) - _could_be(scene, 1, release.counts))
 
     def sample(who: int, count: int) -> Scores:

@@ -30,7 +30,7 @@ function record(slot, key, value) {
   return new Uint8Array(view.buffer);
 }
 
-/** Sums of scores per cell and people per key. */
+/** Sums of scores and people per cell. */
 export class CentralSums {
   static TYPE = "central-sums";
 
@@ -40,7 +40,7 @@ export class CentralSums {
     if (!known || !isNoise(told.standard_deviation) || !isNoise(told.scale)) throw malformed("not central sums");
     if (told.standard_deviation && told.scale) throw refused("there is no such randomizer", "standard_deviation");
     this.layout = Layout.read(told.layout);
-    if (this.layout.keys * (this.layout.groups + 1) > RELEASED_MAX) throw refused("there is no such randomizer", "layout");
+    if (2 * this.layout.keys * this.layout.groups > RELEASED_MAX) throw refused("there is no such randomizer", "layout");
     this.deviation = /** @type {number} */ (told.standard_deviation);
     this.scale = /** @type {number} */ (told.scale);
     this.localEpsilon = Infinity;

@@ -101,7 +101,7 @@ class Allocation:
             wide &= process.people > _FEW
         large = (process.people > _LARGE) & selected
         wide = np.asarray(wide | large)
-        known = np.where(active, variance, 0.0).max(axis=1) < _KNOWN * process.kernel.variance
+        known = np.where(active, variance, 0.0).max(axis=1) < _KNOWN * process.variance
         return BinKinds(wide, np.asarray(large), np.asarray(known & ~wide & self._in_key))
 
     def surviving(self, process: BinProcess, kinds: BinKinds, active: Bools, mean: Array, variance: Array) -> Bools:
@@ -112,8 +112,7 @@ class Allocation:
         """
         leader = np.where(active, mean, -np.inf).argmax(axis=1)[:, None]
         usual = Kernel(usual_lengths(process.space.parts), _USUAL_SPREAD, process.space)
-        within = process.kernel.within(*process.box)
-        within = np.where(kinds.wide, np.maximum(within, usual.within(*process.box)), within)[:, None]
+        within = process.within(usual, kinds.wide)[:, None]
         of_difference = variance + np.take_along_axis(variance, leader, axis=1) + 2 * within
         gap = np.take_along_axis(mean, leader, axis=1) - mean
         usual_most = np.where(self._in_key & ~kinds.one_arm, _DROP_SHARED, _DROP)

@@ -13,8 +13,8 @@ from privateer_core.primitives.contributions import KeyedSums
 from privateer_core.spec.columns import Block
 from privateer_server.algorithms.partition.bin_tree import Space
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, Observations, observed
-from privateer_server.algorithms.partition.kernel import Kernel, usual_lengths
-from privateer_server.algorithms.partition.round_estimates import Population, estimated
+from privateer_server.algorithms.partition.kernel import Kernel, PriorScale, usual_lengths
+from privateer_server.algorithms.partition.round_estimates import Beliefs, Population, estimated
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -168,30 +168,31 @@ class FeatureSelector:
         start = sum(map(len, self.cells[:feature]))
         return slice(start, start + len(self.cells[feature]))
 
-    def learned(
-        self, selection: Selection, policy: PartitionPolicy, release: KeyedSums, spread: int, own: int
-    ) -> Selection:
-        """Add a round about one feature; at the end, when enough people were asked, keep the features that matter.
+    def learned(self, selection: Selection, policy: PartitionPolicy, release: KeyedSums, before: Beliefs) -> Selection:
+        """Add a round about one feature; ``before`` is what was thought of the values in its cells."""
+        feature = selection.feature
+        known = (selection.population, selection.evidence)
+        population, evidence = estimated(*known, self._spec, policy, release, self.rows(feature), before)
+        asked = selection.asked + release.reports * (np.arange(len(self.cells)) == feature)
+        return replace(selection, population=population, evidence=evidence, asked=asked)
+
+    def decided(self, selection: Selection, spread: int, prior: PriorScale, own: int) -> Selection:
+        """Return the selection, at its end if enough people were asked: the features that gain most are kept.
 
         Parameters
         ----------
         spread
             Place of the spread in use.
+        prior
+            Where values are expected, and how far apart.
         own
             The experiment's own people who have reported.
         """
-        feature = selection.feature
-        known = (selection.population, selection.evidence)
-        population, evidence = estimated(*known, self._spec, policy, release, self.rows(feature))
-        asked = selection.asked + release.reports * (np.arange(len(self.cells)) == feature)
-        return self.decided(replace(selection, population=population, evidence=evidence, asked=asked), spread, own)
-
-    def decided(self, selection: Selection, spread: int, own: int) -> Selection:
-        """Return the selection, at its end if enough people were asked: the features that gain most are kept."""
         people = self._spec.experiment.horizon + sum(source.people for source in self._spec.sources)
         if selection.asked.min() == 0 or selection.asked.sum() < people_asked(people):
             return selection
-        gains = np.array([self._gain(selection.evidence, feature, spread) for feature in range(len(self.cells))])
+        known = selection.evidence.standardized(prior)
+        gains = np.array([self._gain(known, feature, spread) for feature in range(len(self.cells))])
         kept = np.full(len(self.cells), gains.max() < _CLEAR)
         best = np.argsort(-gains, kind="stable")[:_FEW]
         kept[best[gains[best] > _GAIN]] = True
@@ -207,16 +208,18 @@ class FeatureSelector:
         usual = Kernel(usual_lengths(alone.parts), spread, alone)
         return varied.likelihood(varied.fitted(usual)) - even.likelihood(usual)
 
-    def observations(self, selection: Selection, columns: Ints, own: int, half_life: float) -> Observations:
+    def observations(
+        self, selection: Selection, columns: Ints, prior: PriorScale, own: int, half_life: float
+    ) -> Observations:
         """Return what was observed of cells, in the space of the columns of features that are kept.
 
-        From the end of the selection on it fades, with such a half-life, as evidence of bins does; ``own`` are the
-        experiment's own people who have reported.
+        It is about the process that values are in terms of ``prior``. From the end of the selection on it fades, with
+        such a half-life, as evidence of bins does; ``own`` are the experiment's own people who have reported.
         """
         people = 0 if selection.open else own - selection.ended
         left = 0.5 ** (max(0, people) / half_life)
         apart = np.repeat(selection.kept, [len(one) for one in self.cells])
-        return self._observations(selection.evidence.scaled(left), columns, apart)
+        return self._observations(selection.evidence.standardized(prior).scaled(left), columns, apart)
 
     def _observations(self, evidence: BinEvidence, columns: Ints, apart: Bools) -> Observations:
         """Return what was observed of cells ``apart``, and of all others together: they are the whole space."""

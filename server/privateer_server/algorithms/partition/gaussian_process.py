@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_server.algorithms.partition.bin_tree import BinTree, Space, Split
-from privateer_server.algorithms.partition.kernel import LENGTHS, SPREADS, Kernel
+from privateer_server.algorithms.partition.kernel import LENGTHS, SPREADS, UNSCALED, Kernel, PriorScale
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 _USUAL_SPREAD: Final = 0.5
 _LENGTH_SPREAD: Final = 1.0
@@ -53,6 +54,21 @@ class BinEvidence:
     def scaled(self, share: float | Array) -> "BinEvidence":
         """Return it as if such a share of it was left."""
         return self._each(lambda values: np.asarray(share * values))
+
+    def standardized(self, prior: PriorScale) -> "BinEvidence":
+        """Return what it says of the process u, where values are ``level + scale * u``."""
+        level, scale = prior.level, prior.scale
+
+        def of(precision: Array, moment: Array) -> tuple[Array, Array]:
+            return scale**2 * precision, scale * (moment - level * precision)
+
+        return BinEvidence(*of(self.precision, self.moment), *of(self.past_precision, self.past_moment))
+
+    @property
+    def total(self) -> tuple[float, float]:
+        """The sum of all precisions, and of all moments."""
+        precision = self.precision.sum() + self.past_precision.sum()
+        return float(precision), float(self.moment.sum() + self.past_moment.sum())
 
     def added(self, precision: Array, moment: Array, rows: slice | Ints = slice(None)) -> "BinEvidence":
         """Return it with what was observed of some bins besides, (..., rows, arms) each."""
@@ -220,7 +236,9 @@ class BinProcess:
     dimension
         Number of columns of the space of all features.
     beside
-        Observations of other boxes, if any.
+        Observations of other boxes, if any: of the process, as `BinEvidence.standardized`.
+    prior
+        What values are in terms of the process. All results are about values.
     """
 
     tree: BinTree
@@ -231,6 +249,7 @@ class BinProcess:
     columns: Ints
     dimension: int
     beside: Observations | None = None
+    prior: PriorScale = UNSCALED
 
     @cached_property
     def box(self) -> tuple[Array, Array]:
@@ -244,7 +263,7 @@ class BinProcess:
     @cached_property
     def groups(self) -> list[tuple[slice, Observations]]:
         """What was observed, by groups of bins that learn from each other: which bins, then their observations."""
-        (lower, upper), known, groups = self.box, self.evidence, []
+        (lower, upper), known, groups = self.box, self.evidence.standardized(self.prior), []
         for some, past, inside in self.tree.neighbourhoods(_TOGETHER):
             shares = inside * self.people[some]
             shares = shares / shares.sum(axis=1, keepdims=True)
@@ -261,14 +280,30 @@ class BinProcess:
         found = []
         for some, observations in self.groups:
             found.append([part[: some.stop - some.start] for part in observations.posterior(self.kernel)])
-        means, variances = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        return means, variances
+        return self._values(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+
+    def _values(self, means: Array, variances: Array) -> tuple[Array, Array]:
+        """Return means and variances of values for those of the process."""
+        return self.prior.level + self.prior.scale * means, self.prior.scale**2 * variances
+
+    @property
+    def variance(self) -> float:
+        """Variance of a value at a place before anything is known."""
+        return self.prior.scale**2 * self.kernel.variance
+
+    def within(self, least: Kernel, where: Bools) -> Array:
+        """Return the variance of the value at a random place of a bin around its average, (bins,).
+
+        In the bins (bins,) ``where`` that is asked for it is that of another kernel at ``least``.
+        """
+        own = self.kernel.within(*self.box)
+        own = np.where(where, np.maximum(own, least.within(*self.box)), own)
+        return np.asarray(self.prior.scale**2 * own)
 
     def posterior_beside(self) -> tuple[Array, Array]:
         """Means and variances of the averages over the other boxes, (boxes, arms) each, while there is one group."""
         [(bins, observations)] = self.groups
-        means, variances = observations.posterior(self.kernel)
-        return means[bins.stop :], variances[bins.stop :]
+        return self._values(*(found[bins.stop :] for found in observations.posterior(self.kernel)))
 
     def means(self, rows: Ints, tree: BinTree) -> Array:
         """Return posterior means of averages over the bins of another tree, (its bins, arms).
@@ -279,11 +314,11 @@ class BinProcess:
         for some, observations in self.groups:
             here = (rows >= some.start) & (rows < some.stop)
             means[here] = observations.elsewhere(self.kernel, lower[here], upper[here])
-        return means
+        return self.prior.level + self.prior.scale * means
 
     def differences(self, tree: BinTree) -> Array:
         """Return the variance of half the difference between halves of a tree's bins by column, (bins, columns)."""
-        return self.kernel.halves(*self._box(tree))
+        return self.prior.scale**2 * self.kernel.halves(*self._box(tree))
 
     def likelihood(self) -> float:
         """Return the logarithm of the density of all that was observed, but for a constant."""
@@ -291,6 +326,7 @@ class BinProcess:
 
     def predicted(self, came: BinEvidence) -> float:
         """Return the log density of what ``came`` besides of the bins, but for a constant that is its alone."""
+        came = came.standardized(self.prior)
         return sum(
             observations.predicted(self.kernel, came.precision[some], came.moment[some])
             for some, observations in self.groups

@@ -1,5 +1,6 @@
 """The covariance of mean rewards over the space, and of their averages over bins."""
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +21,7 @@ _MANY: Final = 5
 """Places of usual lengths: .5; and 1.5 of more blocks than this, most of which then do not matter."""
 _LEVEL: Final = 0.5
 """Standard deviation of an arm's level, common to the whole space."""
+_RAREST: Final = 0.2
 _NUGGET: Final = 1e-6
 _NARROW: Final = 1e-3
 """Bins this narrow, in lengths, count as points."""
@@ -40,6 +42,60 @@ class Hyperparameters:
     lengths: NDArray[np.int64]
     spread: int
     fitted: int = 0
+
+
+@dataclass(frozen=True)
+class PriorScale:
+    """Where values are expected, and how far apart: they are ``level + scale * u``, u the process of a `Kernel`.
+
+    Rewards that nearly all people have, or hardly any, leave values little room: a change of the log odds by t moves a
+    value v by (1 - v^2) t / 2, and so does the same t of the process move it by the scale 1 - v^2 at most.
+
+    Attributes
+    ----------
+    level
+        The average of all that was observed of values, in [-1, 1].
+    sure
+        How far it is from 0 at least, as far as is known, in [0, 1).
+    """
+
+    level: float = 0.0
+    sure: float = 0.0
+
+    @classmethod
+    def declared(cls, mean: float) -> "PriorScale":
+        """Return that of a value, before anybody reported."""
+        return cls(mean, abs(mean))
+
+    @classmethod
+    def observed(cls, precision: float, moment: float) -> "PriorScale":
+        """Return that of all observations together: the sum of their precisions, and of these times what they found."""
+        level = float(np.clip(moment / (precision + 1), -1.0, 1.0))
+        # One standard deviation is taken off: a noisy level near 1 must not leave values without any room.
+        return cls(level, max(0.0, abs(level) - 1 / math.sqrt(max(1.0, precision))))
+
+    @property
+    def scale(self) -> float:
+        """How much the values of a process count."""
+        return 1 - self.sure**2
+
+    @property
+    def rarity(self) -> float:
+        """How rare the rarer one of two outcomes is on the average, in [0, .5]."""
+        return (1 - abs(self.level)) / 2
+
+    def cautious(self, values: Array) -> Array:
+        """Return what lies between values and the level that is sure."""
+        return np.asarray((values + math.copysign(self.sure, self.level)) / 2)
+
+    def within(self, values: Array) -> Array:
+        """Clip values to what is plausible: none is nearer to the end of its range than a fifth of the level."""
+        most = 1 - _RAREST * (1 - abs(self.level))
+        return np.asarray(np.clip(values, -most, most))
+
+
+UNSCALED: Final = PriorScale()
+"""Where nothing is known of how rare rewards are."""
 
 
 @dataclass(frozen=True)

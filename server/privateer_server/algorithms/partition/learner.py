@@ -25,8 +25,15 @@ from privateer_server.algorithms.partition.cohorts import CONFIDENCE, DEVIATIONS
 from privateer_server.algorithms.partition.feature_selection import FeatureSelector, Selection
 from privateer_server.algorithms.partition.forgetting import Forgetting
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinPosterior, BinProcess
-from privateer_server.algorithms.partition.kernel import SPREADS, Hyperparameters, Kernel, usual_lengths
-from privateer_server.algorithms.partition.round_estimates import Population, estimated
+from privateer_server.algorithms.partition.kernel import (
+    SPREADS,
+    UNSCALED,
+    Hyperparameters,
+    Kernel,
+    PriorScale,
+    usual_lengths,
+)
+from privateer_server.algorithms.partition.round_estimates import Beliefs, Population, estimated
 from privateer_server.algorithms.partition.splitting import Splitting, asked_parts, subdivided, undivided, wholes_of
 from privateer_server.algorithms.partition.state import PartitionState
 
@@ -85,11 +92,17 @@ class PartitionLearner(CohortLearner[PartitionState]):
             posterior=BinPosterior(np.zeros((1, arms)), np.ones((1, arms)), 0),
             discounted=self.forgetting.start(arms),
             selection=self.selection.start(),
+            prior=self._declared(),
         )
         for level, column in enumerate(self._first_columns):
             parts_levels = self.process(state).differences(state.tree)[:, column] > 0
             state = self.cut(state, state.tree.with_level(column), parts_levels & (state.tree.depths == level))
         return self.computed(state)
+
+    def _declared(self) -> PriorScale:
+        """Return where values are expected before anybody reported."""
+        rate = self.spec.reward.base_rate
+        return UNSCALED if rate is None else PriorScale.declared(2 * self.spec.reward.scaled(rate)[0] - 1)
 
     def process(
         self, state: PartitionState, evidence: BinEvidence | None = None, half_life: float | None = None
@@ -100,7 +113,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         beside = None
         if state.selection:
             life = self.forgetting.half_life(state.discounted) if half_life is None else half_life
-            beside = self.selection.observations(state.selection, columns, state.own, life)
+            beside = self.selection.observations(state.selection, columns, state.prior, state.own, life)
         return BinProcess(
             tree=state.tree,
             evidence=evidence or state.evidence,
@@ -110,6 +123,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
             columns=columns,
             dimension=self.spec.dimension,
             beside=beside,
+            prior=state.prior,
         )
 
     @override
@@ -214,12 +228,13 @@ class PartitionLearner(CohortLearner[PartitionState]):
             return self._selected(state, state.selection, policy, release)
         parts = asked_parts(policy, self.space, self.process(state)) if policy.wholes is not None else None
         rows = np.unique(parts.rows) if parts else policy.bins
-        known = estimated(state.population, state.evidence, self.spec, policy, release, rows, parts)
+        before = Beliefs(state.posterior.mean[rows], state.prior)
+        known = estimated(state.population, state.evidence, self.spec, policy, release, rows, before, parts)
         state = replace(state, population=known[0], evidence=known[1])
         since = state.posterior.computed
         if not (_is_news(state, since, _NEWS) or self.forgetting.is_due(state.seen - since)):
             return state
-        state = self.discounted(state)
+        state = self.rescaled(self.discounted(state))
         if _is_news(state, state.hyperparameters.fitted, _FITTED) and len(state.tree) <= _FITTED_BINS:
             state = self._fitted(state)
         return self._windowed(self.split(self.sifted(self.computed(state))))
@@ -228,8 +243,10 @@ class PartitionLearner(CohortLearner[PartitionState]):
         self, state: PartitionState, selection: Selection, policy: PartitionPolicy, release: KeyedSums
     ) -> PartitionState:
         """Add what a round says of one feature; when enough people were asked, begin the tree with what matters."""
-        spread = state.hyperparameters.spread
-        selection = self.selection.learned(selection, policy, release, spread, state.own)
+        before = self.process(state).posterior_beside()[0][self.selection.rows(selection.feature)]
+        selection = self.selection.learned(selection, policy, release, Beliefs(before, state.prior))
+        state = self.rescaled(replace(state, selection=selection))
+        selection = self.selection.decided(selection, state.hyperparameters.spread, state.prior, state.own)
         state = replace(state, selection=selection)
         if selection.open:
             is_news = _is_news(state, state.hyperparameters.fitted, _FITTED)
@@ -268,6 +285,12 @@ class PartitionLearner(CohortLearner[PartitionState]):
         lengths = state.hyperparameters.lengths.copy()
         lengths[self.selection.blocks(state.selection)] = found.lengths
         return replace(state, hyperparameters=Hyperparameters(lengths, found.spread, state.seen))
+
+    def rescaled(self, state: PartitionState) -> PartitionState:
+        """Expect values where all that was observed of them is on the average."""
+        known = [state.evidence.total, state.selection.evidence.total if state.selection else (0.0, 0.0)]
+        precision, moment = (float(sum(values)) for values in zip(*known, strict=True))
+        return replace(state, prior=PriorScale.observed(precision, moment)) if precision else state
 
     def computed(self, state: PartitionState) -> PartitionState:
         """Compute the posterior."""

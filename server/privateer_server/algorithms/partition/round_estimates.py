@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
 from privateer_core.primitives.contributions import KeyedSums
+from privateer_core.primitives.score_sums import ScoreSums
 from privateer_server.algorithms.partition.bin_tree import Split
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence
+from privateer_server.algorithms.partition.kernel import PriorScale
 from privateer_server.algorithms.partition.splitting import Subdivision, selection_bias
 
 Array = NDArray[np.float64]
@@ -21,8 +23,6 @@ _LEAST: Final = 0.02
 _BLIND: Final = 1e-9
 _HALF_KNOWN: Final = 0.4
 """Standard deviation of a half's share of people from one half, relative to it, before people are counted."""
-_POOL: Final = 100.0
-"""Reports with which the average over keys counts in a key's own share of scored reports."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,8 @@ def weighed(mass: Array, precision: Array, telling: Array, places: Ints, release
     own, other, none = release.hit_own - release.hit_other, release.hit_other, release.hit_none
     if own < _BLIND or not len(mass):
         return mass, precision
-    reports = max(1, release.reports)
-    rate = release.hits / reports
-    keys = len(places)
-    keyed = float(np.clip((rate.sum() - keys * none) / (own + keys * (other - none)), 0.0, 1.0))
-    found = (rate - none - keyed * (other - none)) / own
+    rate, reports = _hit_rates(release)
+    found = (rate - none - _keyed(release) * (other - none)) / own
     probability = np.clip(rate, 1 / reports, 1.0)
     noise = (probability * (1 - probability) / reports + 1 / reports**2 + release.noise / reports**2) / own**2
     gained = np.bincount(places, telling**2 / noise, len(mass))
@@ -97,6 +94,23 @@ def weighed(mass: Array, precision: Array, telling: Array, places: Ints, release
     with np.errstate(invalid="ignore"):
         updated = np.where(np.isinf(precision), mass, mass + moved / (precision + gained))
     return np.clip(updated, _LEAST * mass, 1.0), precision + gained
+
+
+def _hit_rates(release: KeyedSums) -> tuple[Array, Array]:
+    """Return the share of reports that are hits of each key, and how many reports these are; (keys,) each."""
+    if release.hits.ndim == 1:
+        reports, hits = np.full(len(release.hits), float(max(1, release.reports))), release.hits
+    else:
+        reports, hits = np.maximum(1.0, release.counts.sum(axis=1)), release.hits.sum(axis=1)
+    return np.asarray(hits / reports), reports
+
+
+def _keyed(release: KeyedSums) -> float:
+    """Return the share of people who have any key, as far as hits tell; 0 where they tell nothing of it."""
+    own, other, none = release.hit_own - release.hit_other, release.hit_other, release.hit_none
+    (rate, _), keys = _hit_rates(release), len(release.hits)
+    told = own + keys * (other - none)
+    return float(np.clip((rate.sum() - keys * none) / told, 0.0, 1.0)) if keys and told > _BLIND else 0.0
 
 
 @dataclass(frozen=True)
@@ -108,6 +122,8 @@ class BinSums:
     reports, sums
         Shape (bins, arms): reports that count for the cell, and the sum of their scores. The sum has expectation
         ``reports * gain * share of people in the bin * (2 mean - 1)``.
+    hits
+        Shape (bins, arms): how many of them have a score other than 0; None where only that of all arms is known.
     telling
         Shape (bins, arms): share of the people in the bin who tell of the arm in a report that counts for the cell.
     gain
@@ -116,6 +132,7 @@ class BinSums:
 
     reports: Array
     sums: Array
+    hits: Array | None
     telling: Array
     gain: Array
 
@@ -124,16 +141,16 @@ def bin_sums(spec: PartitionSpec, policy: PartitionPolicy, release: KeyedSums, s
     """Return the round's sums by bin and arm; ``shares`` are those of each bin's people in its parts, if it has any."""
     telling = _telling_of(spec, policy, shares)
     if not policy.fresh_coins:
-        return BinSums(release.counts.astype(np.float64), release.sums, telling, release.gain * telling)
-    reports = _by_cell(policy, np.full(len(policy.cells), float(release.reports)), 0.0)
-    return BinSums(reports, _by_cell(policy, release.sums[:, 0], 0.0), telling, release.gain * telling)
+        hits = release.hits if release.hits.shape == release.sums.shape else None
+        return BinSums(release.counts.astype(np.float64), release.sums, hits, telling, release.gain * telling)
+    told = (np.full(len(policy.cells), float(release.reports)), release.sums[:, 0], release.hits.reshape(-1))
+    reports, sums, hits = (_by_cell(policy, values) for values in told)
+    return BinSums(reports, sums, hits, telling, release.gain * telling)
 
 
-def _by_cell(policy: PartitionPolicy, values: Array, missing: float) -> Array:
-    """Return a number for every key, (keys,), as one for every bin and arm."""
-    if not policy.fresh_coins:
-        return np.broadcast_to(values[:, None], policy.layout.shares.shape)
-    spread = np.full((int(np.max(policy.whole_of, initial=-1)) + 1, policy.active.shape[1]), missing)
+def _by_cell(policy: PartitionPolicy, values: Array) -> Array:
+    """Return a number for every key that is an arm of a bin, (keys,), as one for every bin and arm."""
+    spread = np.full((int(np.max(policy.whole_of, initial=-1)) + 1, policy.active.shape[1]), 0.0)
     spread[policy.cells[:, 0], policy.cells[:, 1]] = values
     return spread
 
@@ -176,6 +193,22 @@ def _behaviour(spec: PartitionSpec, cohort: str) -> Array | None:
     return None if source is None else np.array(source.shares, dtype=np.float64)
 
 
+@dataclass(frozen=True)
+class Beliefs:
+    """What was thought of values before a round.
+
+    Attributes
+    ----------
+    mean
+        Shape (bins, arms): means of the values in the round's bins.
+    prior
+        Where values are on the average.
+    """
+
+    mean: Array
+    prior: PriorScale
+
+
 def estimated(
     population: Population,
     evidence: BinEvidence,
@@ -183,6 +216,7 @@ def estimated(
     policy: PartitionPolicy,
     release: KeyedSums,
     rows: slice | NDArray[np.int64],
+    before: Beliefs,
     parts: Subdivision | None = None,
 ) -> tuple[Population, BinEvidence]:
     """Return shares of people and evidence of values with what a round adds to them.
@@ -191,16 +225,24 @@ def estimated(
     ----------
     rows
         Places of the round's bins.
+    before
+        What was thought of their values.
     parts
         What is expected of parts of the bins, where the policy tells them apart.
     """
     cohort = ["", *(source.name for source in spec.sources)].index(policy.cohort)
     population = population.counted(cohort, rows, _key_shares(spec, policy, parts.shares if parts else None), release)
-    return population, evidence.added(*_values(population.shares[cohort, rows], spec, policy, release, parts), rows)
+    people = population.shares[cohort, rows]
+    return population, evidence.added(*_values(people, spec, policy, release, before, parts), rows)
 
 
 def _values(
-    people: Array, spec: PartitionSpec, policy: PartitionPolicy, release: KeyedSums, parts: Subdivision | None
+    people: Array,
+    spec: PartitionSpec,
+    policy: PartitionPolicy,
+    release: KeyedSums,
+    before: Beliefs,
+    parts: Subdivision | None,
 ) -> tuple[Array, Array]:
     """Return what a round says of the values of its bins: precision, and precision times mean, by inverse variance.
 
@@ -208,21 +250,20 @@ def _values(
     inverse variance. Of a bin with parts those tell who played the arm: what is known of how they differ is taken off.
     """
     found = bin_sums(spec, policy, release, parts.shares if parts else None)
-    gain = found.gain * people[:, None]
-    # A curator's noise is added once to a sum: a report bears its share of it.
-    variance = _by_cell(policy, _variance(release), 1.0) + release.noise / np.maximum(1, found.reports)
-    weight = gain / variance
-    sums = found.sums
-    if parts:
-        sums = sums - found.reports * gain * selection_bias(policy, _telling_of(spec, policy), parts.shares, parts.mean)
-    return gain * weight * found.reports, weight * sums
-
-
-def _variance(release: KeyedSums) -> Array:
-    """Return the variance of one report's score at each key, estimated from the hits."""
-    if not len(release.hits):
-        return np.ones(0)
-    reports = max(1, release.reports)
-    floor = max(release.hit_other / 4, release.hit_none / 4, 1 / reports)
-    pooled = max(floor, float(release.hits.mean()) / reports)
-    return np.asarray(np.maximum(floor, (release.hits + _POOL * pooled) / (release.reports + _POOL)))
+    bias = selection_bias(policy, _telling_of(spec, policy), parts.shares, parts.mean) if parts else 0.0
+    share, apart = found.telling * people[:, None], release.hit_own - release.hit_other
+    none, keyed = release.hit_none, _keyed(release)
+    hit_rate = share * apart + keyed * (release.hit_other - none) + none
+    scores = ScoreSums(
+        reports=found.reports,
+        sums=found.sums,
+        hits=found.hits,
+        share=share,
+        hit_rate=np.clip(hit_rate, 0.0, 1.0),
+        apart=apart,
+        gain=release.gain,
+        noise=release.noise,
+    )
+    expected = before.prior.within(before.mean + bias)
+    precision, moment = scores.evidence(expected, before.prior.cautious(expected))
+    return precision, moment - precision * bias

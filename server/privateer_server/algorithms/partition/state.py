@@ -13,7 +13,7 @@ from privateer_server.algorithms.partition.change_detection import Window
 from privateer_server.algorithms.partition.feature_selection import Selection
 from privateer_server.algorithms.partition.forgetting import Discounted
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinPosterior
-from privateer_server.algorithms.partition.kernel import Hyperparameters
+from privateer_server.algorithms.partition.kernel import UNSCALED, Hyperparameters, PriorScale
 from privateer_server.algorithms.partition.round_estimates import Population
 
 
@@ -45,6 +45,8 @@ class PartitionState(LearnerState):
         The window whose rounds are compared with those before; None before the first one opens.
     selection
         What rounds about one feature at a time showed; None where no feature was asked about alone.
+    prior
+        Where values are expected, and how far apart, when the posterior was computed last.
     """
 
     renamed: ClassVar = {"heard": "reported", "turn": "cohort"}
@@ -63,6 +65,7 @@ class PartitionState(LearnerState):
     discounted: Discounted | None = None
     window: Window | None = None
     selection: Selection | None = None
+    prior: PriorScale = UNSCALED
 
     @classmethod
     @override

@@ -13,6 +13,7 @@ from privateer_lab.answer_words import selected
 from privateer_server.algorithms import NewRound, learner_for
 from privateer_server.algorithms.partition.bin_tree import Space, levels_in
 from privateer_server.algorithms.partition.feature_selection import FeatureSelector, cells_of, people_asked
+from privateer_server.algorithms.partition.kernel import UNSCALED
 from privateer_server.algorithms.partition.learner import PartitionLearner
 from privateer_server.algorithms.partition.state import PartitionState
 from tests.support.partitions import same
@@ -122,7 +123,7 @@ def test_answers_counted_for_the_next_feature_are_caught():
             moment=np.roll(screening.evidence.moment, 4, axis=0),
         ),
     )
-    found = FeatureSelector(spec).decided(moved, 1, 2000)
+    found = FeatureSelector(spec).decided(moved, 1, UNSCALED, 2000)
     assert not found.kept[[1, 4]].any()
     assert found.kept[[2, 5]].all()
 
@@ -163,7 +164,7 @@ def test_the_tree_begins_with_what_was_found():
     assert not state.evidence.precision.any()
     policy = learner_for(six()).policy(state, NewRound(9, 0, 0))
     corner = np.full((1, 6), 0.25)
-    corner[0, 1] = 0.75
+    corner[0, [1, 4]] = 0.75
     assert two_of_six(corner).argmax() == policy.decide(corner, np.zeros(1, np.uint32)).arms[0]
 
 
@@ -232,7 +233,7 @@ def test_a_source_may_be_asked_about_features():
 def test_features_that_do_not_matter_are_one_observation_of_all_people():
     state = screened(six())[-1].state
     kept = replace(state.selection, kept=np.arange(6) == 1)
-    evidence = FeatureSelector(six()).observations(kept, np.array([1]), 0, math.inf)
+    evidence = FeatureSelector(six()).observations(kept, np.array([1]), UNSCALED, 0, math.inf)
     assert evidence.lower.tolist() == [[0.0], [0.25], [0.5], [0.75], [0.0]]
     assert evidence.upper[-1] == 1
     others = np.delete(state.selection.evidence.precision, np.arange(4, 8), axis=0)

@@ -62,7 +62,10 @@ def test_every_memory_learns_from_the_round_that_one_of_them_asked_for():
 
 
 def test_the_endless_memory_knows_what_a_learner_without_memory_knows(monkeypatch):
-    """The same releases of the same policies, whichever memory made these."""
+    """The same releases of the same policies, whichever memory made these.
+
+    The variances of scores depend a little on what was thought of values, which is what the memory in use knows.
+    """
     monkeypatch.setattr(PartitionLearner, "split", lambda self, state: state)
     spec = make_spec({**QUICK, **AUTO})
     plain = learner_for(make_spec(QUICK))
@@ -71,8 +74,8 @@ def test_the_endless_memory_knows_what_a_learner_without_memory_knows(monkeypatc
         state = plain.learn(state, played.policy, played.release)
         last = played.state
     evidence = last.discounted.evidence
-    assert evidence.precision[0] == pytest.approx(state.evidence.precision)
-    assert evidence.moment[0] == pytest.approx(state.evidence.moment)
+    assert evidence.precision[0] == pytest.approx(state.evidence.precision, rel=1e-4)
+    assert evidence.moment[0] == pytest.approx(state.evidence.moment, rel=1e-4)
     assert (evidence.precision[3] < evidence.precision[0]).all()
 
 

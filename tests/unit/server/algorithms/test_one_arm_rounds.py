@@ -5,7 +5,7 @@ import pytest
 
 from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.partition.learner import PartitionLearner
-from privateer_server.algorithms.partition.round_estimates import estimated
+from privateer_server.algorithms.partition.round_estimates import Beliefs, estimated
 from privateer_server.algorithms.partition.splitting import undivided
 from tests.support.partitions import with_parts
 from tests.support.people import rounds
@@ -111,7 +111,8 @@ def precision(shares):
     made = policy.contribute(contexts, drawn(rng), policy.decide(contexts, drawn(rng)), np.full(1000, 0.5))
     release = policy.terms.mechanism.simulate(made, rng)
     known = (state.population, state.evidence)
-    return estimated(*known, learner.spec, policy, release, np.arange(8), parts)[1].precision.mean(axis=0)
+    before = Beliefs(state.posterior.mean, state.prior)
+    return estimated(*known, learner.spec, policy, release, np.arange(8), before, parts)[1].precision.mean(axis=0)
 
 
 def drawn(rng):

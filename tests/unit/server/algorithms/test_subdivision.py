@@ -12,7 +12,7 @@ from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.partition.gaussian_process import observed
 from privateer_server.algorithms.partition.kernel import Kernel
 from privateer_server.algorithms.partition.learner import PartitionLearner
-from privateer_server.algorithms.partition.round_estimates import estimated
+from privateer_server.algorithms.partition.round_estimates import Beliefs, estimated
 from privateer_server.algorithms.partition.splitting import selection_bias, subdivided
 from tests.support.people import bumps, rounds
 from tests.support.specs import SHUFFLE, make_spec
@@ -47,7 +47,8 @@ def estimates(known, seeds=200):
         made = policy.contribute(contexts, fresh, Arms(arms), rewards)
         release = policy.terms.mechanism.simulate(made, rng)
         rows, thought = np.zeros(1, np.int64), replace(parts, mean=known)
-        _, after = estimated(state.population, state.evidence, SPEC, policy, release, rows, thought)
+        before = Beliefs(state.posterior.mean, state.prior)
+        _, after = estimated(state.population, state.evidence, SPEC, policy, release, rows, before, thought)
         found.append(after.moment[0] / after.precision[0])
     return np.array(found)
 
