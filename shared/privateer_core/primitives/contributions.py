@@ -1,7 +1,7 @@
 """Contributions of people before they are randomized, which never leave a device; and releases about many people."""
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
+from typing import Any, ClassVar, Protocol, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,6 +134,9 @@ class KeyedEvents:
     def noise(self) -> float:
         """Variance of what a curator added: there is none."""
         return 0.0
+
+
+KeyedRelease: TypeAlias = KeyedSums | KeyedEvents
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a shuffled batch of event symbols reveals, enumerated exactly for every record, against the accountant's bound."""
+"""What a shuffled batch of event symbols reveals, enumerated for every record, against the accountant's bound."""
 
 import math
 from collections import defaultdict
