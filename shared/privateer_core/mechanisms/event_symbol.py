@@ -89,9 +89,14 @@ class EventSymbol(LocalSymbol, frozen=True, tag="event-symbol"):
         return cls(question.layout, local)
 
     def variance(self, question: KeyedMeans) -> float:
-        """Return the variance of a report's estimate of (share of people with a typical key) * (rate of events)."""
-        event = self.response.other + self.response.gain * question.key_share * (question.rate or 0.0)
-        return event * (1 - event) / (self.response.gain**2 * (1 - _NAMES))
+        """Return the variance of a report's estimate of (share of people with a typical key) * (expected rate).
+
+        The share is as uncertain as the reports that name keys leave it, which counts in proportion to the rate.
+        """
+        response, rate = self.response, question.rate or 0.0
+        event, named = (response.other + response.gain * question.key_share * chance for chance in (rate, 1.0))
+        spread = event * (1 - event) / (1 - _NAMES) + rate**2 * named * (1 - named) / _NAMES
+        return spread / response.gain**2
 
     @cached_property
     def response(self) -> RandomizedResponse:
