@@ -10,7 +10,8 @@ import numpy as np
 
 from privateer_core.algorithms import algorithm, parse_spec
 from privateer_core.codec import decode
-from privateer_core.mechanisms.central_sums import REPORT, UNIT, CentralSums
+from privateer_core.mechanisms.cell_pairs import CellPairs
+from privateer_core.mechanisms.central_sums import UNIT, CentralSums
 from privateer_core.wire.batch import decode_batch
 from privateer_core.wire.envelope import pieces
 from privateer_core.wire.publication import decode_publication
@@ -78,11 +79,11 @@ class Maker:
         if facts.endpoint == "shuffler":
             sealed = self._mixed(publication, people)
             return Body(*key, body_of(publication, sealed), list(sealed), token)
-        layout = policy_of(publication).terms.mechanism.layout
+        mechanism = policy_of(publication).terms.mechanism
         first = self._used[key]
-        marks = range(first, min(first + people, layout.keys * _DIGITS))
+        marks = range(first, min(first + people, mechanism.layout.keys * _DIGITS))
         self._used[key] += len(marks)
-        sealed = [seal(publication, os.urandom(16) + _row(mark, layout.keys)) for mark in marks]
+        sealed = [seal(publication, os.urandom(16) + _row(mark, mechanism)) for mark in marks]
         return Body(*key, body_of(publication, sealed), list(marks), token) if sealed else None
 
     def junk(self, publication: bytes, people: int) -> Body:
@@ -103,19 +104,28 @@ class Maker:
         return sealed
 
 
-def _row(mark: int, keys: int) -> bytes:
-    digit, key = divmod(mark, keys)
-    row = np.zeros(1, REPORT)
-    row["slot"], row["key"], row["value"] = int.from_bytes(os.urandom(4)), key, _DIGIT**digit
+def _row(mark: int, mechanism: CentralSums | CellPairs) -> bytes:
+    digit, key = divmod(mark, mechanism.layout.keys)
+    row = np.zeros(1, mechanism.message)
+    row["key"], row["value"] = key, _DIGIT**digit
+    if "slot" in mechanism.message.names:
+        row["slot"] = int.from_bytes(os.urandom(4))
     return row.tobytes()
 
 
-def counted(mechanism: CentralSums, total: Any) -> Counter[int]:
+def _values(mechanism: CentralSums | CellPairs, total: Any) -> list[int]:
+    """The sum of the values of each key."""
+    if isinstance(mechanism, CellPairs):
+        return [int(value) for value in total.positive.sum(axis=1)]
+    doubled = (total.sums + UNIT * total.hits).sum(axis=1)
+    assert not (doubled % 2).any(), "it is a sum of scores"
+    return [int(value) // 2 for value in doubled]
+
+
+def counted(mechanism: CentralSums | CellPairs, total: Any) -> Counter[int]:
     """How often each mark is in a sum."""
     found: Counter[int] = Counter()
-    for key, (sums, hits) in enumerate(zip(total.sums.sum(axis=1).tolist(), total.hits.tolist(), strict=True)):
-        left, odd = divmod(sums + UNIT * hits, 2)
-        assert odd == 0, "it is a sum of scores"
+    for key, left in enumerate(_values(mechanism, total)):
         for digit in range(_DIGITS + 1):
             left, times = divmod(left, _DIGIT)
             found[digit * mechanism.layout.keys + key] += times

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer_core.mechanisms.central_sums import REPORT, CentralSums
+from privateer_core.mechanisms.cell_pairs import REPORT, CellPairs
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
@@ -32,17 +32,17 @@ class Held:
 
 @pytest.fixture
 def holding(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Central sums that look at nothing before the release; notes how many records each release had."""
+    """Pairs that look at nothing before the release; notes how many records each release had."""
     released: list[int] = []
-    empty, add, release = CentralSums.empty, CentralSums.add, CentralSums.release
+    empty, add, release = CellPairs.empty, CellPairs.add, CellPairs.release
 
-    def release_of(self: CentralSums, total: Held, noise: Any) -> Any:
+    def release_of(self: CellPairs, total: Held, noise: Any) -> Any:
         released.append(total.reports)
         return release(self, add(self, empty(self), np.frombuffer(total.rows, REPORT)), noise)
 
-    monkeypatch.setattr(CentralSums, "empty", lambda _: Held(0, b""))
-    monkeypatch.setattr(CentralSums, "add", lambda _, total, rows: total.merged(Held(len(rows), rows.tobytes())))
-    monkeypatch.setattr(CentralSums, "release", release_of)
+    monkeypatch.setattr(CellPairs, "empty", lambda _: Held(0, b""))
+    monkeypatch.setattr(CellPairs, "add", lambda _, total, rows: total.merged(Held(len(rows), rows.tobytes())))
+    monkeypatch.setattr(CellPairs, "release", release_of)
     return released
 
 

@@ -190,13 +190,13 @@ def releases(target: Target) -> Sampler:
         # Not parsed: protection is the noise, even if the curator did not hold people to the ball.
         return mechanism.add(mechanism.empty(), mechanism.randomize(made, SecureNoise()))
 
-    exact = [_numbers(silent.release(total(who), SecureNoise()), people) for who in (0, 1)]
+    exact = [released_numbers(silent.release(total(who), SecureNoise()), people) for who in (0, 1)]
 
     def sample(who: int, count: int) -> Scores:
         added, scores = total(who), []
         for _ in range(-(-count // people)):
-            seen = _numbers(mechanism.release(added, SecureNoise()), people)
-            scores.append(_noise_density(mechanism, seen - exact[0]) - _noise_density(mechanism, seen - exact[1]))
+            seen = released_numbers(mechanism.release(added, SecureNoise()), people)
+            scores.append(noise_density(mechanism, seen - exact[0]) - noise_density(mechanism, seen - exact[1]))
         return np.concatenate(scores)[:count]
 
     return sample
@@ -249,7 +249,7 @@ def _widened(mechanism: Mechanism) -> tuple[Mechanism, int]:
     return msgspec.structs.replace(mechanism, layout=wide), people
 
 
-def _numbers(release: Any, people: int) -> NDArray[np.float64]:
+def released_numbers(release: Any, people: int) -> NDArray[np.float64]:
     """Return everything private in a release, shape (people, numbers)."""
     if isinstance(release, CellHits):
         parts = [release.positive, release.hits - release.positive]
@@ -258,7 +258,7 @@ def _numbers(release: Any, people: int) -> NDArray[np.float64]:
     return np.concatenate([part.reshape(people, -1) for part in parts], axis=1)
 
 
-def _noise_density(mechanism: Mechanism, noise: NDArray[np.float64]) -> Scores:
+def noise_density(mechanism: Mechanism, noise: NDArray[np.float64]) -> Scores:
     """Return the logarithm of the density of noise (n, numbers), but for a constant."""
     if isinstance(mechanism, CentralSums | CellPairs) and mechanism.scale:
         return np.asarray(-np.abs(noise).sum(axis=1) / mechanism.scale)

@@ -15,7 +15,7 @@ from privateer_core.algorithms import Algorithm
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSection, PartitionSpec, corners
 from privateer_core.answer.parts import BinMeans
 from privateer_core.errors import SpecError
-from privateer_core.primitives.contributions import KeyedSums
+from privateer_core.primitives.contributions import CellHits, KeyedSums
 from privateer_core.spec.spec import example_promises
 from privateer_papers.paper_1.elimination import EliminationLearner
 from privateer_server.algorithms import NewRound
@@ -189,8 +189,9 @@ class ProvedLearner(EliminationLearner[ProvedState]):
         return self.policy_of_shares(ahead, shares, people, **tree)
 
     @override
-    def learn(self, state: ProvedState, policy: PartitionPolicy, release: KeyedSums) -> ProvedState:
+    def learn(self, state: ProvedState, policy: PartitionPolicy, release: KeyedSums | CellHits) -> ProvedState:
         """Add the round by inverse variance, drop arms, halve bins; with each cohort estimates begin anew."""
+        release = release.keyed if isinstance(release, CellHits) else release
         if state.evidence_cohort != policy.cohort:
             none = np.zeros_like(state.precision)
             nothing = np.zeros_like(state.heaviest)

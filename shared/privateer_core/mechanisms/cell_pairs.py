@@ -117,7 +117,17 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
         keys, values = contributions.keys[has], np.rint(contributions.values[has] * UNIT)
         positive = np.bincount(keys, values, self.layout.keys).astype(np.int64)[:, None]
         hits = UNIT * np.bincount(keys, minlength=self.layout.keys)[:, None]
-        people, size = len(contributions), 2 * len(hits)
+        return self._simulated(positive, hits, len(contributions), rng)
+
+    def simulate_counts(self, counts: NDArray[np.int64], without: int, rng: np.random.Generator) -> CellHits:
+        """Simulate people counted by key, group and value 0 or 1, (keys, 1, 2), and people without a key."""
+        own = counts.sum(axis=-1)
+        return self._simulated(UNIT * counts[..., 1], UNIT * own, int(own.sum()) + without, rng)
+
+    def _simulated(
+        self, positive: NDArray[np.int64], hits: NDArray[np.int64], people: int, rng: np.random.Generator
+    ) -> CellHits:
+        size = 2 * len(hits)
         drawn = self._laplace.simulate(size, rng) if self.scale else np.zeros(size, np.int64)
         return self._released(HitTotal(people, positive, hits, np.full(hits.shape, people)), drawn)
 

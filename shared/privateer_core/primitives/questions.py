@@ -22,12 +22,15 @@ class KeyedMeans:
     rate
         The mean value that is expected, in [0, 1]; None: nobody knows. Where values above 0 are rare, a report may say
         that there is one, and nothing else.
+    counted
+        Whether how many people have each key is wanted as well.
     """
 
     layout: Layout
     undecided: float = 1.0
     key_share: float = 1.0
     rate: float | None = None
+    counted: bool = False
 
 
 class SmallDomainMeans(KeyedMeans):

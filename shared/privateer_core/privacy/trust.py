@@ -208,6 +208,14 @@ def _shuffled_directions(privacy: Promise, honest: int, asked: L2VectorSum, shar
 
 
 def _central_means(privacy: Promise, _honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
+    """Release pairs where counts are wanted and the promise is pure, or one report's alone; else sums.
+
+    What an allotment of normal noise covers is a pure event of far more noise than that; and reports of one person must
+    all keep the same allotment.
+    """
+    keys, pure = question.layout, share.pure if share else privacy.bound
+    if question.counted and keys.groups == 1 and pure:
+        return CellPairs.calibrated(KeyedHits(SlotLayout(keys.seed, keys.thresholds)), pure)
     return CentralSums.calibrated(question, privacy.bound, privacy.delta, share)
 
 
@@ -301,7 +309,7 @@ TRUST: Final[dict[str, Trust]] = {
             assumes=("the server keeps records to itself, and its noise comes from the operating system",),
             event=lambda mechanism, _: mechanism.released,
             serves={
-                KeyedMeans: Serving((CentralSums,), _central_means, shares_out=True),
+                KeyedMeans: Serving((CentralSums, CellPairs), _central_means, shares_out=True),
                 SmallDomainMeans: Serving((CentralSums,), _central_means),
                 KeyedHits: Serving((CellPairs,), _central_hits),
                 VectorSum: Serving((CentralVectors, RunningVectors), _central_vectors),

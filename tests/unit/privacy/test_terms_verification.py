@@ -155,9 +155,10 @@ def test_lies_about_the_promise_are_refused(name: str, lies: dict[str, Any], fie
 WEAKER: list[tuple[str, dict[str, Any]]] = [
     ("local", {"epsilon": 1.0001}),
     ("shuffle", {"epsilon": 3.5}),
-    ("central", {"standard_deviation": 8.4}),
-    ("central", {"standard_deviation": 0.0}),
-    ("central-pure", {"scale": 3.9}),
+    ("central", {"scale": 1.99}),
+    ("central", {"scale": 0.0}),
+    ("central-pure", {"scale": 1.99}),
+    ("returning-central", {"standard_deviation": 8.4}),
     ("phased-local", {"epsilon": 4.0001}),
     ("phased-normal", {"standard_deviation": 4.9e4}),
     ("phased-shuffle", {"bits": 40}),

@@ -2,12 +2,11 @@
 
 from typing import Any, Final, NamedTuple, cast
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy
-from privateer_core.mechanisms.central_sums import CentralSums
+from privateer_core.mechanisms import Mechanism
 from privateer_core.policies.decisions import Arms
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, Layout
@@ -17,7 +16,16 @@ from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.spec.spec import Privacy
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.lower_bounds import Scores
-from privateer_lab.audit.views import Coins, batches, draw_coins, log_likelihood, model_of, releases
+from privateer_lab.audit.views import (
+    Coins,
+    batches,
+    draw_coins,
+    log_likelihood,
+    model_of,
+    noise_density,
+    released_numbers,
+    releases,
+)
 
 _BATCH: Final = 100
 _BATCHES_AT_ONCE: Final = 500
@@ -75,7 +83,7 @@ def _policy(privacy: Privacy, shares: Scores) -> PartitionPolicy:
     bins, arms = shares.shape
     choice = Layout(0x5EED, np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32))
     in_key = Layout.ungrouped(bins * arms, 0x5EED)
-    question = KeyedMeans(in_key if privacy.arm_in_key else choice, 1.0, 1 / bins)
+    question = KeyedMeans(in_key if privacy.arm_in_key else choice, 1.0, 1 / bins, counted=True)
     return PartitionPolicy(
         version=1,
         dimension=1,
@@ -167,26 +175,35 @@ def _released(scene: Scene, privacy: Privacy, count: int) -> Case:
     event = scene.policy.terms.event
     assert event is not None
     sample, name, count = _releases(scene), f"seen arm, {scene.name}", max(2000, count)
-    return Case(name, "CentralSums", privacy.model, "tight", privacy.bound, privacy.delta, event, sample, count)
+    return Case(
+        name,
+        type(scene.policy.mechanism).__name__,
+        privacy.model,
+        "tight",
+        privacy.bound,
+        privacy.delta,
+        event,
+        sample,
+        count,
+    )
 
 
 def _releases(scene: Scene) -> Sampler:
     """Sample a curator's releases of one person's round: the adversary takes away everybody else, whom it knows."""
     policy = scene.policy
-    curator = cast(CentralSums, policy.mechanism)
-    silent = msgspec.structs.replace(curator, standard_deviation=0.0)
+    curator: Any = policy.mechanism
+    silent = type(curator)(curator.layout)
 
     def exact(person: SeenPerson) -> Scores:
         coins = _coins_that_choose(policy, person, scene.arm, 1)
-        release = silent.release(silent.add(silent.empty(), _reports(policy, person, coins)), SecureNoise())
-        return np.concatenate([release.sums.ravel(), release.hits.ravel()])
+        return np.asarray(released_numbers(_release(silent, _reports(policy, person, coins)), 1)[0])
 
     left, right = (exact(person) for person in scene.people)
-    direction = (left - right) / np.linalg.norm(left - right)
 
     def score(person: SeenPerson, coins: Coins) -> float:
-        release = curator.release(curator.add(curator.empty(), _reports(policy, person, coins)), SecureNoise())
-        noisy = float((np.concatenate([release.sums.ravel(), release.hits.ravel()]) - right) @ direction)
+        release = _release(curator, _reports(policy, person, coins))
+        found = released_numbers(release, 1)
+        noisy = float(noise_density(curator, found - left)[0] - noise_density(curator, found - right)[0])
         return noisy + _CERTAIN * (_could_be(scene, 0, release.counts) - _could_be(scene, 1, release.counts))
 
     def sample(who: int, count: int) -> Scores:
@@ -195,6 +212,11 @@ def _releases(scene: Scene) -> Sampler:
         return np.array([score(person, coins[i : i + 1]) for i in range(count)])
 
     return sample
+
+
+def _release(curator: Mechanism, reports: NDArray[Any]) -> Any:
+    """Release the reports, and nothing else."""
+    return curator.release(curator.add(curator.empty(), reports), SecureNoise())
 
 
 def _could_be(scene: Scene, who: int, counts: NDArray[np.int64]) -> bool:

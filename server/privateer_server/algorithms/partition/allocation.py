@@ -39,6 +39,10 @@ _EXPLORATION_WIDE: Final = 0.9
 """In wide bins: what is found there serves all their parts, and it shows when smoothness was misjudged."""
 _EXPLORATION_ONE_ARM: Final = 0.35
 """Where a round plays one arm: each is known sooner."""
+_EXPLORATION_RARE: Final = 1.0
+_RARE: Final = 0.02
+"""Where fewer people than this have an event, or have none, draws have the whole standard deviation: with less, an arm
+that had bad luck with its few events is given up for good in one run of a few dozen."""
 _EXPLORATION_LEAST: Final = 0.05
 _FADING: Final = 0.6
 _FADING_IN_KEY: Final = 0.4
@@ -119,14 +123,16 @@ class Allocation:
         most = np.where(kinds.large, _DROP_LARGE, usual_most)[:, None]
         return np.asarray(~(gap > most * np.sqrt(of_difference)) & self._playable)
 
-    def exploration(self, kinds: BinKinds, own: int, half_life: float) -> Array:
+    def exploration(self, kinds: BinKinds, own: int, half_life: float, rarity: float) -> Array:
         """Return the share of the posterior's standard deviation with which arms are drawn, (bins,).
 
-        What is learned serves those to come: less of it when they are fewer than the ``own`` people before.
+        What is learned serves those to come: less of it when they are fewer than the ``own`` people before. ``rarity``
+        is the share of people who have the rarer outcome, on the average.
         """
         left = max(0, self._horizon - own)
         usual = np.where(kinds.wide, _EXPLORATION_WIDE, _EXPLORATION)
         usual = np.where(kinds.one_arm, _EXPLORATION_ONE_ARM, usual)
+        usual = np.maximum(usual, _EXPLORATION_RARE if rarity < _RARE else 0.0)
         before = min(own, half_life / math.log(2))
         if before < own:
             usual = usual * (_FADING_IN_KEY if self._in_key else _FADING)

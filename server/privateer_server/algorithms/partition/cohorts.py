@@ -140,7 +140,7 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
         return PartitionPolicy(
             version=ahead.version,
             dimension=self.spec.dimension,
-            terms=self.terms(ahead, KeyedMeans(reported, *expected, rate)),
+            terms=self.terms(ahead, KeyedMeans(reported, *expected, rate, counted=True)),
             choice=layout if in_key else None,
             cohort=ahead.cohort,
             **bins,

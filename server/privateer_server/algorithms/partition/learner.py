@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
 from privateer_core.answer.parts import AnswerPart, BinMeans, Contradiction
-from privateer_core.primitives.contributions import KeyedRelease
+from privateer_core.primitives.contributions import CellHits, KeyedRelease
 from privateer_server.algorithms import Learner, NewRound
 from privateer_server.algorithms.partition.allocation import (
     Allocation,
@@ -212,7 +212,8 @@ class PartitionLearner(CohortLearner[PartitionState]):
         return self.allocation.kinds(process, state.active, state.posterior.variance, selected=selected)
 
     def _exploration(self, state: PartitionState, kinds: BinKinds) -> Array:
-        return self.allocation.exploration(kinds, state.own, self.forgetting.half_life(state.discounted))
+        half_life = self.forgetting.half_life(state.discounted)
+        return self.allocation.exploration(kinds, state.own, half_life, state.prior.rarity)
 
     @staticmethod
     def _tried(state: PartitionState) -> Bools:
@@ -220,8 +221,9 @@ class PartitionLearner(CohortLearner[PartitionState]):
         return state.evidence.tried | state.selection.evidence.tried if state.selection else state.evidence.tried
 
     @override
-    def learn(self, state: PartitionState, policy: PartitionPolicy, release: KeyedRelease) -> PartitionState:
+    def learn(self, state: PartitionState, policy: PartitionPolicy, release: KeyedRelease | CellHits) -> PartitionState:
         """Add what a round says of people and values; then, if there is news enough, drop arms and split bins."""
+        release = release.keyed if isinstance(release, CellHits) else release
         own = state.own + (0 if policy.cohort else release.reports)
         state = self.counted(replace(state, own=own), policy, release.reports)
         if state.selection and state.selection.open:

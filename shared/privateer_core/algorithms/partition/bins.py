@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.mechanisms import KeyedMechanism
+from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.primitives.public_coins import UNIT, EarlierChoices, Layout
 from privateer_core.privacy.terms import Terms
 
@@ -120,7 +121,7 @@ class AskedBins(Bins):
         whole, which reports are about. None: each bin is a whole.
     """
 
-    mechanisms: ClassVar[Any] = KeyedMechanism
+    mechanisms: ClassVar[Any] = KeyedMechanism | CellPairs
     """What may randomize its reports."""
 
     version: int
@@ -136,9 +137,9 @@ class AskedBins(Bins):
     wholes: Ints | None = None
 
     @property
-    def mechanism(self) -> KeyedMechanism:
+    def mechanism(self) -> KeyedMechanism | CellPairs:
         """What randomizes, adds up and releases the round's reports."""
-        return cast(KeyedMechanism, self.terms.mechanism)
+        return cast(KeyedMechanism | CellPairs, self.terms.mechanism)
 
     @property
     def layout(self) -> Layout:

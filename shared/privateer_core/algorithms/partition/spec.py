@@ -99,7 +99,9 @@ class PartitionSpec(ArmsSpec):
 
     @override
     def usual_question(self) -> KeyedMeans:
-        return KeyedMeans(Layout(0, np.zeros((0, self.arm_count - 1), np.uint32)))
+        in_key = self.privacy.arm_in_key
+        layout = Layout.ungrouped(0, 0) if in_key else Layout(0, np.zeros((0, self.arm_count - 1), np.uint32))
+        return KeyedMeans(layout, counted=True)
 
     @classmethod
     @override

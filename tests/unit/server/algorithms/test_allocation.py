@@ -135,8 +135,8 @@ def test_an_arm_is_dropped_when_it_is_behind_by_more_deviations_than_the_bin_ask
 
 def test_less_is_explored_when_few_people_are_left_and_in_narrow_bins():
     (allocation, _, wide), (_, _, narrow) = bins_of(0), bins_of(8)
-    assert allocation.exploration(wide, 0, np.inf) > allocation.exploration(narrow, 0, np.inf) > 0.3
-    assert allocation.exploration(wide, 19_999, np.inf) == pytest.approx(0.05)
+    assert allocation.exploration(wide, 0, np.inf, 0.5) > allocation.exploration(narrow, 0, np.inf, 0.5) > 0.3
+    assert allocation.exploration(wide, 19_999, np.inf, 0.5) == pytest.approx(0.05)
 
 
 def test_the_only_arm_is_the_best_of_those_that_are_preferred():

@@ -194,7 +194,7 @@ def test_people_of_decided_bins_are_asked_too(changes):
 
 def explored(learner, state):
     kinds = learner.allocation.kinds(learner.process(state), state.active, state.posterior.variance, selected=False)
-    return learner.allocation.exploration(kinds, state.own, learner.forgetting.half_life(state.discounted))
+    return learner.allocation.exploration(kinds, state.own, learner.forgetting.half_life(state.discounted), 0.5)
 
 
 def test_less_is_explored_where_what_is_found_fades():
