@@ -119,7 +119,7 @@ class EventSymbol(LocalSymbol, frozen=True, tag="event-symbol"):
 
     def names(self, coins: NDArray[np.uint32]) -> NDArray[np.bool_]:
         """Whether reports with these public coins name the person's key in place of its events; shape (n,)."""
-        return classes_of(coins, self.layout.seed, NAMING) == 0
+        return np.asarray(classes_of(coins, self.layout.seed, NAMING) == 0)
 
     @override
     def randomize(self, contributions: KeyedValues, noise: NoiseSource) -> NDArray[np.void]:
