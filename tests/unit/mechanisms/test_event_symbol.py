@@ -111,8 +111,10 @@ def test_the_variance_is_that_of_an_estimate_of_share_and_rate(epsilon, keys, ra
     one, rng = EventSymbol(asked.layout, epsilon), np.random.default_rng(4)
     shape, shares = (keys, 1, 2), np.tile([(1 - rate) / keys, rate / keys], keys)
     draws = [one.simulate_counts(rng.multinomial(n, shares).reshape(shape), 0, rng) for _ in range(6000)]
-    found = np.array([(draw.sums[0, 0] / draw.counts[0, 0] - draw.other) / draw.gain for draw in draws])
-    squares = n * (found - rate / keys)[:, None] ** 2
+    events = np.array([(draw.sums[0, 0] / draw.counts[0, 0] - draw.other) / draw.gain for draw in draws])
+    named = np.array([(draw.hits[0] / draw.trials - draw.other) / draw.gain for draw in draws])
+    # To first order, that is how far their ratio is from the rate.
+    squares = n * (events - rate * named)[:, None] ** 2
     assert centred(squares, one.variance(asked))
     assert not centred(squares, 0.8 * one.variance(asked))
 

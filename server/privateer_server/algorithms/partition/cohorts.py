@@ -147,7 +147,7 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
         )
 
     def policy_of_shares(
-        self, ahead: NewRound, shares: Array, people: Array, rate: float | None = None, **bins: Any
+        self, ahead: NewRound, shares: Array, people: Array, rate: float | None = None, /, **bins: Any
     ) -> PartitionPolicy:
         """Return a policy whose coins share arms out.
 

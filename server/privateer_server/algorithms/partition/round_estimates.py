@@ -145,7 +145,7 @@ def bin_sums(
     if not policy.fresh_coins:
         hits = release.hits if release.hits.shape == release.sums.shape else None
         return BinSums(release.counts.astype(np.float64), release.sums, hits, telling, release.gain * telling)
-    told = (release.counts[:, 0], release.sums[:, 0], release.hits.reshape(-1))
+    told = (release.counts[:, 0].astype(np.float64), release.sums[:, 0], release.hits.reshape(-1))
     reports, sums, hits = (_by_cell(policy, values) for values in told)
     return BinSums(reports, sums, hits, telling, release.gain * telling)
 
