@@ -9,13 +9,16 @@ from privateer_core.errors import OutOfRange
 from privateer_core.mechanisms import CentralSums, SignedSymbol
 from privateer_core.mechanisms.event_symbol import NAMING, EventSymbol
 from privateer_core.mechanisms.named_symbol import NamedSymbol
+from privateer_core.policies.analyzers import ByChoices
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans, SmallDomainMeans
 from privateer_core.privacy.terms import calibrate
 from privateer_core.spec.spec import Privacy
 from privateer_lab.simulation.devices import SeededNoise
-from tests.support.statistics import centred, fits
+from privateer_server.rounds.loop import Schedule
+from tests.support.specs import make_spec
+from tests.support.statistics import centred, fits, same_law
 
 EDGES = np.array([[20_000, 40_000], [10_000, 65_536], [0, 30_000]], np.uint32)
 
@@ -184,6 +187,46 @@ def test_shuffled_events_keep_the_promise_of_several_reports(reports):
     assert isinstance(terms.mechanism, EventSymbol)
     assert terms.holds
     assert not replace(terms, mechanism=terms.mechanism.weaker(1.02)).holds
+
+
+def late(seed, one, way):
+    """What came of 400 people whose coins chose by an earlier plan; numbers of a release."""
+    rng, earlier = np.random.default_rng(seed), Layout(77, EDGES[::-1].copy())
+    told, by_choices = people(400, 0, 0.4, seed), ByChoices.of(one.layout, earlier)
+    keys = rng.permutation(np.arange(400) % 4 - 1)
+    groups = earlier.group(earlier.hashes(told.coins, np.maximum(keys, 0)), np.maximum(keys, 0))
+    told = replace(told, keys=keys, groups=groups)
+    if way == "sent":
+        total = by_choices.tally(one, one.randomize(told, SeededNoise(seed)).tobytes())
+        release = one.release(total, SeededNoise(0))
+    else:
+        release = by_choices.simulate(one, told, rng)
+    return np.concatenate([release.sums.ravel(), release.counts.ravel(), release.hits, [release.trials]])
+
+
+def test_reports_on_earlier_choices_are_counted_as_they_are_simulated():
+    """Planted: a simulation with half as much epsilon again."""
+    one = mechanism(3.0)
+    sent, drawn = (
+        [late(seed, one, way) for seed in range(start, start + 300)] for way, start in (("sent", 0), ("", 500))
+    )
+    assert same_law(sent, drawn)
+    assert not same_law(sent, [late(seed, one.weaker(1.5), "drawn") for seed in range(300)])
+
+
+@pytest.mark.parametrize(
+    ("privacy", "rate", "kind"),
+    [
+        ({"privacy.model": "shuffle", "privacy.delta": 1e-6}, None, SignedSymbol),
+        ({"privacy.model": "shuffle", "privacy.delta": 1e-6}, 0.005, EventSymbol),
+        ({"privacy.model": "shuffle", "privacy.delta": 1e-6}, 0.5, SignedSymbol),
+        ({"privacy.epsilon": 4.0}, 0.005, SignedSymbol),
+    ],
+)
+def test_first_rounds_of_partitions_ask_by_the_declared_rate(privacy, rate, kind):
+    """Under ``local`` they ask about one bin, where both symbols say as much of events."""
+    policy = Schedule(make_spec({**privacy, "reward.base_rate": rate})).open(7, 1).policy
+    assert type(policy.terms.mechanism) is kind
 
 
 def test_what_is_no_report_is_refused():
