@@ -184,12 +184,15 @@ ROWS: list[tuple[str, Change, str]] = [
     ("shuffle", row(batch=10**400), "rounds.1.batch"),
     ("shuffle", row(batch=2000, honest=1800, received=1900), "rounds.1.mechanism"),
     ("shuffle", lambda r: r["rounds"][1].update(released=True, received=899), "rounds.2.released"),
-    ("central", mechanism(standard_deviation=4.0), "rounds.1.mechanism"),
-    ("central", mechanism(standard_deviation=0), "rounds.1.mechanism"),
-    ("central", mechanism(standard_deviation=0, scale=4.0), "rounds.1.mechanism"),
-    ("central", mechanism(standard_deviation=-1.0), "rounds.1.mechanism.standard_deviation"),
+    ("central", mechanism(scale=1.0), "rounds.1.mechanism"),
+    ("central", mechanism(scale=0), "rounds.1.mechanism"),
+    ("central", mechanism(scale=-1.0), "rounds.1.mechanism.scale"),
     ("central", mechanism(epsilon=1.0), "rounds.1.mechanism.epsilon"),
-    ("central-pure", mechanism(scale=2.0), "rounds.1.mechanism"),
+    ("central-pure", mechanism(scale=1.0), "rounds.1.mechanism"),
+    ("returning-central", mechanism(standard_deviation=4.0), "rounds.1.mechanism"),
+    ("returning-central", mechanism(standard_deviation=0), "rounds.1.mechanism"),
+    ("returning-central", mechanism(standard_deviation=0, scale=4.0), "rounds.1.mechanism"),
+    ("returning-central", mechanism(standard_deviation=-1.0), "rounds.1.mechanism.standard_deviation"),
     ("none", mechanism(standard_deviation=9.0), "rounds.1.mechanism"),
     ("phased-local", row(mechanism=NORMAL | {"standard_deviation": 9e4}), "rounds.1.mechanism"),
     ("phased-local", mechanism(chosen=1025), "rounds.1.mechanism.chosen"),
@@ -229,7 +232,7 @@ def test_a_row_that_its_certificate_does_not_cover_is_refused(capsys, tmp_path, 
 def test_a_row_that_does_not_fit_among_rows_that_do(capsys, tmp_path):
     """A round without noise, in an experiment whose other rounds keep the promise."""
     record = record_of("central", 3)
-    record["rounds"][1]["mechanism"]["standard_deviation"] = 0.0
+    record["rounds"][1]["mechanism"]["scale"] = 0.0
     assert " rounds.2.mechanism: " in verify(capsys, tmp_path, json.dumps(record))[1]
 
 
@@ -300,7 +303,7 @@ CLAIMS: list[tuple[str, Change, str]] = [
     ("shuffle", lambda c: c["claims"][1].update(epsilon=6.0), "certificate.claims.1.epsilon"),
     ("shuffle", lambda c: c.update(assumes=["nothing"]), "certificate.assumes"),
     ("shuffle", lambda c: c.update(assumes=c["assumes"][:1]), "certificate.assumes"),
-    ("central", lambda c: c["claims"][0].update(sampling=0.0), "certificate.claims.0.sampling"),
+    ("phased-central", lambda c: c["claims"][0].update(sampling=0.0), "certificate.claims.0.sampling"),
     ("central", lambda c: c["claims"].pop(), "certificate.claims"),
     ("hidden", lambda c: c.update(assumes=c["assumes"][:-1]), "certificate.assumes"),
     ("local", lambda c: c["claims"][1].update(about="the whole record"), "certificate.claims.1.about"),

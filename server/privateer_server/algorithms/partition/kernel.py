@@ -63,9 +63,14 @@ class PriorScale:
     sure: float = 0.0
 
     @classmethod
-    def declared(cls, mean: float) -> "PriorScale":
-        """Return that of a value, before anybody reported."""
-        return cls(mean, abs(mean))
+    def declared(cls, mean: float, people: int) -> "PriorScale":
+        """Return that of a value that was declared, before a first round of so many people.
+
+        Nothing counts as rarer than one event in that round: a round must not count for much more than it tells.
+        """
+        most = max(0.0, 1 - 2 / people)
+        level = float(np.clip(mean, -most, most))
+        return cls(level, abs(level))
 
     @classmethod
     def observed(cls, precision: float, moment: float) -> "PriorScale":

@@ -101,8 +101,10 @@ class PartitionLearner(CohortLearner[PartitionState]):
 
     def _declared(self) -> PriorScale:
         """Return where values are expected before anybody reported."""
-        rate = self.spec.reward.base_rate
-        return UNSCALED if rate is None else PriorScale.declared(2 * self.spec.reward.scaled(rate)[0] - 1)
+        reward, people = self.spec.reward, self.spec.experiment.round_size
+        if reward.base_rate is None:
+            return UNSCALED
+        return PriorScale.declared(2 * reward.scaled(reward.base_rate)[0] - 1, people)
 
     def process(
         self, state: PartitionState, evidence: BinEvidence | None = None, half_life: float | None = None

@@ -139,6 +139,13 @@ def test_less_is_explored_when_few_people_are_left_and_in_narrow_bins():
     assert allocation.exploration(wide, 19_999, np.inf, 0.5) == pytest.approx(0.05)
 
 
+def test_more_is_explored_where_events_are_rare():
+    """Draws have the whole standard deviation below rates of .02, in wide bins and in narrow ones."""
+    for allocation, _, kinds in (bins_of(0), bins_of(8)):
+        usual, rare = (allocation.exploration(kinds, 0, np.inf, rarity)[0] for rarity in (0.03, 0.01))
+        assert usual < rare == 1.0
+
+
 def test_the_only_arm_is_the_best_of_those_that_are_preferred():
     mean, all_ = np.array([[0.9, 0.5, 0.1]]), np.ones((1, 3), np.bool_)
     assert only_best(all_, np.array([False, True, True]), mean).tolist() == [[False, True, False]]

@@ -1,12 +1,14 @@
 """What sums say of values: against normal regression by hand, calibration on drawn processes, and fitting."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from privateer_server.algorithms.partition.bin_tree import BinTree, Space
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinProcess, Observations, observed
-from privateer_server.algorithms.partition.kernel import LENGTHS, Kernel
+from privateer_server.algorithms.partition.kernel import LENGTHS, Kernel, PriorScale
 from tests.support.statistics import FALSE_ALARM
 
 SIDE = 8
@@ -129,3 +131,40 @@ def test_other_boxes_beside_the_bins_have_a_posterior_of_their_own():
         BinEvidence(np.full((2, 2), 9.0), np.full((2, 2), moment), *[np.zeros((1, 2))] * 2) for moment in (2, 9)
     )
     assert beside.predicted(near) - process.predicted(near) > beside.predicted(far) - process.predicted(far)
+
+
+def test_values_are_normal_around_their_level_with_the_scale_of_the_prior():
+    """Against regression by hand; differences, and what values vary within bins, are on the same scale."""
+    whole = halves(0.0, [0.5, 0.5])
+    known = np.array([[900.0, 0.0], [400.0, 0.0]]), np.array([[-855.0, 0.0], [-392.0, 0.0]])
+    evidence = BinEvidence(*known, *[np.zeros((1, 2))] * 2)
+    prior = PriorScale(-0.96, 0.9)
+    plain, scaled = replace(whole, evidence=evidence), replace(whole, evidence=evidence, prior=prior)
+    covariance = prior.scale**2 * whole.kernel.covariance(*whole.box)
+    known = np.linalg.inv(np.linalg.inv(covariance) + np.diag(evidence.precision[:, 0]))
+    means, variances = scaled.posterior()
+    expected = known @ (evidence.moment[:, 0] + np.linalg.solve(covariance, np.full(2, prior.level)))
+    assert means[:, 0] == pytest.approx(expected)
+    assert variances[:, 0] == pytest.approx(np.diag(known))
+    assert means[:, 1] == pytest.approx([prior.level] * 2)
+    assert scaled.means(np.arange(2), scaled.tree) == pytest.approx(means, abs=1e-5)
+    assert scaled.differences(scaled.tree) == pytest.approx(prior.scale**2 * plain.differences(plain.tree))
+    assert scaled.variance == pytest.approx(prior.scale**2 * plain.variance)
+    assert means[:, 0] != pytest.approx(plain.posterior()[0][:, 0], abs=1e-4)
+
+
+@pytest.mark.parametrize(("precision", "level"), [(0.5, -1.0), (1e4, -0.99), (1e9, -1.0), (30.0, 0.1)])
+def test_the_scale_leaves_room_whatever_was_observed(precision, level):
+    prior = PriorScale.observed(precision, 1.2 * level * precision)
+    assert abs(prior.level) <= 1
+    assert prior.sure <= abs(prior.level)
+    assert prior.scale > 0
+    values = prior.within(np.array([-1.0, 0.0, 1.0]))
+    assert (np.abs(prior.cautious(values)) < 1).all()
+
+
+def test_a_level_that_noise_made_is_not_sure():
+    """Planted: a level of one standard deviation from 0, and the same of a hundred."""
+    noisy, clear = PriorScale.observed(100.0, 10.0), PriorScale.observed(1e6, 1e5)
+    assert noisy.scale == pytest.approx(1.0)
+    assert clear.scale == pytest.approx(1 - 0.099**2, rel=1e-3)

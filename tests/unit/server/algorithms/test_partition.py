@@ -341,3 +341,32 @@ def test_what_own_people_tell_is_news_whatever_a_source_told(own):
     after = learner.learn(state, policy, wild_release(policy, np.random.default_rng(1), 0.3))
     assert after.seen == 5100
     assert after.posterior.computed == after.hyperparameters.fitted == (5100 if own else 5000)
+
+
+RARE = {"privacy.model": "none", "privacy.epsilon": None, "experiment.round_size": 500, "experiment.round_growth": 0.2}
+
+
+def rare(contexts):
+    """One of three offers sells twice as often as the others, which is still rare."""
+    return np.tile([0.01, 0.02, 0.01], (len(contexts), 1))
+
+
+@pytest.mark.parametrize("declared", [None, 0.013, 0.0013, 0.13])
+def test_a_base_rate_that_is_wrong_is_learned_all_the_same(declared):
+    """Ten times too low or too high: means of arms are near the truth after 20,000 people, and the prior as well."""
+    spec = make_spec({**RARE, **({} if declared is None else {"reward.base_rate": declared})})
+    *_, last = rounds(spec, rare, 5)
+    level = (1 + last.state.prior.level) / 2
+    assert 0.009 < level < 0.021
+    contexts, coins = np.random.default_rng(0).random((999, 2)), np.arange(999, dtype=np.uint32)
+    assert np.bincount(last.policy.decide(contexts, coins).arms).argmax() == 1
+
+
+def test_a_declared_rate_is_what_a_first_round_expects():
+    learner = learner_for(make_spec({**RARE, "reward.base_rate": 0.01}))
+    state = learner.start(0)
+    assert state.posterior.mean == pytest.approx(np.full((1, 3), -0.98))
+    assert state.posterior.variance.max() < 0.05
+    assert learner_for(make_spec(RARE)).start(0).posterior.variance.max() > 0.2
+    tiny = learner_for(make_spec({**RARE, "reward.base_rate": 1e-9})).start(0)
+    assert tiny.prior.level == pytest.approx(-1 + 2 / 500)
