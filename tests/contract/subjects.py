@@ -17,6 +17,7 @@ from privateer_core.mechanisms import (
     CellTriples,
     CentralSums,
     CentralVectors,
+    EventSymbol,
     GaussianVectors,
     NamedSymbol,
     ScreenedMoments,
@@ -25,9 +26,16 @@ from privateer_core.mechanisms import (
 )
 from privateer_core.mechanisms.cell_pairs import UNIT as PAIR_UNIT
 from privateer_core.mechanisms.central_sums import UNIT as CENTRAL_UNIT
+from privateer_core.mechanisms.event_symbol import NAMING
 from privateer_core.mechanisms.running_vectors import RunningVectors
 from privateer_core.mechanisms.screened_moments import GRID as MOMENT_GRID
-from privateer_core.primitives.contributions import BoundedVectors, KeyedValues, SecondMomentSums, VectorSums
+from privateer_core.primitives.contributions import (
+    BoundedVectors,
+    KeyedEvents,
+    KeyedValues,
+    SecondMomentSums,
+    VectorSums,
+)
 from privateer_core.primitives.public_coins import UNIT as SHARES
 from privateer_core.spec.spec import Spec
 from privateer_lab.simulation.devices import SeededNoise
@@ -143,6 +151,9 @@ def estimates(release: Any) -> Array:
     """Return unbiased estimates that a release gives."""
     if isinstance(release, CellSums):
         return np.concatenate([release.rewards.ravel(), release.counts.ravel()])
+    if isinstance(release, KeyedEvents):
+        events, named = release.sums - release.counts * release.other, release.hits - release.trials * release.other
+        return np.concatenate([events.ravel(), named]) / release.gain
     if isinstance(release, SecondMomentSums):
         known = [*range(len(release.moments) - 1 - len(release.chosen)), -1]
         return release.moments[np.ix_(known, known)][np.triu_indices(len(known))]
@@ -161,6 +172,8 @@ def truths(subject: Subject) -> Array:
     shares = subject.mechanism.layout.shares
     if isinstance(subject.mechanism, LaplaceCells):
         return np.concatenate([(shares * value).ravel(), (shares * count).ravel()])
+    if isinstance(subject.mechanism, EventSymbol):
+        return np.concatenate([((1 - 1 / NAMING) * shares * value).ravel(), count[:, 0] / NAMING])
     return np.asarray((shares * (2 * value - count)).ravel())
 
 
@@ -204,6 +217,22 @@ def _of_symbols(subject: Subject) -> Array:
     hits = count * own + (count.sum() - count) * other + (people - count.sum()) * without
     gain = (e - 1) / total
     return np.asarray(((shares * hits - shares**2 * gain**2 * squares) / gain**2).ravel())
+
+
+def _of_events(subject: Subject) -> Array:
+    """A report counts by chance, of its coins, and then it is a symbol that is or is not the key's."""
+    count, value, squares = _people_per_key(subject)
+    shares, one = subject.mechanism.layout.shares, subject.mechanism
+    people, e = len(subject.people(np.random.default_rng(0))), np.exp(one.epsilon)
+    other, gain = 1 / (e + one.layout.keys), (e - 1) / (e + one.layout.keys)
+
+    def spread(counts: Array, sums: Array, square: Array) -> Array:
+        noise = people * other * (1 - other) + gain * sums * (1 - 2 * other)
+        return np.asarray((counts * noise - counts**2 * gain**2 * square) / gain**2)
+
+    value_squares = (squares + 2 * (2 * value - count) + count) / 4
+    events = spread((1 - 1 / NAMING) * shares, value, value_squares)
+    return np.concatenate([events.ravel(), spread(np.array(1 / NAMING), count, count).ravel()])
 
 
 def _of_cells(subject: Subject) -> Array:
@@ -275,6 +304,7 @@ def _of_moments(subject: Subject) -> Array:
 
 EXACT: dict[type, Callable[[Subject], Array]] = {
     SignedSymbol: _of_symbols,
+    EventSymbol: _of_events,
     LaplaceCells: _of_cells,
     CentralSums: _of_central_sums,
     NamedSymbol: _of_symbols,

@@ -1,4 +1,4 @@
-"""11,000 people of all families and trust models: what each decides, and what decides how their report is distributed.
+"""12,000 people of all families and trust models: what each decides, and what decides how their report is distributed.
 
 Contexts, coins and outcomes come from a counter that any language has (`word`), so that only results are written down:
 of each person the arm, and 4 bytes of a digest of everything that the distribution of their report depends on.
@@ -24,9 +24,11 @@ from privateer_core.accounting.events import Repeated, ShuffledSubset
 from privateer_core.accounting.gaussian import gaussian_delta
 from privateer_core.errors import PrivateerError
 from privateer_core.mechanisms import VectorMechanism
+from privateer_core.mechanisms.event_symbol import EventSymbol
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
 from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.primitives.public_coins import mix
+from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.spec.features import Feature
 from privateer_core.spec.spec import Spec
@@ -106,6 +108,8 @@ def _more() -> list[tuple[str, Spec, bytes]]:
             )
             for one in (_NONE, _LOCAL)
         },
+        "partition under local, of rare events": (vectors.spec_of("partition", _LOCAL, _PLAIN), grown_events),
+        "partition under shuffle, of rare events": (vectors.spec_of("partition", _SHUFFLE, _PLAIN), grown_events),
     }
     return [(name, spec, vectors.publication_of(spec, grown)) for name, (spec, grown) in made.items()]
 
@@ -122,6 +126,15 @@ def _several() -> list[tuple[str, Spec, bytes]]:
         if kind == "partition" or name != "central, pure"
     }
     return [(name, spec, vectors.publication_of(spec)) for name, spec in specs.items()]
+
+
+def grown_events(policy: Any, spec: Spec) -> Any:
+    """A grown partition whose reports say whether there was an event."""
+    grown = vectors.grown_partition(policy, spec)
+    layout, privacy, honest = grown.terms.mechanism.layout, spec.privacy, grown.terms.honest
+    promise = (privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
+    symbol = EventSymbol.calibrated(KeyedMeans(layout, rate=0.01), *promise)
+    return replace(grown, terms=replace(grown.terms, mechanism=symbol))
 
 
 def grown_linear(policy: Any, spec: Spec) -> Any:

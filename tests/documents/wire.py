@@ -20,6 +20,7 @@ COUNT: Final = 10
 PEOPLE: Final = 4
 _NAMED: Final = {
     "partition under central",
+    "partition under shuffle, of rare events",
     "trial under local, questions",
     "linear under none",
     "linear under shuffle, of several messages",

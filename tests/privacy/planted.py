@@ -15,6 +15,7 @@ from privateer_client.session import Session
 from privateer_core.algorithms import algorithm
 from privateer_core.errors import InputError, Malformed
 from privateer_core.mechanisms import vector_bits
+from privateer_core.mechanisms.event_symbol import EventSymbol
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.contributions import KeyedValues
@@ -88,6 +89,20 @@ def coins_that_suit_the_context(patch: pytest.MonkeyPatch) -> None:
         return made(self, replace(people, coins=coins), noise)
 
     patch.setattr(SignedSymbol, "randomize", choosy)
+
+
+def coins_that_name_some_keys(patch: pytest.MonkeyPatch) -> None:
+    """A device that draws coins until they have it name its key, if that is the first: they then tell the key."""
+    made = EventSymbol.randomize
+
+    def choosy(self: EventSymbol, people: KeyedValues, noise: Any) -> Any:
+        coins = people.coins.copy()
+        for _ in range(20):
+            wrong = ~self.names(coins) & (people.keys == 0)
+            coins[wrong] = np.random.default_rng().integers(0, 2**32, int(wrong.sum()), dtype=np.uint32)
+        return made(self, replace(people, coins=coins), noise)
+
+    patch.setattr(EventSymbol, "randomize", choosy)
 
 
 def no_permutation(patch: pytest.MonkeyPatch) -> None:
@@ -219,6 +234,9 @@ def an_error_that_quotes_the_reward(patch: pytest.MonkeyPatch) -> None:
 NIGHTLY = pytest.mark.nightly
 DEFECTS: list[Any] = [
     (half_the_noise, "SignedSymbol", "2 symbols, opposite rewards"),
+    (half_the_noise, "EventSymbol", "events, opposite rewards"),
+    (half_the_noise, "EventSymbol", "batches of events, opposite rewards"),
+    (coins_that_name_some_keys, "EventSymbol", "events, another bin"),
     (half_the_noise, "SignedSymbol", "batches of 3 symbols at delta 0.1, nothing to tell"),
     (half_the_noise_of_subsets, "VectorSymbol", "64 symbols in l2"),
     (half_the_noise_of_subsets, "VectorSymbol", "permuted batch"),

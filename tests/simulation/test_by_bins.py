@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from privateer_core.mechanisms.event_symbol import EventSymbol
 from privateer_lab.environments import environment_for
 from privateer_lab.simulation.aggregation import EnvironmentBoxes
 from privateer_lab.simulation.simulate import Simulation, simulate_once
@@ -40,6 +41,17 @@ def test_a_round_has_the_law_of_its_people(model):
     run = learned(model)
     assert run.facts()["bins"] > 1
     assert same_law(*both_ways(run, 300))
+
+
+@pytest.mark.parametrize("noise", ["all of it", "less"])
+def test_a_first_round_of_events_has_the_law_of_its_people(noise, monkeypatch):
+    """Planted: people drawn one by one have half as much epsilon again."""
+    run = Simulation(spec_of("shuffle", **{"reward.base_rate": 0.01}), 3)
+    symbol, made = run.step.policy.terms.mechanism, EventSymbol.simulate
+    assert isinstance(symbol, EventSymbol)
+    if noise == "less":
+        monkeypatch.setattr(EventSymbol, "simulate", lambda self, *rest: made(symbol.weaker(1.5), *rest))
+    assert same_law(*both_ways(run, 300)) == (noise == "all of it")
 
 
 def test_another_arms_reward_is_caught(monkeypatch):

@@ -13,6 +13,7 @@ from privateer_lab.audit.case import ANY, CHANNELS, Case
 from privateer_lab.audit.finding import FORMAT, AuditFinding
 from privateer_lab.audit.lower_bounds import attack
 from privateer_lab.audit.mechanisms.bounded_vectors import vector_cases
+from privateer_lab.audit.mechanisms.events import event_cases
 from privateer_lab.audit.mechanisms.hits import hit_cases
 from privateer_lab.audit.mechanisms.keyed import keyed_cases
 from privateer_lab.audit.mechanisms.moments import moment_cases
@@ -33,6 +34,7 @@ def cases(samples: int) -> list[Case]:
     return [
         *wire_cases(samples),
         *keyed_cases(samples),
+        *event_cases(samples),
         *hit_cases(samples),
         *vector_cases(samples),
         *running_cases(samples),

@@ -14,6 +14,7 @@ from scipy.special import logsumexp
 from privateer_core.mechanisms import Mechanism
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.central_sums import CentralSums
+from privateer_core.mechanisms.event_symbol import EventSymbol
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import GRID as MOMENT_GRID
 from privateer_core.mechanisms.screened_moments import Moments, ScreenedMoments
@@ -109,6 +110,8 @@ def reports(target: Target) -> Sampler:
 
 def _public_signs(mechanism: Mechanism, coins: Coins) -> Scores:
     """Label scores by coins, which must not depend on the record: each sign of two keys makes an event of its own."""
+    if isinstance(mechanism, EventSymbol):
+        return np.asarray(_LABEL * mechanism.names(coins))
     if not isinstance(mechanism, SignedSymbol):
         return np.zeros(len(coins))
     keys = np.arange(min(2, mechanism.layout.keys))
@@ -149,6 +152,13 @@ def _symbol_likelihood(mechanism: SignedSymbol, made: KeyedValues, rows: NDArray
     truth = np.where(keyed, own, 2 * mechanism.buckets)
     likely = np.where(symbols == truth, math.log(response.truth), math.log(response.other))
     return np.where(keyed | mechanism.elsewhere, likely, -math.log(response.symbols))
+
+
+@log_likelihood.register
+def _event_likelihood(mechanism: EventSymbol, made: KeyedValues, rows: NDArray[Any]) -> Scores:
+    tells = (made.values > 0) | mechanism.names(made.coins)
+    truth = np.where((made.keys >= 0) & tells, made.keys + 1, 0)
+    return np.where(rows["symbol"] == truth, math.log(mechanism.response.truth), math.log(mechanism.response.other))
 
 
 @log_likelihood.register

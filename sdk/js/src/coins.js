@@ -6,6 +6,7 @@ import { malformed } from "./errors.js";
 
 const WORD = (1n << 64n) - 1n;
 const GOLDEN = 0x9e3779b97f4a7c15n;
+const CLASS = 0xa24baed4963ee407n;
 /** Thresholds are in parts of this. */
 export const UNIT = 65_536;
 
@@ -21,6 +22,9 @@ export const sign = (hash) => (hash >> 63n ? -1 : 1);
 
 /** @param {bigint} hash @param {number} buckets */
 export const bucket = (hash, buckets) => Number((((hash >> 24n) & 0xffffffffn) * BigInt(buckets)) >> 32n);
+
+/** The public class, 0..classes-1, of the coins of a round with this seed. @param {number} slot @param {bigint} seed @param {number} classes */
+export const classOf = (slot, seed, classes) => Number(((mix(mix((BigInt(slot) + seed) & WORD) ^ CLASS) >> 32n) * BigInt(classes)) >> 32n);
 
 /** The public plan of a round: its keys, and how coins spread over the groups of each. */
 export class Layout {

@@ -2,7 +2,8 @@
 /** The trust models, a row for each: who sees what, and which mechanisms answer which question. */
 
 import {
-  CellPairs, CellTriples, CentralSums, CentralVectors, GaussianVectors, NamedSymbol, RunningVectors, SignedSymbol, VectorSymbol,
+  CellPairs, CellTriples, CentralSums, CentralVectors, EventSymbol, GaussianVectors, NamedSymbol, RunningVectors,
+  SignedSymbol, VectorSymbol,
 } from "./mechanisms/index.js";
 
 /** What a round asks of people. @typedef {"means" | "names" | "hits" | "directions"} Question */
@@ -24,11 +25,11 @@ import {
 export const TRUST = {
   local: {
     endpoint: "server", curated: false, promises: true, batched: false, least: 0,
-    serves: { means: [SignedSymbol], names: [SignedSymbol], hits: [NamedSymbol], directions: [VectorSymbol, GaussianVectors] },
+    serves: { means: [SignedSymbol, EventSymbol], names: [SignedSymbol, EventSymbol], hits: [NamedSymbol], directions: [VectorSymbol, GaussianVectors] },
   },
   shuffle: {
     endpoint: "shuffler", curated: false, promises: true, batched: true, least: 1e-15,
-    serves: { means: [SignedSymbol], names: [SignedSymbol, NamedSymbol], hits: [NamedSymbol], directions: [VectorSymbol] },
+    serves: { means: [SignedSymbol, EventSymbol], names: [SignedSymbol, EventSymbol, NamedSymbol], hits: [NamedSymbol], directions: [VectorSymbol] },
   },
   central: {
     endpoint: "server", curated: true, promises: true, batched: false, least: 1e-8,

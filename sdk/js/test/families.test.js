@@ -1,5 +1,5 @@
 // @ts-check
-/** 5,000 people, and of all vectors 11,000, of all families and trust models: Python and JavaScript decide and report alike. */
+/** 5,000 people, and of all vectors 12,000, of all families and trust models: Python and JavaScript decide and report alike. */
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";

@@ -4,6 +4,7 @@ from typing import Final, TypeAlias
 
 from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
 from privateer_core.mechanisms.central_sums import CentralSums
+from privateer_core.mechanisms.event_symbol import EventSymbol
 from privateer_core.mechanisms.mechanism import Mechanism
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.running_vectors import RunningVectors
@@ -13,12 +14,13 @@ from privateer_core.mechanisms.vector_bits import BitVectors
 from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
 
-KeyedMechanism: TypeAlias = SignedSymbol | CentralSums
+KeyedMechanism: TypeAlias = SignedSymbol | EventSymbol | CentralSums
 HitsMechanism: TypeAlias = NamedSymbol | CellPairs | CellTriples
 VectorMechanism: TypeAlias = VectorSymbol | GaussianVectors | CentralVectors | RunningVectors | BitVectors
 AnyMechanism: TypeAlias = KeyedMechanism | HitsMechanism | VectorMechanism | ScreenedMoments
 MECHANISMS: Final[tuple[type[Mechanism], ...]] = (
     SignedSymbol,
+    EventSymbol,
     CentralSums,
     NamedSymbol,
     CellPairs,

@@ -88,6 +88,27 @@ class SignedSymbol(LocalSymbol, frozen=True, tag="signed-symbol"):
         best = _best(epsilon, delta, honest, limit, allotment, *shares)
         return cls(question.layout, *best)
 
+    def variance(self, question: KeyedMeans) -> float:
+        """Return the variance of a report's estimate of (share of people with a typical key) * (expected rate).
+
+        Of the score less its best multiple of whether there is one (a control variate), which is as large as it may be
+        without knowing who has the key.
+        """
+        own, other, none = self._hits()
+        share, score = question.key_share, 2 * (question.rate or 0.0) - 1
+        hit = share * own + max(0.0, question.undecided - share) * other + (1 - question.undecided) * none
+        expected = self.response.gain * share * score
+        most = self.response.gain * abs(score) / max(own - other, 1e-12)
+        times = float(np.clip(expected / hit, -most, most)) if hit < 1 else 0.0
+        spread = hit * (1 + times**2) - 2 * times * expected - (expected - times * hit) ** 2
+        return spread / (2 * self.response.gain) ** 2
+
+    def _hits(self) -> tuple[float, float, float]:
+        """Return the probabilities of a score for people with the key, with another one, and with none."""
+        own = self.response.truth + self.response.other
+        other = own / self.buckets + 2 * self.response.other * (1 - 1 / self.buckets)
+        return own, other, 2 * self.response.other if self.elsewhere else 1 / self.buckets
+
     @cached_property
     def response(self) -> RandomizedResponse:
         """The randomizer of the symbol; its probabilities also debias."""
@@ -145,12 +166,9 @@ class SignedSymbol(LocalSymbol, frozen=True, tag="signed-symbol"):
         return KeyedTotal(len(reports), sums.astype(np.int64).reshape(shape), counts.reshape(shape), hits)
 
     def _released(self, total: KeyedTotal) -> KeyedSums:
-        response = self.response
-        own = response.truth + response.other
-        other = own / self.buckets + 2 * response.other * (1 - 1 / self.buckets)
-        without = 2 * response.other if self.elsewhere else 1 / self.buckets
+        own, other, without = self._hits()
         sums, hits = total.sums.astype(np.float64), total.hits.astype(np.float64)
-        return KeyedSums(total.reports, sums, total.counts, hits, response.gain, own, other, 0.0, without)
+        return KeyedSums(total.reports, sums, total.counts, hits, self.response.gain, own, other, 0.0, without)
 
     def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> KeyedSums:
         """Draw a release without hashing every (report, key).

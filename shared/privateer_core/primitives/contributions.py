@@ -1,7 +1,7 @@
 """Contributions of people before they are randomized, which never leave a device; and releases about many people."""
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Final, Protocol, Self, TypeVar, cast
+from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,70 @@ class KeyedSums:
     hit_other: float
     noise: float = 0.0
     hit_none: float = 0.0
+
+    @property
+    def trials(self) -> int:
+        """Reports that may be ``hits``."""
+        return self.reports
+
+
+@dataclass(frozen=True)
+class KeyedEvents:
+    """Private counts over one round of keyed values: of events, such as rewards, and of people who have a key.
+
+    Coins deal the reports: most are about events, and the others name the person's key, whatever its value.
+
+    Attributes
+    ----------
+    reports
+        Number of reports.
+    sums
+        Shape (keys, groups): reports of an event with the key, of those about events whose coins are in the group. Each
+        of these is one with probability ``gain * share of people with the key * mean value + other``.
+    counts
+        Shape (keys, groups), int64: reports about events whose coins are in the group.
+    hits
+        Shape (keys,): reports that name the key, of those which are to name one.
+    trials
+        Number of reports that are to name a key.
+    gain
+        What debiasing divides by.
+    other
+        Probability that a report says of another key, or of none, what is said of this one.
+    """
+
+    additive: ClassVar[tuple[str, ...]] = ("reports", "sums", "counts", "hits", "trials")
+
+    reports: int
+    sums: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    hits: NDArray[np.float64]
+    trials: int
+    gain: float
+    other: float
+
+    @property
+    def hit_own(self) -> float:
+        """Probability that a person's own key is named."""
+        return self.gain + self.other
+
+    @property
+    def hit_other(self) -> float:
+        """Probability that another key is named."""
+        return self.other
+
+    @property
+    def hit_none(self) -> float:
+        """Probability that a key is named by a person without one."""
+        return self.other
+
+    @property
+    def noise(self) -> float:
+        """Variance of what a curator added: there is none."""
+        return 0.0
+
+
+KeyedRelease: TypeAlias = KeyedSums | KeyedEvents
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,9 @@ class KeyedMeans:
         Share of people who are expected to have a key, in [0, 1].
     key_share
         Share of people who are expected to have a typical key.
+    rate
+        The mean value that is expected, in [0, 1]; None: nobody knows. Where values above 0 are rare, a report may say
+        that there is one, and nothing else.
     counted
         Whether how many people have each key is wanted as well.
     """
@@ -26,6 +29,7 @@ class KeyedMeans:
     layout: Layout
     undecided: float = 1.0
     key_share: float = 1.0
+    rate: float | None = None
     counted: bool = False
 
 

@@ -1,4 +1,4 @@
-"""Statistics of sums of scores: what a sum says of a mean value, by the variance that its release really has."""
+"""Statistics of sums of scores or events: what they say of a mean value, by the variance their release really has."""
 
 from dataclasses import dataclass
 
@@ -101,3 +101,38 @@ class ScoreSums:
         slope, variance = self.gain * self.share, self.variance(control, cautious)
         weight = slope / np.where(slope > 0, variance, 1.0)
         return self.reports * slope * weight, weight * self.controlled(control)
+
+
+@dataclass(frozen=True)
+class EventSums:
+    """Numbers of reports of an event by cell, and what is known beforehand of how a release came about.
+
+    Of n reports that may count for a cell a share m comes from its people, who have an event with probability
+    (1 + value) / 2. A report says that there was one with probability ``gain`` times both, plus ``other``.
+
+    Attributes
+    ----------
+    reports, sums
+        Reports that may count for the cell, and those of an event in it; (..., cells).
+    share
+        Share of the reports whose people tell of the cell, m; as it is known, never from these sums.
+    gain, other
+        What debiasing divides by, and the probability that a report says of the cell what is true of another.
+    """
+
+    reports: Array
+    sums: Array
+    share: Array
+    gain: float
+    other: float
+
+    def evidence(self, _: Array, cautious: Array) -> tuple[Array, Array]:
+        """Return what the numbers say of mean values, as `ScoreSums.evidence`: half the events are scores of 1.
+
+        A report says of an event with a probability that is never below ``other``, so that a release of few events has
+        no large weight.
+        """
+        slope = self.gain * self.share / 2
+        chance = self.other + slope * (1 + cautious)
+        weight = slope / (chance * (1 - chance))
+        return self.reports * slope * weight, weight * (self.sums - self.reports * (self.other + slope))

@@ -15,6 +15,7 @@ from privateer_core.errors import SpecError
 from privateer_core.mechanisms import AnyMechanism, Mechanism
 from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
 from privateer_core.mechanisms.central_sums import CentralSums
+from privateer_core.mechanisms.event_symbol import EventSymbol
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.running_vectors import RunningVectors
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
@@ -148,7 +149,17 @@ class Trust:
 
 
 def _local_means(privacy: Promise, _honest: int, question: KeyedMeans, _share: Allotment | None) -> AnyMechanism:
-    return SignedSymbol.calibrated(question, privacy.bound, privacy.delta, 0, privacy.local_epsilon_max)
+    return _symbol(privacy, 0, question, None)
+
+
+def _symbol(privacy: Promise, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
+    """Choose the symbol of the least noise: of a key's events, where they are expected to be rare, or a signed one."""
+    promise = (privacy.bound, privacy.delta, honest, privacy.local_epsilon_max, share)
+    signed = SignedSymbol.calibrated(question, *promise)
+    if not EventSymbol.serves(question):
+        return signed
+    event = EventSymbol.calibrated(question, *promise)
+    return event if event.variance(question) < signed.variance(question) else signed
 
 
 def _local_vectors(privacy: Promise, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
@@ -175,7 +186,7 @@ def _shuffled_hits(privacy: Promise, honest: int, question: KeyedHits, _share: A
 
 
 def _shuffled_means(privacy: Promise, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
-    return SignedSymbol.calibrated(question, privacy.bound, privacy.delta, honest, privacy.local_epsilon_max, share)
+    return _symbol(privacy, honest, question, share)
 
 
 def _shuffled_names(privacy: Promise, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
@@ -256,8 +267,8 @@ TRUST: Final[dict[str, Trust]] = {
             assumes=(_HONEST,),
             event=lambda mechanism, _: mechanism.alone,
             serves={
-                KeyedMeans: Serving((SignedSymbol,), _local_means),
-                SmallDomainMeans: Serving((SignedSymbol,), _local_means),
+                KeyedMeans: Serving((SignedSymbol, EventSymbol), _local_means),
+                SmallDomainMeans: Serving((SignedSymbol, EventSymbol), _local_means),
                 KeyedHits: Serving((NamedSymbol,), _local_hits),
                 VectorSum: Serving((VectorSymbol, GaussianVectors), _local_vectors),
                 L2VectorSum: Serving((VectorSymbol, GaussianVectors), _local_vectors),
@@ -281,8 +292,8 @@ TRUST: Final[dict[str, Trust]] = {
             ),
             event=lambda mechanism, honest: mechanism.shuffled(honest),
             serves={
-                KeyedMeans: Serving((SignedSymbol,), _shuffled_means, shares_out=True),
-                SmallDomainMeans: Serving((SignedSymbol, NamedSymbol), _shuffled_names),
+                KeyedMeans: Serving((SignedSymbol, EventSymbol), _shuffled_means, shares_out=True),
+                SmallDomainMeans: Serving((SignedSymbol, EventSymbol, NamedSymbol), _shuffled_names),
                 KeyedHits: Serving((NamedSymbol,), _shuffled_hits),
                 VectorSum: Serving((BitVectors,), _shuffled_vectors),
                 L2VectorSum: Serving((VectorSymbol,), _shuffled_directions, shares_out=True),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privateer_core.primitives.score_sums import ScoreSums
+from privateer_core.primitives.score_sums import EventSums, ScoreSums
 from tests.support.statistics import FALSE_ALARM
 
 RELEASES = 4000
@@ -103,3 +103,38 @@ def test_rare_events_do_not_get_the_weight_of_certain_ones():
     control = sums.control(np.full(RELEASES, -1.0))
     variance = sums.variance(control, np.full(RELEASES, -0.98))
     assert (variance >= 0.3 * (1 - 0.98**2) / 2).all()
+
+
+OTHER, GAIN = 0.02, 0.9
+
+
+def events(value, share=0.3, people=2000):
+    """Numbers of reports of an event of many releases."""
+    rate = OTHER + GAIN * share * (1 + value) / 2
+    sums = np.random.default_rng(1).binomial(people, rate, RELEASES).astype(float)
+    return EventSums(np.full(RELEASES, float(people)), sums, np.full(RELEASES, share), GAIN, OTHER)
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_estimates_from_events_have_the_stated_variance(value):
+    estimates, variance = found(events(value), value, value)
+    assert is_unbiased(estimates, value)
+    assert is_spread(estimates, variance)
+
+
+@pytest.mark.parametrize("expected", [-0.999, -0.5, 0.7])
+def test_estimates_from_events_are_unbiased_whatever_was_thought(expected):
+    estimates, _ = found(events(-0.98), expected, expected)
+    assert is_unbiased(estimates, -0.98)
+
+
+def test_events_that_are_not_debiased_are_caught():
+    """Planted: symbols of others count as events of the key."""
+    estimates, _ = found(replace(events(-0.98), other=0.0), -0.98, -0.98)
+    assert not is_unbiased(estimates, -0.98)
+
+
+def test_a_cell_without_people_says_nothing_by_its_events():
+    precision, moment = events(0.0, share=0.0).evidence(np.zeros(RELEASES), np.zeros(RELEASES))
+    assert not precision.any()
+    assert not moment.any()

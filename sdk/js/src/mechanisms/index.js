@@ -1,6 +1,7 @@
 // @ts-check
 /** The mechanisms that this client knows, by the name in the terms. */
 
+import { EventSymbol } from "./event-symbol.js";
 import { NamedSymbol } from "./named-symbol.js";
 import { CellPairs, CellTriples, CentralSums } from "./records.js";
 import { SignedSymbol } from "./signed-symbol.js";
@@ -12,6 +13,6 @@ import { VectorSymbol } from "./vector-symbol.js";
  * @typedef {{slot: number, key: number, value: number, vector: number[]}} Contribution
  */
 
-/** @typedef {NamedSymbol | SignedSymbol | CellPairs | CellTriples | CentralSums | CentralVectors | GaussianVectors | RunningVectors | VectorSymbol} Mechanism */
+/** @typedef {EventSymbol | NamedSymbol | SignedSymbol | CellPairs | CellTriples | CentralSums | CentralVectors | GaussianVectors | RunningVectors | VectorSymbol} Mechanism */
 
-export { CellPairs, CellTriples, CentralSums, CentralVectors, GaussianVectors, NamedSymbol, RunningVectors, SignedSymbol, VectorSymbol };
+export { CellPairs, CellTriples, CentralSums, CentralVectors, EventSymbol, GaussianVectors, NamedSymbol, RunningVectors, SignedSymbol, VectorSymbol };

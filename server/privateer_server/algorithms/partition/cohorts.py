@@ -114,7 +114,12 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
         return {"bins": int(inhabited(self.spec.features, *self.edges(state)).sum())}
 
     def policy_of_coins(
-        self, ahead: NewRound, layout: Layout, expected: tuple[float, float] = (1.0, 1.0), **bins: Any
+        self,
+        ahead: NewRound,
+        layout: Layout,
+        expected: tuple[float, float] = (1.0, 1.0),
+        rate: float | None = None,
+        **bins: Any,
     ) -> PartitionPolicy:
         """Return a policy with the terms of its round.
 
@@ -124,6 +129,8 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
             What the coins of a choice mean.
         expected
             Shares of people who are expected to have a key at all, and to have a typical key.
+        rate
+            The mean value that is expected, in [0, 1]; None: nobody knows.
         bins
             The policy's ``axes``, ``depths``, ``paths``, ``active``, ``bins`` and ``wholes``, if any.
         """
@@ -133,13 +140,15 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
         return PartitionPolicy(
             version=ahead.version,
             dimension=self.spec.dimension,
-            terms=self.terms(ahead, KeyedMeans(reported, *expected, counted=True)),
+            terms=self.terms(ahead, KeyedMeans(reported, *expected, rate, counted=True)),
             choice=layout if in_key else None,
             cohort=ahead.cohort,
             **bins,
         )
 
-    def policy_of_shares(self, ahead: NewRound, shares: Array, people: Array, **bins: Any) -> PartitionPolicy:
+    def policy_of_shares(
+        self, ahead: NewRound, shares: Array, people: Array, rate: float | None = None, /, **bins: Any
+    ) -> PartitionPolicy:
         """Return a policy whose coins share arms out.
 
         Parameters
@@ -149,14 +158,14 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
         people
             Shape (asked bins,): share of the cohort's people in each. Where these are parts of ``wholes``, reports are
             about the wholes.
-        bins
+        rate, bins
             As of `policy_of_coins`.
         """
         layout = Layout(ahead.seed, thresholds(shares, bins["active"][bins["bins"]]))
         keyed = people[:, None] * expected_key_shares(self.spec, shares, ahead.cohort)
         masses = by_whole(keyed, bins.get("wholes"))
         typical = (min(1.0, float(masses.sum())), float(np.max(masses, initial=0.0)))
-        return self.policy_of_coins(ahead, layout, typical, **bins)
+        return self.policy_of_coins(ahead, layout, typical, rate, **bins)
 
 
 def bin_means(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy, PartitionSpec, corners
 from privateer_core.answer.parts import FeatureSelection
-from privateer_core.primitives.contributions import KeyedSums
+from privateer_core.primitives.contributions import KeyedRelease
 from privateer_core.spec.columns import Block
 from privateer_server.algorithms.partition.bin_tree import Space
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, Observations, observed
@@ -168,7 +168,9 @@ class FeatureSelector:
         start = sum(map(len, self.cells[:feature]))
         return slice(start, start + len(self.cells[feature]))
 
-    def learned(self, selection: Selection, policy: PartitionPolicy, release: KeyedSums, before: Beliefs) -> Selection:
+    def learned(
+        self, selection: Selection, policy: PartitionPolicy, release: KeyedRelease, before: Beliefs
+    ) -> Selection:
         """Add a round about one feature; ``before`` is what was thought of the values in its cells."""
         feature = selection.feature
         known = (selection.population, selection.evidence)

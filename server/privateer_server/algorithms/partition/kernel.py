@@ -85,6 +85,11 @@ class PriorScale:
         return 1 - self.sure**2
 
     @property
+    def rate(self) -> float | None:
+        """The mean value that is expected, in [0, 1]; None: nothing was observed or declared."""
+        return (1 + self.level) / 2 if self.level else None
+
+    @property
     def rarity(self) -> float:
         """How rare the rarer one of two outcomes is on the average, in [0, .5]."""
         return (1 - abs(self.level)) / 2

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
 from privateer_core.answer.parts import AnswerPart, BinMeans, Contradiction
-from privateer_core.primitives.contributions import CellHits, KeyedSums
+from privateer_core.primitives.contributions import CellHits, KeyedRelease
 from privateer_server.algorithms import Learner, NewRound
 from privateer_server.algorithms.partition.allocation import (
     Allocation,
@@ -194,7 +194,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         tree: dict[str, Any] = {"axes": parts.tree.all_axes(self.spec.dimension), "depths": parts.tree.depths}
         tree |= {"paths": parts.tree.paths, "active": active, "bins": bins}
         tree["wholes"] = wholes_of(rows[bins]) if in_key else None
-        return self.policy_of_shares(ahead, shares, people, **tree)
+        return self.policy_of_shares(ahead, shares, people, state.prior.rate, **tree)
 
     def _about_one_feature(self, state: PartitionState, selection: Selection, ahead: NewRound) -> PartitionPolicy:
         """Ask about the cells of the feature whose turn it is, with all arms in play."""
@@ -207,7 +207,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         people = selection.population.shares[self.cohorts.index(ahead.cohort), rows]
         tree = {"axes": one.axes, "depths": one.depths, "paths": one.paths, "active": active}
         tree["bins"] = np.arange(len(one))
-        return self.policy_of_shares(ahead, shares, people, **tree)
+        return self.policy_of_shares(ahead, shares, people, state.prior.rate, **tree)
 
     def _kinds(self, state: PartitionState, process: BinProcess) -> BinKinds:
         selected = state.selection is not None
@@ -223,7 +223,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         return state.evidence.tried | state.selection.evidence.tried if state.selection else state.evidence.tried
 
     @override
-    def learn(self, state: PartitionState, policy: PartitionPolicy, release: KeyedSums | CellHits) -> PartitionState:
+    def learn(self, state: PartitionState, policy: PartitionPolicy, release: KeyedRelease | CellHits) -> PartitionState:
         """Add what a round says of people and values; then, if there is news enough, drop arms and split bins."""
         release = release.keyed if isinstance(release, CellHits) else release
         own = state.own + (0 if policy.cohort else release.reports)
@@ -244,7 +244,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         return self._windowed(self.split(self.sifted(self.computed(state))))
 
     def _selected(
-        self, state: PartitionState, selection: Selection, policy: PartitionPolicy, release: KeyedSums
+        self, state: PartitionState, selection: Selection, policy: PartitionPolicy, release: KeyedRelease
     ) -> PartitionState:
         """Add what a round says of one feature; when enough people were asked, begin the tree with what matters."""
         before = self.process(state).posterior_beside()[0][self.selection.rows(selection.feature)]

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
-from privateer_core.primitives.contributions import KeyedSums
-from privateer_core.primitives.score_sums import ScoreSums
+from privateer_core.primitives.contributions import KeyedEvents, KeyedRelease
+from privateer_core.primitives.score_sums import EventSums, ScoreSums
 from privateer_server.algorithms.partition.bin_tree import Split
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence
 from privateer_server.algorithms.partition.kernel import PriorScale
@@ -43,7 +43,7 @@ class Population:
         """Return cohorts whose people are all in the only bin."""
         return cls(np.ones((cohorts, 1)), np.full((cohorts, 1), math.inf))
 
-    def counted(self, cohort: int, rows: slice | Ints, keys: tuple[Array, Ints], release: KeyedSums) -> "Population":
+    def counted(self, cohort: int, rows: slice | Ints, keys: tuple[Array, Ints], release: KeyedRelease) -> "Population":
         """Return it after a round of a cohort about some bins.
 
         Parameters
@@ -66,7 +66,7 @@ class Population:
         return Population(self.shares[rows], self.precision[rows])
 
 
-def weighed(mass: Array, precision: Array, telling: Array, places: Ints, release: KeyedSums) -> tuple[Array, Array]:
+def weighed(mass: Array, precision: Array, telling: Array, places: Ints, release: KeyedRelease) -> tuple[Array, Array]:
     """Masses of a round's bins and their precisions, (bins,) each, updated by its hits.
 
     Parameters
@@ -96,16 +96,16 @@ def weighed(mass: Array, precision: Array, telling: Array, places: Ints, release
     return np.clip(updated, _LEAST * mass, 1.0), precision + gained
 
 
-def _hit_rates(release: KeyedSums) -> tuple[Array, Array]:
+def _hit_rates(release: KeyedRelease) -> tuple[Array, Array]:
     """Return the share of reports that are hits of each key, and how many reports these are; (keys,) each."""
     if release.hits.ndim == 1:
-        reports, hits = np.full(len(release.hits), float(max(1, release.reports))), release.hits
+        reports, hits = np.full(len(release.hits), float(max(1, release.trials))), release.hits
     else:
         reports, hits = np.maximum(1.0, release.counts.sum(axis=1)), release.hits.sum(axis=1)
     return np.asarray(hits / reports), reports
 
 
-def _keyed(release: KeyedSums) -> float:
+def _keyed(release: KeyedRelease) -> float:
     """Return the share of people who have any key, as far as hits tell; 0 where they tell nothing of it."""
     own, other, none = release.hit_own - release.hit_other, release.hit_other, release.hit_none
     (rate, _), keys = _hit_rates(release), len(release.hits)
@@ -120,8 +120,8 @@ class BinSums:
     Attributes
     ----------
     reports, sums
-        Shape (bins, arms): reports that count for the cell, and the sum of their scores. The sum has expectation
-        ``reports * gain * share of people in the bin * (2 mean - 1)``.
+        Shape (bins, arms): reports that count for the cell, and the sum of their scores, of expectation
+        ``reports * gain * share of people in the bin * (2 mean - 1)``; or how many of them are of an event.
     hits
         Shape (bins, arms): how many of them have a score other than 0; None where only that of all arms is known.
     telling
@@ -137,13 +137,15 @@ class BinSums:
     gain: Array
 
 
-def bin_sums(spec: PartitionSpec, policy: PartitionPolicy, release: KeyedSums, shares: Array | None = None) -> BinSums:
+def bin_sums(
+    spec: PartitionSpec, policy: PartitionPolicy, release: KeyedRelease, shares: Array | None = None
+) -> BinSums:
     """Return the round's sums by bin and arm; ``shares`` are those of each bin's people in its parts, if it has any."""
     telling = _telling_of(spec, policy, shares)
     if not policy.fresh_coins:
         hits = release.hits if release.hits.shape == release.sums.shape else None
         return BinSums(release.counts.astype(np.float64), release.sums, hits, telling, release.gain * telling)
-    told = (np.full(len(policy.cells), float(release.reports)), release.sums[:, 0], release.hits.reshape(-1))
+    told = (release.counts[:, 0].astype(np.float64), release.sums[:, 0], release.hits.reshape(-1))
     reports, sums, hits = (_by_cell(policy, values) for values in told)
     return BinSums(reports, sums, hits, telling, release.gain * telling)
 
@@ -214,7 +216,7 @@ def estimated(
     evidence: BinEvidence,
     spec: PartitionSpec,
     policy: PartitionPolicy,
-    release: KeyedSums,
+    release: KeyedRelease,
     rows: slice | NDArray[np.int64],
     before: Beliefs,
     parts: Subdivision | None = None,
@@ -240,7 +242,7 @@ def _values(
     people: Array,
     spec: PartitionSpec,
     policy: PartitionPolicy,
-    release: KeyedSums,
+    release: KeyedRelease,
     before: Beliefs,
     parts: Subdivision | None,
 ) -> tuple[Array, Array]:
@@ -251,10 +253,18 @@ def _values(
     """
     found = bin_sums(spec, policy, release, parts.shares if parts else None)
     bias = selection_bias(policy, _telling_of(spec, policy), parts.shares, parts.mean) if parts else 0.0
-    share, apart = found.telling * people[:, None], release.hit_own - release.hit_other
-    none, keyed = release.hit_none, _keyed(release)
-    hit_rate = share * apart + keyed * (release.hit_other - none) + none
-    scores = ScoreSums(
+    share, expected = found.telling * people[:, None], before.prior.within(before.mean + bias)
+    precision, moment = _statistics(found, share, release).evidence(expected, before.prior.cautious(expected))
+    return precision, moment - precision * bias
+
+
+def _statistics(found: BinSums, share: Array, release: KeyedRelease) -> ScoreSums | EventSums:
+    """Return a round's sums with the law of its release; ``share`` is that of the people who tell, (bins, arms)."""
+    if isinstance(release, KeyedEvents):
+        return EventSums(found.reports, found.sums, share, release.gain, release.other)
+    apart, none = release.hit_own - release.hit_other, release.hit_none
+    hit_rate = share * apart + _keyed(release) * (release.hit_other - none) + none
+    return ScoreSums(
         reports=found.reports,
         sums=found.sums,
         hits=found.hits,
@@ -264,6 +274,3 @@ def _values(
         gain=release.gain,
         noise=release.noise,
     )
-    expected = before.prior.within(before.mean + bias)
-    precision, moment = scores.evidence(expected, before.prior.cautious(expected))
-    return precision, moment - precision * bias

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from privateer_core.mechanisms.central_sums import CentralSums
+from privateer_core.mechanisms.event_symbol import EventSymbol
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, Layout
@@ -19,6 +20,7 @@ TELLERS = {
     "shuffle": SignedSymbol(LAYOUT, 4.0, 16, True),
     "without elsewhere": SignedSymbol(LAYOUT, 3.0, 8, False),
     "one bucket and elsewhere": SignedSymbol(LAYOUT, 2.0, 1, True),
+    "events": EventSymbol(LAYOUT, 4.0),
     "central": CentralSums(LAYOUT, 9.0),
     "none": CentralSums(LAYOUT, 0.0),
 }

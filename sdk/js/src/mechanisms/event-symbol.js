@@ -1,0 +1,27 @@
+// @ts-check
+/** One symbol for rare rewards: that there was one in the person's key, or that there was none. */
+
+import { Layout, classOf } from "../coins.js";
+import { malformed } from "../errors.js";
+import { KeyedSymbol, hasFields } from "./symbols.js";
+
+const FIELDS = ["epsilon", "layout", "type"];
+/** The coins have one of so many reports name the person's key in place of its events. */
+const NAMING = 10;
+
+export class EventSymbol extends KeyedSymbol {
+  static TYPE = "event-symbol";
+
+  /** @param {any} told the mechanism of the terms */
+  constructor(told) {
+    if (!hasFields(told, FIELDS) || typeof told.epsilon !== "number") throw malformed("not an event symbol");
+    const layout = Layout.read(told.layout);
+    super(told, layout.keys + 1);
+    this.layout = layout;
+  }
+
+  /** A person's own symbol, which is secret. @param {number} slot @param {number} key @param {number} bit 1 or -1 */
+  truth(slot, key, bit) {
+    return key >= 0 && (bit > 0 || classOf(slot, this.layout.seed, NAMING) === 0) ? key + 1 : 0;
+  }
+}
