@@ -35,7 +35,7 @@ export class Spec {
     this.options = this.arms.length ? this.arms : unnamed(told);
     this.retired = /** @type {string[]} */ (experiment.retired ?? []);
     this.playable = this.arms.map((arm) => !this.retired.includes(arm));
-    this.reward = /** @type {{low: number, high: number, default?: number | null}} */ (reward);
+    this.reward = /** @type {{low: number, high: number, default?: number | null, base_rate?: number | null}} */ (reward);
     if (!(reward.low < reward.high)) throw malformed("the bounds of rewards are empty");
     this.privacy = /** @type {Privacy} */ (privacy);
     if (!Object.hasOwn(TRUST, privacy.model)) throw refused("this client does not know the trust model", "model");
@@ -100,7 +100,9 @@ export class Spec {
   /** What must not change between a choice and the report on it, of the first so many arms. @param {number} arms */
   meaning(arms) {
     const several = this.times > 1 ? [this.times, this.period] : [];
-    const { tables, reward, privacy, segments, guardrails } = this;
+    const { tables, privacy, segments, guardrails } = this;
+    // What rewards are expected to be means nothing to a report.
+    const reward = { low: this.reward.low, high: this.reward.high, default: this.reward.default };
     return JSON.stringify([Object.entries(tables), reward, privacy, this.arms.slice(0, arms), segments, guardrails, several]);
   }
 }

@@ -34,16 +34,22 @@ class Reward(Range):
     default
         The reward of a person who has had no outcome within the conversion window; by default 0, or the bound next to
         it.
+    base_rate
+        The mean reward that is expected, as that of purchases by one in two hundred is .005; by default nothing is.
+        What people report overrules it. Devices have no use for it.
     """
 
     low: Finite = 0.0
     high: Finite = 1.0
     default: Finite | None = None
+    base_rate: Finite | None = None
 
     @model_validator(mode="after")
-    def _default_within_bounds(self) -> Self:
+    def _within_bounds(self) -> Self:
         if self.default is not None and not self.low <= self.default <= self.high:
             raise ValueError("default: must be from low to high")
+        if self.base_rate is not None and not self.low < self.base_rate < self.high:
+            raise ValueError("base_rate: must be between low and high")
         return self
 
     @property

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from privateer_core.errors import InputError
 from privateer_core.spec.columns import is_number
@@ -22,6 +23,13 @@ def test_what_is_not_a_number_is_refused_and_not_echoed(value: object) -> None:
         Reward().scaled(value)
     assert error.value.field == "reward"
     assert "41" not in str(error.value)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0, -0.1, float("nan")])
+def test_a_base_rate_is_between_the_bounds(rate: float) -> None:
+    assert Reward(base_rate=0.005).base_rate == 0.005
+    with pytest.raises(ValidationError):
+        Reward(base_rate=rate)
 
 
 @pytest.mark.parametrize("value", [0, -1.5, np.int64(3), np.float32(0.5), float("inf")])
