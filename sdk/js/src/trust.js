@@ -29,7 +29,9 @@ export const TRUST = {
   },
   central: {
     endpoint: "server", curated: true, promises: true, batched: false, least: 1e-8,
-    serves: { means: [CentralSums], names: [CentralSums], hits: [CellPairs], directions: [CentralVectors, RunningVectors] },
+    serves: {
+      means: [CentralSums], names: [CentralSums, CellPairs], hits: [CellPairs], directions: [CentralVectors, RunningVectors],
+    },
   },
   none: {
     endpoint: "server", curated: true, promises: false, batched: false, least: 0,

@@ -203,11 +203,11 @@ def _central_means(privacy: Promise, _honest: int, question: KeyedMeans, share: 
     return CentralSums.calibrated(question, privacy.bound, privacy.delta, share)
 
 
-def _central_names(privacy: Promise, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
-    """Release pairs, which count people and rewards for a pure promise, unless normal sums of scores have less noise."""
-    pairs, sums = CellPairs.calibrated(_named(question.layout), privacy.bound), _central_means(privacy, honest, question, share)
-    assert isinstance(sums, CentralSums)
-    return sums if sums.scale == 0 and sums.standard_deviation**2 < 2 * pairs.noise else pairs
+def _central_names(privacy: Promise, _honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
+    """Release pairs, which count people and rewards for a pure promise, unless normal sums have less noise."""
+    pairs = CellPairs.calibrated(_named(question.layout), privacy.bound)
+    sums = CentralSums.calibrated(question, privacy.bound, privacy.delta, share)
+    return sums if not sums.scale and sums.standard_deviation**2 < 2 * pairs.noise else pairs
 
 
 def _central_hits(privacy: Promise, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:

@@ -94,9 +94,7 @@ class ArmsSpec(Spec):
         share = (rate - self.reward.low) / self.reward.span
         if min(share, 1 - share) >= _RARE:
             return self
-        return self.model_copy(
-            update={"experiment": self.experiment.model_copy(update={"round_growth": _FEW_ROUNDS})}
-        )
+        return self.model_copy(update={"experiment": self.experiment.model_copy(update={"round_growth": _FEW_ROUNDS})})
 
     @model_validator(mode="after")
     def _rounds_hold_batches(self) -> Self:

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
@@ -121,7 +122,9 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         people, sums, asked, hits = _of_keys(policy, release) if policy.fresh_coins else _of_groups(release)
         scores = release.gain * np.maximum(people, 1.0)
         proxies = asked * np.array([proxy(math.ceil(1000 * hit) / 1000) for hit in hits.tolist()])
-        precision = np.where(people > 0, PER_REWARD * scores**2 / np.maximum(proxies + _noise_proxy(policy, release), 1.0), 0.0)
+        precision = np.where(
+            people > 0, PER_REWARD * scores**2 / np.maximum(proxies + _noise_proxy(policy, release), 1.0), 0.0
+        )
         losses = -sums / (2 * release.gain * np.maximum(shares, 1 / UNIT))
         counts = _counts(policy, release, people, sums, asked, hits)
         posterior = state.posterior.updated(people, precision, (1 + sums / scores) / 2, losses, counts)
@@ -188,7 +191,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
 
 def _centred(bounded: Estimate, mean: float) -> Estimate:
     """Return an interval with an estimate that varies less than its middle."""
-    return replace(bounded, value=min(max(mean, bounded.low), bounded.high))
+    return msgspec.structs.replace(bounded, value=min(max(mean, bounded.low), bounded.high))
 
 
 def _of_groups(release: Any) -> tuple[Array, ...]:
@@ -209,7 +212,7 @@ def _of_keys(policy: BanditPolicy, release: KeyedSums | CellHits) -> tuple[Array
 
 
 def _noise_proxy(policy: BanditPolicy, release: KeyedSums | CellHits) -> float:
-    """Return the variance proxy of a curator's noise in a sum of scores; Laplace noise has a heavier tail than normal."""
+    """Return the variance proxy of a curator's noise in a sum of scores; Laplace noise has heavier tails."""
     if isinstance(release, CellHits):
         return _HEAVY * 2 * release.noise
     return release.noise if policy.terms.delta else _HEAVY * release.noise

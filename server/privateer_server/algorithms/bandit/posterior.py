@@ -108,7 +108,7 @@ class ArmPosterior:
         return min(level, 1 - level) - deviation < _RARE
 
     def radii(self, failure: float) -> Array:
-        """Return radii around `bounded` means, all of which hold at all times together but with probability ``failure``.
+        """Return radii around `bounded` means that hold at all times together but with probability ``failure``.
 
         Normal mixtures of the likelihood (Robbins 1970): valid whatever decides who plays what, and when that ends.
         """

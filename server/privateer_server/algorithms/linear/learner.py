@@ -180,7 +180,10 @@ class ResidualLearner(LinearLearner):
 
     def level(self, state: LinearState) -> Level:
         """Return what all arms have in common at the mean context."""
-        return level_of(state.information, state.scores, self.link.scale, frame(self.moments(state)))
+        expected = self.spec.reward.base_rate
+        made, rate = frame(self.moments(state)), 0.5 if expected is None else self.spec.reward.scaled(expected)[0]
+        declared = self.link.product(rate) - self.link.centre
+        return level_of(state.information, state.scores, self.link.prior_scale(rate), made, declared)
 
     @override
     def rate(self, state: LinearState) -> float:

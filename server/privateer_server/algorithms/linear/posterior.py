@@ -62,11 +62,14 @@ class Level:
     sure: float
 
 
-def level_of(information: Array, scores: Array, scale: float, frame: Array) -> Level:
-    """Return the level that arms have in common at the mean context, by what `posterior` takes."""
-    first = frame[:, 0]
-    precision = float(np.einsum("i,kij,j->", first, information, first)) + 1 / (_LEVEL * scale) ** 2
-    shift = float((scores @ first).sum()) / precision
+def level_of(information: Array, scores: Array, scale: float, frame: Array, declared: float = 0.0) -> Level:
+    """Return the level that arms have in common at the mean context, by what `posterior` takes.
+
+    Before any report it is ``declared``, give or take half of ``scale``.
+    """
+    first, prior = frame[:, 0], 1 / (_LEVEL * scale) ** 2
+    precision = float(np.einsum("i,kij,j->", first, information, first)) + prior
+    shift = (float((scores @ first).sum()) + prior * declared) / precision
     return Level(shift, math.copysign(max(0.0, abs(shift) - precision**-0.5), shift))
 
 

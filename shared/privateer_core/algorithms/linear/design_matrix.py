@@ -1,5 +1,6 @@
 """The row of a design matrix that a person's context makes, and the links from x theta to the expected reward."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -150,8 +151,12 @@ class Link:
         return self.scale * (4 * rate * (1 - rate) if self.name == "identity" else 1.0)
 
     def truths(self, products: Array) -> Array:
-        """Return the expected rewards that the model says, however close to 0 and 1; of the identity beyond them, too."""
+        """Return the expected rewards that the model says, however close to 0 and 1; the identity's may be beyond."""
         return products if self.name == "identity" else np.asarray((1 + np.tanh(products / 2)) / 2)
+
+    def product(self, truth: float) -> float:
+        """Return the x theta of an expected reward strictly between 0 and 1."""
+        return truth if self.name == "identity" else math.log(truth / (1 - truth))
 
     def slopes(self, products: Array) -> Array:
         """Return the derivative of `truths`."""
