@@ -127,6 +127,8 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         )
         losses = -sums / (2 * release.gain * np.maximum(shares, 1 / UNIT))
         counts = _counts(policy, release, people, sums, asked, hits)
+        if policy.fresh_coins:
+            counts = counts.weighted(state.posterior.counts.level[0])
         posterior = state.posterior.updated(people, precision, (1 + sums / scores) / 2, losses, counts)
         return self._after(state, posterior, release.reports)
 

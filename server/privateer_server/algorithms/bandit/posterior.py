@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.codec import encode
 from privateer_server.algorithms.bandit.success_counts import SuccessCounts
 
 Array = NDArray[np.float64]
@@ -57,28 +59,26 @@ class ArmPosterior:
     @classmethod
     def upgraded(cls, stored: dict[str, Any]) -> dict[str, Any]:
         """Return a stored posterior that had ``information``, inverse variances, in the place of counts."""
-        arrays = {name: np.frombuffer(body, kind).reshape(shape) for name, (kind, shape, body) in stored.items()}
-        information = arrays.pop("information")
-        people, precision, weighted = (arrays[name] for name in ("people", "precision", "weighted"))
+        read = (_read(stored[name]) for name in ("people", "precision", "weighted", "information"))
+        people, precision, weighted, information = read
         means = np.divide(weighted, precision, out=np.full(len(people), 0.5), where=precision > 0)
-        counts = SuccessCounts.of_means(people, means, information)
-        return arrays | {"counts": vars(counts)}
+        counts = msgspec.msgpack.decode(encode(SuccessCounts.of_means(people, means, information)))
+        return {name: value for name, value in stored.items() if name != "information"} | {"counts": counts}
 
     def updated(
         self, people: Array, precision: Array, means: Array, losses: Array, counts: SuccessCounts
     ) -> "ArmPosterior":
         """Return the posterior with one round's estimates counted in; where ``precision`` is 0 nothing was observed."""
         seen = precision > 0
-        weights = counts.weights(self.counts.level[0])
         weighted = self.weighted + np.where(seen, precision * np.where(seen, means, 0.0), 0.0)
         precision, losses = self.precision + precision, self.losses + losses
-        return type(self)(self.people + people, precision, weighted, losses, self.counts.plus(counts, seen * weights))
+        return type(self)(self.people + people, precision, weighted, losses, self.counts.plus(counts, seen))
 
     def with_arms(self, added: int) -> Self:
         """Return the posterior with so many more arms, of which nothing is known."""
-        own = {name: value for name, value in vars(self).items() if name != "counts"}
+        wider = [np.pad(values, (0, added)) for name, values in vars(self).items() if name != "counts"]
         counts = SuccessCounts(*(np.pad(values, (0, added)) for values in vars(self.counts).values()))
-        return type(self)(**{name: np.pad(values, (0, added)) for name, values in own.items()}, counts=counts)
+        return type(self)(*wider, counts)
 
     @property
     def means(self) -> Array:
@@ -131,6 +131,11 @@ class ArmPosterior:
         beaten = away - math.log(max(1, int(playable.sum()) - 1) / failure) - mixing - mixing[best]
         beaten[best] = np.inf
         return best, np.where(playable, beaten, np.inf)
+
+
+def _read(stored: Any) -> Array:
+    kind, shape, body = stored
+    return np.frombuffer(body, kind).reshape(shape).astype(np.float64)
 
 
 def _mixing(precision: Array) -> Array:

@@ -43,7 +43,7 @@ class SuccessCounts:
     @classmethod
     def of_means(cls, people: Array, means: Array, information: Array) -> Self:
         """Return what means of so many people tell, with the inverse of the variance that they have at 1/2."""
-        variances = np.divide(1.0, information, out=np.zeros(len(people)), where=information > 0)
+        variances = _ratio(np.ones(len(people)), information, 0.0)
         constant = np.maximum(0.0, people**2 * variances - people / 4)
         return cls(people, people * means, people, people + 2 * constant, constant)
 
@@ -61,7 +61,7 @@ class SuccessCounts:
             Their `KeyedSums`, of which the gain and the variance of noise count.
         """
         gain = release.gain
-        shared = np.divide(people**2, asked, out=np.zeros_like(people), where=asked > 0)
+        shared = _ratio(people**2, asked, 0.0)
         constant = np.where(people > 0, asked * hits - gain**2 * shared + release.noise, 0.0) / (2 * gain) ** 2
         # A variance that is the same for all m: (1 - m)^2 + m^2 and 2 m (1 - m) are 1 together.
         return cls(people, (sums / gain + people) / 2, people, shared + 2 * constant, constant)
@@ -75,27 +75,23 @@ class SuccessCounts:
         spread = people / gain + 2 * chance * release.other / gain**2
         return cls(people, successes, trials, spread, np.full(len(people), noise))
 
-    def plus(self, other: "SuccessCounts", weights: Array) -> Self:
-        """Return the counts with ``other`` ones added, of which those of each arm have a weight, (arms,)."""
-        powers = {"spread": 2, "noise": 2}
-        both = ((name, value, getattr(other, name)) for name, value in vars(self).items())
-        # What was not observed has weight 0, whatever it is.
-        return type(self)(
-            *(mine + np.where(weights > 0, weights ** powers.get(name, 1) * more, 0.0) for name, mine, more in both)
-        )
+    def plus(self, other: "SuccessCounts", seen: NDArray[np.bool_]) -> Self:
+        """Return the counts with those of ``other`` people added, of the arms that were ``seen``."""
+        both = zip(vars(self).values(), vars(other).values(), strict=True)
+        return type(self)(*(mine + np.where(seen, more, 0.0) for mine, more in both))
 
-    def weights(self, level: float) -> Array:
-        """Return weights of a round by arm, by what its noise leaves of it; 1 for an arm with an equal share.
+    def weighted(self, level: float) -> Self:
+        """Return the counts of a round by what its noise, the same for all shares, leaves of each arm.
 
-        Noise that is the same for all shares has a small share tell less than its people are worth. Weights are by a
-        ``level`` of all arms, known before the round: by an arm's own rate, luck would have a larger weight.
+        An arm with an equal share has the weight 1; a small share tells less than its people are worth. Weights are by
+        a ``level`` of all arms, known before the round: by an arm's own rate, luck would have a larger weight.
         """
         varied = max(_LEAST, level * (1 - level))
         own = varied * self.spread + (1 - 2 * varied) * self.noise
         equal = float(self.people.sum()) / max(1, np.count_nonzero(self.people))
-        return np.divide(
-            self.people * (own + varied * (equal - self.people)), equal * own, out=np.zeros(len(own)), where=own > 0
-        )
+        weights = _ratio(self.people * (own + varied * (equal - self.people)), equal * own, 0.0)
+        linear = (weights * part for part in (self.people, self.successes, self.trials))
+        return type(self)(*linear, weights**2 * self.spread, weights**2 * self.noise)
 
     @property
     def known(self) -> Array:
@@ -105,28 +101,29 @@ class SuccessCounts:
     @property
     def means(self) -> Array:
         """Estimated mean rewards; 1/2 where there are no trials."""
-        return np.divide(self.successes, self.known, out=np.full(len(self.known), 0.5), where=self.known > 0)
+        return _ratio(self.successes, self.known, 0.5)
 
     @property
     def variances(self) -> Array:
         """Variances of `means`, infinite without trials; as of one more success and one more failure."""
         trials, means = self.known, self._raised
         varied = means * (1 - means) * self.spread + ((1 - means) ** 2 + means**2) * self.noise
-        return np.divide(varied, trials**2, out=np.full(len(trials), np.inf), where=trials > 0)
+        return _ratio(varied, trials**2, np.inf)
 
     @property
     def faintness(self) -> Array:
         """c, 1 or more: estimates vary as those of so many bits of mean 1/2 + (m - 1/2) / c, times c."""
         trials, means = self.known, np.clip(self.means, 0.0, 1.0)
         varied = means * (1 - means) * self.spread + ((1 - means) ** 2 + means**2) * self.noise
-        each = np.divide(varied, trials, out=np.zeros(len(trials)), where=trials > 0)
+        each = _ratio(varied, trials, 0.0)
         # c^2 b (1 - b) for the mean b of the bits; an estimate beyond 0 or 1 has one, too.
         return np.asarray(2 * np.sqrt(np.maximum(0.25, each + (self.means - 0.5) ** 2)))
 
     @property
     def level(self) -> tuple[float, float]:
         """The share of successes among all trials, and its standard deviation; 1/2 and infinite without trials."""
-        shares, some = self.known / max(1.0, float(self.known.sum())), self.known > 0
+        trials = self.known
+        shares, some = trials / max(1.0, float(trials.sum())), trials > 0
         if not some.any():
             return 0.5, np.inf
         return float(shares @ self.means), float(np.sqrt(np.square(shares[some]) @ self.variances[some]))
@@ -135,3 +132,9 @@ class SuccessCounts:
     def _raised(self) -> Array:
         """Means with a success and a failure more: no arm is sure to be worth nothing because nobody bought."""
         return np.asarray((np.clip(self.successes, 0.0, self.known) + 1) / (self.known + 2))
+
+
+def _ratio(above: Array, below: Array, otherwise: float) -> Array:
+    """Return one by the other, where the other is above 0."""
+    some = below > 0
+    return np.where(some, above / np.where(some, below, 1.0), otherwise)
