@@ -220,13 +220,15 @@ def _noise_proxy(policy: BanditPolicy, release: KeyedSums | CellHits) -> float:
     return release.noise if policy.terms.delta else _HEAVY * release.noise
 
 
-def _counts(policy: BanditPolicy, release: KeyedSums | CellHits, *scores: Array) -> SuccessCounts:
-    """Return the successes and trials that a release tells: of ``scores``, unless it counts how many had each arm."""
+def _counts(
+    policy: BanditPolicy, release: KeyedSums | CellHits, people: Array, sums: Array, asked: Array, hits: Array
+) -> SuccessCounts:
+    """Return the successes and trials that a release tells: it counts how many had each arm, or has scores alone."""
     if not isinstance(release, CellHits):
-        return SuccessCounts.of_scores(*scores, release)
-    positive, hits = np.zeros((2, len(policy.played)))
-    positive[policy.cells], hits[policy.cells] = release.positive[:, 0], release.hits[:, 0]
-    return SuccessCounts.of_hits(scores[0], positive, hits, release)
+        return SuccessCounts.of_scores(people, sums, asked, hits, release)
+    positive, named = np.zeros((2, len(policy.played)))
+    positive[policy.cells], named[policy.cells] = release.positive[:, 0], release.hits[:, 0]
+    return SuccessCounts.of_hits(people, positive, named, release)
 
 
 def learner(spec: BanditSpec) -> Learner:

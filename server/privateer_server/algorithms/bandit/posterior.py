@@ -54,7 +54,8 @@ class ArmPosterior:
     @classmethod
     def none(cls, arms: int) -> Self:
         """Return the posterior of no reports."""
-        return cls(*np.zeros((4, arms)), SuccessCounts.none(arms))
+        none = np.zeros(arms)
+        return cls(none, none, none, none, SuccessCounts.none(arms))
 
     @classmethod
     def upgraded(cls, stored: dict[str, Any]) -> dict[str, Any]:
@@ -76,9 +77,9 @@ class ArmPosterior:
 
     def with_arms(self, added: int) -> Self:
         """Return the posterior with so many more arms, of which nothing is known."""
-        wider = [np.pad(values, (0, added)) for name, values in vars(self).items() if name != "counts"]
-        counts = SuccessCounts(*(np.pad(values, (0, added)) for values in vars(self.counts).values()))
-        return type(self)(*wider, counts)
+        own = (self.people, self.precision, self.weighted, self.losses)
+        people, precision, weighted, losses = (np.pad(values, (0, added)) for values in own)
+        return type(self)(people, precision, weighted, losses, self.counts.with_arms(added))
 
     @property
     def means(self) -> Array:

@@ -80,6 +80,10 @@ class SuccessCounts:
         both = zip(vars(self).values(), vars(other).values(), strict=True)
         return type(self)(*(mine + np.where(seen, more, 0.0) for mine, more in both))
 
+    def with_arms(self, added: int) -> Self:
+        """Return the counts with so many more arms, of which nobody is counted."""
+        return type(self)(*(np.pad(values, (0, added)) for values in vars(self).values()))
+
     def weighted(self, level: float) -> Self:
         """Return the counts of a round by what its noise, the same for all shares, leaves of each arm.
 
@@ -88,10 +92,10 @@ class SuccessCounts:
         """
         varied = max(_LEAST, level * (1 - level))
         own = varied * self.spread + (1 - 2 * varied) * self.noise
-        equal = float(self.people.sum()) / max(1, np.count_nonzero(self.people))
+        equal = float(self.people.sum()) / max(1, int(np.count_nonzero(self.people)))
         weights = _ratio(self.people * (own + varied * (equal - self.people)), equal * own, 0.0)
-        linear = (weights * part for part in (self.people, self.successes, self.trials))
-        return type(self)(*linear, weights**2 * self.spread, weights**2 * self.noise)
+        people, successes, trials = weights * self.people, weights * self.successes, weights * self.trials
+        return type(self)(people, successes, trials, weights**2 * self.spread, weights**2 * self.noise)
 
     @property
     def known(self) -> Array:
