@@ -24,6 +24,7 @@ from privateer_server.algorithms import NewRound, RoundsLearner
 from privateer_server.algorithms.bandit.learner import BanditLearner, BanditState
 from privateer_server.algorithms.bandit.posterior import PER_REWARD, ArmPosterior
 from privateer_server.algorithms.bandit.sampling_rules import tsallis
+from privateer_server.algorithms.bandit.success_counts import SuccessCounts
 
 HALF: Final = 0.5
 """B of Algorithm 1: losses are at most this far from the middle of their range."""
@@ -158,7 +159,9 @@ class PublishedBanditLearner(BanditLearner):
         share = 1.0 if self.finds_best else self._shares(state, policy.terms.batch)[arm]
         losses = -people * average * played / share
         told = played / proxy_of_mean
-        posterior = state.posterior.updated(people * played, told, told, HALF + average * played, losses)
+        reported, means = people * played, HALF + average * played
+        counts = SuccessCounts.of_means(reported, means, told)
+        posterior = state.posterior.updated(reported, told, means, losses, counts)
         return self._after(state, posterior, people)
 
     def sure(self, posterior: ArmPosterior) -> bool:
@@ -180,7 +183,7 @@ def lil_ucb(posterior: ArmPosterior, proxy_of_one: float, failure: float) -> tup
     small = (failure * _LIL_EPSILON / (5 * (2 + _LIL_EPSILON))) ** (1 / (1 + _LIL_EPSILON))
     inner = np.log(np.log((1 + _LIL_EPSILON) * plays + 2) / small)
     scale = (1 + _LIL_BETA) * (1 + math.sqrt(_LIL_EPSILON))
-    index = posterior.means + scale * np.sqrt(2 * proxy_of_one * (1 + _LIL_EPSILON) * inner / plays)
+    index = posterior.bounded + scale * np.sqrt(2 * proxy_of_one * (1 + _LIL_EPSILON) * inner / plays)
     most = int(np.argmax(plays))
     stops = arms > 1 and plays[most] >= 1 + ((2 + _LIL_BETA) / _LIL_BETA) ** 2 * (plays.sum() - plays[most])
     return (most, True) if stops else (int(np.argmax(index)), False)

@@ -34,7 +34,8 @@ export const TRUST = {
   central: {
     endpoint: "server", curated: true, promises: true, batched: false, least: 1e-8,
     serves: {
-      means: [CentralSums, CellPairs], names: [CentralSums], hits: [CellPairs, CellTriples], directions: [CentralVectors, RunningVectors],
+      means: [CentralSums, CellPairs], names: [CentralSums, CellPairs], hits: [CellPairs, CellTriples],
+      directions: [CentralVectors, RunningVectors],
     },
   },
   none: {

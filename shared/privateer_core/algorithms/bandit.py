@@ -12,8 +12,7 @@ from typing_extensions import override
 from privateer_core.algorithms import Algorithm
 from privateer_core.answer.policy_view import EVERYBODY, ArmsOfGroup, GroupShares, PolicyView
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms import KeyedMechanism
-from privateer_core.mechanisms.named_symbol import NamedSymbol
+from privateer_core.mechanisms import HitsMechanism, KeyedMechanism
 from privateer_core.policies.decisions import Arms
 from privateer_core.policies.policy import ArmsPolicy
 from privateer_core.primitives.contributions import KeyedValues
@@ -187,7 +186,7 @@ class BanditPolicy(ArmsPolicy):
     @override
     def fits(self, spec: BanditSpec) -> bool:
         mechanism = self.terms.mechanism
-        has = self.choice is not None or isinstance(mechanism, KeyedMechanism | NamedSymbol)
+        has = self.choice is not None or isinstance(mechanism, KeyedMechanism | HitsMechanism)
         return has and self._chooses(spec) and (self.terms.batch == 0 or self._asks(spec))
 
     def _chooses(self, spec: BanditSpec) -> bool:
@@ -200,7 +199,7 @@ class BanditPolicy(ArmsPolicy):
 
     def _asks(self, spec: BanditSpec) -> bool:
         """Whether reports are about what the spec says."""
-        if not isinstance(self.terms.mechanism, KeyedMechanism | NamedSymbol):
+        if not isinstance(self.terms.mechanism, KeyedMechanism | HitsMechanism):
             return False
         same = self.fresh_coins == spec.privacy.arm_in_key
         return same and (self.asks_about(len(self.cells)) if self.fresh_coins else self.asks_about(1, spec.arm_count))

@@ -23,7 +23,7 @@ from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.mechanisms.vector_bits import BitVectors
 from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
-from privateer_core.primitives.public_coins import SlotLayout
+from privateer_core.primitives.public_coins import Layout, SlotLayout
 from privateer_core.primitives.questions import (
     KeyedHits,
     KeyedMeans,
@@ -194,8 +194,11 @@ def _shuffled_names(privacy: Promise, honest: int, question: KeyedMeans, share: 
     keys, limit = question.layout, privacy.local_epsilon_max
     if keys.groups > 1 or not NamedSymbol.names(keys.keys, limit):
         return _shuffled_means(privacy, honest, question, share)
-    named = KeyedHits(SlotLayout(keys.seed, keys.thresholds))
-    return NamedSymbol.amplified(named, privacy.bound, privacy.delta, honest, limit)
+    return NamedSymbol.amplified(_named(keys), privacy.bound, privacy.delta, honest, limit)
+
+
+def _named(layout: Layout) -> KeyedHits:
+    return KeyedHits(SlotLayout(layout.seed, layout.thresholds))
 
 
 def _shuffled_vectors(privacy: Promise, honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
@@ -217,6 +220,13 @@ def _central_means(privacy: Promise, _honest: int, question: KeyedMeans, share: 
     if question.counted and keys.groups == 1 and pure:
         return CellPairs.calibrated(KeyedHits(SlotLayout(keys.seed, keys.thresholds)), pure)
     return CentralSums.calibrated(question, privacy.bound, privacy.delta, share)
+
+
+def _central_names(privacy: Promise, _honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
+    """Release pairs, which count people and rewards for a pure promise, unless normal sums have less noise."""
+    pairs = CellPairs.calibrated(_named(question.layout), privacy.bound)
+    sums = CentralSums.calibrated(question, privacy.bound, privacy.delta, share)
+    return sums if not sums.scale and sums.standard_deviation**2 < 2 * pairs.noise else pairs
 
 
 def _central_hits(privacy: Promise, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
@@ -314,7 +324,7 @@ TRUST: Final[dict[str, Trust]] = {
             event=lambda mechanism, _: mechanism.released,
             serves={
                 KeyedMeans: Serving((CentralSums, CellPairs), _central_means, shares_out=True),
-                SmallDomainMeans: Serving((CentralSums,), _central_means),
+                SmallDomainMeans: Serving((CentralSums, CellPairs), _central_names),
                 KeyedHits: Serving((CellPairs, CellTriples), _central_hits),
                 VectorSum: Serving((CentralVectors, RunningVectors), _central_vectors),
                 L2VectorSum: Serving((CentralVectors, RunningVectors), _central_vectors, shares_out=True),

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self, get_args
+from typing import Annotated, Any, ClassVar, Final, Self, get_args
 
 from pydantic import Field, model_validator
 from typing_extensions import override
@@ -16,6 +16,10 @@ from privateer_core.spec.sections import parse_section
 from privateer_core.spec.spec import ExperimentTable, Spec, example_promises
 
 ARMS_MIN, ARMS_MAX = 2, 16
+_RARE: Final = 0.05
+"""An expected reward this close to a bound, by the range, says little of a person: noise of a round hides it."""
+_FEW_ROUNDS: Final = 0.3
+"""Growth of rounds where each has noise of its own that is as large as what people say."""
 
 
 class ArmsTable(ExperimentTable):
@@ -28,7 +32,8 @@ class ArmsTable(ExperimentTable):
     round_size
         Reports in the first round.
     round_growth
-        A later round has at least this share of the people seen so far.
+        A later round has at least this share of the people seen so far; by default 0, or .3 where ``reward.base_rate``
+        says that rewards are rare and noise is added to a round.
     retired
         Those of ``arms`` that nobody gets any more. Their names stay, so that no later arm can be taken for them.
     """
@@ -74,9 +79,22 @@ class ArmsSpec(Spec):
     """An experiment that chooses one of several arms for each person, in rounds whose sizes the spec fixes."""
 
     question: ClassVar[type[Question]] = KeyedMeans
+    grows: ClassVar[bool] = True
+    """Whether rounds grow as ``round_growth`` says."""
 
     experiment: ArmsTable
     context: Context
+
+    @model_validator(mode="after")
+    def _few_rounds_of_rare_rewards(self) -> Self:
+        """Fill in the growth of rounds, so that whoever reads the spec has the same."""
+        rate, given = self.reward.base_rate, self.experiment.model_fields_set
+        if not self.grows or rate is None or "round_growth" in given or not self.privacy.trust.hides_arms:
+            return self
+        share = (rate - self.reward.low) / self.reward.span
+        if min(share, 1 - share) >= _RARE:
+            return self
+        return self.model_copy(update={"experiment": self.experiment.model_copy(update={"round_growth": _FEW_ROUNDS})})
 
     @model_validator(mode="after")
     def _rounds_hold_batches(self) -> Self:

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
@@ -17,6 +18,7 @@ from privateer_core.primitives.public_coins import UNIT
 from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner
 from privateer_server.algorithms.bandit.posterior import PER_REWARD, ArmPosterior, proxy
 from privateer_server.algorithms.bandit.sampling_rules import kl_ucb, thompson, track, tsallis
+from privateer_server.algorithms.bandit.success_counts import SuccessCounts
 
 Array = NDArray[np.float64]
 _DRAWS: Final = 64
@@ -24,6 +26,8 @@ _DRAWS: Final = 64
 the same for every share, so that a smaller one would tell nothing."""
 _DRAWS_HIDDEN: Final = 16
 """Where reports hide the arm, what they say of a small share grows with its square."""
+_HEAVY: Final = 2.0
+"""Variance proxy of Laplace noise by its variance: bounds its moments as far as they matter."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,14 @@ class BanditState(LearnerState):
     """
 
     renamed: ClassVar = {"heard": "reported", "evidence": "posterior", "told": "information"}
+
+    @classmethod
+    @override
+    def upgraded(cls, stored: Any) -> Any:
+        """Return a stored state with today's names, and with counts if it was stored before posteriors had them."""
+        stored = super().upgraded(stored)
+        posterior = stored["posterior"]
+        return stored | {"posterior": ArmPosterior.upgraded(posterior)} if "information" in posterior else stored
 
     rounds: int
     reported: int
@@ -77,8 +89,9 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         return BanditPolicy(ahead.version, self.terms(ahead, self.spec.asked(choice)), own)
 
     def leader(self, state: BanditState) -> int:
-        """Return the arm of the highest estimate."""
-        return int(np.argmax(np.where(self.playable, state.posterior.means, -np.inf)))
+        """Return the arm of the highest estimate: where the best one is to be guaranteed, of that which is bounded."""
+        means = state.posterior.bounded if self.finds_best else state.posterior.means
+        return int(np.argmax(np.where(self.playable, means, -np.inf)))
 
     def shares(self, state: BanditState, ahead: NewRound) -> Array:
         """Return the share of a round's people who play each arm; alike before anything is known of one."""
@@ -109,13 +122,14 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         people, sums, asked, hits = _of_keys(policy, release) if policy.fresh_coins else _of_groups(release)
         scores = release.gain * np.maximum(people, 1.0)
         proxies = asked * np.array([proxy(math.ceil(1000 * hit) / 1000) for hit in hits.tolist()])
-        heavy = 1 if policy.terms.delta else 2  # Laplace noise has a heavier tail than normal noise
-        precision, information = (
-            np.where(people > 0, PER_REWARD * scores**2 / np.maximum(variance, 1.0), 0.0)
-            for variance in (proxies + heavy * release.noise, asked * hits + release.noise)
+        precision = np.where(
+            people > 0, PER_REWARD * scores**2 / np.maximum(proxies + _noise_proxy(policy, release), 1.0), 0.0
         )
         losses = -sums / (2 * release.gain * np.maximum(shares, 1 / UNIT))
-        posterior = state.posterior.updated(people, precision, information, (1 + sums / scores) / 2, losses)
+        counts = _counts(policy, release, people, sums, asked, hits)
+        if policy.fresh_coins:
+            counts = counts.weighted(state.posterior.counts.level[0])
+        posterior = state.posterior.updated(people, precision, (1 + sums / scores) / 2, losses, counts)
         return self._after(state, posterior, release.reports)
 
     def _after(self, state: BanditState, posterior: ArmPosterior, reports: int) -> BanditState:
@@ -158,16 +172,15 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
 
     def _estimates(self, state: BanditState) -> tuple[Estimate, ...]:
         low, width, posterior = self.spec.reward.low, 2 * self.spec.reward.half_range, state.posterior
-        means, radii = low + width * posterior.means, width * posterior.radii(self.spec.algorithm.failure)
+        means, radii = low + width * posterior.bounded, width * posterior.radii(self.spec.algorithm.failure)
         rows = zip(self.spec.options, means.tolist(), radii.tolist(), posterior.people.tolist(), strict=True)
         bounds = (low, self.spec.reward.high)
-        return tuple(
-            Estimate.within(name, mean, radius, bounds, round(people, 1)) for name, mean, radius, people in rows
-        )
+        within = (Estimate.within(name, mean, radius, bounds, round(people, 1)) for name, mean, radius, people in rows)
+        return tuple(map(_centred, within, (low + width * posterior.means).tolist()))
 
     def _ground(self, best: int, state: BanditState) -> Ground:
         """Return what it rests on that an arm is best; intervals hold together, so one above all others is decided."""
-        means, radii = state.posterior.means, state.posterior.radii(self.spec.algorithm.failure)
+        means, radii = state.posterior.bounded, state.posterior.radii(self.spec.algorithm.failure)
         others = self.playable & (np.arange(len(means)) != best)
         above = bool((means - radii)[best] > (means + radii)[others].max(initial=-np.inf))
         return "decided against all other options" if state.stopped or above else "ahead, and not decided"
@@ -176,6 +189,11 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
     def figures(self, state: BanditState) -> dict[str, float]:
         """Return the people who reported, and whether the best arm is known."""
         return {"samples": state.reported, "stopped": float(state.stopped)}
+
+
+def _centred(bounded: Estimate, mean: float) -> Estimate:
+    """Return an interval with an estimate that varies less than its middle."""
+    return msgspec.structs.replace(bounded, value=min(max(mean, bounded.low), bounded.high))
 
 
 def _of_groups(release: Any) -> tuple[Array, ...]:
@@ -193,6 +211,24 @@ def _of_keys(policy: BanditPolicy, release: KeyedSums | CellHits) -> tuple[Array
     sums[policy.cells[played]] = release.sums[played, 0]
     hits = shares * release.hit_own + (1 - shares) * release.hit_other
     return people, sums, np.full(len(shares), float(release.reports)), hits
+
+
+def _noise_proxy(policy: BanditPolicy, release: KeyedSums | CellHits) -> float:
+    """Return the variance proxy of a curator's noise in a sum of scores; Laplace noise has heavier tails."""
+    if isinstance(release, CellHits):
+        return _HEAVY * 2 * release.noise
+    return release.noise if policy.terms.delta else _HEAVY * release.noise
+
+
+def _counts(
+    policy: BanditPolicy, release: KeyedSums | CellHits, people: Array, sums: Array, asked: Array, hits: Array
+) -> SuccessCounts:
+    """Return the successes and trials that a release tells: it counts how many had each arm, or has scores alone."""
+    if not isinstance(release, CellHits):
+        return SuccessCounts.of_scores(people, sums, asked, hits, release)
+    positive, named = np.zeros((2, len(policy.played)))
+    positive[policy.cells], named[policy.cells] = release.positive[:, 0], release.hits[:, 0]
+    return SuccessCounts.of_hits(people, positive, named, release)
 
 
 def learner(spec: BanditSpec) -> Learner:

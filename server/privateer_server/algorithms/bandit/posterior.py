@@ -7,10 +7,14 @@ n / c^2 rewards has bits of mean 1/2 + (m - 1/2) / c (paper 2, Theorems 11 and 1
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Self
+from typing import Any, Final, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
+
+from privateer_core.codec import encode
+from privateer_server.algorithms.bandit.success_counts import SuccessCounts
 
 Array = NDArray[np.float64]
 
@@ -18,6 +22,8 @@ PER_REWARD: Final = 4.0
 """Precision of a mean that one reward in [0, 1] adds: a sub-Gaussian proxy of 1/4 (Hoeffding)."""
 _TYPICAL: Final = 100.0
 """Precision for which intervals are narrowest: arms a fifth apart take a few times as much."""
+_RARE: Final = 0.02
+"""Share of successes, or of failures, from which on the loss of a wrong choice is known well enough to plan by it."""
 
 
 @dataclass(frozen=True)
@@ -30,54 +36,80 @@ class ArmPosterior:
         People who reported on each arm, or as many as its share of the coins stands for.
     precision
         Inverse of a sub-Gaussian variance proxy of each arm's estimate: what every release adds is known before it.
-    information
-        Inverse of the variance of each arm's estimate, ``precision`` or more: what decides who plays what.
     weighted
-        Sum of estimates of the mean reward, from 0 to 1, by their precisions.
+        Sum of estimates of the mean reward, from 0 to 1, by their precisions: what guarantees rest on.
     losses
         Sum of losses around the middle of the range, each divided by the share of its arm: unbiased, whoever chose
         the rewards.
+    counts
+        Successes and trials of each arm, with the variance that they have: what decides who plays what.
     """
 
     people: Array
     precision: Array
-    information: Array
     weighted: Array
     losses: Array
+    counts: SuccessCounts
 
     @classmethod
     def none(cls, arms: int) -> Self:
         """Return the posterior of no reports."""
-        return cls(*np.zeros((5, arms)))
+        none = np.zeros(arms)
+        return cls(none, none, none, none, SuccessCounts.none(arms))
+
+    @classmethod
+    def upgraded(cls, stored: dict[str, Any]) -> dict[str, Any]:
+        """Return a stored posterior that had ``information``, inverse variances, in the place of counts."""
+        read = (_read(stored[name]) for name in ("people", "precision", "weighted", "information"))
+        people, precision, weighted, information = read
+        means = np.divide(weighted, precision, out=np.full(len(people), 0.5), where=precision > 0)
+        counts = msgspec.msgpack.decode(encode(SuccessCounts.of_means(people, means, information)))
+        return {name: value for name, value in stored.items() if name != "information"} | {"counts": counts}
 
     def updated(
-        self, people: Array, precision: Array, information: Array, means: Array, losses: Array
+        self, people: Array, precision: Array, means: Array, losses: Array, counts: SuccessCounts
     ) -> "ArmPosterior":
         """Return the posterior with one round's estimates counted in; where ``precision`` is 0 nothing was observed."""
         seen = precision > 0
         weighted = self.weighted + np.where(seen, precision * np.where(seen, means, 0.0), 0.0)
-        precision, information = self.precision + precision, self.information + information
-        return type(self)(self.people + people, precision, information, weighted, self.losses + losses)
+        precision, losses = self.precision + precision, self.losses + losses
+        return type(self)(self.people + people, precision, weighted, losses, self.counts.plus(counts, seen))
 
     def with_arms(self, added: int) -> Self:
         """Return the posterior with so many more arms, of which nothing is known."""
-        return type(self)(*(np.pad(values, (0, added)) for values in vars(self).values()))
+        own = (self.people, self.precision, self.weighted, self.losses)
+        people, precision, weighted, losses = (np.pad(values, (0, added)) for values in own)
+        return type(self)(people, precision, weighted, losses, self.counts.with_arms(added))
 
     @property
     def means(self) -> Array:
         """Estimated mean rewards; the middle where nothing is known."""
-        known = self.precision > 0
-        return np.where(known, self.weighted / np.where(known, self.precision, 1.0), 0.5)
+        return self.counts.means
+
+    @property
+    def variances(self) -> Array:
+        """Variances of `means`; infinite where nothing is known."""
+        return self.counts.variances
 
     @property
     def faintness(self) -> Array:
         """c: standard deviation of an estimate by that of as many rewards, 1 or more."""
-        known = self.information > 0
-        ratio = PER_REWARD * self.people / np.where(known, self.information, 1.0)
-        return np.sqrt(np.where(known, np.maximum(ratio, 1.0), 1.0))
+        return self.counts.faintness
+
+    @property
+    def bounded(self) -> Array:
+        """Estimated mean rewards in the middle of `radii`, whose weights were known ahead of every release."""
+        known = self.precision > 0
+        return np.where(known, self.weighted / np.where(known, self.precision, 1.0), 0.5)
+
+    @property
+    def rare(self) -> bool:
+        """Whether few rewards may be successes, or failures, of all arms together: one sd from 2 in 100 or fewer."""
+        level, deviation = self.counts.level
+        return min(level, 1 - level) - deviation < _RARE
 
     def radii(self, failure: float) -> Array:
-        """Return radii around the means, all of which hold at all times together but with probability ``failure``.
+        """Return radii around `bounded` means that hold at all times together but with probability ``failure``.
 
         Normal mixtures of the likelihood (Robbins 1970): valid whatever decides who plays what, and when that ends.
         """
@@ -86,20 +118,25 @@ class ArmPosterior:
         return np.where(self.precision > 0, np.sqrt(2 * log * (self.precision + _TYPICAL)) / known, np.inf)
 
     def lead(self, playable: NDArray[np.bool_], failure: float) -> tuple[int, Array]:
-        """Return the arm of the highest mean, and by what it beats each other one; above 0: for sure.
+        """Return the arm of the highest `bounded` mean, and by what it beats each other one; above 0: for sure.
 
         If every other playable arm is beaten at any time, the leader is the best arm but with probability ``failure``.
         A pair's likelihood is mixed arm by arm: a wrong leader takes that one arm and the best one are off together by
         their difference, which happens with probability failure / (arms - 1) to each.
         """
-        best = int(np.argmax(np.where(playable, self.means, -np.inf)))
+        best = int(np.argmax(np.where(playable, self.bounded, -np.inf)))
         sure = self.precision**2 / (self.precision + _TYPICAL)
         both = sure * sure[best] / np.maximum(sure + sure[best], 1e-300)
-        away = both * (self.means[best] - self.means) ** 2 / 2
+        away = both * (self.bounded[best] - self.bounded) ** 2 / 2
         mixing = _mixing(self.precision)
         beaten = away - math.log(max(1, int(playable.sum()) - 1) / failure) - mixing - mixing[best]
         beaten[best] = np.inf
         return best, np.where(playable, beaten, np.inf)
+
+
+def _read(stored: Any) -> Array:
+    kind, shape, body = stored
+    return np.frombuffer(body, kind).reshape(shape).astype(np.float64)
 
 
 def _mixing(precision: Array) -> Array:

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import betainc, betaincinv, ndtr
 
 from privateer_server.algorithms.bandit.posterior import ArmPosterior
 
@@ -15,6 +15,8 @@ _STEPS: Final = 60
 """Halvings of an interval, after which nothing is left of it."""
 _AT_RANDOM: Final = 0.2
 """Share of people who play arms at random while the best one is looked for: a fifth saves a tenth of the people."""
+_CAUTION: Final = 8
+"""Where rewards are rare, what an arm may still gain counts for so many times as much: few of them mislead."""
 
 
 def repays(posterior: ArmPosterior, playable: NDArray[np.bool_], left: int) -> NDArray[np.bool_]:
@@ -26,7 +28,7 @@ def repays(posterior: ArmPosterior, playable: NDArray[np.bool_], left: int) -> N
     """
     best = int(np.argmax(np.where(playable, posterior.means, -np.inf)))
     gaps = posterior.means[best] - posterior.means
-    variance = 1 / np.maximum(posterior.information, 1e-12)
+    variance = np.minimum(posterior.variances, 1e12)
     spread = np.sqrt(variance + variance[best])
     far = gaps / spread
     gain = spread * (np.exp(-(far**2) / 2) / math.sqrt(2 * math.pi) - far * ndtr(-far))
@@ -39,11 +41,15 @@ def thompson(posterior: ArmPosterior, playable: NDArray[np.bool_], draws: int, l
     The posterior is that of as many bits, under a uniform prior on their mean. Arms are left out that no longer repay
     it, with ``left`` people to come.
     """
-    faint, people = posterior.faintness, posterior.people
+    counts, faint = posterior.counts, posterior.faintness
     bits = np.clip(0.5 + (posterior.means - 0.5) / faint, 0.0, 1.0)
-    rng = np.random.default_rng(seed)
-    drawn = 0.5 + faint * (rng.beta(1 + people * bits, 1 + people * (1 - bits), (draws, len(bits))) - 0.5)
-    best = np.where(repays(posterior, playable, left), drawn, -np.inf).argmax(axis=1)
+    first, second = 1 + counts.known * bits, 1 + counts.known * (1 - bits)
+    # Bits of a faint coin may be such as no mean from 0 to 1 has.
+    low, high = (betainc(first, second, 0.5 + side / (2 * faint)) for side in (-1, 1))
+    quantiles = low + (high - low) * np.random.default_rng(seed).random((draws, len(bits)))
+    drawn = 0.5 + faint * (betaincinv(first, second, quantiles) - 0.5)
+    kept = repays(posterior, playable, _CAUTION * left if posterior.rare else left)
+    best = np.where(kept, drawn, -np.inf).argmax(axis=1)
     return np.bincount(best, minlength=len(bits)) / draws
 
 
@@ -102,7 +108,7 @@ def track(posterior: ArmPosterior, playable: NDArray[np.bool_], best: int, batch
     """
     variance = 1 / np.maximum(posterior.precision, 1e-12)
     both = variance + variance[best]
-    sure = np.maximum(np.abs(posterior.means[best] - posterior.means) - np.sqrt(both), 0.0)
+    sure = np.maximum(np.abs(posterior.bounded[best] - posterior.bounded) - np.sqrt(both), 0.0)
     gaps = sure**2 + both
     others = playable & (np.arange(len(gaps)) != best)
     low, high = 0.0, float(gaps[others].min())

@@ -77,8 +77,11 @@ def people(design: DesignMatrix, moments: Array, rng: np.random.Generator, count
     return np.concatenate([np.ones((count, 1)), drawn], axis=1)
 
 
-def slopes(policy: LinearPolicy, moments: Array, count: int = PEOPLE) -> Slopes:
+def slopes(policy: LinearPolicy, moments: Array, count: int = PEOPLE, variance: float = 0.25) -> Slopes:
     """Return the slopes of a policy, over so many people with these second moments and coins of all classes.
+
+    Rewards vary by ``variance`` at most, which is known of people's rewards on the whole: the policy of a round may not
+    have known.
 
     With omega the weight of the expected reward m of the arm played, l' the link's derivative and w the whitened
     direction, the matrix of an arm is the mean of omega l' w x^T over those who play it. All of these are the open
@@ -92,11 +95,11 @@ def slopes(policy: LinearPolicy, moments: Array, count: int = PEOPLE) -> Slopes:
     link = policy.rewards_link
     means = link.means(products)
     weighted = weights(means)[:, None] * directions(rows @ policy.whitening)
-    tilted, missed = link.slopes(means)[:, None] * rows, link.truths(products) - means
+    tilted, missed = link.slopes(products)[:, None] * rows, link.truths(products) - means
     classes, count = policy.classes, len(policy.means)
     d = rows.shape[1]
     matrices, offsets = np.zeros((classes, count, d, d)), np.zeros((classes, count, d))
-    spreads, differ = np.zeros((classes, count, d, d)), weighted * (means * (1 - means))[:, None]
+    spreads, differ = np.zeros((classes, count, d, d)), weighted * np.minimum(means * (1 - means), variance)[:, None]
     for one in range(classes):
         of_class = max(1, int((own == one).sum()))
         for arm in range(count):

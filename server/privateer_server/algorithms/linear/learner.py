@@ -19,7 +19,7 @@ from privateer_core.answer.parts import Figures
 from privateer_core.primitives.contributions import RunningSums, VectorSums
 from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner
 from privateer_server.algorithms.linear.context_moments import PEOPLE, Contexts, frame, slopes
-from privateer_server.algorithms.linear.posterior import Posterior, posterior
+from privateer_server.algorithms.linear.posterior import Level, Posterior, level_of, posterior
 from privateer_server.algorithms.linear.sufficient_statistics import Known, Recent, RoundResiduals, Running, Statistics
 
 Array = NDArray[np.float64]
@@ -30,6 +30,10 @@ _AGAIN: Final = 1 << 13
 _LEAST: Final = 1e-3
 """Variance of what people say of an arm, if none would be seen to play it."""
 _RIDGE: Final = 1.0
+_RARE: Final = 0.02
+"""The share of rewards, or of their absence, below which people explore more."""
+_RATE: Final = 1e-4
+"""The least rate that is believed."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,7 @@ class LinearLearner(RoundsLearner[LinearSpec, LinearState, LinearPolicy]):
             factors=np.asarray(np.linalg.cholesky(covariances), np.float64),
             whitening=whitening,
             telling=telling,
-            exploration=spec.algorithm.exploration if ahead.batch else 0.0,
+            exploration=self.exploration(state) if ahead.batch else 0.0,
             playable=np.array(spec.playable),
             # Before anybody has reported nothing but coins chooses, so that one round can ask about all arms.
             favours=int(played[ahead.version % len(played)]) if spec.favours and state.reported else -1,
@@ -112,6 +116,19 @@ class LinearLearner(RoundsLearner[LinearSpec, LinearState, LinearPolicy]):
             seed=ahead.seed,
             terms=self.terms(ahead, spec.asked(ahead.seed)),
         )
+
+    def rate(self, state: LinearState) -> float:
+        """Return the mean reward on the whole, as far as it is known to be other than 1/2."""
+        del state
+        return 0.5
+
+    def exploration(self, state: LinearState) -> float:
+        """Return how far coins move what is known, in standard deviations: one where rewards are rare.
+
+        There a few rewards mislead, and less would leave some runs with a wrong arm for good.
+        """
+        rate = self.rate(state)
+        return 1.0 if min(rate, 1 - rate) < _RARE else self.spec.algorithm.exploration
 
     @override
     def rearmed(self, state: LinearState, before: LinearSpec) -> LinearState:
@@ -157,7 +174,22 @@ class ResidualLearner(LinearLearner):
 
     def posterior(self, state: LinearState) -> Posterior:
         """Return what is known of parameters."""
-        return posterior(state.information, state.scores, self.link.scale, frame(self.moments(state)))
+        made, level = frame(self.moments(state)), self.level(state)
+        scale = self.link.prior_scale(self.rate(state))
+        return posterior(state.information, state.scores, scale, made, level.shift)
+
+    def level(self, state: LinearState) -> Level:
+        """Return what all arms have in common at the mean context."""
+        expected = self.spec.reward.base_rate
+        made, rate = frame(self.moments(state)), 0.5 if expected is None else self.spec.reward.scaled(expected)[0]
+        declared = self.link.product(rate) - self.link.centre
+        return level_of(state.information, state.scores, self.link.prior_scale(rate), made, declared)
+
+    @override
+    def rate(self, state: LinearState) -> float:
+        """Return the mean reward on the whole, nearer to 1/2 by a standard deviation."""
+        found = float(self.link.truths(np.array(self.link.centre + self.level(state).sure)))
+        return min(1 - _RATE, max(_RATE, found))
 
     @override
     def known(self, state: LinearState) -> tuple[Array, Array]:
@@ -200,7 +232,8 @@ class ResidualLearner(LinearLearner):
     def statistics(self, state: LinearState, residuals: RoundResiduals, drawn: int) -> Statistics:
         """Return what a round's residuals say of parameters, by what is known of contexts; so many people are drawn."""
         policy = residuals.policy
-        found = slopes(policy, self.moments(state), drawn)
+        rate = self.rate(state)
+        found = slopes(policy, self.moments(state), drawn, rate * (1 - rate))
         classes, arms, d, _ = found.matrices.shape
         people = residuals.reports / classes
         share = 1 - policy.share
@@ -256,7 +289,8 @@ class ContinualLearner(ResidualLearner):
 
     def _run_on(self, begun: Running, known: LinearState, policy: LinearPolicy, release: RunningSums) -> Running:
         """Return the sums with a round's residuals counted in."""
-        found, people = slopes(policy, self.moments(known)), release.reports
+        rate, people = self.rate(known), release.reports
+        found = slopes(policy, self.moments(known), variance=rate * (1 - rate))
         arms, d = policy.means.shape
         sums = release.sums[: policy.means.size].reshape(arms, d) / math.sqrt(1 - policy.share)
         matrices = found.matrices[0]

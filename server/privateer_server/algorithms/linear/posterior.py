@@ -1,5 +1,6 @@
 """Bayesian linear regression of every arm's parameter, with a prior by evidence: of all coordinates, or of each."""
 
+import math
 from dataclasses import dataclass
 from itertools import product
 from typing import Final
@@ -22,6 +23,10 @@ _PRIOR_COUNT: Final = 2.0
 """How many coordinates the assumption weighs that all of these are as likely."""
 
 
+_LEVEL: Final = 0.5
+"""Standard deviation of the level that all arms have in common, in expected reward, before any report."""
+
+
 @dataclass(frozen=True)
 class Posterior:
     """A normal posterior over the arms' parameters.
@@ -41,7 +46,34 @@ class Posterior:
     prior: Array
 
 
-def posterior(information: Array, scores: Array, scale: float, frame: Array) -> Posterior:
+@dataclass(frozen=True)
+class Level:
+    """The level that the parameters of all arms have in common, around the prior's middle.
+
+    Attributes
+    ----------
+    shift
+        How far it is from the middle.
+    sure
+        The same as far as it is known: a standard deviation less, or 0.
+    """
+
+    shift: float
+    sure: float
+
+
+def level_of(information: Array, scores: Array, scale: float, frame: Array, declared: float = 0.0) -> Level:
+    """Return the level that arms have in common at the mean context, by what `posterior` takes.
+
+    Before any report it is ``declared``, give or take half of ``scale``.
+    """
+    first, prior = frame[:, 0], 1 / (_LEVEL * scale) ** 2
+    precision = float(np.einsum("i,kij,j->", first, information, first)) + prior
+    shift = (float((scores @ first).sum()) + prior * declared) / precision
+    return Level(shift, math.copysign(max(0.0, abs(shift) - precision**-0.5), shift))
+
+
+def posterior(information: Array, scores: Array, scale: float, frame: Array, shift: float = 0.0) -> Posterior:
     """Return the posterior, whose prior tells coordinates that matter from those that noise alone explains.
 
     Parameters
@@ -49,12 +81,14 @@ def posterior(information: Array, scores: Array, scale: float, frame: Array) -> 
     information
         Shape (arms, d, d): the sum of M^T S^-1 M over observations M theta + noise of covariance S.
     scores
-        Shape (arms, d): the sum of M^T S^-1 observation, of parameters less the prior's means.
+        Shape (arms, d): the sum of M^T S^-1 observation, of parameters less the prior's middle.
     scale
         Parameter by expected reward.
     frame
         Shape (d, d): theta is ``frame`` times the coordinates that are independent of each other in the prior. Its
         diagonal has 1 and, by feature, 1 over the standard deviation.
+    shift
+        How far from its middle the prior expects all arms at the mean context.
 
     Notes
     -----
@@ -63,11 +97,13 @@ def posterior(information: Array, scores: Array, scale: float, frame: Array) -> 
     variance is the mean over scales, so that what is not known stays wide: the largest evidence alone shuts arms out
     early.
     """
-    own, rotated = frame.T @ information @ frame, scores @ frame
+    own = frame.T @ information @ frame
+    rotated = scores @ frame - shift * own[:, :, 0]
     apart, alike = _apart(own, rotated, scale), _alike(own, rotated, scale, 1 / np.diag(frame)[1:])
     clearly = _evidence(own, rotated, apart) > _evidence(own, rotated, alike) + _STRONG
     variances = apart if clearly else alike
     means, covariances = _under(own, rotated, variances)
+    means[:, 0] += shift
     return Posterior(means @ frame.T, _symmetric(frame @ covariances @ frame.T), np.sqrt(variances))
 
 

@@ -1,5 +1,6 @@
 """The row of a design matrix that a person's context makes, and the links from x theta to the expected reward."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -142,16 +143,27 @@ class Link:
             return np.asarray(np.minimum(np.maximum(products, _SURE), 1 - _SURE))
         return np.asarray(_SURE + (1 - 2 * _SURE) * (1 + np.tanh(products / 2)) / 2)
 
-    def slopes(self, means: Array) -> Array:
-        """Return the derivative of the expected reward at ``means``; of the identity without its clipping."""
-        if self.name == "identity":
-            return np.ones_like(means)
-        share = (means - _SURE) / (1 - 2 * _SURE)
-        return np.asarray((1 - 2 * _SURE) * share * (1 - share))
+    def prior_scale(self, rate: float) -> float:
+        """Return how much x theta may differ between arms, by `scale`, where the mean reward is ``rate``.
+
+        Differences of mean rewards are in proportion to their variance, as those of log odds are; these stay.
+        """
+        return self.scale * (4 * rate * (1 - rate) if self.name == "identity" else 1.0)
 
     def truths(self, products: Array) -> Array:
-        """Return the expected rewards that the model says: as `means`, without clipping of the identity."""
-        return products if self.name == "identity" else self.means(products)
+        """Return the expected rewards that the model says, however close to 0 and 1; the identity's may be beyond."""
+        return products if self.name == "identity" else np.asarray((1 + np.tanh(products / 2)) / 2)
+
+    def product(self, truth: float) -> float:
+        """Return the x theta of an expected reward strictly between 0 and 1."""
+        return truth if self.name == "identity" else math.log(truth / (1 - truth))
+
+    def slopes(self, products: Array) -> Array:
+        """Return the derivative of `truths`."""
+        if self.name == "identity":
+            return np.ones_like(products)
+        truths = self.truths(products)
+        return np.asarray(truths * (1 - truths))
 
 
 LINKS: Final = {

@@ -40,6 +40,7 @@ class TrialSpec(ArmsSpec):
     adjusts: ClassVar[bool] = True
     returns: ClassVar[bool] = False
     """Intervals are about people who are independent of each other."""
+    grows: ClassVar[bool] = False
     floor_least: ClassVar[float] = 1 / 1024
     """The least share of an arm: shares of coins are in units of 1/65536."""
 

@@ -19,6 +19,7 @@ from privateer_server.algorithms.bandit import posterior as posteriors
 from privateer_server.algorithms.bandit import sampling_rules
 from privateer_server.algorithms.bandit.posterior import ArmPosterior, proxy
 from privateer_server.algorithms.bandit.sampling_rules import kl_ucb, repays, thompson, track, tsallis
+from privateer_server.algorithms.bandit.success_counts import SuccessCounts
 from privateer_server.rounds.loop import Schedule
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -31,7 +32,8 @@ def example(name, *settings):
 
 def posterior(means, people):
     people = np.array(people, float)
-    return ArmPosterior(people, 4 * people, 4 * people, 4 * people * np.array(means), np.zeros(len(people)))
+    counts = SuccessCounts.of_means(people, np.array(means), 4 * people)
+    return ArmPosterior(people, 4 * people, 4 * people * np.array(means), np.zeros(len(people)), counts)
 
 
 def walks(gap, runs=120, looks=30, seed=3):
@@ -55,7 +57,7 @@ def wrong_stops(failure=0.2):
 def misses():
     """Of 120 runs, those in which an interval of failure .2 ever misses."""
     truth = np.array([0.5, 0.4])
-    return sum(any((abs(one.means - truth) > one.radii(0.2)).any() for one in walk) for walk in walks(0.1))
+    return sum(any((abs(one.bounded - truth) > one.radii(0.2)).any() for one in walk) for walk in walks(0.1))
 
 
 def test_answers_and_intervals_are_as_rarely_wrong_as_stated():
@@ -97,7 +99,7 @@ def test_hosts_prefer_what_is_better_and_try_what_is_unknown():
 def test_arms_are_given_up_when_nobody_is_left_to_gain_by_them():
     """The expected gain above the leader against people times gap, by drawing from the posterior."""
     one = posterior([0.5, 0.4, 0.1], [150, 120, 150])
-    drawn = np.random.default_rng(1).normal(one.means, one.information**-0.5, (400_000, 3))
+    drawn = np.random.default_rng(1).normal(one.means, one.variances**0.5, (400_000, 3))
     gain = np.maximum(drawn - drawn[:, [0]], 0).mean(axis=0)
     enough = 120 * 0.1 / gain[1]
     assert repays(one, ALL, math.ceil(1.02 * enough)).tolist() == [True, True, False]
@@ -225,7 +227,7 @@ def test_estimates_vary_as_much_as_they_are_said_to(model):
     learner, rng, choice = learner_for(spec), np.random.default_rng(4), layout(9, np.array([0.6, 0.3, 0.1]))
     own = choice if spec.privacy.arm_in_key else None
     policy, none = BanditPolicy(1, calibrate(spec.privacy, 2000, spec.asked(choice)), own), np.zeros((2000, 0))
-    off, told = [], []
+    off, told, sure = [], [], []
     for _ in range(400):
         coins = rng.integers(0, 1 << 32, 2000, np.uint32)
         decisions = policy.decide(none, coins)
@@ -233,8 +235,9 @@ def test_estimates_vary_as_much_as_they_are_said_to(model):
         contributed = policy.contribute(none, coins, decisions, rewards)
         after = learner.learn(learner.start(1), policy, policy.terms.mechanism.simulate(contributed, rng)).posterior
         off.append(after.means - mean)
-        told.append(after.information)
-        assert (after.precision <= after.information * (1 + 1e-12)).all()
+        told.append(1 / after.variances)
+        sure.append(after.precision * np.square(after.bounded - mean))
+    assert (np.mean(sure, axis=0) < 1.3).all()
     squares = np.mean(np.square(off) * told, axis=0)
     assert (squares > 0.72).all()
     assert (squares < 1.3).all()

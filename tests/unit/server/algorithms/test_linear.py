@@ -9,7 +9,7 @@ from privateer_core.algorithms.linear.design_matrix import prior_moments
 from privateer_core.policies.decisions import Arms
 from privateer_core.primitives.contributions import VectorSums
 from privateer_server.algorithms.linear.context_moments import people, slopes
-from privateer_server.algorithms.linear.posterior import posterior
+from privateer_server.algorithms.linear.posterior import level_of, posterior
 from privateer_server.rounds.loop import Schedule
 from tests.support.linears import linear_spec
 
@@ -106,3 +106,60 @@ def test_an_arm_that_nobody_plays_says_little():
     state = schedule.learner.learn(step.state, sure, release)
     assert np.isfinite(state.information).all()
     assert np.abs(state.information[1]).max() < 1e-6 * np.abs(state.information[0]).max()
+
+
+def test_the_level_of_all_arms_is_found_and_a_declared_one_is_overruled():
+    """Two arms at -.49 and -.47 around the middle, told with a standard deviation of .01."""
+    information = np.tile(np.diag([1e4, 0.0]), (2, 1, 1))
+    scores = np.array([[-4900.0, 0.0], [-4700.0, 0.0]])
+    found = level_of(information, scores, 1.0, np.eye(2))
+    assert found.shift == pytest.approx(-0.48, abs=1e-3)
+    assert found.sure == pytest.approx(-0.48 + 0.01 / np.sqrt(2), abs=1e-3)
+    nothing = np.zeros_like(information)
+    assert level_of(nothing, np.zeros((2, 2)), 1.0, np.eye(2)).sure == 0
+    assert level_of(nothing, np.zeros((2, 2)), 0.02, np.eye(2), -0.495).sure == pytest.approx(-0.485)
+    assert level_of(information, scores, 1.0, np.eye(2), 0.3).shift == pytest.approx(-0.48, abs=1e-3)
+
+
+def test_arms_of_rare_rewards_are_pulled_to_their_level_and_not_to_the_middle():
+    """What one arm alone has told is expected of the other, give or take what rare rewards differ by.
+
+    Planted: the prior of fair coins, by which nobody knows whether the other arm is worth .005 or .2.
+    """
+    information = np.zeros((2, 2, 2))
+    information[0, 0, 0], scores = 1e5, np.zeros((2, 2))
+    scores[0, 0] = -0.495e5
+    level = level_of(information, scores, 1.0, np.eye(2))
+    rare, coins = (posterior(information, scores, scale, np.eye(2), level.shift) for scale in (0.02, 1.0))
+    assert rare.means[1, 0] == pytest.approx(-0.495, abs=2e-3)
+    assert np.sqrt(rare.covariances[1, 0, 0]) < 0.006 < 0.05 < np.sqrt(coins.covariances[1, 0, 0])
+
+
+@pytest.mark.parametrize("link", list(TRUTH))
+def test_residuals_of_rare_rewards_vary_as_rare_rewards_do(link):
+    """First-round policies predict 1/2, and one person in 200 has a reward: within 20 %. Planted: a fair coin's."""
+    policy = Schedule(linear_spec("none", link=link)).open(3).policy
+    moments, rng = prior_moments(policy.design), np.random.default_rng(8)
+    rows = people(policy.design, moments, rng)
+    coins = rng.integers(0, 2**32, len(rows), dtype=np.uint32)
+    arms = policy.chosen(rows, policy.normals(coins))
+    made = policy.contribute((rows[:, 1:] + 1) / 2, coins, Arms(arms), (rng.random(len(rows)) < 0.005).astype(float))
+    told = made.values[:, : policy.means.size].reshape(len(rows), 2, 5) / np.sqrt(1 - policy.share)
+    # A residual is -1 or 1 times a direction: what varies is the reward around its rate.
+    residuals = np.linalg.norm(told, axis=2).sum(axis=1) * np.sign((told[:, :, 0]).sum(axis=1) / rows[:, 0])
+    found, coin = (
+        np.trace(slopes(policy, moments, **kept).spreads.mean(axis=0), axis1=1, axis2=2).sum()
+        for kept in ({"variance": 0.005 * 0.995}, {})
+    )
+    assert residuals.var() == pytest.approx(found, rel=0.2)
+    assert residuals.var() != pytest.approx(coin, rel=0.2)
+
+
+def test_a_logistic_model_says_how_rare_rewards_are():
+    """Devices predict no less than .02; what a model says is below, and its slope is its derivative."""
+    link = Schedule(linear_spec("none", link="logistic")).open(3).policy.rewards_link
+    at = link.product(0.005)
+    assert link.means(np.array(at)) > 0.02
+    assert link.truths(np.array(at)) == pytest.approx(0.005)
+    difference = (link.truths(np.array(at + 1e-4)) - link.truths(np.array(at - 1e-4))) / 2e-4
+    assert link.slopes(np.array(at)) == pytest.approx(difference, rel=1e-4)
