@@ -23,7 +23,6 @@ from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.mechanisms.vector_bits import BitVectors
 from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.mechanisms.vector_symbol import VectorSymbol
-from privateer_core.primitives.public_coins import Layout, SlotLayout
 from privateer_core.primitives.questions import (
     KeyedHits,
     KeyedMeans,
@@ -33,6 +32,8 @@ from privateer_core.primitives.questions import (
     SmallDomainMeans,
     VectorSum,
 )
+from privateer_core.privacy import calibrations
+from privateer_core.privacy.calibrations import Calibrated
 
 TIGHT: Final = "tight"
 """The calibration that keeps its promise and says most."""
@@ -41,23 +42,17 @@ BATCH_MIN: Final = 100
 _HONEST: Final = "devices run the client library"
 
 
-class Promise(Protocol):
-    """The ``[privacy]`` of a spec, as far as a calibration needs it."""
+class Promise(Calibrated, Protocol):
+    """The ``[privacy]`` of a spec, as far as rounds need it."""
 
     @property
     def model(self) -> str: ...  # noqa: D102
-    @property
-    def bound(self) -> float: ...  # noqa: D102
-    @property
-    def delta(self) -> float: ...  # noqa: D102
     @property
     def trust(self) -> "Trust": ...  # noqa: D102
     @property
     def min_batch(self) -> int: ...  # noqa: D102
     @property
     def honest_fraction(self) -> float: ...  # noqa: D102
-    @property
-    def local_epsilon_max(self) -> float: ...  # noqa: D102
 
 
 Calibrate = Callable[[Promise, int, Any, Allotment | None], AnyMechanism]
@@ -148,120 +143,6 @@ class Trust:
         return self.promises and (self.batched or self.curated)
 
 
-def _local_means(privacy: Promise, _honest: int, question: KeyedMeans, _share: Allotment | None) -> AnyMechanism:
-    return _symbol(privacy, 0, question, None)
-
-
-def _symbol(privacy: Promise, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
-    """Choose the symbol of the least noise: of a key's events, where they are expected to be rare, or a signed one."""
-    promise = (privacy.bound, privacy.delta, honest, privacy.local_epsilon_max, share)
-    signed = SignedSymbol.calibrated(question, *promise)
-    if not EventSymbol.serves(question):
-        return signed
-    event = EventSymbol.calibrated(question, *promise)
-    return event if event.variance(question) < signed.variance(question) else signed
-
-
-def _local_vectors(privacy: Promise, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
-    """Choose the mechanism of the least error; randomized directions win unless delta is large (docs/vectors.md)."""
-    if question.normal:
-        return GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta)
-    symbol = VectorSymbol.calibrated(question.ball, privacy.bound, question.seed, question.classes)
-    if privacy.delta == 0:
-        return symbol
-    gaussian = GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta)
-    return symbol if symbol.error < gaussian.error else gaussian
-
-
-def _local_symbols(privacy: Promise, _honest: int, question: SecondMoments, _share: Allotment | None) -> AnyMechanism:
-    return VectorSymbol.calibrated(question.ball, privacy.bound, question.seed, question.classes)
-
-
-def _local_hits(privacy: Promise, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
-    return NamedSymbol.calibrated(question, privacy.bound)
-
-
-def _shuffled_hits(privacy: Promise, honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
-    return NamedSymbol.amplified(question, privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
-
-
-def _shuffled_means(privacy: Promise, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
-    return _symbol(privacy, honest, question, share)
-
-
-def _shuffled_names(privacy: Promise, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
-    """Name the keys, unless they are too many for the local epsilons that the spec allows."""
-    keys, limit = question.layout, privacy.local_epsilon_max
-    if keys.groups > 1 or not NamedSymbol.names(keys.keys, limit):
-        return _shuffled_means(privacy, honest, question, share)
-    return NamedSymbol.amplified(_named(keys), privacy.bound, privacy.delta, honest, limit)
-
-
-def _named(layout: Layout) -> KeyedHits:
-    return KeyedHits(SlotLayout(layout.seed, layout.thresholds))
-
-
-def _shuffled_vectors(privacy: Promise, honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
-    return BitVectors.calibrated(question.ball, privacy.bound, privacy.delta, honest)
-
-
-def _shuffled_directions(privacy: Promise, honest: int, asked: L2VectorSum, share: Allotment | None) -> AnyMechanism:
-    promise, limit, classes = (privacy.bound, privacy.delta), privacy.local_epsilon_max, asked.classes
-    return VectorSymbol.amplified(asked.ball, promise, honest, limit, share, asked.seed, classes, asked.messages)
-
-
-def _central_means(privacy: Promise, _honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
-    """Release pairs where counts are wanted and the promise is pure, or one report's alone; else sums.
-
-    What an allotment of normal noise covers is a pure event of far more noise than that; and reports of one person must
-    all keep the same allotment.
-    """
-    keys, pure = question.layout, share.pure if share else privacy.bound
-    if question.counted and keys.groups == 1 and pure:
-        return CellPairs.calibrated(KeyedHits(SlotLayout(keys.seed, keys.thresholds)), pure)
-    return CentralSums.calibrated(question, privacy.bound, privacy.delta, share)
-
-
-def _central_names(privacy: Promise, _honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
-    """Release pairs, which count people and rewards for a pure promise, unless normal sums have less noise."""
-    pairs = CellPairs.calibrated(_named(question.layout), privacy.bound)
-    sums = CentralSums.calibrated(question, privacy.bound, privacy.delta, share)
-    return sums if not sums.scale and sums.standard_deviation**2 < 2 * pairs.noise else pairs
-
-
-def _central_hits(privacy: Promise, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
-    return _cells(question).calibrated(question, privacy.bound)
-
-
-def _exact_hits(_: Promise, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
-    return _cells(question)(question.layout)
-
-
-def _cells(question: KeyedHits) -> type[CellPairs]:
-    return CellPairs if question.expected is None else CellTriples
-
-
-def _central_vectors(privacy: Promise, _honest: int, question: VectorSum, share: Allotment | None) -> AnyMechanism:
-    if share:
-        return CentralVectors(question.ball, share.standard_deviation * question.ball.diameter)
-    if question.steps:
-        return RunningVectors.running(question.ball, privacy.bound, privacy.delta, "root", question.steps)
-    return CentralVectors.calibrated(question.ball, privacy.bound, privacy.delta)
-
-
-def _central_moments(privacy: Promise, _honest: int, question: SecondMoments, _share: Allotment | None) -> AnyMechanism:
-    return ScreenedMoments.calibrated(question, privacy.bound, privacy.delta)
-
-
-def _exact_moments(_: Promise, _honest: int, question: SecondMoments, _share: Allotment | None) -> AnyMechanism:
-    # Where nobody is asked the question may be one that no curator has.
-    return ScreenedMoments.exact(question) if question.wanted else CentralVectors(question.ball, 0.0)
-
-
-def _exact_vectors(_: Promise, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
-    return CentralVectors(question.ball, 0.0)
-
-
 TRUST: Final[dict[str, Trust]] = {
     row.name: row
     for row in (
@@ -277,12 +158,12 @@ TRUST: Final[dict[str, Trust]] = {
             assumes=(_HONEST,),
             event=lambda mechanism, _: mechanism.alone,
             serves={
-                KeyedMeans: Serving((SignedSymbol, EventSymbol), _local_means),
-                SmallDomainMeans: Serving((SignedSymbol, EventSymbol), _local_means),
-                KeyedHits: Serving((NamedSymbol,), _local_hits),
-                VectorSum: Serving((VectorSymbol, GaussianVectors), _local_vectors),
-                L2VectorSum: Serving((VectorSymbol, GaussianVectors), _local_vectors),
-                SecondMoments: Serving((VectorSymbol,), _local_symbols),
+                KeyedMeans: Serving((SignedSymbol, EventSymbol), calibrations.symbol),
+                SmallDomainMeans: Serving((SignedSymbol, EventSymbol), calibrations.symbol),
+                KeyedHits: Serving((NamedSymbol,), calibrations.local_hits),
+                VectorSum: Serving((VectorSymbol, GaussianVectors), calibrations.local_vectors),
+                L2VectorSum: Serving((VectorSymbol, GaussianVectors), calibrations.local_vectors),
+                SecondMoments: Serving((VectorSymbol,), calibrations.local_symbols),
             },
             example={"epsilon": 4.0},
         ),
@@ -302,12 +183,12 @@ TRUST: Final[dict[str, Trust]] = {
             ),
             event=lambda mechanism, honest: mechanism.shuffled(honest),
             serves={
-                KeyedMeans: Serving((SignedSymbol, EventSymbol), _shuffled_means, shares_out=True),
-                SmallDomainMeans: Serving((SignedSymbol, EventSymbol, NamedSymbol), _shuffled_names),
-                KeyedHits: Serving((NamedSymbol,), _shuffled_hits),
-                VectorSum: Serving((BitVectors,), _shuffled_vectors),
-                L2VectorSum: Serving((VectorSymbol,), _shuffled_directions, shares_out=True),
-                SecondMoments: Serving((BitVectors,), _shuffled_vectors),
+                KeyedMeans: Serving((SignedSymbol, EventSymbol), calibrations.symbol, shares_out=True),
+                SmallDomainMeans: Serving((SignedSymbol, EventSymbol, NamedSymbol), calibrations.shuffled_names),
+                KeyedHits: Serving((NamedSymbol,), calibrations.shuffled_hits),
+                VectorSum: Serving((BitVectors,), calibrations.shuffled_vectors),
+                L2VectorSum: Serving((VectorSymbol,), calibrations.shuffled_directions, shares_out=True),
+                SecondMoments: Serving((BitVectors,), calibrations.shuffled_vectors),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
         ),
@@ -323,12 +204,12 @@ TRUST: Final[dict[str, Trust]] = {
             assumes=("the server keeps records to itself, and its noise comes from the operating system",),
             event=lambda mechanism, _: mechanism.released,
             serves={
-                KeyedMeans: Serving((CentralSums, CellPairs), _central_means, shares_out=True),
-                SmallDomainMeans: Serving((CentralSums, CellPairs), _central_names),
-                KeyedHits: Serving((CellPairs, CellTriples), _central_hits),
-                VectorSum: Serving((CentralVectors, RunningVectors), _central_vectors),
-                L2VectorSum: Serving((CentralVectors, RunningVectors), _central_vectors, shares_out=True),
-                SecondMoments: Serving((ScreenedMoments,), _central_moments),
+                KeyedMeans: Serving((CentralSums, CellPairs), calibrations.central_means, shares_out=True),
+                SmallDomainMeans: Serving((CentralSums, CellPairs), calibrations.central_names),
+                KeyedHits: Serving((CellPairs, CellTriples), calibrations.central_hits),
+                VectorSum: Serving((CentralVectors, RunningVectors), calibrations.central_vectors),
+                L2VectorSum: Serving((CentralVectors, RunningVectors), calibrations.central_vectors, shares_out=True),
+                SecondMoments: Serving((ScreenedMoments,), calibrations.central_moments),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
         ),
@@ -344,12 +225,12 @@ TRUST: Final[dict[str, Trust]] = {
             assumes=("the server keeps records to itself",),
             event=lambda _mechanism, _honest: None,
             serves={
-                KeyedMeans: Serving((CentralSums,), lambda _p, _h, question, _s: CentralSums(question.layout)),
-                SmallDomainMeans: Serving((CentralSums,), lambda _p, _h, question, _s: CentralSums(question.layout)),
-                KeyedHits: Serving((CellPairs, CellTriples), _exact_hits),
-                VectorSum: Serving((CentralVectors,), _exact_vectors),
-                L2VectorSum: Serving((CentralVectors,), _exact_vectors),
-                SecondMoments: Serving((ScreenedMoments,), _exact_moments),
+                KeyedMeans: Serving((CentralSums,), calibrations.exact_means),
+                SmallDomainMeans: Serving((CentralSums,), calibrations.exact_means),
+                KeyedHits: Serving((CellPairs, CellTriples), calibrations.exact_hits),
+                VectorSum: Serving((CentralVectors,), calibrations.exact_vectors),
+                L2VectorSum: Serving((CentralVectors,), calibrations.exact_vectors),
+                SecondMoments: Serving((ScreenedMoments,), calibrations.exact_moments),
             },
             example={},
         ),

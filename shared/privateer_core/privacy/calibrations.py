@@ -1,0 +1,157 @@
+"""Calibrations: the mechanism that answers a question, keeps a promise and says most; a function for each way to ask.
+
+Each takes what is promised, the honest people of a round, the question, and what one of several reports of a person may
+cost. The table of trust models says which serves whom.
+"""
+
+from typing import Protocol
+
+from privateer_core.accounting.allotment import Allotment
+from privateer_core.mechanisms import AnyMechanism
+from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
+from privateer_core.mechanisms.central_sums import CentralSums
+from privateer_core.mechanisms.event_symbol import EventSymbol
+from privateer_core.mechanisms.named_symbol import NamedSymbol
+from privateer_core.mechanisms.running_vectors import RunningVectors
+from privateer_core.mechanisms.screened_moments import ScreenedMoments
+from privateer_core.mechanisms.signed_symbol import SignedSymbol
+from privateer_core.mechanisms.vector_bits import BitVectors
+from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
+from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.primitives.public_coins import Layout, SlotLayout
+from privateer_core.primitives.questions import KeyedHits, KeyedMeans, L2VectorSum, SecondMoments, VectorSum
+
+
+class Calibrated(Protocol):
+    """The numbers of a promise."""
+
+    @property
+    def bound(self) -> float: ...  # noqa: D102
+    @property
+    def delta(self) -> float: ...  # noqa: D102
+    @property
+    def local_epsilon_max(self) -> float: ...  # noqa: D102
+
+
+def symbol(privacy: Calibrated, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
+    """Choose the symbol of the least noise: of a key's events, where they are expected to be rare, or a signed one."""
+    promise = (privacy.bound, privacy.delta, honest, privacy.local_epsilon_max, share)
+    signed = SignedSymbol.calibrated(question, *promise)
+    if not EventSymbol.serves(question):
+        return signed
+    event = EventSymbol.calibrated(question, *promise)
+    return event if event.variance(question) < signed.variance(question) else signed
+
+
+def local_vectors(privacy: Calibrated, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
+    """Choose the mechanism of the least error; randomized directions win unless delta is large (docs/vectors.md)."""
+    if question.normal:
+        return GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta)
+    symbol = VectorSymbol.calibrated(question.ball, privacy.bound, question.seed, question.classes)
+    if privacy.delta == 0:
+        return symbol
+    gaussian = GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta)
+    return symbol if symbol.error < gaussian.error else gaussian
+
+
+def local_symbols(privacy: Calibrated, _honest: int, question: SecondMoments, _share: Allotment | None) -> AnyMechanism:
+    """Return the symbol of a vector; bits in every coordinate would say less."""
+    return VectorSymbol.calibrated(question.ball, privacy.bound, question.seed, question.classes)
+
+
+def local_hits(privacy: Calibrated, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
+    """Return the symbol that names keys, or few buckets of them."""
+    return NamedSymbol.calibrated(question, privacy.bound)
+
+
+def shuffled_hits(privacy: Calibrated, honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
+    """Return the symbol that names keys, as large a local epsilon as the batch allows."""
+    return NamedSymbol.amplified(question, privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
+
+
+def shuffled_names(privacy: Calibrated, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
+    """Name the keys, unless they are too many for the local epsilons that the spec allows."""
+    keys, limit = question.layout, privacy.local_epsilon_max
+    if keys.groups > 1 or not NamedSymbol.names(keys.keys, limit):
+        return symbol(privacy, honest, question, share)
+    return NamedSymbol.amplified(_named(keys), privacy.bound, privacy.delta, honest, limit)
+
+
+def _named(layout: Layout) -> KeyedHits:
+    return KeyedHits(SlotLayout(layout.seed, layout.thresholds))
+
+
+def shuffled_vectors(privacy: Calibrated, honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
+    """Return bits in every coordinate, in messages of their own."""
+    return BitVectors.calibrated(question.ball, privacy.bound, privacy.delta, honest)
+
+
+def shuffled_directions(privacy: Calibrated, honest: int, asked: L2VectorSum, share: Allotment | None) -> AnyMechanism:
+    """Return symbols of random directions."""
+    promise, limit, classes = (privacy.bound, privacy.delta), privacy.local_epsilon_max, asked.classes
+    return VectorSymbol.amplified(asked.ball, promise, honest, limit, share, asked.seed, classes, asked.messages)
+
+
+def central_means(privacy: Calibrated, _honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
+    """Release pairs where counts are wanted and the promise is pure, or one report's alone; else sums.
+
+    What an allotment of normal noise covers is a pure event of far more noise than that; and reports of one person must
+    all keep the same allotment.
+    """
+    keys, pure = question.layout, share.pure if share else privacy.bound
+    if question.counted and keys.groups == 1 and pure:
+        return CellPairs.calibrated(_named(keys), pure)
+    return CentralSums.calibrated(question, privacy.bound, privacy.delta, share)
+
+
+def central_names(privacy: Calibrated, _honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
+    """Release pairs, which count people and rewards for a pure promise, unless normal sums have less noise."""
+    pairs = CellPairs.calibrated(_named(question.layout), privacy.bound)
+    sums = CentralSums.calibrated(question, privacy.bound, privacy.delta, share)
+    return sums if not sums.scale and sums.standard_deviation**2 < 2 * pairs.noise else pairs
+
+
+def central_hits(privacy: Calibrated, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
+    """Return sums of the parts of values with discrete Laplace noise."""
+    return _cells(question).calibrated(question, privacy.bound)
+
+
+def exact_means(_: Calibrated, _honest: int, question: KeyedMeans, _share: Allotment | None) -> AnyMechanism:
+    """Return sums without noise."""
+    return CentralSums(question.layout)
+
+
+def exact_hits(_: Calibrated, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
+    """Return them without noise."""
+    return _cells(question)(question.layout)
+
+
+def _cells(question: KeyedHits) -> type[CellPairs]:
+    return CellPairs if question.expected is None else CellTriples
+
+
+def central_vectors(privacy: Calibrated, _honest: int, question: VectorSum, share: Allotment | None) -> AnyMechanism:
+    """Return sums with normal noise: of a round, or of all rounds since the first."""
+    if share:
+        return CentralVectors(question.ball, share.standard_deviation * question.ball.diameter)
+    if question.steps:
+        return RunningVectors.running(question.ball, privacy.bound, privacy.delta, "root", question.steps)
+    return CentralVectors.calibrated(question.ball, privacy.bound, privacy.delta)
+
+
+def central_moments(
+    privacy: Calibrated, _honest: int, question: SecondMoments, _share: Allotment | None
+) -> AnyMechanism:
+    """Return second moments of the features that are kept, and of those that a screening finds."""
+    return ScreenedMoments.calibrated(asked, privacy.bound, privacy.delta)
+
+
+def exact_moments(_: Calibrated, _honest: int, question: SecondMoments, _share: Allotment | None) -> AnyMechanism:
+    """Return them without noise."""
+    # Where nobody is asked the question may be one that no curator has.
+    return ScreenedMoments.exact(question) if question.wanted else CentralVectors(question.ball, 0.0)
+
+
+def exact_vectors(_: Calibrated, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
+    """Return sums without noise."""
+    return CentralVectors(question.ball, 0.0)
