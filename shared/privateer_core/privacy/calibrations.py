@@ -139,9 +139,7 @@ def central_vectors(privacy: Calibrated, _honest: int, question: VectorSum, shar
     return CentralVectors.calibrated(question.ball, privacy.bound, privacy.delta)
 
 
-def central_moments(
-    privacy: Calibrated, _honest: int, question: SecondMoments, _share: Allotment | None
-) -> AnyMechanism:
+def central_moments(privacy: Calibrated, _honest: int, asked: SecondMoments, _share: Allotment | None) -> AnyMechanism:
     """Return second moments of the features that are kept, and of those that a screening finds."""
     return ScreenedMoments.calibrated(asked, privacy.bound, privacy.delta)
 
