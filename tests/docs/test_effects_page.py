@@ -11,9 +11,9 @@ from privateer_core.spec.spec import Privacy
 from privateer_lab.cli.input_files import load_spec
 from privateer_papers.command import all_reproductions
 from privateer_papers.paper_4.frontier import setting_of
+from privateer_server.algorithms.trial.evidence.epochs import PlannedEpoch, TrialDesign
 from privateer_server.algorithms.trial.group_sequential import decision_time, drift_of
 from privateer_server.algorithms.trial.power import people_needed
-from privateer_server.algorithms.trial.trial_evidence import PlannedEpoch, TrialDesign
 from tests.docs.test_readme import blocks
 
 ROOT = Path(__file__).parents[2]

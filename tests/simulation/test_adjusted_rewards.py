@@ -13,8 +13,9 @@ from privateer_core.primitives.contributions import BERNSTEIN
 from privateer_core.spec.adjustment import Adjustment, expected
 from privateer_core.spec.reward import Reward
 from privateer_server.algorithms.trial.allocation import matching
+from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.treatment_effects import effects
-from privateer_server.algorithms.trial.trial_evidence import Epoch, TrialDesign, TrialEvidence
 
 DEVIATION, MEAN, SPAN = 6.0, 30.0, 60.0
 LOOKS = 8

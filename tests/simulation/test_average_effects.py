@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from privateer_server.algorithms.trial.allocation import matching
+from privateer_server.algorithms.trial.evidence.averages import HitValues, average, by_people
+from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 from privateer_server.algorithms.trial.group_sequential import critical_values, p_values
-from privateer_server.algorithms.trial.trial_evidence import HitValues, Sums, average, by_people
 from tests.support.trials import SETTINGS, Trials, added_in_common, by_trial
 
 SEGMENTS = np.array([0.6, 0.3, 0.08, 0.02])

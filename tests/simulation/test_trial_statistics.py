@@ -11,9 +11,11 @@ import pytest
 
 from privateer_server.algorithms.trial.allocation import CHOSEN_AFTER, Holdout, matching
 from privateer_server.algorithms.trial.confidence_sequence import ConfidenceSequence
+from privateer_server.algorithms.trial.evidence.averages import average
+from privateer_server.algorithms.trial.evidence.epochs import PlannedEpoch
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.group_sequential import critical_values, p_values
 from privateer_server.algorithms.trial.treatment_effects import effects
-from privateer_server.algorithms.trial.trial_evidence import PlannedEpoch, TrialEvidence, average
 from tests.support.trials import SETTINGS, Trials, added_in_common, by_trial, central, detectable, named, one_bit
 
 pytestmark = pytest.mark.nightly

@@ -14,8 +14,9 @@ from privateer_core.primitives.questions import KeyedHits
 from privateer_core.privacy.trust import honest_people
 from privateer_core.spec.spec import Privacy
 from privateer_server.algorithms.trial.allocation import matching
+from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.treatment_effects import effects
-from privateer_server.algorithms.trial.trial_evidence import Epoch, TrialDesign, TrialEvidence
 
 Array = NDArray[np.float64]
 LOOKS: Final = 8

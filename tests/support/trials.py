@@ -6,17 +6,17 @@ from typing import Final
 import numpy as np
 
 from privateer_papers.paper_4.trials import Array, Setting, Trials
-from privateer_server.algorithms.trial.group_sequential import POWER, drift_of
-from privateer_server.algorithms.trial.power import deviations, looks_of
-from privateer_server.algorithms.trial.trial_evidence import (
+from privateer_server.algorithms.trial.evidence.epochs import (
     Epoch,
     PlannedEpoch,
-    Sums,
     TrialDesign,
-    TrialEvidence,
     common_weights,
     contrast_variances,
 )
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
+from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
+from privateer_server.algorithms.trial.group_sequential import POWER, drift_of
+from privateer_server.algorithms.trial.power import deviations, looks_of
 
 __all__ = [
     "SETTINGS",

@@ -28,6 +28,7 @@ _BLOCK: Final = 100_000
 """Rows that are counted at a time."""
 _NOBODY: Final = {"everybody": {"levels": ["everybody"]}}
 """A feature of one level, where no segments are asked for: a spec has one at least."""
+_HIGHER: Final = "A higher reward counts as better: of a harm, give the negative."
 _MISSING: Final = "missing"
 _UNIT: Final = (0.0, 1.0)
 _PUBLIC: Final = "give those that you know without looking at the rows"
@@ -141,7 +142,7 @@ def analyze(
         "experiment": {"name": "test", "arms": list(arms), "horizon": len(rewards), "round_size": len(rewards)},
         "context": {"features": features or _NOBODY},
         "segments": {"by": list(parts), "cuts": cuts},
-        "reward": {"low": low, "high": high},
+        "reward": {"low": low, "high": high, "kind": _kind(rewards, bounds, is_private=is_private)},
         "privacy": {"model": _curator(promises=is_private), **({"epsilon": epsilon} if is_private else {})},
         "algorithm": {"name": with_effects(), "allocation": "fixed", "level": level, **_shares(shares, arms)},
     }
@@ -152,8 +153,8 @@ def analyze(
     clipped = 0 if is_private else int(((rewards < low) | (rewards > high)).sum())
     if clipped:
         said = (*said, f"{clipped:,} of {len(rewards):,} rewards are beyond the bounds, and count as the next bound.")
-    equal = () if shares else ("Every arm was meant to get the same share of people: say so if it was not.",)
-    return FinishedTest(spec, found_in("test", answer), (*said, *equal))
+    equal = () if shares else ("Every arm was meant to get the same share of people: give the shares if it was not.",)
+    return FinishedTest(spec, found_in("test", answer), (_HIGHER, *said, *equal))
 
 
 def _parts(segments: Segments | Sequence[str]) -> dict[str, list[str] | list[float]]:
@@ -174,6 +175,12 @@ def _arms(columns: Columns, arm: str, control: str | None, shares: Mapping[str, 
         raise SpecError("is not among the arms", field="control", remedy=f"name one of {', '.join(names)}")
     first = names[0] if control is None else control
     return (first, *(name for name in names if name != first))
+
+
+def _kind(rewards: Array, bounds: tuple[float, float] | None, *, is_private: bool) -> str:
+    """Return what rewards are; with a promise who gives bounds says that they are numbers, and not the rows."""
+    is_numeric = bounds is not None if is_private else bool(np.setdiff1d(rewards, _UNIT).size)
+    return "numeric" if is_numeric else "binary"
 
 
 def _curator(*, promises: bool) -> str:

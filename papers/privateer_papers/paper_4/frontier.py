@@ -23,7 +23,8 @@ from privateer_papers.paper_4.numbers import ConSE
 from privateer_papers.paper_4.trials import Setting, Trials
 from privateer_papers.reproduction import Effort, Reproduction, Row, Rows
 from privateer_server.algorithms.trial.allocation import floored, matching
-from privateer_server.algorithms.trial.trial_evidence import TrialEvidence, rates
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
+from privateer_server.algorithms.trial.evidence.weighted_sums import rates
 
 Array = NDArray[np.float64]
 MODELS: Final = ("none", "central", "shuffle", "local")

@@ -12,8 +12,9 @@ from privateer_lab.pages.plots import panels
 from privateer_lab.simulation.parallel import each
 from privateer_papers.reproduction import Effort, Reproduction, Row, Rows, lines
 from privateer_server.algorithms.trial.confidence_sequence import ConfidenceSequence
+from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.treatment_effects import effects
-from privateer_server.algorithms.trial.trial_evidence import Epoch, TrialDesign, TrialEvidence
 
 Array = NDArray[np.float64]
 

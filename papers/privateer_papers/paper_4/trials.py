@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_server.algorithms.trial.trial_evidence import Epoch, TrialDesign, TrialEvidence
+from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 
 Array = NDArray[np.float64]
 

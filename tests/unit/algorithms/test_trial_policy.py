@@ -10,9 +10,9 @@ from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
 from privateer_core.errors import InputError, Malformed
 from privateer_core.primitives.public_coins import SlotLayout
 from privateer_lab.simulation.simulate import Simulation
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.learner import TrialLearner
 from privateer_server.algorithms.trial.state import epoch_of
-from privateer_server.algorithms.trial.trial_evidence import TrialEvidence
 from privateer_server.rounds.loop import Schedule
 from tests.support.statistics import centred
 

@@ -7,17 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from privateer_server.algorithms.trial.evidence.averages import HitValues, by_people, centres
+from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
+from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, rates
 from privateer_server.algorithms.trial.group_sequential import critical_values
-from privateer_server.algorithms.trial.trial_evidence import (
-    Epoch,
-    HitValues,
-    Sums,
-    TrialDesign,
-    TrialEvidence,
-    by_people,
-    centres,
-    rates,
-)
 
 Array = NDArray[np.float64]
 

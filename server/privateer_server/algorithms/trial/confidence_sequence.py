@@ -9,7 +9,8 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_server.algorithms.trial.trial_evidence import Epoch, Sums, TrialDesign, pairs
+from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign, pairs
+from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 
 Array = NDArray[np.float64]
 

@@ -13,6 +13,7 @@ from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.answer.estimates import Effect, Reason, reason_of
 from privateer_core.answer.parts import Ground
 from privateer_server.algorithms.trial.confidence_sequence import ConfidenceLimits, ConfidenceSequence, asked_limits
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.state import TrialState
 from privateer_server.algorithms.trial.treatment_effects import (
     CORRECTIONS,
@@ -23,7 +24,6 @@ from privateer_server.algorithms.trial.treatment_effects import (
     average_effects,
     effects,
 )
-from privateer_server.algorithms.trial.trial_evidence import TrialEvidence
 
 Array = NDArray[np.float64]
 

@@ -16,10 +16,10 @@ from privateer_core.primitives.contributions import CellHits
 from privateer_server.algorithms import Learner, NewRound, RoundsLearner
 from privateer_server.algorithms.trial.allocation import CHOSEN_AFTER, Holdout, allocated
 from privateer_server.algorithms.trial.decisions import TrialFindings, stops
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.power import check_effect, designs, power_tables
 from privateer_server.algorithms.trial.state import TrialState
 from privateer_server.algorithms.trial.trial_answer import answer
-from privateer_server.algorithms.trial.trial_evidence import TrialEvidence
 
 Array = NDArray[np.float64]
 

@@ -16,10 +16,10 @@ from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.primitives.contributions import BITS, ValueParts
 from privateer_core.privacy.terms import calibrate
 from privateer_core.spec.adjustment import left_over
+from privateer_server.algorithms.trial.evidence.epochs import PlannedEpoch, TrialDesign
+from privateer_server.algorithms.trial.evidence.value_sums import PlannedValues
 from privateer_server.algorithms.trial.group_sequential import POWER, decision_time, drift_of, information, power
 from privateer_server.algorithms.trial.power_simulation import AdaptivePlan, least_effect, people_times, power_of
-from privateer_server.algorithms.trial.trial_evidence import PlannedEpoch, TrialDesign
-from privateer_server.algorithms.trial.value_sums import PlannedValues
 
 Array = NDArray[np.float64]
 

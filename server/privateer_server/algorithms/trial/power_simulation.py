@@ -17,19 +17,19 @@ from typing_extensions import override
 
 from privateer_server.algorithms.trial.allocation import allocated
 from privateer_server.algorithms.trial.confidence_sequence import ConfidenceSequence
-from privateer_server.algorithms.trial.group_sequential import critical_values, information
-from privateer_server.algorithms.trial.treatment_effects import weight_of
-from privateer_server.algorithms.trial.trial_evidence import (
+from privateer_server.algorithms.trial.evidence.averages import average
+from privateer_server.algorithms.trial.evidence.epochs import (
     Epoch,
     PlannedEpoch,
-    Sums,
     TrialDesign,
-    TrialEvidence,
-    average,
     common_weights,
     contrast_variances,
 )
-from privateer_server.algorithms.trial.value_sums import PlannedValues
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
+from privateer_server.algorithms.trial.evidence.value_sums import PlannedValues
+from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
+from privateer_server.algorithms.trial.group_sequential import critical_values, information
+from privateer_server.algorithms.trial.treatment_effects import weight_of
 
 Array = NDArray[np.float64]
 

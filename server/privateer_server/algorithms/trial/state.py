@@ -11,10 +11,12 @@ from privateer_core.primitives.contributions import BITS, CellHits
 from privateer_server.algorithms import LearnerState
 from privateer_server.algorithms.trial.allocation import Holdout
 from privateer_server.algorithms.trial.confidence_sequence import ConfidenceSequence
+from privateer_server.algorithms.trial.evidence.epochs import Epoch, stable_weights
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
+from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 from privateer_server.algorithms.trial.group_sequential import critical_values, information
 from privateer_server.algorithms.trial.power import TrialDesigns
 from privateer_server.algorithms.trial.treatment_effects import SegmentShares, asked_shares
-from privateer_server.algorithms.trial.trial_evidence import Epoch, Sums, TrialEvidence, stable_weights
 
 Array = NDArray[np.float64]
 

@@ -7,6 +7,9 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_server.algorithms.trial.evidence.averages import Average, HitValues, by_people
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
+from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, rates, scaled_variance
 from privateer_server.algorithms.trial.group_sequential import (
     POWER,
     StoppedEffect,
@@ -14,15 +17,6 @@ from privateer_server.algorithms.trial.group_sequential import (
     drift_of,
     p_values,
     stagewise,
-)
-from privateer_server.algorithms.trial.trial_evidence import (
-    Average,
-    HitValues,
-    Sums,
-    TrialEvidence,
-    by_people,
-    rates,
-    scaled_variance,
 )
 
 Array = NDArray[np.float64]

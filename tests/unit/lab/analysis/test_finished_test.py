@@ -45,6 +45,18 @@ def test_the_interval_is_that_of_welch() -> None:
     assert effect.is_decided
 
 
+def test_numbers_have_the_interval_of_welch_and_a_curator_adds_a_fifth() -> None:
+    rng = np.random.default_rng(4)
+    arm = rng.choice(["new", "old"], 6000)
+    rows = {"arm": arm, "score": rng.normal(900 + 6 * (arm == "new"), 70)}
+    new, old = (rows["score"][arm == one] for one in ("new", "old"))
+    welch = ttest_ind(new, old, equal_var=False).confidence_interval(0.95)
+    [effect] = lab.analyze(rows, reward="score", control="old").answer.effects
+    assert (effect.low, effect.high) == pytest.approx((welch.low, welch.high), rel=0.02)
+    private = lab.analyze(rows, reward="score", shares=SHARES, bounds=(500.0, 1300.0), epsilon=1.0)
+    assert 0.95 < width(private) / (welch.high - welch.low) < 1.4
+
+
 def test_segments_are_told_apart_and_their_average_is_not_lost() -> None:
     found = lab.analyze(bought(), reward="bought", control="old", segments=["platform"])
     by_segment = {

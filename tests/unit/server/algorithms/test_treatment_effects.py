@@ -5,6 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from privateer_server.algorithms.trial.evidence.averages import average
+from privateer_server.algorithms.trial.evidence.epochs import PlannedEpoch, TrialDesign
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.group_sequential import critical_values
 from privateer_server.algorithms.trial.power import looks_of, people_needed
 from privateer_server.algorithms.trial.treatment_effects import (
@@ -17,7 +20,6 @@ from privateer_server.algorithms.trial.treatment_effects import (
     holm,
     stopped_effect,
 )
-from privateer_server.algorithms.trial.trial_evidence import PlannedEpoch, TrialDesign, TrialEvidence, average
 from tests.support.trials import SETTINGS, Setting, Trials, by_trial, central, detectable, growing, named
 
 SEGMENTS = np.array([0.4, 0.3, 0.2, 0.1])

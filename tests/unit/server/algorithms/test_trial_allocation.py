@@ -13,8 +13,9 @@ from privateer_server.algorithms.trial.allocation import (
     floored,
     matching,
 )
+from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.group_sequential import critical_values
-from privateer_server.algorithms.trial.trial_evidence import Epoch, TrialDesign, TrialEvidence
 from tests.support.trials import SETTINGS, Trials, named
 
 SEGMENTS = np.array([0.5, 0.5])

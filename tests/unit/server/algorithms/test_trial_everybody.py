@@ -14,6 +14,10 @@ from privateer_core.primitives.contributions import CellHits
 from privateer_lab.simulation.simulate import Simulation
 from privateer_server.algorithms.trial.confidence_sequence import asked_limits
 from privateer_server.algorithms.trial.decisions import TrialFindings
+from privateer_server.algorithms.trial.evidence.averages import Average
+from privateer_server.algorithms.trial.evidence.epochs import stable_weights
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
+from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 from privateer_server.algorithms.trial.group_sequential import critical_values
 from privateer_server.algorithms.trial.learner import TrialLearner
 from privateer_server.algorithms.trial.power import power_tables
@@ -26,7 +30,6 @@ from privateer_server.algorithms.trial.treatment_effects import (
     effects,
     weight_of,
 )
-from privateer_server.algorithms.trial.trial_evidence import Average, Sums, TrialEvidence, stable_weights
 from tests.support.statistics import centred
 
 PEOPLE, RUNS = 3_000, 150

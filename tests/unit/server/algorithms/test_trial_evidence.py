@@ -7,18 +7,11 @@ import pytest
 
 from privateer_core.codec import decode, encode
 from privateer_server.algorithms.trial.allocation import matching
+from privateer_server.algorithms.trial.evidence.averages import HitValues, average, by_people, centres
+from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
+from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, scores
 from privateer_server.algorithms.trial.group_sequential import critical_values, information
-from privateer_server.algorithms.trial.trial_evidence import (
-    Epoch,
-    HitValues,
-    Sums,
-    TrialDesign,
-    TrialEvidence,
-    average,
-    by_people,
-    centres,
-    scores,
-)
 from tests.support.trials import SETTINGS, Setting, Trials, added_in_common, by_trial, growing
 
 SEGMENTS = np.array([0.4, 0.3, 0.2, 0.1])

@@ -14,10 +14,11 @@ from privateer_core.errors import Malformed
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.primitives.contributions import BERNSTEIN
 from privateer_server.algorithms.trial.confidence_sequence import ConfidenceSequence
+from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.learner import TrialLearner
 from privateer_server.algorithms.trial.power import designs, power_analysis
 from privateer_server.algorithms.trial.state import TrialState, epoch_of
-from privateer_server.algorithms.trial.trial_evidence import Epoch, TrialDesign, TrialEvidence
 from tests.support.numeric_trials import SCORES, NumericTrials
 
 ONE = TrialDesign(0.05, 20_000, np.array([0.5, 0.5]), np.ones(1), numeric=True)

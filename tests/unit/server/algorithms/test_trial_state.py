@@ -7,9 +7,9 @@ import pytest
 
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.primitives.contributions import CellHits, KeyedValues
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.learner import TrialLearner
 from privateer_server.algorithms.trial.state import SampleRatio, epoch_of, excess_of
-from privateer_server.algorithms.trial.trial_evidence import TrialEvidence
 from privateer_server.rounds.loop import Schedule
 from tests.support.statistics import centred
 

@@ -1,0 +1,1 @@
+"""What a trial's releases add up to."""

@@ -1,0 +1,99 @@
+"""The evidence of a trial: weighted hits of each arm and its control, and a score at every look."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_server.algorithms.trial.evidence.averages import Average, average
+from privateer_server.algorithms.trial.evidence.epochs import (
+    Epoch,
+    TrialDesign,
+    common_weights,
+    contrast_variances,
+    stable_weights,
+)
+from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, scores
+from privateer_server.algorithms.trial.group_sequential import critical_values, information
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TrialEvidence:
+    """A trial's releases so far, added up.
+
+    Attributes
+    ----------
+    design
+        What was planned.
+    people
+        Shape (looks,): all reports up to each look.
+    stable
+        With weights u = sqrt(V0/V), V an epoch's variance and V0 the same at planned shares: every epoch adds variance
+        as planned whatever its shares, so that looks correlate as boundaries assume (Lehmacher and Wassmer 1999,
+        variance-stabilising weights of Hadad et al. 2021). For intervals.
+    precise
+        With weights V0/V: the least variance. For allocation, and for curves without intervals.
+    common
+        With one weight for all segments, sqrt(sum V0/sum V): for sums over segments. With a weight of its own a segment
+        that looks extreme early counts more in such a sum, which is then found to differ from 0 too often.
+    scores
+        Shape (looks, J, K): the difference over its standard deviation at each look; nan where not `ready`.
+    average_scores
+        Shape (looks, K): the same of the average effect over segments; nan until everybody's hits together are ready.
+    """
+
+    design: TrialDesign
+    people: Array
+    stable: Sums
+    precise: Sums
+    common: Sums
+    scores: Array
+    average_scores: Array
+
+    @classmethod
+    def begin(cls, design: TrialDesign) -> Self:
+        """Return evidence of nothing."""
+        contrasts, nothing = (len(design.segments), len(design.arms) - 1), Sums.none(design)
+        looks = np.zeros((0, *contrasts))
+        return cls(design, np.zeros(0), nothing, nothing, nothing, looks, np.zeros((0, contrasts[1])))
+
+    def add(self, epoch: Epoch) -> "TrialEvidence":
+        """Add an epoch, which ends with a look."""
+        planned, actual = contrast_variances(self.design, epoch)
+        stable = self.stable.add(epoch, stable_weights(self.design, epoch))
+        before = self.people[-1] if len(self.people) else 0.0
+        added = replace(
+            self,
+            people=np.append(self.people, before + epoch.people),
+            stable=stable,
+            precise=self.precise.add(epoch, planned / actual),
+            common=self.common.add(epoch, common_weights(planned, actual)),
+        )
+        return replace(
+            added,
+            scores=np.concatenate([self.scores, scores(stable)[None]]),
+            average_scores=np.concatenate([self.average_scores, added.average.scores[None]]),
+        )
+
+    @property
+    def looks(self) -> int:
+        """Epochs added."""
+        return len(self.people)
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """Information fractions of the looks."""
+        return information(self.people, self.design.people)
+
+    @property
+    def critical(self) -> float:
+        """Critical value of the last look; infinite where that has no boundary."""
+        return float(critical_values(self.times, self.design.alpha)[-1])
+
+    @property
+    def average(self) -> "Average":
+        """The effect over all segments, as each counts among the people."""
+        return average(self.common, self.design)
