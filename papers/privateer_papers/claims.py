@@ -157,7 +157,7 @@ _CLAIMS = {1: _paper_1, 2: _paper_2, 3: _paper_3, 4: _paper_4, 5: _paper_5}
 
 def attacks(samples: int) -> list["Case"]:
     """Return attacks on paper 5's bits, and on textbook noise at an epsilon below 1, where alone it is private."""
-    from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
+    from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
     from privateer_lab.audit.mechanisms.bounded_vectors import BALL, BOX, DELTA, PEOPLE, target
     from privateer_lab.audit.views import batches, mechanism_case, releases, reports
 

@@ -13,8 +13,8 @@ from privateer_core.accounting.gaussian import classic_gaussian_standard_deviati
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import AnyMechanism
 from privateer_core.mechanisms.cell_pairs import CellPairs
-from privateer_core.mechanisms.vector_bits import BitVectors
-from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
+from privateer_core.mechanisms.vectors.vector_bits import BitVectors
+from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.questions import KeyedHits, KeyedMeans, L2VectorSum, VectorSum
 from privateer_core.privacy.trust import TRUST, Promise, Serving, Trust, trust_of

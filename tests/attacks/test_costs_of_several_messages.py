@@ -7,7 +7,7 @@ import pytest
 
 from privateer_client.participation import Participation
 from privateer_core.errors import Malformed, SpecError, TermsRefused
-from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.clipping import Ball
 from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.privacy.terms_verification import Limits

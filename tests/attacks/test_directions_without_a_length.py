@@ -7,7 +7,7 @@ coordinates have some in one round of 15. One such report moved a sum by 2^33 ti
 import numpy as np
 
 from privateer_core.mechanisms.local_symbol import REPORT
-from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import mix, normals_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer_core.mechanisms.vector_bits import BIT, BitVectors
+from privateer_core.mechanisms.vectors.vector_bits import BIT, BitVectors
 from privateer_core.primitives.clipping import VectorTotal
 from privateer_core.primitives.contributions import VectorSums
 from privateer_core.sampling.entropy import NoiseSource

@@ -27,8 +27,8 @@ from privateer_core.mechanisms import (
 from privateer_core.mechanisms.cell_pairs import UNIT as PAIR_UNIT
 from privateer_core.mechanisms.central_sums import UNIT as CENTRAL_UNIT
 from privateer_core.mechanisms.event_symbol import NAMING
-from privateer_core.mechanisms.running_vectors import RunningVectors
 from privateer_core.mechanisms.screened_moments import GRID as MOMENT_GRID
+from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
 from privateer_core.primitives.contributions import (
     BoundedVectors,
     KeyedEvents,

@@ -25,7 +25,7 @@ from privateer_core.accounting.gaussian import gaussian_delta
 from privateer_core.errors import PrivateerError
 from privateer_core.mechanisms import VectorMechanism
 from privateer_core.mechanisms.event_symbol import EventSymbol
-from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.primitives.public_coins import mix
 from privateer_core.primitives.questions import KeyedMeans

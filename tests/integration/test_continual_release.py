@@ -8,7 +8,7 @@ import httpx
 import numpy as np
 import pytest
 
-from privateer_core.mechanisms.running_vectors import RunningTotal, RunningVectors
+from privateer_core.mechanisms.vectors.running_vectors import RunningTotal, RunningVectors
 from privateer_server.algorithms.linear.learner import ContinualLearner
 from privateer_server.app import create_app
 from privateer_server.rounds.open_round import restore_lost, with_sums

@@ -13,9 +13,9 @@ from privateer_client.participation import Participation
 from privateer_core.mechanisms import vector_bits
 from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
 from privateer_core.mechanisms.central_sums import CentralSums
-from privateer_core.mechanisms.running_vectors import Factorization
-from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
-from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.mechanisms.vectors.running_vectors import Factorization
+from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
+from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_core.sampling.normal import RoundedNormal
 from privateer_core.sampling.response import RandomizedResponse, SubsetResponse

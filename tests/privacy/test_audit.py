@@ -16,7 +16,7 @@ from privateer_core.accounting.gaussian import gaussian_epsilon
 from privateer_core.algorithms import ALGORITHMS, algorithm
 from privateer_core.mechanisms import MECHANISMS
 from privateer_core.mechanisms.cell_pairs import CellPairs
-from privateer_core.mechanisms.vector_noise import GaussianVectors
+from privateer_core.mechanisms.vectors.vector_noise import GaussianVectors
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.privacy.trust import TRUST

@@ -19,9 +19,9 @@ from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import GRID as MOMENT_GRID
 from privateer_core.mechanisms.screened_moments import Moments, ScreenedMoments
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
-from privateer_core.mechanisms.vector_bits import BitVectors
-from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
-from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.mechanisms.vectors.vector_bits import BitVectors
+from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
+from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.contributions import BoundedVectors, CellHits, KeyedValues, SecondMomentSums
 from privateer_core.primitives.public_coins import bucket, sign
 from privateer_core.privacy.trust import TRUST, Trust

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from privateer_core.accounting.events import Approximate
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
-from privateer_core.mechanisms.running_vectors import Factorization
+from privateer_core.mechanisms.vectors.running_vectors import Factorization
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.lower_bounds import Scores
 from privateer_lab.audit.views import model_of, releases

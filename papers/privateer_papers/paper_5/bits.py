@@ -6,7 +6,7 @@ from typing import Final
 
 from privateer_core.accounting.events import ShuffledBits
 from privateer_core.accounting.numerics import check
-from privateer_core.mechanisms.vector_bits import BitVectors
+from privateer_core.mechanisms.vectors.vector_bits import BitVectors
 from privateer_core.primitives.clipping import Ball
 
 EPSILON_MAX: Final = 15.0

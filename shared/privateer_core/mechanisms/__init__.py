@@ -7,12 +7,12 @@ from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.event_symbol import EventSymbol
 from privateer_core.mechanisms.mechanism import Mechanism
 from privateer_core.mechanisms.named_symbol import NamedSymbol
-from privateer_core.mechanisms.running_vectors import RunningVectors
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
-from privateer_core.mechanisms.vector_bits import BitVectors
-from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
-from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
+from privateer_core.mechanisms.vectors.vector_bits import BitVectors
+from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
+from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 
 KeyedMechanism: TypeAlias = SignedSymbol | EventSymbol | CentralSums
 HitsMechanism: TypeAlias = NamedSymbol | CellPairs | CellTriples

@@ -13,7 +13,7 @@ from privateer_core.accounting.amplification import shuffled_delta
 from privateer_core.accounting.clones import clones_delta, clones_local_epsilon
 from privateer_core.accounting.events import Pure, ShuffledResponse, ShuffledSubset, read_event
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.clipping import Ball
 from privateer_core.sampling.response import SubsetResponse
 from tests.support.shuffling import exact_delta, hockey_stick, shuffled_law, subset_delta

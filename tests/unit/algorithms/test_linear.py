@@ -13,8 +13,8 @@ from privateer_core.algorithms.linear.policy import LinearPolicy
 from privateer_core.algorithms.linear.reports import joint, matrix_of, moments
 from privateer_core.algorithms.linear.spec import LinearSpec
 from privateer_core.errors import InputError, Malformed, SpecError
-from privateer_core.mechanisms.vector_noise import CentralVectors
-from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.mechanisms.vectors.vector_noise import CentralVectors
+from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.policies.decisions import Arms
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import classes_of

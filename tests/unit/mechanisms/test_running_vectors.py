@@ -11,7 +11,7 @@ from scipy import stats
 from privateer_core.accounting.gaussian import gaussian_epsilon
 from privateer_core.codec import decode, encode
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.running_vectors import Factorization, RunningTotal, RunningVectors
+from privateer_core.mechanisms.vectors.running_vectors import Factorization, RunningTotal, RunningVectors
 from privateer_core.primitives.clipping import Ball, VectorTotal
 from privateer_lab.simulation.devices import SeededNoise
 

@@ -7,7 +7,7 @@ from privateer_core.accounting.accountant import account
 from privateer_core.accounting.allotment import allot
 from privateer_core.accounting.events import Repeated, ShuffledSubset
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.contributions import BoundedVectors
 from privateer_lab.simulation.devices import SeededNoise

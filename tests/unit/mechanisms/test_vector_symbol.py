@@ -10,8 +10,8 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import beta, betaincc
 
-from privateer_core.mechanisms.vector_directions import best_directions, products
-from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.mechanisms.vectors.vector_directions import best_directions, products
+from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.contributions import BoundedVectors
 from privateer_lab.simulation.devices import SeededNoise

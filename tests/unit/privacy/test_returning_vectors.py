@@ -11,7 +11,7 @@ from privateer_core.accounting.events import Repeated
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError, TermsRefused
 from privateer_core.mechanisms import CentralVectors, VectorSymbol
-from privateer_core.mechanisms.running_vectors import RunningVectors
+from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
 from privateer_core.privacy.terms import Terms, calibrate
 from privateer_core.privacy.terms_verification import Limits, verify
 from privateer_core.spec.spec import Spec

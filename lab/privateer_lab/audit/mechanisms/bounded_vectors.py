@@ -9,9 +9,9 @@ import numpy as np
 from privateer_core.accounting.amplification import amplified_local_epsilon
 from privateer_core.accounting.events import Pure, ShuffledBits
 from privateer_core.mechanisms import VectorMechanism
-from privateer_core.mechanisms.vector_bits import BitVectors
-from privateer_core.mechanisms.vector_noise import CentralVectors, GaussianVectors
-from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.mechanisms.vectors.vector_bits import BitVectors
+from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
+from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.clipping import GRID, Ball
 from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.sampling.entropy import SecureNoise

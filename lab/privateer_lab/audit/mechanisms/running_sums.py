@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.mechanisms.running_vectors import RunningVectors
+from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
 from privateer_core.primitives.clipping import GRID, Ball
 from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.sampling.entropy import SecureNoise

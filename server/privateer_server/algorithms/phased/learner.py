@@ -86,7 +86,7 @@ class PhaseEstimate:
     covariance
         Shape (rank, rank): sub-Gaussian variance of ``theta``.
     scale
-        The scale of the error beyond sub-Gaussian, see `privateer_core.mechanisms.vector_noise.GaussianVectors.spread`.
+        The scale of the error beyond sub-Gaussian, see `GaussianVectors.spread`.
     """
 
     theta: Array

@@ -10,8 +10,8 @@ from typing_extensions import override
 from privateer_core.algorithms.linear.design_matrix import LINKS, DesignMatrix
 from privateer_core.algorithms.linear.reports import pairs
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.running_vectors import RunningVectors
-from privateer_core.mechanisms.vector_symbol import REPEATS_MAX
+from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
+from privateer_core.mechanisms.vectors.vector_symbol import REPEATS_MAX
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.questions import L2VectorSum, Question
 from privateer_core.spec.arms import ArmsSpec

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from privateer_core.mechanisms.vector_symbol import VectorSymbol
+from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_lab.baselines.descent import Descent, Logistic, Network
 from tests.support.baselines import one_round, regrets, visitors_at
 from tests.support.specs import SHUFFLE, make_spec

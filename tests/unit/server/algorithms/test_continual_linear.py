@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privateer_core.mechanisms.running_vectors import RunningVectors
+from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
 from privateer_core.primitives.contributions import RunningSums
 from privateer_core.spec.sections import parse_section
 from privateer_server.algorithms.linear import learner

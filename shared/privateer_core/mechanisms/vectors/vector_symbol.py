@@ -13,7 +13,7 @@ from privateer_core.accounting.events import Event, Repeated, ShuffledSubset
 from privateer_core.accounting.special_functions import cap_height
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.local_symbol import LocalSymbol, with_coins
-from privateer_core.mechanisms.vector_directions import (
+from privateer_core.mechanisms.vectors.vector_directions import (
     CROWD,
     amplified_directions,
     best_directions,
@@ -298,7 +298,7 @@ class VectorSymbol(LocalSymbol, frozen=True, tag="vector-symbol"):
         return self._released(VectorTotal(self.repeats * len(contributions), sums.ravel()))
 
     def spread(self, people: int) -> tuple[float, float]:
-        """Bound how far the released average of ``people`` is off; see `privateer_core.mechanisms.vector_noise`.
+        """Bound how far the released average of ``people`` is off; see `GaussianVectors.spread`.
 
         A symbol's vector is bounded by its scale, hence Bernstein's inequality.
         """

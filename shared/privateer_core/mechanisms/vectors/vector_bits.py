@@ -195,7 +195,7 @@ class BitVectors(Mechanism, frozen=True, tag="bit-vectors"):
         return self._released(people, (rounded + noise).astype(np.int64))
 
     def spread(self, people: int) -> tuple[float, float]:
-        """Bound how far the released average of ``people`` is off; see `privateer_core.mechanisms.vector_noise`.
+        """Bound how far the released average of ``people`` is off; see `GaussianVectors.spread`.
 
         A centred binomial of unfair bits has the sub-Gaussian variance of Kearns and Saul (1998).
         """

@@ -20,7 +20,7 @@ from privateer_core.accounting.events import Event, Gaussian
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.mechanism import Mechanism
-from privateer_core.mechanisms.vector_noise import CentralVectors
+from privateer_core.mechanisms.vectors.vector_noise import CentralVectors
 from privateer_core.primitives.clipping import Ball, VectorTotal
 from privateer_core.primitives.contributions import BoundedVectors, RunningSums
 from privateer_core.sampling.entropy import NoiseSource
@@ -136,7 +136,7 @@ class RunningVectors(CentralVectors, frozen=True, tag="running-vectors"):
     standard_deviation
         Of the fresh noise of a release, in each coordinate, in grid points; 0: none.
     kind, steps
-        As of `privateer_core.mechanisms.running_vectors.Factorization`; after so many releases noise begins anew.
+        As of `Factorization`; after so many releases noise begins anew.
 
     Raises
     ------

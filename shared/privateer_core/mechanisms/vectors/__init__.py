@@ -1,0 +1,1 @@
+"""Mechanisms for bounded vectors, whose sum is wanted."""
