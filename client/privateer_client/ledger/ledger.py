@@ -11,12 +11,11 @@ from typing import Final, NamedTuple
 
 from typing_extensions import override
 
-from privateer_client.ledger.account_protocol import Account, Payment
+from privateer_client.ledger.account_protocol import COSTS, Account, Payment, SpendingLimits
 from privateer_client.ledger.choice import KeptChoice, decode_choice, encode_choice
 from privateer_client.ledger.encryption import Encryption, unreadable
 from privateer_client.ledger.known_servers import KnownServers
 from privateer_client.ledger.ledger_file import LedgerFile
-from privateer_client.ledger.spending_limits import COSTS, SpendingLimits
 from privateer_client.ledger.token_store import TokenStore
 from privateer_client.participation import SealedReport
 from privateer_core.clock import Clock, SystemClock

@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 
 
 def analyze(
-    data: Annotated[Path, typer.Argument(help="A CSV file with a header, or a Parquet file: a row a person.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="A CSV or Parquet file: a row a person.")],
     arm: Annotated[str, typer.Option(help="Column of the option that a person got.")] = "arm",
     reward: Annotated[str, typer.Option(help="Column of what came of it; a higher number is better.")] = "reward",
     control: Annotated[

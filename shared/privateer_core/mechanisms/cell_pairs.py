@@ -52,6 +52,7 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
     message: ClassVar = REPORT
     pure: ClassVar[bool] = True
     parts: ClassVar[ValueParts] = BITS
+    kept: ClassVar[type[HitTotal] | type[PartTotal]] = HitTotal
 
     layout: SlotLayout
     scale: float = 0.0
@@ -106,7 +107,7 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
         # Sums of floating-point numbers are exact up to 2^53.
         parts = [np.bincount(keys, part, self.layout.keys) for part in self.parted(values)]
         cells = np.rint(parts).astype(np.int64)[..., None]
-        return type(self.empty()).of(people, cells, np.full(cells.shape[1:], people))
+        return self.kept.of(people, cells, np.full(cells.shape[1:], people))
 
     @override
     def release(self, total: Any, noise: NoiseSource) -> CellHits:
@@ -129,7 +130,7 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
         """Simulate people counted by key, group and value 0 or 1, (keys, 1, 2), and people without a key."""
         cells = np.moveaxis(counts @ self.parted(np.array([0, UNIT])).T, -1, 0)
         people = int(counts.sum()) + without
-        return self._simulated(type(self.empty()).of(people, cells, np.full(cells.shape[1:], people)), rng)
+        return self._simulated(self.kept.of(people, cells, np.full(cells.shape[1:], people)), rng)
 
     def _simulated(self, total: Any, rng: np.random.Generator) -> CellHits:
         size = total.cells.size
@@ -162,6 +163,7 @@ class CellTriples(CellPairs, frozen=True, tag="cell-triples"):
     """
 
     parts: ClassVar[ValueParts] = BERNSTEIN
+    kept: ClassVar[type[HitTotal] | type[PartTotal]] = PartTotal
 
     @override
     def parted(self, values: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -124,7 +124,7 @@ def test_published(capsys: pytest.CaptureFixture[str], paper: str) -> None:
         (["shuffled-bits", "--epsilon", "1", "--delta", "1e-6", "--coordinates", "2", "--batch", "0"], "--batch: "),
         (["compose", "none.json"], "FILE: cannot read"),
         (["compose", "pyproject.toml"], "event: this is not an event"),
-        (["published", "6"], "paper"),
+        (["published", "6"], "PAPER"),
         (["amplification", "--epsilon", "1", "--delta", "1e-6", "--batch", "99999999999999999999999"], "batch: "),
         (["ledger", "--delta", "nan"], "--delta: "),
         (["ledger", "--delta", "1"], "--delta: "),
