@@ -10,9 +10,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from privateer_client.ledger.account_protocol import Payment
+from privateer_client.ledger.account_protocol import COSTS, Payment
 from privateer_client.ledger.ledger import Ledger, default_path
-from privateer_client.ledger.spending_limits import COSTS
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.amplification import amplified_local_epsilon
 from privateer_core.accounting.binomial import shuffled_bits_probability, shuffled_bits_trials
