@@ -7,7 +7,7 @@ features, never values.
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -24,11 +24,18 @@ from privateer_core.spec.spec import Spec
 _AS_IF: Final = "there had been no outcome"
 
 
-def context_vector(values: Mapping[str, Any], features: Mapping[str, Feature]) -> NDArray[np.float64]:
+def context_vector(
+    values: Mapping[str, Any], features: Mapping[str, Feature], beside: Iterable[str] = ()
+) -> NDArray[np.float64]:
     """Return one person's context, encoded, shape (1, columns).
 
     A value of another kind than the spec says, or that it does not list or does not allow to be missing, counts as
     missing, with an `UnfitValueWarning`.
+
+    Parameters
+    ----------
+    beside
+        What else the experiment asks for, for the remedy of an error.
 
     Raises
     ------
@@ -39,7 +46,7 @@ def context_vector(values: Mapping[str, Any], features: Mapping[str, Feature]) -
         raise InputError("must be a mapping", field="context", remedy="give {name: value} for every feature")
     unknown = [name for name in values if name not in features]
     if unknown:
-        known = ", ".join(features) or "no features"
+        known = ", ".join([*features, *beside]) or "no features"
         raise InputError("the experiment has no such feature", field=str(unknown[0]), remedy=f"it asks for {known}")
     numbers = [_read(values, name, feature) for name, feature in features.items()]
     return encoded(features, np.array([numbers], np.float64))

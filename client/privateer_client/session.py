@@ -226,7 +226,7 @@ class Session(Generic[Reported]):
         # Every choice has coins of its own, so that no sequence of arms can be matched with the coins of a report.
         coins = self._participation.coins(1)
         spec, given = self._participation.spec, features_of(context, self._participation.spec)
-        known = context_vector(given, spec.features)
+        known = context_vector(given, spec.features, spec.reward.adjust)
         self.clipped_features = clipped_features(given, spec.features)
         offset = offset_of(context, spec) if spec.reward.adjust else 0.0
         return KeptChoice.made(self._participation, known, coins, self._now, offset)
@@ -316,7 +316,7 @@ class Session(Generic[Reported]):
         if not self._participation.cohort:
             raise InputError("only people of a source do", field="cohort", remedy="join with cohort='...'")
         self._publications.check_server()
-        known, rewards = context_vector(context, spec.features), self._read(None, reward)
+        known, rewards = context_vector(context, spec.features, spec.reward.adjust), self._read(None, reward)
         self._check_unpaid()
         if not self.asked:
             return Outcome.NOT_ASKED

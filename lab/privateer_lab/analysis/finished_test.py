@@ -1,5 +1,6 @@
 """A test that has been run, row by row, as an experiment of one look: the same statistics, and a curator's noise."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
@@ -14,7 +15,7 @@ from privateer_core.errors import InputError, SpecError
 from privateer_core.policies.decisions import Arms
 from privateer_core.privacy.trust import TRUST
 from privateer_core.sampling.entropy import NoiseSource, SecureNoise
-from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.arms import ARM_NAME, ArmsSpec
 from privateer_core.spec.categories import LEVELS_MAX
 from privateer_core.spec.columns import is_missing
 from privateer_lab.notebook.data_frames import Array, Columns, column, columns_of, contexts_of, numbered, numbers, texts
@@ -146,7 +147,7 @@ def analyze(
         "privacy": {"model": _curator(promises=is_private), **({"epsilon": epsilon} if is_private else {})},
         "algorithm": {"name": with_effects(), "allocation": "fixed", "level": level, **_shares(shares, arms)},
     }
-    spec = cast(ArmsSpec, parse_spec(data))
+    spec = _parsed(data)
     chosen = numbered(columns, arm, arms)
     contexts = scaled(contexts_of(columns, spec), spec) if parts else np.zeros((len(rewards), 1))
     answer = _answer(spec, contexts, chosen, spec.reward.scaled_all(rewards), SecureNoise())
@@ -155,6 +156,19 @@ def analyze(
         said = (*said, f"{clipped:,} of {len(rewards):,} rewards are beyond the bounds, and count as the next bound.")
     equal = () if shares else ("Every arm was meant to get the same share of people: give the shares if it was not.",)
     return FinishedTest(spec, found_in("test", answer), (_HIGHER, *said, *equal))
+
+
+def _parsed(data: dict[str, Any]) -> ArmsSpec:
+    """Read the experiment that the rows would have been; a first look that is too small is too few rows."""
+    try:
+        return cast(ArmsSpec, parse_spec(data))
+    except SpecError as error:
+        if error.field != "experiment.round_size":
+            raise
+        detail = (
+            f"has {data['experiment']['horizon']:,} rows, too few for so many segments and arms: 20 of each"
+        )
+        raise InputError(detail, field="frame", remedy="name fewer segments, or leave rare arms out") from None
 
 
 def _parts(segments: Segments | Sequence[str]) -> dict[str, list[str] | list[float]]:
@@ -171,6 +185,9 @@ def _arms(columns: Columns, arm: str, control: str | None, shares: Mapping[str, 
     names = list(shares) if shares else sorted(set(texts(columns, arm)))
     if len(names) < 2:
         raise InputError("has one arm", field=arm, remedy="give the rows of at least two")
+    if wrong := [name for name in names if not re.fullmatch(ARM_NAME, name)]:
+        detail = f"has {len(wrong)} names of arms with other signs than letters, digits, spaces and . + - _, or over 64"
+        raise InputError(detail, field=arm, remedy="write them otherwise in the rows")
     if control is not None and control not in names:
         raise SpecError("is not among the arms", field="control", remedy=f"name one of {', '.join(names)}")
     first = names[0] if control is None else control

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from privateer_core.errors import InputError
 from privateer_core.spec.columns import is_missing, is_number
@@ -34,6 +34,12 @@ class Adjustment(Section):
     mean: Finite
     slope: Finite
     correlation: float | None = Field(default=None, gt=-1, lt=1)
+
+    @model_validator(mode="after")
+    def _same_sign(self) -> Self:
+        if (self.correlation or 0.0) * self.slope < 0:
+            raise ValueError("correlation: must have the sign of the slope")
+        return self
 
     def read(self, name: str, value: Any) -> float:
         """Return an application's number; the mean if there is none, so that nothing is adjusted.

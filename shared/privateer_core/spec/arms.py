@@ -15,6 +15,8 @@ from privateer_core.spec.features import Feature
 from privateer_core.spec.sections import parse_section
 from privateer_core.spec.spec import ExperimentTable, Spec, example_promises
 
+ARM_NAME: Final = r"[\w .+-]{1,64}"
+"""A regular expression of the names that arms may have."""
 ARMS_MIN, ARMS_MAX = 2, 16
 _RARE: Final = 0.05
 """An expected reward this close to a bound, by the range, says little of a person: noise of a round hides it."""
@@ -38,9 +40,7 @@ class ArmsTable(ExperimentTable):
         Those of ``arms`` that nobody gets any more. Their names stay, so that no later arm can be taken for them.
     """
 
-    arms: tuple[Annotated[str, Field(pattern=r"^[\w .+-]{1,64}$")], ...] = Field(
-        min_length=ARMS_MIN, max_length=ARMS_MAX
-    )
+    arms: tuple[Annotated[str, Field(pattern=f"^{ARM_NAME}$")], ...] = Field(min_length=ARMS_MIN, max_length=ARMS_MAX)
     round_size: int = Field(default=1000, ge=1, le=1_000_000)
     round_growth: float = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
     retired: tuple[str, ...] = Field(default=(), max_length=ARMS_MAX)

@@ -77,6 +77,11 @@ class Reward(Range):
     def _expected_within_bounds(self) -> Self:
         if self.deviation is not None and (self.kind == "binary" or self.deviation > self.half_range):
             raise ValueError('deviation: must be of kind = "numeric", and at most half the range')
+        if self.deviation is not None and self.base_rate is not None:
+            # No numbers within bounds vary more about their mean (Bhatia and Davis 2000).
+            most = math.sqrt((self.base_rate - self.low) * (self.high - self.base_rate))
+            if self.deviation > most:
+                raise ValueError(f"deviation: must be at most {most:.4g}, as of a mean of base_rate within the bounds")
         return self
 
     @model_validator(mode="after")
@@ -130,9 +135,15 @@ class Reward(Range):
             If it is not a number, or NaN.
         """
         if not is_number(value):
-            raise InputError("must be a number, and not NaN", field="reward", remedy="report 0 or 1 for no or yes")
+            raise InputError("must be a number, and not NaN", field="reward", remedy=self._remedy)
         scaled = (float(value) - self.low) / (self.high - self.low)
         return min(1.0, max(0.0, scaled)), not 0.0 <= scaled <= 1.0
+
+    @property
+    def _remedy(self) -> str:
+        if self.kind == "numeric":
+            return f"report a number from {self.low:g} to {self.high:g}"
+        return "report 0 or 1 for no or yes"
 
     def adjusted(self, told: Any, offset: float) -> Any:
         """Return a reward within its bounds, less what a person's numbers led to expect; what is none stays."""

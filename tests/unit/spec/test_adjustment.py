@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import InputError, SpecError
@@ -101,3 +102,8 @@ def test_a_spec_of_bits_says_that_adjusting_does_nothing() -> None:
     told = {"algorithm.name": "trial"} | MINUTES
     assert any("reward.adjust" in one for one in parse_spec(tables(told)).concerns())
     assert not any("reward.adjust" in one for one in parse_spec(tables(TRIAL | MINUTES)).concerns())
+
+
+def test_a_correlation_has_the_sign_of_its_slope() -> None:
+    with pytest.raises(ValidationError, match="sign of the slope"):
+        Adjustment(mean=0.0, slope=-0.8, correlation=0.7)

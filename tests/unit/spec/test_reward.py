@@ -58,3 +58,9 @@ def test_what_says_nothing_is_left_out_so_that_specs_of_earlier_versions_keep_th
 def test_expectations_that_cannot_be(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - pydantic's
         Reward.model_validate(wrong)
+
+
+def test_numbers_that_cannot_vary_so_much_about_their_mean_are_refused() -> None:
+    with pytest.raises(ValidationError, match=r"at most 6\.778"):
+        Reward(kind="numeric", low=0.0, high=200.0, base_rate=0.23, deviation=14.0)
+    assert Reward(kind="numeric", low=0.0, high=200.0, base_rate=2.3, deviation=14.0).deviation == 14.0

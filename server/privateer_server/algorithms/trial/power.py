@@ -298,6 +298,9 @@ def check_effect(spec: TrialSpec, plans: TrialDesigns) -> None:
         said = f"the least effect that can is {unit * least:.3g}" if least < np.inf else "nor can any other"
         detail = f"cannot be found with power {spec.algorithm.power:g}: {said}"
         remedy = "raise experiment.horizon or privacy.epsilon, have fewer arms, or set a larger effect"
+        if spec.numeric:
+            remedy += ", or narrower reward bounds"
+            remedy += "" if spec.reward.deviation else ", or say what reward.deviation is expected"
         if not found.formulas:
             remedy += ", or a larger algorithm.floor"
         raise SpecError(detail, field="algorithm.effect", remedy=remedy)
@@ -353,7 +356,7 @@ def bounds_table(spec: TrialSpec) -> Table:
             update={
                 "high": reward.low + times * reward.span,
                 "base_rate": reward.low + spec.rate * reward.span,
-                "deviation": (spec.deviation or 0.0) * reward.span,
+                "deviation": (spec.unadjusted.deviation or 0.0) * reward.span,
             }
         )
         other = spec.model_copy(update={"reward": wider})

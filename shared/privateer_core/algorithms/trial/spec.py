@@ -341,7 +341,8 @@ class TrialSpec(ArmsSpec):
         reward, found = self.reward, super().concerns()
         if self.numeric and reward.deviation is None:
             found.append(
-                f"reward.deviation is not given: plans take a quarter of the range, {_DEVIATION * reward.span:g}"
+                f"reward.deviation is not given: plans take a quarter of the range, {_DEVIATION * reward.span:g}, "
+                "or what rewards of the expected mean can have"
             )
         if reward.adjust and not self.numeric:
             found.append('reward.adjust does nothing for a reward that is no or yes: set reward.kind = "numeric"')

@@ -145,6 +145,8 @@ def test_uneven_arms_are_reported_unless_they_were_meant() -> None:
         ({}, {"shares": {"old": 0.5, "blue": 0.5}}, "arm: row"),
         ({}, {"shares": {"old": 0.5, "new": 0.7}}, "algorithm.shares"),
         ({}, {"shares": SHARES, "epsilon": -1.0}, "privacy.epsilon"),
+        ({"arm": np.where(np.arange(2000) % 2, "<b>", "old")}, {}, "arm: has 1 names of arms with other signs"),
+        ({"age": np.arange(2000) // 10}, {"segments": ["age"]}, "frame: has 2,000 rows, too few"),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(changes: dict[str, Any], arguments: dict[str, Any], words: str) -> None:
