@@ -165,9 +165,7 @@ def _parsed(data: dict[str, Any]) -> ArmsSpec:
     except SpecError as error:
         if error.field != "experiment.round_size":
             raise
-        detail = (
-            f"has {data['experiment']['horizon']:,} rows, too few for so many segments and arms: 20 of each"
-        )
+        detail = f"has {data['experiment']['horizon']:,} rows, too few for so many segments and arms: 20 of each"
         raise InputError(detail, field="frame", remedy="name fewer segments, or leave rare arms out") from None
 
 

@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 
+import { lock, newKey } from "../src/ledgers/vault.js";
 import { Client, FileLedger, MemoryLedger } from "../src/node.js";
 import { changed, clockAt, rejects, serving } from "./support/served.js";
 import { vectors } from "./support/vectors.js";
@@ -188,3 +189,10 @@ test("an outcome that waits for the server is that of the choice it is about", (
     at.away = false;
     assert.deepEqual(await client.resend(), { test: "accepted" });
   }));
+
+test("the size of a kept choice says nothing of the number that adjusts the reward", async () => {
+  const key = await newKey();
+  const choice = { columns: [0.5], values: [1], slot: 7, arm: 1, version: 3, due: 12, period: 0, window: 0 };
+  const sizes = await Promise.all([0, -0, 1.25, -31.4159265358979, 1e-7, 120].map(async (offset) => (await lock(key, /** @type {any} */ ({ ...choice, offset }), "e")).length));
+  assert.equal(new Set(sizes).size, 1);
+});

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,8 @@ class EventSymbol(LocalSymbol, frozen=True, tag="event-symbol"):
     Privacy cost: epsilon-LDP per report (randomized response). Coins are independent of the data, and whatever they
     say, the symbol is randomized response of one alphabet around a symbol that coins and data determine.
     """
+
+    counts_keys: ClassVar[bool] = True
 
     layout: Layout
     epsilon: float

@@ -29,6 +29,9 @@ class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown
     pure: ClassVar[bool] = False
     """Whether it keeps promises of delta 0, and does not use a larger one."""
 
+    counts_keys: ClassVar[bool] = False
+    """Whether its promise depends on how many keys there are, which a record then says."""
+
     continues: ClassVar[bool] = False
     """Whether noise of a release depends on that of earlier ones, which the total of a round brings along."""
 

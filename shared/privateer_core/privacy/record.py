@@ -15,6 +15,7 @@ from privateer_core.mechanisms import AnyMechanism, Mechanism
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.privacy.certificate import Certificate, certify
 from privateer_core.privacy.terms import Terms
+from privateer_core.sampling.response import SYMBOLS_MAX
 from privateer_core.spec.spec import REPORTS_MAX, Privacy, Spec
 
 FORMAT: Final = "privateer/record/2"
@@ -31,7 +32,8 @@ Organisation = Annotated[str, msgspec.Meta(max_length=ORGANISATION_MAX)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}\Z")]
 _LEFT_OUT: Final = frozenset({"layout", "seed", "least"})
 """Parameters of mechanisms that a row leaves out: the first two cost no privacy, the last repeats the honest people."""
-_NO_KEYS: Final = Layout(0, np.zeros((0, 0), np.uint32))
+_KEYS: Final = "keys"
+"""How many keys the layout has, in the rows of mechanisms whose promise depends on it."""
 
 
 class PlannedTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -42,7 +44,8 @@ class PlannedTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     batch, honest
         The number of people asked, and of those whom the promise counts on.
     mechanism
-        Its tag as ``type``, and its parameters without layout and seed, which cost no privacy.
+        Its tag as ``type``, and its parameters without layout and seed, which cost no privacy; with the number of
+        keys where that is how many symbols there are.
     """
 
     batch: int
@@ -131,6 +134,8 @@ def planned_of(terms: Terms) -> PlannedTerms:
     later = _later(type(mechanism))
     told = {name: msgspec.to_builtins(getattr(mechanism, name)) for name in names}
     parameters = {name: value for name, value in told.items() if name not in later or value != later[name]}
+    if mechanism.counts_keys:
+        parameters[_KEYS] = cast(Any, mechanism).layout.keys
     tag = mechanism.__struct_config__.tag
     return PlannedTerms(batch=terms.batch, honest=terms.honest, mechanism={"type": tag, **parameters})
 
@@ -142,7 +147,7 @@ def _later(kind: type[Mechanism]) -> dict[str, Any]:
 
 
 def terms_of(row: PlannedTerms, spec: type[Spec], privacy: Privacy, reports: int) -> Terms:
-    """Return the terms that a row has under a promise; their mechanism works on no keys.
+    """Return the terms that a row has under a promise; their mechanism works on stand-ins for keys.
 
     Raises
     ------
@@ -155,9 +160,9 @@ def terms_of(row: PlannedTerms, spec: type[Spec], privacy: Privacy, reports: int
         raise SpecError("the trust model does not have this mechanism", field="mechanism.type")
     types = {field.name: field.type for field in msgspec.structs.fields(kind)}
     told = _later(kind) | row.mechanism
-    if wrong := (set(types) - _LEFT_OUT | {"type"}) ^ set(told):
+    if wrong := (set(types) - _LEFT_OUT | {"type"} | ({_KEYS} if kind.counts_keys else set())) ^ set(told):
         raise SpecError("missing, or unknown", field=f"mechanism.{min(wrong)}")
-    stand_ins = {"layout": _NO_KEYS, "seed": 0, "least": row.honest}
+    stand_ins = {"layout": _keys(told.get(_KEYS, 0)), "seed": 0, "least": row.honest}
     try:
         made = {name: msgspec.convert(told[name], types[name]) for name in set(types) - _LEFT_OUT}
         mechanism = kind(**made, **{name: stand_ins[name] for name in set(types) & _LEFT_OUT})
@@ -167,6 +172,13 @@ def terms_of(row: PlannedTerms, spec: type[Spec], privacy: Privacy, reports: int
         raise SpecError(error.detail, field=f"mechanism.{error.field}") from None
     promise = (privacy.model, privacy.bound, privacy.delta, privacy.trust.calibration)
     return Terms(*promise, row.batch, row.honest, cast(AnyMechanism, mechanism), reports)
+
+
+def _keys(count: Any) -> Layout:
+    """Return a layout of so many keys, in the place of one that costs no privacy otherwise."""
+    if type(count) is not int or not 0 <= count < SYMBOLS_MAX:
+        raise SpecError(f"must be a whole number below {SYMBOLS_MAX}", field=f"mechanism.{_KEYS}")
+    return Layout(0, np.zeros((count, 0), np.uint32))
 
 
 def make_record(spec: Spec, rounds: Mapping[str, Sequence[Row]], silent: Sequence[int] = ()) -> Record:

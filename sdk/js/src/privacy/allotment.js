@@ -32,7 +32,7 @@ export function allot(epsilon, delta, reports, least) {
 
 /** @param {number} epsilon @param {number} delta @param {number} reports @param {number} least @returns {Allotment} */
 function shared(epsilon, delta, reports, least) {
-  if (delta === 0) return [{ at: epsilon / reports, most: 0 }];
+  if (delta === 0) return [{ at: below(epsilon / reports), most: 0 }];
   const slack = Math.max((SLACK * delta) / reports, least);
   if (!(2 * reports * slack <= delta)) throw refused("the promise has no room for so many reports of a person", "delta");
   const deviation = Math.sqrt(reports) * normalDeviation(epsilon, delta - reports * slack);
@@ -41,6 +41,14 @@ function shared(epsilon, delta, reports, least) {
     const grid = gridOf(units / 10 ** places, slack);
     if (composed(grid, reports, epsilon) <= BELOW * delta) return grid;
   }
+}
+
+/** The next smaller number, so that sums of shares are never above what was shared. @param {number} value */
+function below(value) {
+  const bits = new DataView(new ArrayBuffer(8));
+  bits.setFloat64(0, value);
+  bits.setBigUint64(0, bits.getBigUint64(0) - 1n);
+  return bits.getFloat64(0);
 }
 
 /** Normal noise, and a chance that anything goes. @param {number} deviation @param {number} slack @returns {Allotment} */
