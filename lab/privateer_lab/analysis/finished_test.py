@@ -1,8 +1,9 @@
 """A test that has been run, row by row, as an experiment of one look: the same statistics, and a curator's noise."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
@@ -30,6 +31,7 @@ _BLOCK: Final = 100_000
 _NOBODY: Final = {"everybody": {"levels": ["everybody"]}}
 """A feature of one level, where no segments are asked for: a spec has one at least."""
 _HIGHER: Final = "A higher reward counts as better: of a harm, give the negative."
+_CLIPPED: Final = "Rewards count from 0 to 1: others as the next of these."
 _MISSING: Final = "missing"
 _UNIT: Final = (0.0, 1.0)
 _PUBLIC: Final = "give those that you know without looking at the rows"
@@ -88,6 +90,8 @@ def analyze(
     Privacy: without ``epsilon`` nothing is private, and the answer is for those who may read the rows. With it every
     sum that the answer rests on has a curator's noise, and the answer as a whole is epsilon-private, should any row be
     another. The number of rows, arms, segments and bounds are public: you give them, and none is taken from the rows.
+    No row is refused then: of one that cannot be read, what cannot counts as the lowest reward or another segment, and
+    a row of an unknown arm nowhere. Errors are for those who may read the rows: of a file that is no table, say.
 
     Parameters
     ----------
@@ -130,13 +134,15 @@ def analyze(
     >>> found.answer.effects[0].is_decided, found.answer.people
     (False, 5000)
     """
-    columns = columns_of(frame)
     is_private, parts = epsilon is not None, _parts(segments)
+    columns, known = columns_of(frame, as_text=is_private), None
     columns |= {name: _filled(column(columns, name)) for name, values in parts.items() if not values}
-    if is_private and not shares:
-        raise SpecError("must be given with epsilon: names of arms are public", field="shares", remedy=_PUBLIC)
+    if is_private:
+        if not shares:
+            raise SpecError("must be given with epsilon: names of arms are public", field="shares", remedy=_PUBLIC)
+        columns, known = _readable(columns, arm, reward, parts, shares, bounds)
     rewards, arms = numbers(columns, reward), _arms(columns, arm, control, shares)
-    low, high, said = _bounds(rewards, bounds, reward, is_private=is_private)
+    low, high, said = (*_UNIT, (_CLIPPED,)) if is_private and not bounds else _bounds(rewards, bounds, reward)
     features = {one: _feature(columns, one, values, is_private=is_private) for one, values in parts.items()}
     cuts = {one: values for one, values in parts.items() if "levels" not in features[one]}
     data = {
@@ -150,7 +156,7 @@ def analyze(
     spec = _parsed(data)
     chosen = numbered(columns, arm, arms)
     contexts = scaled(contexts_of(columns, spec), spec) if parts else np.zeros((len(rewards), 1))
-    answer = _answer(spec, contexts, chosen, spec.reward.scaled_all(rewards), SecureNoise())
+    answer = _answer(spec, contexts, chosen, spec.reward.scaled_all(rewards), known, SecureNoise())
     clipped = 0 if is_private else int(((rewards < low) | (rewards > high)).sum())
     if clipped:
         said = (*said, f"{clipped:,} of {len(rewards):,} rewards are beyond the bounds, and count as the next bound.")
@@ -176,6 +182,52 @@ def _parts(segments: Segments | Sequence[str]) -> dict[str, list[str] | list[flo
         raise SpecError("must be a list of names of columns", field="segments", remedy=remedy)
     given = segments if isinstance(segments, Mapping) else dict.fromkeys(segments, ())
     return {name: cast("list[str] | list[float]", list(values)) for name, values in given.items()}
+
+
+def _readable(
+    columns: Columns,
+    arm: str,
+    reward: str,
+    parts: Mapping[str, list[str] | list[float]],
+    shares: Mapping[str, float],
+    bounds: tuple[float, float] | None,
+) -> tuple[Columns, NDArray[np.bool_]]:
+    """Return columns that can be read in every row, and which rows have a known arm, (n,): the others count nowhere.
+
+    Each row is read by itself, and none is refused: an error would tell of it. A reward that is no number counts as the
+    lowest, a number that is none as below all cuts, and another value than those given as ``"other"``.
+    """
+    arms = [_text(one) for one in column(columns, arm).tolist()]
+    found: Columns = {
+        arm: np.array([one if one in shares else next(iter(shares)) for one in arms], dtype=object),
+        reward: _numbers(column(columns, reward), (bounds or _UNIT)[0]),
+    }
+    for name, given in parts.items():
+        listed = any(isinstance(one, str) for one in given)
+        values = column(columns, name)
+        texts_of = np.array([_text(one) for one in values.tolist()], dtype=object)
+        found[name] = texts_of if listed or not given else _numbers(values, min(map(float, given)) - 1)
+    return columns | found, np.array([one in shares for one in arms])
+
+
+def _text(value: Any) -> str:
+    if is_missing(value):
+        return _MISSING
+    is_whole = isinstance(value, float) and value.is_integer()
+    return str(int(value)) if is_whole else str(value)
+
+
+def _numbers(values: NDArray[Any], otherwise: float) -> Array:
+    """Return numbers, one where there is none."""
+
+    def read(value: Any) -> float:
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            return math.nan
+
+    found = np.array([read(one) for one in values.tolist()])
+    return np.where(np.isfinite(found), found, otherwise)
 
 
 def _arms(columns: Columns, arm: str, control: str | None, shares: Mapping[str, float] | None) -> tuple[str, ...]:
@@ -207,18 +259,13 @@ def _shares(shares: Mapping[str, float] | None, arms: tuple[str, ...]) -> dict[s
     return {"shares": [shares[one] for one in arms]} if shares else {}
 
 
-def _bounds(
-    rewards: Array, given: tuple[float, float] | None, name: str, *, is_private: bool
-) -> tuple[float, float, tuple[str, ...]]:
+def _bounds(rewards: Array, given: tuple[float, float] | None, name: str) -> tuple[float, float, tuple[str, ...]]:
     """Return the bounds of rewards, and what is to be said of them."""
     if given is not None:
         return *given, ()
     low, high = float(rewards.min()), float(rewards.max())
     if _UNIT[0] <= low and high <= _UNIT[1]:
         return *_UNIT, ()
-    if is_private:
-        detail = "has rewards beyond 0 and 1, and bounds that come from the rows would tell of the largest"
-        raise InputError(detail, field=name, remedy=_PUBLIC)
     if low == high:
         raise InputError("has one value in all rows", field=name, remedy="name the column of what came of the arm")
     return low, high, (f"The least and the largest reward of the rows, {low:g} and {high:g}, are taken as bounds.",)
@@ -247,8 +294,18 @@ def _filled(values: NDArray[Any]) -> NDArray[Any]:
     return np.array(whole, dtype=object)
 
 
-def _answer(spec: ArmsSpec, contexts: Array, chosen: NDArray[np.int64], rewards: Array, noise: NoiseSource) -> Answer:
-    """Return what one look at all rows says; contexts (n, columns) and rewards (n,) are scaled."""
+def _answer(
+    spec: ArmsSpec,
+    contexts: Array,
+    chosen: NDArray[np.int64],
+    rewards: Array,
+    known: NDArray[np.bool_] | None,
+    noise: NoiseSource,
+) -> Answer:
+    """Return what one look at all rows says; contexts (n, columns) and rewards (n,) are scaled.
+
+    Rows that are not ``known``, (n,), have nothing to contribute.
+    """
     schedule = Schedule(spec)
     step = schedule.open(0)
     policy: Any = step.policy
@@ -257,5 +314,7 @@ def _answer(spec: ArmsSpec, contexts: Array, chosen: NDArray[np.int64], rewards:
     for start in range(0, len(chosen), _BLOCK):
         rows = slice(start, start + _BLOCK)
         given = policy.contribute(contexts[rows], coins[rows], Arms(chosen[rows]), rewards[rows])
+        if known is not None:
+            given = replace(given, keys=np.where(known[rows], given.keys, -1))
         total = mechanism.add(total, mechanism.randomize(given, noise))
     return schedule.answer(schedule.close(step, mechanism.release(total, noise), 0))

@@ -19,7 +19,7 @@ Columns: TypeAlias = dict[str, NDArray[Any]]
 _FRAMES: Final = "give a data frame, a pyarrow table, a dict of columns, or the path of a CSV or Parquet file"
 
 
-def columns_of(frame: Any) -> Columns:
+def columns_of(frame: Any, *, as_text: bool = False) -> Columns:
     """Return the columns of a data frame by name, as arrays of equal length.
 
     Parameters
@@ -27,6 +27,8 @@ def columns_of(frame: Any) -> Columns:
     frame
         A pandas or polars data frame, a pyarrow table, a mapping of names to values; or the path of a CSV or Parquet
         file.
+    as_text
+        Whether the columns of a CSV file are texts as they stand, so that no row decides how the others are read.
 
     Raises
     ------
@@ -34,7 +36,7 @@ def columns_of(frame: Any) -> Columns:
         If it is none of these, has no rows, or has columns of different lengths.
     """
     if isinstance(frame, str | PathLike):
-        frame = _read(str(frame))
+        frame = _read(str(frame), as_text=as_text)
     if isinstance(frame, Mapping):
         found = {str(name): np.asarray(values) for name, values in frame.items()}
     else:
@@ -50,11 +52,14 @@ def columns_of(frame: Any) -> Columns:
     return found
 
 
-def _read(path: str) -> Any:
+def _read(path: str, *, as_text: bool) -> Any:
     pa, kind = library("pyarrow"), "parquet" if path.endswith(".parquet") else "csv"
     reader = library(f"pyarrow.{kind}")
     try:
-        return reader.read_table(path) if kind == "parquet" else reader.read_csv(path)
+        if kind == "parquet":
+            return reader.read_table(path)
+        types = dict.fromkeys(reader.open_csv(path).schema.names, pa.string()) if as_text else {}
+        return reader.read_csv(path, convert_options=reader.ConvertOptions(column_types=types))
     except (OSError, pa.ArrowInvalid):
         raise InputError(
             f"cannot read {path}", field="frame", remedy="give the path of a CSV or Parquet file"

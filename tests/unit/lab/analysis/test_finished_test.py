@@ -9,7 +9,9 @@ import pytest
 from scipy.stats import ttest_ind
 
 import privateer_lab as lab
-from privateer_core.errors import InputError, PrivateerError, SpecError
+from privateer_core.errors import PrivateerError, SpecError
+from privateer_lab.analysis import finished_test
+from privateer_lab.simulation.devices import SeededNoise
 from tests.unit.lab.cli.test_command_line import run
 
 SHARES = {"old": 0.5, "new": 0.5}
@@ -105,8 +107,6 @@ def test_with_a_promise_nothing_public_is_taken_from_the_rows() -> None:
         lab.analyze(rows, reward="bought", epsilon=1.0)
     with pytest.raises(SpecError, match="public"):
         lab.analyze(rows, reward="bought", shares=SHARES, segments=["platform"], epsilon=1.0)
-    with pytest.raises(InputError, match="bounds"):
-        lab.analyze({**rows, "bought": 3.0 * rows["bought"]}, reward="bought", shares=SHARES, epsilon=1.0)
 
 
 def test_two_tables_that_differ_in_a_row_have_the_same_experiment() -> None:
@@ -120,6 +120,55 @@ def test_two_tables_that_differ_in_a_row_have_the_same_experiment() -> None:
     )
     assert one.spec == two.spec
     assert one.assumed == two.assumed
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("bought", 2.5),
+        ("bought", "yes"),
+        ("bought", float("nan")),
+        ("arm", "blue"),
+        ("arm", None),
+        ("age", "old"),
+        ("age", float("inf")),
+        ("platform", None),
+        ("platform", 7),
+    ],
+)
+def test_one_row_is_never_refused_and_moves_the_answer_by_itself_alone(
+    name: str, value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the same noise, the answers of two tables that differ in a row differ by what the row weighs."""
+    monkeypatch.setattr(finished_test, "SecureNoise", lambda: SeededNoise(1))
+    segments: dict[str, Any] = {"age": [30, 50], "platform": ["phone", "other"]}
+    rows = bought(4000)
+    other = {key: values.astype(object) for key, values in rows.items()}
+    other[name][7] = value
+    one, two = (
+        lab.analyze(each, reward="bought", shares=SHARES, segments=segments, epsilon=2.0) for each in (rows, other)
+    )
+    assert (one.spec, one.assumed) == (two.spec, two.assumed)
+    for before, after in zip(one.answer.effects, two.answer.effects, strict=True):
+        if before.value is not None and after.value is not None:
+            assert abs(before.value - after.value) < 0.02
+
+
+def test_one_row_of_a_file_does_not_decide_how_the_others_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Codes of 0 and digits: a reader that guesses takes them for numbers, unless one row has a letter."""
+    monkeypatch.setattr(finished_test, "SecureNoise", lambda: SeededNoise(1))
+    rng, found = np.random.default_rng(2), []
+    rows = [
+        f"{rng.choice(['new', 'old'])},{rng.choice(['01067', '10115'])},{int(rng.random() < 0.3)}" for _ in range(3000)
+    ]
+    for last in ("new,01067,1", "new,x,1"):
+        path = tmp_path / "rows.csv"
+        path.write_text("\n".join(["arm,zip,bought", *rows, last]))
+        made = lab.analyze(path, reward="bought", shares=SHARES, segments={"zip": ["01067", "other"]}, epsilon=2.0)
+        found.append([one.value for one in made.answer.effects])
+    assert np.allclose(*found, atol=0.02)
 
 
 def test_uneven_arms_are_reported_unless_they_were_meant() -> None:
