@@ -19,7 +19,7 @@ from privateer_core.answer.parts import Figures
 from privateer_core.primitives.contributions import RunningSums, VectorSums
 from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner
 from privateer_server.algorithms.linear.context_moments import PEOPLE, Contexts, frame, slopes
-from privateer_server.algorithms.linear.posterior import Level, Posterior, level_of, posterior
+from privateer_server.algorithms.linear.posterior import Posterior, RewardLevel, level_of, posterior
 from privateer_server.algorithms.linear.sufficient_statistics import Known, Recent, RoundResiduals, Running, Statistics
 
 Array = NDArray[np.float64]
@@ -178,7 +178,7 @@ class ResidualLearner(LinearLearner):
         scale = self.link.prior_scale(self.rate(state))
         return posterior(state.information, state.scores, scale, made, level.shift)
 
-    def level(self, state: LinearState) -> Level:
+    def level(self, state: LinearState) -> RewardLevel:
         """Return what all arms have in common at the mean context."""
         expected = self.spec.reward.base_rate
         made, rate = frame(self.moments(state)), 0.5 if expected is None else self.spec.reward.scaled(expected)[0]

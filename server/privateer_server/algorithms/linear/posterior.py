@@ -47,7 +47,7 @@ class Posterior:
 
 
 @dataclass(frozen=True)
-class Level:
+class RewardLevel:
     """The level that the parameters of all arms have in common, around the prior's middle.
 
     Attributes
@@ -62,7 +62,7 @@ class Level:
     sure: float
 
 
-def level_of(information: Array, scores: Array, scale: float, frame: Array, declared: float = 0.0) -> Level:
+def level_of(information: Array, scores: Array, scale: float, frame: Array, declared: float = 0.0) -> RewardLevel:
     """Return the level that arms have in common at the mean context, by what `posterior` takes.
 
     Before any report it is ``declared``, give or take half of ``scale``.
@@ -70,7 +70,7 @@ def level_of(information: Array, scores: Array, scale: float, frame: Array, decl
     first, prior = frame[:, 0], 1 / (_LEVEL * scale) ** 2
     precision = float(np.einsum("i,kij,j->", first, information, first)) + prior
     shift = (float((scores @ first).sum()) + prior * declared) / precision
-    return Level(shift, math.copysign(max(0.0, abs(shift) - precision**-0.5), shift))
+    return RewardLevel(shift, math.copysign(max(0.0, abs(shift) - precision**-0.5), shift))
 
 
 def posterior(information: Array, scores: Array, scale: float, frame: Array, shift: float = 0.0) -> Posterior:
