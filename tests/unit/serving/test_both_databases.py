@@ -103,7 +103,7 @@ def test_errors_are_the_driver_s_and_show_no_value(database: Database, use: Call
     assert type(raised.value).__module__.split(".")[0] in ("sqlite3", "psycopg")
     assert raised.value.__suppress_context__
     assert "secret" not in str(raised.value)
-    with pytest.raises(Exception, match="nowhere|42P01"), use(database) as db:
+    with pytest.raises(Exception, match=r"nowhere|42P01"), use(database) as db:
         db.execute(text("SELECT * FROM nowhere"))
     assert len(pets(database)) == 1
 
