@@ -14,9 +14,9 @@ from privateer_client.reports import Reports
 from privateer_client.session import Session
 from privateer_core.algorithms import algorithm
 from privateer_core.errors import InputError, Malformed
-from privateer_core.mechanisms import vector_bits
 from privateer_core.mechanisms.event_symbol import EventSymbol
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
+from privateer_core.mechanisms.vectors import vector_bits
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.sampling.entropy import SecureNoise

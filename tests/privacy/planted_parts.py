@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from privateer_client.participation import Participation
-from privateer_core.mechanisms import vector_bits
 from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
 from privateer_core.mechanisms.central_sums import CentralSums
+from privateer_core.mechanisms.vectors import vector_bits
 from privateer_core.mechanisms.vectors.running_vectors import Factorization
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms import ALGORITHMS, algorithm
-from privateer_core.mechanisms import vector_bits
+from privateer_core.mechanisms.vectors import vector_bits
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import Draw
 from privateer_core.spec.spec import Spec
