@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -77,9 +78,12 @@ def test_a_server_that_dies_is_said_to_be_dead_until_it_is_back(own: Services, n
     assert page.get_by_text("Round 1: 50 of 200 reports have come.").is_visible()
     again = page.get_by_role("button", name="Try now")
     assert again.is_visible()
+    from playwright.sync_api import TimeoutError as Waited
+
     own.processes.start("server")
     own.processes.wait("server")
-    again.click()
+    with suppress(Waited):  # on a busy machine the page's own next attempt may come first
+        again.click(timeout=3000)
     page.get_by_text(re.compile("^Live: last answer at ")).wait_for()
     again.wait_for(state="hidden")
     page.get_by_text("Round 1: 50 of 200 reports have come.").wait_for()
