@@ -53,7 +53,7 @@ def test_three_sums_tell_mean_and_variance() -> None:
 
 
 def test_levels_are_unbiased_and_tell_the_variance_of_what_is_rounded() -> None:
-    """Of 60,000 people; six standard errors."""
+    """Sixty thousand people report; bounds are six standard errors."""
     one = NamedSymbol(SlotLayout.ungrouped(1, 5), 3.0, 1, 5)
     people, value = 60_000, 0.6
     made = KeyedValues(np.zeros(people, np.uint32), *np.zeros((2, people), np.int64), np.full(people, value))

@@ -118,7 +118,7 @@ def test_half_of_the_noise_is_caught() -> None:
 
 
 def test_people_counted_by_key_and_reward_have_the_law_of_people_one_by_one() -> None:
-    """By means and variances over 2,000 releases, five standard errors."""
+    """Means and variances over 2,000 releases agree within five standard errors."""
     mechanism = terms_of().mechanism
     assert isinstance(mechanism, CellPairs)
     counts = np.array([[[5, 2]], [[0, 7]], [[3, 0]]])

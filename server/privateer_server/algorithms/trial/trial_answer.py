@@ -123,7 +123,7 @@ def _at_bounds(state: TrialState, spec: TrialSpec) -> Iterator[Fact]:
     mean, variance = sums.middle, sums.spread_of_hits
     for bound, away in ((spec.reward.low, mean), (spec.reward.high, 1 - mean)):
         varied = variance + np.square(away)
-        # Of no variance about the bound itself, all are there.
+        # Where nothing varies about the bound itself, all rewards are there.
         most = float(np.where(varied > 0, variance / np.where(varied > 0, varied, 1.0), 1.0).max())
         yield Fact(f"rewards of {bound:g}, at most", rounded(most), "share")
 

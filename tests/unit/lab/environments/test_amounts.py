@@ -18,7 +18,7 @@ PEOPLE = 400_000
 
 @pytest.mark.parametrize("bounds", [(0.0, 200.0), (10.0, 50.0), (-5.0, 40.0), (-9.0, -1.0)])
 def test_the_mean_amount_is_that_of_what_is_drawn(bounds: tuple[float, float]) -> None:
-    """Of 400,000 people; five standard errors."""
+    """Four hundred thousand people are drawn; bounds are five standard errors."""
     reward, amounts = Reward(low=bounds[0], high=bounds[1]), Amounts(median=30.0, spread=0.8, factors={"b": 1.5})
     drawn = amounts.draw(np.full(PEOPLE, 1.5), reward, np.random.default_rng(1))
     assert drawn.min() >= bounds[0]

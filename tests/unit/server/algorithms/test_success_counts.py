@@ -60,7 +60,7 @@ def test_half_the_noise_is_not_as_much_as_is_said():
 
 
 def test_who_plays_an_arm_is_no_reward():
-    """With pairs an arm's mean varies with its rewards and noise: a twentieth of what sums of scores vary."""
+    """An arm's mean of pairs varies with its rewards and noise: a twentieth of what sums of scores vary."""
     found = np.array([one.means for one in learned("central", runs=100)])
     linear = np.array([one.bounded for one in learned("central", runs=100)])
     assert found.std(axis=0)[0] < linear.std(axis=0)[0] / 2
@@ -79,7 +79,7 @@ def test_pairs_are_released_unless_normal_noise_is_less():
 
 
 def test_noise_weighs_small_shares_less():
-    """With noise that is the same for all shares a combination by the weights varies less than one without."""
+    """A combination by the weights varies less than one without, where noise is the same for all shares."""
     people = np.array([900.0, 100.0])
     exact = SuccessCounts(people, people / 2, people, people, np.zeros(2))
     noisy = replace(exact, noise=np.array([8.0, 8.0]))

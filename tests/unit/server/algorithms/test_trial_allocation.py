@@ -147,7 +147,7 @@ def test_a_segment_with_nobody_gains_nothing_and_hides_nothing() -> None:
 
 
 def test_a_segment_with_few_events_adds_to_a_gain_the_variance_of_rare_events() -> None:
-    """By hand: 20 people of each arm in the third segment, none of whom earned; everybody's rate is .02."""
+    """Twenty people of each arm are in the third segment, and none of them earned; everybody's rate is .02."""
     hits = np.array([[600.0, 600.0], [380.0, 380.0], [20.0, 20.0]]) * 10
     rates = np.array([[0.02, 0.02], [0.02, 0.02], [0.02, 0.02]])
     held = Holdout.begin(replace(DESIGN, people=1e5), 3e3, np.array([0, 0, 1]), constant=0)
