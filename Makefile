@@ -106,7 +106,7 @@ sdkcheck:
 # Needs uv; writes no registry address.
 lock:
 	for role in dev benchmark browser docs issuer load server shuffler; do \
-		uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
+		uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras \
 			requirements/$$role.in -o requirements/$$role.txt; done
 
 clean:

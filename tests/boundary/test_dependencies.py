@@ -2,7 +2,10 @@
 
 import re
 import tomllib
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
@@ -34,3 +37,20 @@ def test_locks_have_hashes_and_no_addresses() -> None:
         pinned = re.findall(r"^[a-z0-9][^\n]*==[^\n]*", text, re.MULTILINE)
         assert pinned
         assert all(line.endswith("\\") for line in pinned)
+
+
+def test_locks_name_the_extras_that_their_packages_ask_for() -> None:
+    """Without them, a pip that finds a newer release refuses the lock: only the plain name would be pinned."""
+    text = (ROOT / "requirements" / "dev.txt").read_text()
+    pinned = dict(re.findall(r"^([a-z0-9.-]+)(\[[a-z,]+\])?==", text, re.MULTILINE))
+    asked = {}
+    for name in pinned:
+        try:
+            lines = requires(name) or []
+        except PackageNotFoundError:  # another system's
+            continue
+        needed = [one for one in map(Requirement, lines) if one.extras and (not one.marker or one.marker.evaluate())]
+        asked |= {one.name: set(one.extras) for one in needed}
+    assert asked
+    missing = {name for name, extras in asked.items() if not extras <= set(pinned[name].strip("[]").split(","))}
+    assert not missing
