@@ -43,7 +43,7 @@ def test_locks_name_the_extras_that_their_packages_ask_for() -> None:
     """Without them, a pip that finds a newer release refuses the lock: only the plain name would be pinned."""
     text = (ROOT / "requirements" / "dev.txt").read_text()
     pinned = dict(re.findall(r"^([a-z0-9.-]+)(\[[a-z,]+\])?==", text, re.MULTILINE))
-    asked = {}
+    asked: dict[str, set[str]] = {}
     for name in pinned:
         try:
             lines = requires(name) or []
