@@ -181,12 +181,12 @@ def a_header_that_tells_the_reward(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_report_of_nothing(patch: pytest.MonkeyPatch) -> None:
-    made = Session.report
+    made = Session._reporting
 
     async def lazy(self: Any, reward: float) -> Any:
         return await made(self, reward) if reward > 0 else Outcome.ACCEPTED
 
-    patch.setattr(Session, "report", lazy)
+    patch.setattr(Session, "_reporting", lazy)
 
 
 def a_round_that_closes_on_rewards(patch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,8 @@ def state_of(spec, depths, paths, seed=0, precision=50.0):
 def test_estimates_are_calibrated(changes, monkeypatch):
     """Standardized errors of a flat problem's first round, 300 seeds: mean 0, and the spread that theory gives.
 
-    The learner counts a score's second moment for its variance, so the spread is 1 less the squared mean's share.
+    In a first round the learner counts a score's second moment for its variance, so the spread is 1 less the squared
+    mean's share of that: of all people where reports say nothing of the arm, of an arm's third where they name it.
     Means by a t-test, spreads by chi-square, each at the stated false-alarm rate.
     """
     monkeypatch.setattr(PartitionLearner, "split", lambda self, state: state)
@@ -74,9 +75,11 @@ def test_estimates_are_calibrated(changes, monkeypatch):
     errors = np.array(scores)
     assert (np.abs(errors.mean(axis=0)) < 5.2 * errors.std(axis=0) / np.sqrt(len(errors))).all()
     release = played.release
-    spread = errors.var(axis=0, ddof=1) / (1 - (release.gain * (2 * FLAT - 1)) ** 2 / release.hit_own)
+    named = 1 if release.hit_own == release.hit_other else 1 / len(FLAT)
+    hits = named * release.hit_own + (1 - named) * release.hit_other
+    spread = errors.var(axis=0, ddof=1) / (1 - (release.gain * named * (2 * FLAT - 1)) ** 2 / hits)
     low, high = (tail(FALSE_ALARM, len(errors) - 1) / (len(errors) - 1) for tail in (stats.chi2.ppf, stats.chi2.isf))
-    # The variance is itself estimated, and reports fall into three groups at random: 10 %.
+    # Reports fall into three groups at random: 10 %.
     assert (spread <= 1.1 * high).all()
     assert (spread >= 0.9 * low).all()
 
