@@ -158,7 +158,7 @@ def simulated(plan: AdaptivePlan, effects: Array, runs: int = RUNS, seed: int = 
     for look, planned in enumerate(plan.epochs):
         decided = _decided(plan, look)
         mixed = np.asarray(sum(part * policies[version] for version, part in enumerate(decided) if part))
-        epoch = _drawn(design, planned, rates, mixed, rng)
+        epoch = replace(_drawn(design, planned, rates, mixed, rng), trials=runs)
         evidence = evidence.add(epoch)
         if line:
             line = line.add(epoch)
