@@ -12,7 +12,14 @@ from privateer_server.algorithms.trial.evidence.epochs import PlannedEpoch
 from privateer_server.algorithms.trial.group_sequential import decision_time, drift_of, power
 from privateer_server.algorithms.trial.power.planned_designs import TrialDesigns, planned_epochs
 from privateer_server.algorithms.trial.power.planned_deviations import deviations, looks_of, people_needed
-from privateer_server.algorithms.trial.power.simulated_scores import AdaptivePlan, least_effect, people_times, power_of
+from privateer_server.algorithms.trial.power.simulated_scores import (
+    AdaptivePlan,
+    least_effect,
+    people_times,
+    power_of,
+    runs_of,
+    simulated,
+)
 
 Array = NDArray[np.float64]
 
@@ -20,6 +27,27 @@ _SIZES: Final = 4
 """Segments of so many sizes are simulated; between them, what a formula is wrong by follows the size's logarithm."""
 _ROUNDS: Final = 6
 _STEEP: Final = 0.95
+_TRIALS: Final = 700
+"""Trials of several segments each, by which allocations are compared: a power's standard error is .02 at most."""
+
+
+@dataclass(frozen=True)
+class PlannedOutcome:
+    """What a trial finds of an effect, and what that costs; on the scale of rewards from 0 to 1.
+
+    Attributes
+    ----------
+    power
+        Probability to find it in a segment, on average over people.
+    half_width
+        Mean half-width of segments' intervals at the end; infinite where there is none.
+    lost
+        Reward that people do not get for want of the better arm, of all together.
+    """
+
+    power: float
+    half_width: float
+    lost: float
 
 
 @dataclass(frozen=True)
@@ -99,6 +127,21 @@ class PowerAnalysis:
             lambda plan, arm, row: people_times(plan, arm, self.target, effect, float(times[row, arm])), times
         )
         return np.asarray(self.people * found)
+
+    def outcome(self, effect: float) -> "PlannedOutcome":
+        """Return what comes of an effect that one treatment has in every segment."""
+        plan = self._plan()
+        effects = np.zeros((len(plan.design.segments), len(plan.design.arms) - 1))
+        effects[:, self.arms[0]] = effect
+        found = simulated(plan, effects, min(_TRIALS, runs_of(plan)))
+        powers = found.power(found.segments)[:, self.arms[0]]
+        widths = found.half_widths[..., self.arms[0]]
+        asked = plan.design.people + (plan.everybody.design.people if plan.everybody else 0.0)
+        return PlannedOutcome(
+            float(plan.design.segments @ powers),
+            float(np.nanmean(widths)) if np.isfinite(widths).any() else float("inf"),
+            found.lost * self.people / asked,
+        )
 
     @property
     def _drift(self) -> float:

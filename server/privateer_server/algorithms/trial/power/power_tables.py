@@ -1,5 +1,6 @@
 """What a plan says of a trial before anybody is asked, in tables; and the effect that it refuses to look for."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -15,6 +16,8 @@ from privateer_server.algorithms.trial.power.power_analysis import power_analysi
 
 _WIDER: Final = (1, 10, 100)
 _SIGNIFICANT: Final = 4
+_FLOORS: Final = (0.1, 0.15, 0.2)
+"""Least shares of an arm that a plan compares."""
 QUESTION_COLUMNS: Final[dict[str, Kind]] = {"question": "words", "about": "words", "share of people": "share"}
 
 
@@ -83,11 +86,47 @@ def power_tables(spec: TrialSpec, plans: TrialDesigns, waiting: float = 0.0) -> 
         Table.of(title, columns, rows),
         Table.of("looks", {"look": "count", "people": "count"}, looks),
     )
+    if wanted is not None and not found.strict:
+        tables = (*tables, allocations_table(spec, wanted, waiting))
     if spec.numeric:
         tables = (*tables, bounds_table(spec))
     if not spec.questions:
         return tables
     return *tables, Table.of("what coins ask", QUESTION_COLUMNS, question_rows(spec))
+
+
+def allocations_table(spec: TrialSpec, effect: float, waiting: float = 0.0) -> Table:
+    """Return what an effect costs and how often it is found in a segment, as the spec allocates arms and otherwise."""
+    columns: dict[str, Kind] = {
+        "allocation": "words",
+        "least share of an arm": "share",
+        "power in a segment": "probability",
+        "half-width at the end": "difference",
+        "reward lost": "amount",
+    }
+    rows = []
+    for other in _allocations(spec):
+        found, unit = power_analysis(other, designs(other), waiting).outcome(effect), spec.reward.span
+        least = min(spec.arm_shares) if other.algorithm.allocation == "fixed" else other.floor
+        width, lost = _rounded(unit * found.half_width), float(_rounded(unit * found.lost) or 0.0)
+        rows.append((other.algorithm.allocation, round(least, 4), round(found.power, 2), width, lost))
+    title = "what one treatment's effect wanted, alike in all segments, costs by allocation"
+    return Table.of(title, columns, tuple(rows))
+
+
+def _allocations(spec: TrialSpec) -> Iterator[TrialSpec]:
+    """Yield the spec, other allocations, and matching with higher floors."""
+    own, most = spec.algorithm.allocation, min(spec.arm_shares)
+    yield spec
+    for rule in (rule for rule in ("fixed", "elimination", "matching") if rule != own):
+        yield _with(spec, allocation=rule)
+    least = _with(spec, allocation="matching").floor
+    for floor in (floor for floor in _FLOORS if least < floor <= most):
+        yield _with(spec, allocation="matching", floor=floor)
+
+
+def _with(spec: TrialSpec, **changed: object) -> TrialSpec:
+    return spec.model_copy(update={"algorithm": spec.algorithm.model_copy(update=changed)})
 
 
 def bounds_table(spec: TrialSpec) -> Table:
