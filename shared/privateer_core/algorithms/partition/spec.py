@@ -87,14 +87,16 @@ class PartitionSpec(ArmsSpec):
 
     def concerns(self) -> list[str]:
         """Say that rounds are too large for the memory, if they are."""
+        found = super().concerns()
         if not self.algorithm.half_lives:
-            return []
+            return found
         most = max(_ROUND_MAX, math.floor(_ROUND_SHARE * min(self.algorithm.half_lives)))
         if (largest := self.largest_batch()) <= most:
-            return []
+            return found
         return [
+            *found,
             f"with algorithm.memory rounds of up to {largest:,} people are too large: what moves is not noticed before "
-            f"a round closes. Lower experiment.round_growth or round_size, so that none has more than {most:,}"
+            f"a round closes. Lower experiment.round_growth or round_size, so that none has more than {most:,}",
         ]
 
     @override

@@ -31,8 +31,9 @@ def check_effect(spec: TrialSpec, plans: TrialDesigns) -> None:
     """
     if spec.smallest is None:
         return
-    found = power_analysis(spec, plans)
-    if spec.experiment.conversion_window:
+    waiting = spec.experiment.waiting
+    found = power_analysis(spec, plans, waiting or 0.0)
+    if waiting is None:
         # Shares follow late, and how late nobody knows here: more is found than without a window, up to fixed shares.
         found = replace(found, rule="fixed")
     if found.power(spec.smallest)[0].max() >= found.target:
@@ -102,7 +103,7 @@ def allocations_table(spec: TrialSpec, effect: float, waiting: float = 0.0) -> T
         "least share of an arm": "share",
         "power in a segment": "probability",
         "half-width at the end": "difference",
-        "reward lost": "amount",
+        "reward lost": "number",
     }
     rows = []
     for other in _allocations(spec):
