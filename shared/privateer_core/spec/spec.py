@@ -380,7 +380,7 @@ class Spec(Section):
             ]
         if (experiment.waiting or 0.0) >= experiment.horizon:
             return [
-                f"all {experiment.horizon:,} people choose within experiment.conversion_window, before somebody reports:"
+                f"all {experiment.horizon:,} people choose in experiment.conversion_window, before somebody reports:"
                 " nobody's choice is better for it. Raise experiment.horizon, or shorten the window"
             ]
         return []
