@@ -13,7 +13,7 @@ from privateer_papers.command import all_reproductions
 from privateer_papers.paper_4.frontier import setting_of
 from privateer_server.algorithms.trial.evidence.epochs import PlannedEpoch, TrialDesign
 from privateer_server.algorithms.trial.group_sequential import decision_time, drift_of
-from privateer_server.algorithms.trial.power import people_needed
+from privateer_server.algorithms.trial.power.planned_deviations import people_needed
 from tests.docs.test_readme import blocks
 
 ROOT = Path(__file__).parents[2]

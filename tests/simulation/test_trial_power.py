@@ -14,7 +14,8 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_lab.simulation.simulate import simulation, to_the_end
 from privateer_server.algorithms.trial.group_sequential import critical_values, information
-from privateer_server.algorithms.trial.power import PowerAnalysis, designs, power_analysis
+from privateer_server.algorithms.trial.power.planned_designs import designs
+from privateer_server.algorithms.trial.power.power_analysis import PowerAnalysis, power_analysis
 
 _SHUFFLE: Final = {"model": "shuffle", "epsilon": 1.0, "delta": 1e-6}
 _CENTRAL: Final = {"model": "central", "epsilon": 0.3}

@@ -16,7 +16,7 @@ from privateer_server.algorithms.trial.evidence.epochs import (
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 from privateer_server.algorithms.trial.group_sequential import POWER, drift_of
-from privateer_server.algorithms.trial.power import deviations, looks_of
+from privateer_server.algorithms.trial.power.planned_deviations import deviations, looks_of
 
 __all__ = [
     "SETTINGS",

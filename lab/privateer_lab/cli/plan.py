@@ -23,6 +23,7 @@ from privateer_lab.environments import check_files
 from privateer_lab.figures import margin, readable
 from privateer_lab.planning import first_look
 from privateer_lab.planning.first_look import begun, so_far
+from privateer_lab.planning.first_rounds import first_rounds
 from privateer_lab.planning.plans import (
     EPSILON_MAX,
     EPSILONS,
@@ -105,6 +106,7 @@ class _Report:
         self.quiet, self.said, self.done = quiet, 0, 0
         self.what = "people" if spec.people_key == "horizon" else "choices"
         self.found, self.batches = PlanResults(wanted, refused), batches(wanted)
+        self.first_rounds = first_rounds(wanted)
         self.foreseen: list[dict[str, Any]] = []
 
     def look(self, jobs: int | None, backend: Backend) -> None:
@@ -157,6 +159,7 @@ class _Report:
             "assumed": assumed(self.spec),
             "foreseen": msgspec.to_builtins(self.foreseen),
             "batches": self.batches,
+            "first_rounds": self.first_rounds,
             "warnings": concerns,
         }
 
@@ -254,6 +257,8 @@ def _explain(result: dict[str, Any], what: str) -> None:
     else:
         screen.print(_GAIN.format(what=what))
     _print_foreseen(result["foreseen"])
+    if result["first_rounds"]:
+        print_rows("what a first round asks for", result["first_rounds"])
     for row in result["batches"]:
         screen.print(_batches(row))
     for line in result["assumed"]:

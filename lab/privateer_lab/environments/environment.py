@@ -120,8 +120,6 @@ class EnvironmentSection(Section, ABC):
         The kind of spec for which this environment has people.
     delay
         How long after their choices they report; by default after the spec's conversion window.
-    arrivals
-        How many people come in a day: so many times the days of the conversion window choose in between.
     late
         Whether reports of these people can come late.
     """
@@ -130,7 +128,6 @@ class EnvironmentSection(Section, ABC):
     late: ClassVar[bool] = True
     name: str
     delay: Delay | None = None
-    arrivals: float | None = Field(default=None, gt=0, le=1e9, allow_inf_nan=False)
 
     @abstractmethod
     def environment(self, spec: Any, seed: int) -> Environment:

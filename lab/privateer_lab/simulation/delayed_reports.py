@@ -190,20 +190,18 @@ class LateSimulation(Simulation):
         return super().facts() | {"lost": self.lost}
 
 
-DAYS: Final = 28
-"""Within so many days all people are assumed to come, where nobody says how many do in a day."""
 _DAY: Final = 86_400
 
 
 def waiting_of(spec: Spec) -> float:
-    """Return how many people choose in the spec's conversion window; 0 without one, or where none is simulated.
+    """Return how many people choose in the spec's conversion window; 0 where nobody knows, or none is simulated.
 
     The population's ``delay`` is what it says, whatever the window.
     """
     section = population_of(spec)
     if section is None or section.delay is not None or not section.late or _return(spec):
         return 0.0
-    return spec.experiment.conversion_window / _DAY * (section.arrivals or spec.experiment.horizon / DAYS)
+    return spec.experiment.waiting or 0.0
 
 
 def delay_of(spec: Spec) -> Delay | None:
@@ -228,12 +226,17 @@ def assumed(spec: Spec) -> list[str]:
         return [f"{said} A round waits for its people, so that costs time and no regret; it is not simulated."]
     if _return(spec):
         return [f"{said} That is not simulated where people come back: reports come at once, and regret looks lower."]
+    arrivals = spec.experiment.arrivals
+    if arrivals is None:
+        unknown = (
+            "Nobody can know how many people choose in between, and what that costs. Reports are simulated at once:"
+        )
+        remedy = "regret looks lower than it will be. Set experiment.arrivals to the people you expect a day."
+        return [f"{said} {unknown} {remedy}"]
     waiting = f"{waiting_of(spec):,.0f}"
-    if section.arrivals:
-        return [f"{said} At population.arrivals = {section.arrivals:g} people a day, {waiting} choose in between."]
     return [
-        f"{said} Nobody can know how many people choose in between: {waiting} are assumed, as if all "
-        f"{spec.experiment.horizon:,} came within {DAYS} days. Set population.arrivals to the people you expect a day."
+        f"{said} At experiment.arrivals = {arrivals:g} people a day, {waiting} choose in between: population.delay is "
+        f"fixed at {waiting} people."
     ]
 
 

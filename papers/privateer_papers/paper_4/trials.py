@@ -73,4 +73,5 @@ class Trials:
         if told.decay:
             one, other = rng.geometric(1 - told.decay, (2, *pair.shape))
             pair = pair + one - other
-        return Epoch(people, pair[..., 0], pair.sum(axis=-1), told.keep, told.other, told.noise, shares)
+        facts = (told.keep, told.other, told.noise, shares)
+        return Epoch(people, pair[..., 0], pair.sum(axis=-1), *facts, trials=self.count)

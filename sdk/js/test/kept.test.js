@@ -23,6 +23,17 @@ const somewhere = () => join(mkdtempSync(join(tmpdir(), "kept-")), "ledger.json"
 /** @param {string} path */
 const files = (path) => readdirSync(join(path, "..")).map((name) => readFileSync(join(path, "..", name), "latin1"));
 
+test("how many people are expected in a day means nothing to a device", () =>
+  serving(changed(LOCAL, { conversion_window: HOUR, arrivals: 120.5 }), async (at) => {
+    const client = () => new Client(at.url, { ledger: new FileLedger(path) });
+    const path = somewhere();
+    const first = await client().join("test");
+    const arm = first.choose(MARKED);
+    await first.save();
+    at.publication = changed(LOCAL, { conversion_window: HOUR, arrivals: null }, 5);
+    assert.equal((await client().join("test")).choose(OTHER), arm);
+  }));
+
 test("a choice stands in every session and every round, whatever the context, until its report", () =>
   serving(LOCAL, async (at) => {
     const path = somewhere();

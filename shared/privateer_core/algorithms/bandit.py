@@ -104,11 +104,13 @@ class BanditSpec(ArmsSpec):
 
     def concerns(self) -> list[str]:
         """Say what hiding the arm costs, where it is hidden in the report."""
+        found = super().concerns()
         if not self.privacy.arm_in_key:
-            return []
+            return found
         return [
+            *found,
             "reports hide the arm, because privacy.arms = 'seen' promises privacy against whoever sees which arm a "
-            "person got. If nobody does, privacy.arms = 'hidden' learns with half of the regret"
+            "person got. If nobody does, privacy.arms = 'hidden' learns with half of the regret",
         ]
 
     @classmethod

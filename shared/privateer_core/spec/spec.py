@@ -32,6 +32,8 @@ PERIOD_MIN: Final = 3600
 """The shortest period of reports, in seconds: a device keeps its number, which must not tell a finer time."""
 _PEOPLE_MAX: Final = 10_000_000_000
 _GRAINS: Final = 100
+_DAY: Final = 86_400
+_ARRIVALS_MAX: Final = 1e9
 """Parts of a conversion window."""
 
 
@@ -141,6 +143,8 @@ class ExperimentTable(Section):
     conversion_window
         Seconds from a choice to the report on it: its outcome may come in between. 0: devices report when they are
         told the outcome.
+    arrivals
+        People who are expected to choose in a day; None: unknown. It says how many choose within a conversion window.
     reports_per_person
         How often a person may come back and report; the promise is for all of their reports together. Where every
         report has to keep it alone, a device reports one time of so many, drawn in advance.
@@ -154,6 +158,7 @@ class ExperimentTable(Section):
     name: str = Field(pattern=NAME)
     horizon: int = Field(ge=1, le=_PEOPLE_MAX)
     conversion_window: float = Field(default=0.0, ge=0, le=WINDOW_MAX, allow_inf_nan=False)
+    arrivals: float | None = Field(default=None, gt=0, le=_ARRIVALS_MAX, allow_inf_nan=False)
     reports_per_person: int = Field(default=1, ge=1, le=REPORTS_MAX)
     report_period: float = Field(default=86_400.0, ge=PERIOD_MIN, le=WINDOW_MAX, allow_inf_nan=False)
     shuffler: str = Field(default="", pattern=rf"^$|{NAME}")
@@ -162,6 +167,13 @@ class ExperimentTable(Section):
     def window_grain(self) -> float:
         """Seconds, of which devices end their windows at a multiple: it tells less of when somebody chose."""
         return max(1.0, self.conversion_window / _GRAINS)
+
+    @property
+    def waiting(self) -> float | None:
+        """How many people choose between a choice and the report on it; None: nobody knows how many come."""
+        if not self.conversion_window:
+            return 0.0
+        return None if self.arrivals is None else self.conversion_window / _DAY * self.arrivals
 
 
 class AlgorithmSection(Section):
@@ -361,6 +373,16 @@ class Spec(Section):
 
     def concerns(self) -> list[str]:
         """Say what is allowed but is probably not meant, and what to change."""
+        experiment = self.experiment
+        if experiment.arrivals and not experiment.conversion_window:
+            return [
+                "experiment.arrivals does nothing without experiment.conversion_window: remove it, or set the window"
+            ]
+        if (experiment.waiting or 0.0) >= experiment.horizon:
+            return [
+                f"all {experiment.horizon:,} people choose in experiment.conversion_window, before somebody reports:"
+                " nobody's choice is better for it. Raise experiment.horizon, or shorten the window"
+            ]
         return []
 
     def without_people(self) -> Self:

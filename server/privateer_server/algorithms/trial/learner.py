@@ -17,7 +17,8 @@ from privateer_server.algorithms import Learner, NewRound, RoundsLearner
 from privateer_server.algorithms.trial.allocation import CHOSEN_AFTER, Holdout, allocated
 from privateer_server.algorithms.trial.decisions import TrialFindings, stops
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
-from privateer_server.algorithms.trial.power import check_effect, designs, power_tables
+from privateer_server.algorithms.trial.power.planned_designs import designs
+from privateer_server.algorithms.trial.power.power_tables import check_effect, power_tables
 from privateer_server.algorithms.trial.state import TrialState
 from privateer_server.algorithms.trial.trial_answer import answer
 

@@ -15,7 +15,7 @@ from privateer_server.algorithms.trial.evidence.epochs import Epoch, stable_weig
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 from privateer_server.algorithms.trial.group_sequential import critical_values, information
-from privateer_server.algorithms.trial.power import TrialDesigns
+from privateer_server.algorithms.trial.power.planned_designs import TrialDesigns
 from privateer_server.algorithms.trial.treatment_effects import SegmentShares, asked_shares
 
 Array = NDArray[np.float64]

@@ -300,6 +300,17 @@ def average_effects(evidence: TrialEvidence, everybody: TrialEvidence | None = N
     )
 
 
+def half_widths(evidence: TrialEvidence) -> Array:
+    """Return half of the length of effects' intervals after the last look, (J, K); nan where there is none.
+
+    Shares of people that hits do not tell are taken as planned.
+    """
+    critical = evidence.critical
+    low, high = _scale(evidence, None, critical).interval(critical, evidence.stable.ready)
+    bounded = np.isfinite(low) & np.isfinite(high)
+    return np.where(bounded, np.where(bounded, high, 0.0) - np.where(bounded, low, 0.0), np.nan) / 2
+
+
 def stopped_effect(evidence: TrialEvidence) -> StoppedEffect:
     """Return the effect of a trial of one treatment in one segment, which a rule about it ended at its last look."""
     sums, design = evidence.stable, evidence.design

@@ -30,7 +30,7 @@ from privateer_server.algorithms.trial.decisions import (
     ground_in,
     rounded,
 )
-from privateer_server.algorithms.trial.power import QUESTION_COLUMNS, question_rows
+from privateer_server.algorithms.trial.power.power_tables import QUESTION_COLUMNS, question_rows
 from privateer_server.algorithms.trial.state import TrialState
 from privateer_server.algorithms.trial.treatment_effects import (
     AverageEffects,

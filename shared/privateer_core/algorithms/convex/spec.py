@@ -213,10 +213,11 @@ class ConvexSpec(Spec):
 
     def concerns(self) -> list[str]:
         """Say where a round is so large that its step is longer than the set."""
+        found = super().concerns()
         long = self.experiment.round_size > max(1.0, self.experiment.horizon / 100)
         if not long or self.algorithm.strong_convexity:
-            return []
-        return ["experiment.round_size is above 1 % of the horizon: steps are few and long; lower it"]
+            return found
+        return [*found, "experiment.round_size is above 1 % of the horizon: steps are few and long; lower it"]
 
     @classmethod
     @override

@@ -20,6 +20,8 @@ MEMORIES: Final = (math.inf, 30_000.0, 10_000.0, 3_000.0)
 _STORED: Final = ("confidence", "lipschitz", "density_bound", "failure")
 """Keys of specs of earlier versions."""
 _MEMORY_MAX: Final = 1e12
+_EVEN: Final = 0.5
+"""A rate that says as much as none."""
 _ROUND_MAX: Final = 2000
 _ROUND_SHARE: Final = 0.2
 """Rounds of more people, and of more than this share of the shortest half-life, are slow to notice what moves."""
@@ -87,21 +89,36 @@ class PartitionSpec(ArmsSpec):
 
     def concerns(self) -> list[str]:
         """Say that rounds are too large for the memory, if they are."""
+        found = super().concerns()
         if not self.algorithm.half_lives:
-            return []
+            return found
         most = max(_ROUND_MAX, math.floor(_ROUND_SHARE * min(self.algorithm.half_lives)))
         if (largest := self.largest_batch()) <= most:
-            return []
+            return found
         return [
+            *found,
             f"with algorithm.memory rounds of up to {largest:,} people are too large: what moves is not noticed before "
-            f"a round closes. Lower experiment.round_growth or round_size, so that none has more than {most:,}"
+            f"a round closes. Lower experiment.round_growth or round_size, so that none has more than {most:,}",
         ]
 
     @override
     def usual_question(self) -> KeyedMeans:
-        in_key = self.privacy.arm_in_key
+        """Return a question of no key, which costs as much as one of many; or of one bin where a rate is declared.
+
+        What is asked about rare events depends on the keys. Rounds begin with one bin, or with several of levels or of
+        many features, which only a learner knows.
+        """
+        in_key, rate = self.privacy.arm_in_key, self.reward.expected
+        if rate is not None and rate != _EVEN:
+            return self._of_one_bin(rate)
         layout = Layout.ungrouped(0, 0) if in_key else Layout(0, np.zeros((0, self.arm_count - 1), np.uint32))
         return KeyedMeans(layout, counted=True)
+
+    def _of_one_bin(self, rate: float) -> KeyedMeans:
+        if not self.privacy.arm_in_key:
+            return KeyedMeans(Layout(0, np.zeros((1, self.arm_count - 1), np.uint32)), rate=rate, counted=True)
+        keys = sum(self.playable)
+        return KeyedMeans(Layout.ungrouped(keys, 0), key_share=1 / keys, rate=rate, counted=True)
 
     @classmethod
     @override

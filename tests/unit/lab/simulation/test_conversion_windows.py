@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from privateer_core.errors import SpecError
 from privateer_lab.planning.plans import variants
 from privateer_lab.simulation.delayed_reports import assumed, delay_of, waiting_of
 from privateer_lab.simulation.simulate import simulate_once
@@ -15,9 +16,9 @@ WEEK = {"experiment.conversion_window": 7 * 86_400.0, "experiment.horizon": 4000
 
 def test_a_window_is_simulated_with_the_people_who_come_in_it() -> None:
     """Planted: the same people who report at once, which is what plans and simulations assumed before."""
-    spec = make_spec({**WEEK, "population": {"name": "peaks", "arrivals": 100.0}})
+    spec = make_spec({**WEEK, "experiment.arrivals": 100.0, "population": {"name": "peaks"}})
     assert waiting_of(spec) == 700
-    assert waiting_of(make_spec({**WEEK, "population": {"name": "peaks"}})) == 1000  # a quarter of four weeks
+    assert waiting_of(make_spec({**WEEK, "population": {"name": "peaks"}})) == 0  # nobody knows
     at_once = make_spec({"experiment.horizon": 4000, "population": {"name": "peaks"}})
     delayed = make_spec(
         {"experiment.horizon": 4000, "population": {"name": "peaks", "delay": {"law": "fixed", "mean": 700}}}
@@ -34,9 +35,9 @@ def test_what_is_assumed_is_said() -> None:
     (unknown,) = assumed(make_spec({**WEEK, "population": {"name": "peaks"}}))
     assert "Devices report 7 days after choosing" in unknown
     assert "Nobody can know" in unknown
-    assert "1,000 are assumed" in unknown
-    (stated,) = assumed(make_spec({**WEEK, "population": {"name": "peaks", "arrivals": 100.0}}))
-    assert "700 choose in between" in stated
+    assert "Set experiment.arrivals" in unknown
+    (stated,) = assumed(make_spec({**WEEK, "experiment.arrivals": 100.0, "population": {"name": "peaks"}}))
+    assert "700 choose in between: population.delay is fixed at 700 people" in stated
     delayed = make_spec({**WEEK, "population": {"name": "peaks", "delay": {"law": "fixed", "mean": 5}}})
     assert "population.delay" in assumed(delayed)[0]
     delay = delay_of(delayed)
@@ -52,5 +53,19 @@ def test_commands_say_what_they_assume(command: str, capsys: pytest.CaptureFixtu
     few += ("--models", "local", "--epsilons", "4") if command == "plan" else ()
     code, out, _ = run(capsys, command, SPEC, *few, "--json")
     assert code == 0
-    assert "71 are assumed" in json.loads(out)["assumed"][0]
-    assert "71 are assumed" in run(capsys, command, SPEC, *few)[1]
+    assert "Nobody can know" in json.loads(out)["assumed"][0]
+    few += ("--set", "experiment.arrivals=71")
+    assert "71 choose in between" in run(capsys, command, SPEC, *few)[1]
+
+
+@pytest.mark.parametrize("arrivals", [0.0, -1.0, 2e9, float("inf"), float("nan")])
+def test_arrivals_that_cannot_be_are_refused(arrivals: float) -> None:
+    with pytest.raises(SpecError, match="arrivals"):
+        make_spec({**WEEK, "experiment.arrivals": arrivals})
+
+
+def test_arrivals_that_are_of_no_use_are_a_concern() -> None:
+    """A window in which all choose has nobody follow a result; without a window nobody needs to know."""
+    assert "does nothing" in make_spec({"experiment.arrivals": 100.0}).concerns()[0]
+    assert "before somebody reports" in make_spec({**WEEK, "experiment.arrivals": 1000.0}).concerns()[0]
+    assert make_spec({**WEEK, "experiment.arrivals": 100.0}).concerns() == []

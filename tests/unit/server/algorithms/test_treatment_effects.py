@@ -9,7 +9,7 @@ from privateer_server.algorithms.trial.evidence.averages import average
 from privateer_server.algorithms.trial.evidence.epochs import PlannedEpoch, TrialDesign
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.group_sequential import critical_values
-from privateer_server.algorithms.trial.power import looks_of, people_needed
+from privateer_server.algorithms.trial.power.planned_deviations import looks_of, people_needed
 from privateer_server.algorithms.trial.treatment_effects import (
     ReasonCode,
     SegmentShares,

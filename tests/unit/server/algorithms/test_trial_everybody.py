@@ -20,7 +20,7 @@ from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvide
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 from privateer_server.algorithms.trial.group_sequential import critical_values
 from privateer_server.algorithms.trial.learner import TrialLearner
-from privateer_server.algorithms.trial.power import power_tables
+from privateer_server.algorithms.trial.power.power_tables import power_tables
 from privateer_server.algorithms.trial.state import epoch_of, everybody_of, excess_of, members_of
 from privateer_server.algorithms.trial.treatment_effects import (
     ReasonCode,

@@ -17,7 +17,8 @@ from privateer_server.algorithms.trial.confidence_sequence import ConfidenceSequ
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.learner import TrialLearner
-from privateer_server.algorithms.trial.power import designs, power_analysis
+from privateer_server.algorithms.trial.power.planned_designs import designs
+from privateer_server.algorithms.trial.power.power_analysis import power_analysis
 from privateer_server.algorithms.trial.state import TrialState, epoch_of
 from tests.support.numeric_trials import SCORES, NumericTrials
 

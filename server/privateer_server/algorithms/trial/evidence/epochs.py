@@ -1,6 +1,7 @@
 """What a trial plans, and its releases: epochs of people, and the weights with which they add up."""
 
 from dataclasses import dataclass
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +10,16 @@ from privateer_core.primitives.contributions import BITS, ValueParts
 from privateer_server.algorithms.trial.evidence.value_sums import PlannedValues
 
 Array = NDArray[np.float64]
+
+_HALF: Final = 2.0
+"""Hits of a mean of 1/2 that an epoch is taken to have beside its own."""
+_NOISES: Final = 4.0
+"""The same for each standard deviation of a curator's noise in the number of hits."""
+
+_HARDLY: Final = 100.0
+"""How many times less than bits numbers may vary before weights no longer follow."""
+_MOST: Final = 0.25
+"""Variance of what a hit counts whose values are 0 and 1 alike often."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +80,8 @@ class Epoch:
     squares, parts
         Where rewards are numbers: ``positive`` is the sum of the values of hits, this that of their squares (None:
         values are bits), and ``noise`` the variance added to each part of a value.
+    trials
+        How many trials the segments are of, one after the other with as many each: simulations draw many at once.
     """
 
     people: float
@@ -80,6 +93,50 @@ class Epoch:
     shares: Array
     squares: Array | None = None
     parts: ValueParts = BITS
+    trials: int = 1
+
+    @property
+    def spread(self) -> "Spread":
+        """How much hits vary in this epoch, of all arms and segments together; a value for each segment, (J, 1).
+
+        Which arm got the good luck cannot be told from it, so weights that follow it favour none.
+        """
+        rows, arms = len(self.hits) // self.trials, self.hits.shape[1]
+        prior = _HALF + _NOISES * np.sqrt(self.parts.count * self.noise * rows * arms)
+        hits = np.maximum(self._together(self.hits), 0.0)
+        mean = (np.clip(self._together(self.positive), 0.0, hits) + prior / 2) / (hits + prior)
+        if self.squares is None:
+            return Spread.of_bits(mean)
+        squares = (np.clip(self._together(self.squares), 0.0, hits) + prior / 3) / (hits + prior)
+        most = mean * (1 - mean)
+        found = np.clip(squares - np.square(mean), most / _HARDLY, most)
+        return Spread(found, self.parts.noise_about(mean))
+
+    def _together(self, cells: Array) -> Array:
+        """Return the sum over arms and segments of each trial, for each of its segments."""
+        whole = cells.reshape(self.trials, -1).sum(axis=1)
+        return np.repeat(whole, len(cells) // self.trials)[:, None]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How much a hit varies by what its person earns, and by noise.
+
+    Attributes
+    ----------
+    hit
+        Variance of what a hit counts.
+    noise
+        Variance that noise of 1 in each part of a value has in what hits count above their mean.
+    """
+
+    hit: Array
+    noise: Array
+
+    @classmethod
+    def of_bits(cls, mean: Array) -> Self:
+        """Return that of hits of which a share is positive."""
+        return cls(mean * (1 - mean), np.asarray(BITS.noise_about(mean)))
 
 
 @dataclass(frozen=True)
@@ -110,16 +167,25 @@ def common_weights(planned: Array, actual: Array) -> Array:
 
 
 def contrast_variances(design: TrialDesign, epoch: Epoch) -> tuple[Array, Array]:
-    """Return the variances, up to a constant, of the sum of W/pi of a treatment less that of the control, (J, K) each.
+    """Return two variances, up to a constant, of the sum of W/pi of a treatment less that of the control, (J, K) each.
 
-    The first is that at the planned shares of the arms, the second that at the epoch's.
+    The first is that of as many people at the planned shares of the arms, if nobody added noise and rewards varied as
+    they may: it goes with people, as boundaries assume. The second is that of the epoch, with its noise, at its shares.
     """
+    people = epoch.people * hits_per_person(design, epoch.keep, epoch.other)
+    planned = _MOST * people * (1 / pairs(design.arms[None])).sum(axis=-1)
+    actual = weighed_variance(people, epoch.noise, epoch.shares, epoch.spread)
+    return np.broadcast_to(planned, actual.shape), actual
+
+
+def hits_per_person(design: TrialDesign, keep: float, other: float) -> Array:
+    """Return the hits of each segment that a report is expected to make, (J, 1); of public slots, one."""
     p = design.segments[:, None]
-    hit = epoch.keep * p + 2 * epoch.other if design.counted else np.ones_like(p)
+    return keep * p + 2 * other if design.counted else np.ones_like(p)
 
-    def variance(shares: Array) -> Array:
-        inverse = 1 / pairs(shares)
-        sampling = epoch.people * hit * inverse.sum(axis=-1)
-        return np.asarray(sampling + epoch.noise * np.square(inverse).sum(axis=-1))
 
-    return variance(design.arms[None]), variance(epoch.shares)
+def weighed_variance(hits: Array, noise: float, shares: Array, spread: Spread) -> Array:
+    """Return the variance of a treatment's sum of values over shares, less that of the control, (J, K)."""
+    inverse = 1 / pairs(shares)
+    sampling = hits * spread.hit * inverse.sum(axis=-1)
+    return np.asarray(sampling + spread.noise * noise * np.square(inverse).sum(axis=-1))

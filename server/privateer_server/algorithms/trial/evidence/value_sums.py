@@ -120,7 +120,7 @@ class PlannedValues:
         squares = own * (self.spread + np.square(rate)) + (hit - own) * self.parts.average_square
         return np.asarray(squares / hit - np.square(mean))
 
-    def measured(self, noise: float, hits: Array, rate: Array) -> Array:
+    def measured(self, noise: Array, hits: Array, rate: Array) -> Array:
         """Return what noise of each part adds to a measured variance: a standard deviation, as `ValueSums.variance`.
 
         Parameters

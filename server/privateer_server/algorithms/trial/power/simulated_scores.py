@@ -29,7 +29,7 @@ from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvide
 from privateer_server.algorithms.trial.evidence.value_sums import PlannedValues
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 from privateer_server.algorithms.trial.group_sequential import critical_values, information
-from privateer_server.algorithms.trial.treatment_effects import weight_of
+from privateer_server.algorithms.trial.treatment_effects import half_widths, weight_of
 
 Array = NDArray[np.float64]
 
@@ -113,12 +113,26 @@ class AdaptivePlan:
 
 @dataclass(frozen=True)
 class SimulatedScores:
-    """Scores of simulated trials at every look: (looks, runs, J, K) of segments and (looks, runs, K) on average."""
+    """Scores of simulated trials at every look, and what the trials cost.
+
+    Attributes
+    ----------
+    times, alpha
+        Information fractions of the looks, and the level.
+    segments, average
+        Shape (looks, runs, J, K) and (looks, runs, K).
+    half_widths
+        Shape (runs, J, K), of intervals at the end; nan where there is none.
+    lost
+        Mean reward that people did not get for want of the best arm of their segment, of all of a trial together.
+    """
 
     times: tuple[float, ...]
     alpha: float
     segments: Array
     average: Array
+    half_widths: Array
+    lost: float
 
     def power(self, scores: Array) -> Array:
         """Return the share of the runs, axis 0 of what follows the looks, that cross a boundary at some look."""
@@ -154,12 +168,14 @@ def simulated(plan: AdaptivePlan, effects: Array, runs: int = RUNS, seed: int = 
         ConfidenceSequence.begin(design) if plan.strict else None,
     )
     shares, dropped = np.tile(design.arms, (len(rates), 1)), np.zeros(rates.shape, bool)
-    averages, crossed, policies = [], [], [shares]
+    averages, crossed, policies, lost = [], [], [shares], 0.0
     for look, planned in enumerate(plan.epochs):
         decided = _decided(plan, look)
         mixed = np.asarray(sum(part * policies[version] for version, part in enumerate(decided) if part))
-        epoch = _drawn(design, planned, rates, mixed, rng)
+        epoch = replace(_drawn(design, planned, rates, mixed, rng), trials=runs)
         evidence = evidence.add(epoch)
+        missed = rates.max(axis=1) - (mixed * rates).sum(axis=1)
+        lost += planned.people * float(design.segments @ missed) / runs
         if line:
             line = line.add(epoch)
             crossed.append(np.where(line.p_value <= design.alpha, np.inf, 0.0))
@@ -171,9 +187,9 @@ def simulated(plan: AdaptivePlan, effects: Array, runs: int = RUNS, seed: int = 
             policies.append(shares)
     scores = (np.array(crossed) if crossed else evidence.scores).reshape(-1, runs, size, treatments)
     average = np.array(averages) if averages else scores[:, :, 0]
-    if plan.everybody:
-        average = _joined(plan, plan.everybody, average, effects, seed + 1)
-    return SimulatedScores(plan.times, design.alpha, scores, average)
+    widths = half_widths(evidence).reshape(runs, size, treatments)
+    found = SimulatedScores(plan.times, design.alpha, scores, average, widths, lost)
+    return _joined(plan, plan.everybody, found, effects, seed + 1) if plan.everybody else found
 
 
 def _decided(plan: AdaptivePlan, look: int) -> Array:
@@ -187,12 +203,15 @@ def _decided(plan: AdaptivePlan, look: int) -> Array:
     return np.asarray(np.diff(there) / (ends[look + 1] - ends[look]))
 
 
-def _joined(plan: AdaptivePlan, beside: AdaptivePlan, summed: Array, effects: Array, seed: int) -> Array:
+def _joined(
+    plan: AdaptivePlan, beside: AdaptivePlan, summed: SimulatedScores, effects: Array, seed: int
+) -> SimulatedScores:
     """Add the scores of people who are asked about everybody to those of the sum over segments, as a look does."""
     whole = plan.design.segments @ effects / plan.design.segments.sum()
-    direct = simulated(beside, whole[None], summed.shape[1], seed).average
+    direct = simulated(beside, whole[None], summed.average.shape[1], seed)
     weight = weight_of(TrialEvidence.begin(plan.design), TrialEvidence.begin(beside.design))
-    return np.asarray(np.sqrt(weight) * direct + np.sqrt(1 - weight) * summed)
+    average = np.asarray(np.sqrt(weight) * direct.average + np.sqrt(1 - weight) * summed.average)
+    return replace(summed, average=average, lost=summed.lost + direct.lost)
 
 
 def _drawn(design: TrialDesign, planned: PlannedEpoch, rates: Array, shares: Array, rng: np.random.Generator) -> Epoch:

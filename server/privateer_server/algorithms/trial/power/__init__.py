@@ -1,0 +1,1 @@
+"""The power of a trial, before anybody is asked."""

@@ -1,0 +1,170 @@
+"""What a plan says of a trial before anybody is asked, in tables; and the effect that it refuses to look for."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from privateer_core.algorithms.trial import TrialSpec
+from privateer_core.algorithms.trial.segments import EVERYBODY
+from privateer_core.answer.facts import Kind, Table
+from privateer_core.errors import SpecError
+from privateer_core.spec.adjustment import left_over
+from privateer_server.algorithms.trial.power.planned_designs import TrialDesigns, designs
+from privateer_server.algorithms.trial.power.power_analysis import power_analysis, told_apart
+
+_WIDER: Final = (1, 10, 100)
+_SIGNIFICANT: Final = 4
+_FLOORS: Final = (0.1, 0.15, 0.2)
+"""Least shares of an arm that a plan compares."""
+QUESTION_COLUMNS: Final[dict[str, Kind]] = {"question": "words", "about": "words", "share of people": "share"}
+
+
+def check_effect(spec: TrialSpec, plans: TrialDesigns) -> None:
+    """Refuse an effect that matters and that the promise hides in every segment, and on average.
+
+    Raises
+    ------
+    SpecError
+        With the least effect that can be found.
+    """
+    if spec.smallest is None:
+        return
+    waiting = spec.experiment.waiting
+    found = power_analysis(spec, plans, waiting or 0.0)
+    if waiting is None:
+        # Shares follow late, and how late nobody knows here: more is found than without a window, up to fixed shares.
+        found = replace(found, rule="fixed")
+    if found.power(spec.smallest)[0].max() >= found.target:
+        return
+    least = float(found.least().min())
+    if spec.smallest < least:
+        unit = spec.reward.span
+        said = f"the least effect that can is {unit * least:.3g}" if least < np.inf else "nor can any other"
+        detail = f"cannot be found with power {spec.algorithm.power:g}: {said}"
+        remedy = "raise experiment.horizon or privacy.epsilon, have fewer arms, or set a larger effect"
+        if spec.numeric:
+            remedy += ", or narrower reward bounds"
+            remedy += "" if spec.reward.deviation else ", or say what reward.deviation is expected"
+        if not found.formulas:
+            remedy += ", or a larger algorithm.floor"
+        raise SpecError(detail, field="algorithm.effect", remedy=remedy)
+
+
+def power_tables(spec: TrialSpec, plans: TrialDesigns, waiting: float = 0.0) -> tuple[Table, ...]:
+    """Return what can be found in each segment and on average; for an effect that matters with how many people, when.
+
+    An effect is found if its interval leaves 0 out at some look. Where shares adapt, numbers are those of simulated
+    statistics. Of ``waiting`` people nothing is known yet who have chosen before a look and report after it.
+    """
+    found, unit, wanted = power_analysis(spec, plans, waiting), spec.reward.span, spec.smallest
+    least, arms = found.least(), told_apart(spec)
+    names = [*spec.segment_names, EVERYBODY][: len(least)]
+    columns: dict[str, Kind] = {"segment": "words", "arm": "words", "least effect": "difference"}
+    cells = [[name, arm, _rounded(unit * least[k, a])] for k, name in enumerate(names) for a, arm in arms]
+    if left_over(spec.reward.adjust) < 1:
+        columns["least effect if nothing were adjusted"] = "difference"
+        plain = power_analysis(spec.unadjusted, plans, waiting).least()
+        for row, (k, a) in zip(cells, ((k, a) for k in range(len(names)) for a, _ in arms), strict=True):
+            row.append(_rounded(unit * plain[k, a]))
+    if wanted is not None:
+        columns |= {
+            "power for the effect wanted": "probability",
+            "people for the effect wanted": "count",
+            "people until decided, or all": "count",
+        }
+        power, until = found.power(wanted)
+        people = found.people_for(wanted)
+        for row, (k, a) in zip(cells, ((k, a) for k in range(len(names)) for a, _ in arms), strict=True):
+            horizon = spec.experiment.horizon
+            row += [round(float(power[k, a]), 2), _whole(people[k, a]), round(horizon * float(until[k, a]) + waiting)]
+    rows = tuple(tuple(row) for row in cells)
+    looks = tuple((look, round(people + waiting)) for look, people in enumerate(spec.looks, 1))
+    alike = ", if all segments have as many people" if spec.segment_count > 1 and spec.segments.shares is None else ""
+    title = f"what can be found with power {spec.algorithm.power:g}{alike}"
+    tables: tuple[Table, ...] = (
+        Table.of(title, columns, rows),
+        Table.of("looks", {"look": "count", "people": "count"}, looks),
+    )
+    if wanted is not None and not found.strict:
+        tables = (*tables, allocations_table(spec, wanted, waiting))
+    if spec.numeric:
+        tables = (*tables, bounds_table(spec))
+    if not spec.questions:
+        return tables
+    return *tables, Table.of("what coins ask", QUESTION_COLUMNS, question_rows(spec))
+
+
+def allocations_table(spec: TrialSpec, effect: float, waiting: float = 0.0) -> Table:
+    """Return what an effect costs and how often it is found in a segment, as the spec allocates arms and otherwise."""
+    columns: dict[str, Kind] = {
+        "allocation": "words",
+        "least share of an arm": "share",
+        "power in a segment": "probability",
+        "half-width at the end": "difference",
+        "reward lost": "number",
+    }
+    rows = []
+    for other in _allocations(spec):
+        found, unit = power_analysis(other, designs(other), waiting).outcome(effect), spec.reward.span
+        least = min(spec.arm_shares) if other.algorithm.allocation == "fixed" else other.floor
+        width, lost = _rounded(unit * found.half_width), float(_rounded(unit * found.lost) or 0.0)
+        rows.append((other.algorithm.allocation, round(least, 4), round(found.power, 2), width, lost))
+    title = "what one treatment's effect wanted, alike in all segments, costs by allocation"
+    return Table.of(title, columns, tuple(rows))
+
+
+def _allocations(spec: TrialSpec) -> Iterator[TrialSpec]:
+    """Yield the spec, other allocations, and matching with higher floors."""
+    own, most = spec.algorithm.allocation, min(spec.arm_shares)
+    yield spec
+    for rule in (rule for rule in ("fixed", "elimination", "matching") if rule != own):
+        yield _with(spec, allocation=rule)
+    least = _with(spec, allocation="matching").floor
+    for floor in (floor for floor in _FLOORS if least < floor <= most):
+        yield _with(spec, allocation="matching", floor=floor)
+
+
+def _with(spec: TrialSpec, **changed: object) -> TrialSpec:
+    return spec.model_copy(update={"algorithm": spec.algorithm.model_copy(update=changed)})
+
+
+def bounds_table(spec: TrialSpec) -> Table:
+    """Return what wider bounds cost at planned shares: the least effect on everybody, of the most frequent arm."""
+    reward, rows = spec.reward, []
+    for times in _WIDER:
+        wider = reward.model_copy(
+            update={
+                "high": reward.low + times * reward.span,
+                "base_rate": reward.low + spec.rate * reward.span,
+                "deviation": (spec.unadjusted.deviation or 0.0) * reward.span,
+            }
+        )
+        other = spec.model_copy(update={"reward": wider})
+        least = replace(power_analysis(other, designs(other)), rule="fixed", strict=False).least()[-1].min()
+        rows.append((f"{wider.low:g} to {wider.high:g}", _rounded(wider.span * float(least))))
+    columns: dict[str, Kind] = {"bounds": "words", "least effect": "difference"}
+    return Table.of("what wider bounds would cost, with planned shares of the arms", columns, tuple(rows))
+
+
+def question_rows(spec: TrialSpec) -> tuple[tuple[str, str, float], ...]:
+    """Return what coins ask, about whom, and of which share of the people; empty if everybody answers all."""
+    facts = ("the reward", *spec.algorithm.guardrails)
+    return tuple(
+        (
+            "being in the segment" if one.fact is None else facts[one.fact],
+            EVERYBODY if one.everybody else "a segment",
+            round(one.share, 6),
+        )
+        for one in spec.questions
+    )
+
+
+def _rounded(effect: float) -> float | None:
+    """Round an effect; None if no rewards differ so much."""
+    return float(f"{effect:.{_SIGNIFICANT}g}") if np.isfinite(effect) else None
+
+
+def _whole(people: float) -> int | None:
+    return round(float(people)) if np.isfinite(people) else None
