@@ -48,11 +48,12 @@ class TrialLearner(RoundsLearner[TrialSpec, TrialState, TrialPolicy]):
         spec = self.spec
         if ahead.batch:
             choice, questions = spec.layout(state.seed, state.shares), spec.questions
-            asked = spec.asked(choice)
+            asked = spec.asked(choice, len(state.learned))
         else:  # everybody gets the arm that looks best in their segment
             choice, questions = coin_layout(state.seed, np.eye(spec.arm_count)[self._best(state)], ()), ()
             asked = spec.named_cells(choice)
-        return TrialPolicy(ahead.version, spec.segmentation, choice, self.terms(ahead, asked), questions)
+        terms = self.terms(ahead, asked)
+        return TrialPolicy(ahead.version, spec.segmentation, choice, terms, questions, state.learned)
 
     def _best(self, state: TrialState) -> NDArray[np.int64]:
         """Return the arm that looks best in each segment; the control before the first look."""
