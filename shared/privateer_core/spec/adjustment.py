@@ -96,12 +96,17 @@ class Adjustment(Section):
             above = np.clip(self.slope * (numbers - self.mean), -2 * span, 2 * span)
         return np.asarray(np.where(np.isnan(above), 0.0, above))
 
-    def scaled(self, numbers: Array) -> Array:
-        """Return numbers within the bounds on the scale from 0 to 1; the middle where one is NaN."""
+    @property
+    def span(self) -> float:
+        """From the lowest number to the highest, where bounds are declared."""
         assert self.low is not None
         assert self.high is not None
+        return self.high - self.low
+
+    def scaled(self, numbers: Array) -> Array:
+        """Return numbers within the bounds on the scale from 0 to 1; the middle where one is NaN."""
         with np.errstate(over="ignore"):
-            places = np.clip((numbers - self.low) / (self.high - self.low), 0.0, 1.0)
+            places = np.clip((numbers - (self.low or 0.0)) / self.span, 0.0, 1.0)
         return np.asarray(np.where(np.isnan(places), _UNKNOWN, places))
 
 

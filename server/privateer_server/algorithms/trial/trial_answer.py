@@ -108,8 +108,18 @@ def _facts(state: TrialState, spec: TrialSpec, over: bool) -> Figures:
         Fact("reports of a person", 1, "count"),
         *_at_bounds(state, spec),
     )
-    adjusted = (Fact("rewards are adjusted by", ", ".join(spec.reward.adjust)),) if spec.reward.adjust else ()
-    return Figures("what it rests on", (*facts, *adjusted))
+    return Figures("what it rests on", (*facts, *_adjusted(state, spec)))
+
+
+def _adjusted(state: TrialState, spec: TrialSpec) -> Iterator[Fact]:
+    """Yield what rewards are adjusted by, and the slopes that were learned, in the units of reward and number."""
+    told = spec.reward
+    if told.adjust:
+        yield Fact("rewards are adjusted by", ", ".join(told.adjust))
+    for name, one in zip(spec.learned, state.learned, strict=False):
+        slope = told.span * one.slope / told.adjust[name].span
+        said = Fact(f"slope of {name}, learned", rounded(slope), "number")
+        yield said if one.slope else Fact(f"slope of {name}, learned", "none: noise hides how much it varies")
 
 
 def _at_bounds(state: TrialState, spec: TrialSpec) -> Iterator[Fact]:

@@ -31,6 +31,7 @@ _DEVIATION: Final = 0.25
 _CUT: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.25, 0.5, 0.75]}}
 _SIXTHS: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.15, 0.3, 0.5, 0.7, 0.85]}}
 _NUMBERS: Final[Mapping[str, Any]] = {"low": -2.0, "high": 6.0, "kind": "numeric", "deviation": 1.0}
+_ADJUSTED: Final = {**_NUMBERS, "adjust": {name: {"low": 0.0, "high": 1.0} for name in ("before", "earlier")}}
 _QUARTERS: Final[Mapping[str, Any]] = {**_CUT, "shares": "equal"}
 
 
@@ -345,10 +346,15 @@ class TrialSpec(ArmsSpec):
 
         Of adjusted rewards: what numbers from before explain is no longer in it.
         """
+        return self.deviation_after(ADJUSTMENTS_MAX)
+
+    def deviation_after(self, learned: int) -> float | None:
+        """Return the `deviation` of rewards when so many slopes are learned."""
         if not self.numeric:
             return None
         whole = _DEVIATION if self.reward.deviation is None else self.reward.deviation / self.reward.span
-        return whole * left_over(self.reward.adjust)
+        open_ = self.learned[learned:]
+        return whole * left_over({name: one for name, one in self.reward.adjust.items() if name not in open_})
 
     @property
     def unadjusted(self) -> Self:
@@ -383,8 +389,12 @@ class TrialSpec(ArmsSpec):
 
     @override
     def usual_question(self) -> KeyedHits:
+        return self.question_after(ADJUSTMENTS_MAX)
+
+    def question_after(self, learned: int) -> KeyedHits:
+        """Return what a round asks at planned shares of the arms, when so many slopes are learned."""
         shares = np.tile(np.array(self.arm_shares), (self.share_rows, 1))
-        return self.asked(self.layout(0, shares))
+        return self.asked(self.layout(0, shares), learned)
 
     def effects(self) -> Iterator[tuple[int, int, str]]:
         """Yield segment, arm and name of every effect against the control."""
@@ -409,6 +419,11 @@ class TrialSpec(ArmsSpec):
             "local-one-bit": cls._instance({"model": "local", "epsilon": 0.8}, _QUARTERS, allocation="fixed"),
             "local-asked": cls._instance({"model": "local", "epsilon": 0.8}, _SIXTHS, floor=0.07),
             **{f"{model}-numeric": cls._instance(promise, reward=_NUMBERS) for model, promise in promises.items()},
+            **{
+                f"{name}-learns": cls._instance(promises[name], reward=_ADJUSTED)
+                for name, spec in made.items()
+                if spec.privacy.trust.curated
+            },
         }
 
     @classmethod
