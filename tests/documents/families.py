@@ -22,8 +22,8 @@ from privateer_core.accounting.accountant import account
 from privateer_core.accounting.allotment import Allotment, allot
 from privateer_core.accounting.events import Repeated, ShuffledSubset
 from privateer_core.accounting.gaussian import gaussian_delta
-from privateer_core.errors import PrivateerError
 from privateer_core.algorithms.trial.learned_slopes import LearnedSlope
+from privateer_core.errors import PrivateerError
 from privateer_core.mechanisms import VectorMechanism
 from privateer_core.mechanisms.cell_pairs import CellTriples
 from privateer_core.mechanisms.event_symbol import EventSymbol

@@ -20,8 +20,8 @@ _PARTS: Final = 3
 class CellProducts(CellTriples, frozen=True, tag="cell-products"):
     """Sums per key of b_i(x) b_j(r), with b the parts ((1 - r)^2, 2 r (1 - r), r^2) of values r and of numbers x.
 
-    Over the parts of numbers they add up to the sums of `CellTriples`, of which each then has the noise of three. Beside
-    them they tell the covariance of numbers and values, and the variance of numbers.
+    Over the parts of numbers they add up to the sums of `CellTriples`, of which each then has the noise of three. They
+    also tell the covariance of numbers and values, and the variance of numbers.
 
     Parameters and errors are those of `CellPairs`.
 

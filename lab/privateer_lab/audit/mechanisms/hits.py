@@ -73,9 +73,7 @@ def _pair_cases(samples: int) -> list[Case]:
 def _number_case(pair: str, samples: int) -> Case:
     """Return the attack on two people with numbers at either end, beside what they differ in otherwise."""
     mechanism = CellProducts.calibrated(KeyedHits(_CELLS, 0.5, beside=True), 1.0)
-    left, right = (
-        _beside(made, number) for made, number in zip(_neighbours(_CELLS, pair), _NUMBERS, strict=True)
-    )
+    left, right = (_beside(made, number) for made, number in zip(_neighbours(_CELLS, pair), _NUMBERS, strict=True))
     return mechanism_case(
         f"release with a number beside, {pair}", releases, Target(mechanism, (left, right)), (1.0, 0.0), samples
     )

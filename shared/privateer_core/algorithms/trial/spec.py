@@ -183,7 +183,7 @@ class TrialSpec(ArmsSpec):
         field = f"reward.adjust.{self.learned[0]}"
         declare = "declare mean and slope from old data instead of low and high"
         if not self.privacy.trust.curated:
-            detail = "a slope is learned only where a curator adds up records: other reports have no room for the number"
+            detail = "a slope is learned only where a curator adds up records: other reports have no room for it"
             raise SpecError(detail, field=field, remedy=declare)
         if not self.numeric:
             detail = "a slope is learned of rewards that are numbers alone"
