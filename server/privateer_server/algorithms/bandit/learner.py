@@ -19,6 +19,7 @@ from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsL
 from privateer_server.algorithms.bandit.posterior import PER_REWARD, ArmPosterior, proxy
 from privateer_server.algorithms.bandit.sampling_rules import kl_ucb, thompson, track, tsallis
 from privateer_server.algorithms.bandit.success_counts import SuccessCounts
+from privateer_server.algorithms.measured_rate import MeasuredRate
 
 Array = NDArray[np.float64]
 _DRAWS: Final = 64
@@ -184,6 +185,11 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         others = self.playable & (np.arange(len(means)) != best)
         above = bool((means - radii)[best] > (means + radii)[others].max(initial=-np.inf))
         return "decided against all other options" if state.stopped or above else "ahead, and not decided"
+
+    @override
+    def measured_rate(self, state: BanditState) -> MeasuredRate | None:
+        level, deviation = state.posterior.counts.level
+        return MeasuredRate.normal(level, deviation) if math.isfinite(deviation) else None
 
     @override
     def figures(self, state: BanditState) -> dict[str, float]:

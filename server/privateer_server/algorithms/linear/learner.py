@@ -21,6 +21,7 @@ from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsL
 from privateer_server.algorithms.linear.context_moments import PEOPLE, Contexts, frame, slopes
 from privateer_server.algorithms.linear.posterior import Posterior, RewardLevel, level_of, posterior
 from privateer_server.algorithms.linear.sufficient_statistics import Known, Recent, RoundResiduals, Running, Statistics
+from privateer_server.algorithms.measured_rate import MeasuredRate
 
 Array = NDArray[np.float64]
 _SURE: Final = 0.01
@@ -184,6 +185,14 @@ class ResidualLearner(LinearLearner):
         made, rate = frame(self.moments(state)), 0.5 if expected is None else self.spec.reward.scaled(expected)[0]
         declared = self.link.product(rate) - self.link.centre
         return level_of(state.information, state.scores, self.link.prior_scale(rate), made, declared)
+
+    @override
+    def measured_rate(self, state: LinearState) -> MeasuredRate | None:
+        level = self.level(state)
+        if not state.reported or not level.sure:
+            return None
+        ends = (level.shift, *MeasuredRate.around(level.shift, abs(level.shift - level.sure)))
+        return MeasuredRate.within(*(float(self.link.truths(np.array(self.link.centre + end))) for end in ends))
 
     @override
     def rate(self, state: LinearState) -> float:

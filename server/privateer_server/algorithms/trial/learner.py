@@ -14,11 +14,13 @@ from privateer_core.answer.facts import Table
 from privateer_core.errors import SpecError
 from privateer_core.primitives.contributions import CellHits
 from privateer_server.algorithms import Learner, NewRound, RoundsLearner
+from privateer_server.algorithms.measured_rate import MeasuredRate
 from privateer_server.algorithms.trial.allocation import CHOSEN_AFTER, Holdout, allocated
 from privateer_server.algorithms.trial.decisions import TrialFindings, stops
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.power import check_effect, designs, power_tables
 from privateer_server.algorithms.trial.state import TrialState
+from privateer_server.algorithms.trial.treatment_effects import control_rate
 from privateer_server.algorithms.trial.trial_answer import answer
 
 Array = NDArray[np.float64]
@@ -117,7 +119,11 @@ class TrialLearner(RoundsLearner[TrialSpec, TrialState, TrialPolicy]):
         """Return what is known at the last look; nothing before the first."""
         if not state.evidence.looks:
             return Answer("learning", 0, 0, 1 - self.spec.algorithm.level)
-        return answer(state, self._found(state), self.spec, over=self.over(state))
+        return answer(state, self._found(state), self.spec, self.warnings(state), over=self.over(state))
+
+    @override
+    def measured_rate(self, state: TrialState) -> MeasuredRate | None:
+        return control_rate(state.evidence)
 
     def foreseen(self, waiting: float = 0.0) -> tuple[Table, ...]:
         """Return what can be found, with how many people, and when."""

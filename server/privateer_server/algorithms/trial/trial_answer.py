@@ -44,8 +44,10 @@ Array = NDArray[np.float64]
 _LOST: Final = "arms are not heard from as often as they are given"
 
 
-def answer(state: TrialState, found: TrialFindings, spec: TrialSpec, *, over: bool) -> Answer:
-    """Return what is known at the last look; effects in the rewards' own units."""
+def answer(
+    state: TrialState, found: TrialFindings, spec: TrialSpec, warnings: tuple[str, ...], *, over: bool
+) -> Answer:
+    """Return what is known at the last look, after ``warnings``; effects in the rewards' own units."""
     parts: list[AnswerPart] = [_rules(found, spec), _facts(state, spec, over)]
     parts += [*_at_the_stop(state, spec), *_guardrails(state, spec)]
     parts += [*_questions(spec), *_shares(state, spec), _over_time(state, spec)]
@@ -60,7 +62,7 @@ def answer(state: TrialState, found: TrialFindings, spec: TrialSpec, *, over: bo
         tuple(_estimates(state, spec)),
         decisions(state, found, spec),
         _gain(state, spec),
-        (f"sample ratio: {_LOST}",) if state.ratio.alert else (),
+        (*warnings, *((f"sample ratio: {_LOST}",) if state.ratio.alert else ())),
         tuple(parts),
     )
 
