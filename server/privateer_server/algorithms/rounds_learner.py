@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 from privateer_core.answer import Answer
+from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.errors import SpecError
 from privateer_core.policies.policy import Policy
 from privateer_core.primitives.questions import Question
 from privateer_core.privacy.terms import Terms, calibrate, nobody_asked
 from privateer_core.spec.arms import ArmsSpec, PlannedRound
 from privateer_core.spec.spec import Spec
-from privateer_server.algorithms.measured_rate import MeasuredRate
 
 
 @dataclass(frozen=True)

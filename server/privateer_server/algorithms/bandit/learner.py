@@ -12,6 +12,7 @@ from typing_extensions import override
 from privateer_core.algorithms.bandit import BanditPolicy, BanditSpec, layout
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.answer.parts import Ground
 from privateer_core.primitives.contributions import CellHits, KeyedSums
 from privateer_core.primitives.public_coins import UNIT
@@ -19,7 +20,6 @@ from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsL
 from privateer_server.algorithms.bandit.posterior import PER_REWARD, ArmPosterior, proxy
 from privateer_server.algorithms.bandit.sampling_rules import kl_ucb, thompson, track, tsallis
 from privateer_server.algorithms.bandit.success_counts import SuccessCounts
-from privateer_server.algorithms.measured_rate import MeasuredRate
 
 Array = NDArray[np.float64]
 _DRAWS: Final = 64

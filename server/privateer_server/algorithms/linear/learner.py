@@ -15,13 +15,13 @@ from privateer_core.algorithms.linear.reports import MATRIX, PRODUCT, matrix_of
 from privateer_core.algorithms.linear.spec import LinearSpec
 from privateer_core.answer import Answer
 from privateer_core.answer.facts import Fact
+from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.answer.parts import Figures
 from privateer_core.primitives.contributions import RunningSums, VectorSums
 from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner
 from privateer_server.algorithms.linear.context_moments import PEOPLE, Contexts, frame, slopes
 from privateer_server.algorithms.linear.posterior import Posterior, RewardLevel, level_of, posterior
 from privateer_server.algorithms.linear.sufficient_statistics import Known, Recent, RoundResiduals, Running, Statistics
-from privateer_server.algorithms.measured_rate import MeasuredRate
 
 Array = NDArray[np.float64]
 _SURE: Final = 0.01

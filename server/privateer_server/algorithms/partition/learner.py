@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
+from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.answer.parts import AnswerPart, BinMeans, Contradiction
 from privateer_core.primitives.contributions import CellHits, KeyedRelease
 from privateer_server.algorithms import Learner, NewRound
-from privateer_server.algorithms.measured_rate import MeasuredRate
 from privateer_server.algorithms.partition.allocation import (
     Allocation,
     BinKinds,

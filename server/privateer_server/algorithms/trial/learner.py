@@ -11,10 +11,10 @@ from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
 from privateer_core.algorithms.trial.coin_questions import coin_layout
 from privateer_core.answer import Answer
 from privateer_core.answer.facts import Table
+from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.errors import SpecError
 from privateer_core.primitives.contributions import CellHits
 from privateer_server.algorithms import Learner, NewRound, RoundsLearner
-from privateer_server.algorithms.measured_rate import MeasuredRate
 from privateer_server.algorithms.trial.allocation import CHOSEN_AFTER, Holdout, allocated
 from privateer_server.algorithms.trial.decisions import TrialFindings, stops
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence

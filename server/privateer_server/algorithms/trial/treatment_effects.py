@@ -7,7 +7,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_server.algorithms.measured_rate import MeasuredRate
+from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_server.algorithms.trial.evidence.averages import Average, HitValues, by_people
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, rates, scaled_variance

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms import parse_spec
+from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.spec.reward import Reward
-from privateer_server.algorithms.measured_rate import MeasuredRate
 from privateer_server.rounds.loop import Schedule
 from tests.support.people import rounds
 from tests.support.specs import tables
