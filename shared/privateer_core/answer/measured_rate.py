@@ -37,7 +37,7 @@ class MeasuredRate:
     def warnings(self, reward: Reward) -> tuple[str, ...]:
         """Return what to say of ``reward.base_rate``: nothing unless it is far from all that the interval has.
 
-        Far is more than three times as close to the next bound of rewards, or as far away from it.
+        Far is more than three times the declared rate or less than a third of it, both counted from the nearer bound.
         """
         declared, (value, low, high) = reward.expected, (self.value, self.low, self.high)
         if declared is None:
