@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from privateer_core.errors import InputError, UnfitValueWarning
 from privateer_core.policies.policy import Policy
-from privateer_core.spec.adjustment import Adjustment, expected
+from privateer_core.spec.adjustment import Adjustment, expected, learned_numbers
 from privateer_core.spec.context import encoded
 from privateer_core.spec.features import Feature
 from privateer_core.spec.reward import Reward
@@ -69,14 +69,21 @@ def features_of(values: Mapping[str, Any], spec: Spec) -> Mapping[str, Any]:
     return {name: value for name, value in values.items() if name in spec.features or name not in spec.reward.adjust}
 
 
-def offset_of(values: Mapping[str, Any], spec: Spec) -> float:
-    """Return by how much a person's reward is expected to be above the average, by the numbers that adjust it.
+def adjustment_of(values: Mapping[str, Any], spec: Spec) -> tuple[float, NDArray[np.float64]]:
+    """Return what a person's numbers from before say of their reward.
 
     What is no number counts as not known, with an `UnfitValueWarning`.
+
+    Returns
+    -------
+    By how much the reward is expected to be above the average, where slopes are declared; and the numbers, (1, learned)
+    on the scale from 0 to 1, whose slopes policies tell.
     """
     reward = spec.reward
-    numbers = [[_read_number(name, one, values[name]) for name, one in reward.adjust.items()]]
-    return float(expected(reward.adjust, np.array(numbers), reward.span)[0])
+    if not reward.adjust:
+        return 0.0, np.zeros((1, 0))
+    numbers = np.array([[_read_number(name, one, values[name]) for name, one in reward.adjust.items()]])
+    return float(expected(reward.adjust, numbers, reward.span)[0]), learned_numbers(reward.adjust, numbers)
 
 
 def _read_number(name: str, adjustment: Adjustment, value: Any) -> float:

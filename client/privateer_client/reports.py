@@ -21,6 +21,7 @@ from privateer_core.errors import (
     TermsRefused,
     Unavailable,
 )
+from privateer_core.spec.adjustment import with_numbers
 from privateer_core.wire.envelope import Envelope, encode_envelope
 
 
@@ -94,7 +95,8 @@ class Reports:
         if not (opened.takes(choice.decided) and self.is_new(opened) and self._draws_number(opened)):
             return None
         decided = np.array([choice.decided])
-        parts = (choice.contexts, choice.coins, choice.decisions, choice.rewards)
+        rewards = with_numbers(choice.rewards, choice.numbers)
+        parts = (choice.contexts, choice.coins, choice.decisions, rewards)
         return self._paid(opened, choice.period, lambda: opened.reports(*parts, decided)[0])
 
     def recalled(

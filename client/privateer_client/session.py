@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_client.delivery import Outcome, Pace, Steps, Tied, deliver
-from privateer_client.inputs import clipped_features, context_vector, features_of, offset_of, read_outcome
+from privateer_client.inputs import adjustment_of, clipped_features, context_vector, features_of, read_outcome
 from privateer_client.ledger.account_protocol import Account
 from privateer_client.ledger.choice import KeptChoice, period_of
 from privateer_client.participation import SealedReport
@@ -228,8 +228,8 @@ class Session(Generic[Reported]):
         spec, given = self._participation.spec, features_of(context, self._participation.spec)
         known = context_vector(given, spec.features, spec.reward.adjust)
         self.clipped_features = clipped_features(given, spec.features)
-        offset = offset_of(context, spec) if spec.reward.adjust else 0.0
-        return KeptChoice.made(self._participation, known, coins, self._now, offset)
+        offset, numbers = adjustment_of(context, spec)
+        return KeptChoice.made(self._participation, known, coins, self._now, offset, numbers)
 
     def _stands(self, kept: KeptChoice) -> bool:
         """Whether a choice that is kept is still the person's: see `Reports.stands`."""

@@ -51,8 +51,7 @@ def print_answer(answer: Answer) -> None:
         screen.print(f"What follows has {confidence}.")
     elif answer.estimates:
         print_rows(f"estimates, with {confidence}" if confidence else "estimates", estimates_of(answer.estimates))
-    for warning in answer.warnings:
-        screen.print(f"warning: {warning}", soft_wrap=True, markup=False)
+    print_warnings(answer)
     for contradiction in answer.all_of(Contradiction):
         screen.print(contradicted(contradiction), soft_wrap=True, markup=False)
     for features in answer.all_of(FeatureSelection):
@@ -64,6 +63,12 @@ def print_answer(answer: Answer) -> None:
     for means in answer.all_of(BinMeans):
         for title, rows in rows_of(means):
             _print_some(title, rows)
+
+
+def print_warnings(answer: Answer) -> None:
+    """Print what to look at before anybody acts on an answer."""
+    for warning in answer.warnings:
+        screen.print(f"warning: {warning}", soft_wrap=True, markup=False)
 
 
 def _with(answer: Answer, parts: tuple[AnswerPart, ...]) -> Answer:

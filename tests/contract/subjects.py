@@ -25,6 +25,7 @@ from privateer_core.mechanisms import (
     VectorSymbol,
 )
 from privateer_core.mechanisms.cell_pairs import UNIT as PAIR_UNIT
+from privateer_core.mechanisms.cell_products import CellProducts
 from privateer_core.mechanisms.central_sums import UNIT as CENTRAL_UNIT
 from privateer_core.mechanisms.event_symbol import NAMING
 from privateer_core.mechanisms.screened_moments import GRID as MOMENT_GRID
@@ -79,7 +80,7 @@ class Subject:
         return self._with_keys(rng) if self.keyed else self._with_vectors(rng)
 
     def _with_keys(self, rng: np.random.Generator) -> KeyedValues:
-        """A fifth have no key, values lean with the key; they are on a curator's grid."""
+        """A fifth have no key, values and numbers beside them lean with the key; they are on a curator's grid."""
         layout = self.mechanism.layout
         count = 60 if isinstance(self.mechanism, LaplaceCells) else 300
         keys = np.arange(count) % (layout.keys + 1) - 1
@@ -87,7 +88,7 @@ class Subject:
         coins = rng.integers(0, 2**32, count, dtype=np.uint32)
         groups, has = np.zeros(count, np.int64), keys >= 0
         groups[has] = layout.group(layout.hashes(coins[has], keys[has]), keys[has])
-        return KeyedValues(coins, keys, groups, 0.8 - 0.2 * (keys % 4))
+        return KeyedValues(coins, keys, groups, 0.8 - 0.2 * (keys % 4), 0.2 * (np.arange(count) % 6))
 
     def _with_vectors(self, rng: np.random.Generator) -> BoundedVectors:
         """Some vectors are beyond the ball."""
@@ -253,7 +254,9 @@ def _of_central_sums(subject: Subject) -> Array:
 
 def _of_pairs(subject: Subject) -> Array:
     one = subject.mechanism
-    noise = 2 * _laplace(one.scale * PAIR_UNIT) / PAIR_UNIT**2 if one.scale else 0.0
+    # A product of three sums of a number is in each of two that tell scores.
+    sums = 6 if isinstance(one, CellProducts) else 2
+    noise = sums * _laplace(one.scale * PAIR_UNIT) / PAIR_UNIT**2 if one.scale else 0.0
     return np.full(one.layout.keys, noise)
 
 
@@ -310,6 +313,7 @@ EXACT: dict[type, Callable[[Subject], Array]] = {
     NamedSymbol: _of_symbols,
     CellPairs: _of_pairs,
     CellTriples: _of_pairs,
+    CellProducts: _of_pairs,
     VectorSymbol: _of_named_directions,
     GaussianVectors: _of_noisy_vectors,
     CentralVectors: _of_noisy_vectors,

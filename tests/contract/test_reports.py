@@ -8,6 +8,7 @@ import pytest
 from privateer_client.inputs import read_outcome
 from privateer_core.errors import InputError, UnfitValueWarning
 from privateer_core.policies.decisions import Plays, Points
+from privateer_core.spec.adjustment import learned_names, with_numbers
 from privateer_lab.simulation.devices import SeededNoise
 from tests.contract.instances import SPECS, kind_of, people_of
 from tests.contract.subjects import MESSAGES_MAX
@@ -41,7 +42,12 @@ def test_what_people_are_shown_is_json_and_what_they_answer_is_read(spec, played
         assert are_possible(spec, decisions, shown)
         rewards, clipped = one.policy.read(spec, answer(decisions, spec.reward.middle))
         assert not clipped
-        one.policy.contribute(contexts, coins, decisions, rewards)
+        one.policy.contribute(contexts, coins, decisions, with_before(spec, rewards))
+
+
+def with_before(spec, rewards):
+    """Rewards, and numbers from before in the middle of their bounds, where slopes are learned."""
+    return with_numbers(rewards, np.full((len(rewards), len(learned_names(spec.reward.adjust))), 0.5))
 
 
 def are_possible(spec, decisions, shown):
@@ -72,7 +78,7 @@ def test_rewards_far_beyond_their_bounds_say_the_same(spec, played):
                 spec, answer(decisions, spec.reward.middle + side * times * spec.reward.half_range)
             )
             assert clipped
-            made = policy.contribute(contexts, coins, decisions, np.repeat(read, batch, axis=0))
+            made = policy.contribute(contexts, coins, decisions, with_before(spec, np.repeat(read, batch, axis=0)))
             releases.append(policy.terms.mechanism.simulate(made, np.random.default_rng(3)))
         assert same(*releases)
 

@@ -16,20 +16,23 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from privateer_client.inputs import context_vector, offset_of, read_outcome
+from privateer_client.inputs import adjustment_of, context_vector, read_outcome
 from privateer_client.participation import Participation
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.allotment import Allotment, allot
 from privateer_core.accounting.events import Repeated, ShuffledSubset
 from privateer_core.accounting.gaussian import gaussian_delta
+from privateer_core.algorithms.trial.learned_slopes import LearnedSlope
 from privateer_core.errors import PrivateerError
 from privateer_core.mechanisms import VectorMechanism
+from privateer_core.mechanisms.cell_pairs import CellTriples
 from privateer_core.mechanisms.event_symbol import EventSymbol
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.primitives.public_coins import mix
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.terms_verification import Limits
+from privateer_core.spec.adjustment import with_numbers
 from privateer_core.spec.features import Feature
 from privateer_core.spec.spec import Spec
 from tests.documents import vectors
@@ -50,6 +53,9 @@ _ADJUSTED: dict[str, Any] = {
     "segments": vectors.HALVES,
     "reward": _NUMBERS["reward"] | {"adjust": {"x1": {"mean": 0.4, "slope": -1.5}, "x2": {"mean": 0.5, "slope": 0.8}}},
     "algorithm": vectors.WATCHED,
+}
+_LEARNED: dict[str, Any] = _ADJUSTED | {
+    "reward": _NUMBERS["reward"] | {"adjust": {"x1": {"low": 0.0, "high": 1.0}, "x2": {"low": -0.25, "high": 0.75}}}
 }
 _PLAIN = {"x1": {"low": 0.0, "high": 1.0}, "x2": {"low": 0.0, "high": 1.0}}
 _GRID = 2.0**20
@@ -108,6 +114,14 @@ def _more() -> list[tuple[str, Spec, bytes]]:
             )
             for one in (_NONE, _LOCAL)
         },
+        **{
+            f"trial under {one['model']} that {what}": (vectors.spec_of("trial", one, _PLAIN, **_LEARNED), grown)
+            for one, what, grown in (
+                (_CENTRAL | {"delta": 0.0}, "learns slopes", None),
+                (_NONE, "has learned a slope and learns another", grown_slope),
+                (_CENTRAL | {"delta": 0.0}, "has learned slopes", grown_slopes),
+            )
+        },
         "partition under local, of rare events": (vectors.spec_of("partition", _LOCAL, _PLAIN), grown_events),
         "partition under shuffle, of rare events": (vectors.spec_of("partition", _SHUFFLE, _PLAIN), grown_events),
     }
@@ -135,6 +149,18 @@ def grown_events(policy: Any, spec: Spec) -> Any:
     promise = (privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
     symbol = EventSymbol.calibrated(KeyedMeans(layout, rate=0.01), *promise)
     return replace(grown, terms=replace(grown.terms, mechanism=symbol))
+
+
+def grown_slope(policy: Any, _: Spec) -> Any:
+    """A trial of which the first of two slopes is known."""
+    return replace(policy, learned=(LearnedSlope(0.7, 0.45),))
+
+
+def grown_slopes(policy: Any, _: Spec) -> Any:
+    """A trial of which both slopes are known: its rounds ask for no number any more."""
+    mechanism = CellTriples(policy.terms.mechanism.layout, policy.terms.mechanism.scale)
+    terms, learned = replace(policy.terms, mechanism=mechanism), (LearnedSlope(-1.5, 0.45), LearnedSlope(0.3, 1.0))
+    return replace(policy, terms=terms, learned=learned)
 
 
 def grown_linear(policy: Any, spec: Spec) -> Any:
@@ -209,8 +235,9 @@ def _person(followed: Participation, spec: Spec, seed: int, person: int) -> tupl
     columns = context_vector(context, spec.features)
     decisions: Any = followed.decide(columns, slot)
     arm = int(decisions.arms[0])
-    outcome, offset = _outcome(spec, seed, person), offset_of(context, spec) if spec.reward.adjust else 0.0
+    outcome, (offset, numbers) = _outcome(spec, seed, person), adjustment_of(context, spec)
     rewards, _ = read_outcome(followed.policy, spec, spec.options[arm], outcome, offset)
+    rewards = with_numbers(rewards, numbers)
     own = np.array([word(seed, person, _OWN) >> 32], np.uint32) if followed.policy.fresh_coins else slot
     given: Any = followed.policy.contribute(columns, own, decisions, rewards)
     facts = columns.astype("<f8").tobytes() + _facts(followed.terms.mechanism, given, seed, person)
@@ -308,6 +335,11 @@ def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, 
     if spec.reward.kind == "numeric":
         lies.append(("other levels", {f"{at}.levels": 3 if mechanism.get("levels") != 3 else 5}, _LIMITS))
         lies.append(("as of no or yes", {f"{at}.type": "cell-pairs"}, _LIMITS))
+        kinds = ("cell-triples", "cell-products")
+        if mechanism["type"] in kinds:
+            other = kinds[mechanism["type"] == kinds[0]]
+            lies.append(("a number beside the reward, or none, as nobody has to ask", {f"{at}.type": other}, _LIMITS))
+        lies += _of_slopes(body)
     if "chosen" in mechanism:
         lies.append(("more own symbols", {f"{at}.chosen": mechanism["directions"]}, _LIMITS))
     if getattr(spec.algorithm, "messages", 1) > 1:
@@ -318,6 +350,20 @@ def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, 
         lies.append(("a larger ball", {f"{at}.ball.bound": 2.0}, _LIMITS))
         lies.append(("another link", {"policy.link": "cubic"}, _LIMITS))
     return lies
+
+
+def _of_slopes(body: bytes) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Slopes that no learner makes; and more of them than numbers whose slopes are open."""
+    told = msgspec.msgpack.decode(msgspec.msgpack.decode(body)[2])["learned"]
+    asked: dict[str, dict[str, Any]] = {"more slopes": {"policy.learned": [{"slope": 0.5, "mean": 0.5}] * 3}}
+    if told:
+        lies = {"slope": (1.500001, -2, None, "1"), "mean": (-0.01, 1.01, None)}
+        asked |= {
+            f"a {name} of {lie!r}": {"policy.learned": [told[0] | {name: lie}, *told[1:]]}
+            for name, some in lies.items()
+            for lie in some
+        }
+    return [(f"learned: {what}", changes, _LIMITS) for what, changes in asked.items()]
 
 
 def _of_messages(at: str, epsilon: float, repeats: int, most: int) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:

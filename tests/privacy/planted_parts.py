@@ -11,6 +11,7 @@ import numpy as np
 
 from privateer_client.participation import Participation
 from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
+from privateer_core.mechanisms.cell_products import CellProducts
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.vectors import vector_bits
 from privateer_core.mechanisms.vectors.running_vectors import Factorization
@@ -19,6 +20,7 @@ from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_core.sampling.normal import RoundedNormal
 from privateer_core.sampling.response import RandomizedResponse, SubsetResponse
+from privateer_lab.audit.mechanisms.hits import PRODUCTS
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from privateer_shuffler.shuffle import RandomPlaces
 from tests.privacy.planted_screening import Less, Patch, Reused, block, both_choices, choice
@@ -295,6 +297,12 @@ PLANTED: dict[tuple[str, str], tuple[Less, Reused]] = {
             CellTriples, lambda total, at=at: slice(at * total.cells[0].size, (at + 1) * total.cells[0].size)
         )
         for at, name in enumerate(("sums of squares", "sums of products with the rest", "sums of squares of the rest"))
+    },
+    **{
+        ("CellProducts", name): _drawn(
+            CellProducts, lambda total, at=at: slice(at * total.cells[0].size, (at + 1) * total.cells[0].size)
+        )
+        for at, name in enumerate(PRODUCTS)
     },
     ("CellPairs", "sums of values"): _drawn(CellPairs, lambda total: slice(0, total.hits.size)),
     ("CellPairs", "sums of the rest"): _drawn(CellPairs, lambda total: slice(total.hits.size, None)),

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from privateer_core.algorithms import algorithm
 from privateer_core.codec import decode, encode
 from privateer_core.policies.decisions import Plays, Points
+from privateer_core.spec.adjustment import learned_names, with_numbers
 from privateer_core.spec.spec import Spec
 from privateer_server.rounds.loop import Schedule, Step
 
@@ -55,7 +56,7 @@ def rounds(
 def observed(
     spec: Spec, contexts: NDArray[np.float64], decisions: Any, means: Means, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Draw what people observe of what was decided for them."""
+    """Draw what people observe of what was decided for them; and numbers from before, where slopes are learned."""
     if isinstance(decisions, Plays):
         around = spec.reward.middle + 0.5 * spec.reward.half_range * np.cos(decisions.actions)
         return around + rng.normal(0, 0.2 * spec.reward.half_range, (len(contexts), len(around)))
@@ -65,7 +66,10 @@ def observed(
         )
         return rewards[:, 0] if rewards.shape[1] == 1 else rewards
     likely = np.broadcast_to(means(contexts), (len(contexts), len(spec.options)))
-    return (rng.random(len(contexts)) < likely[np.arange(len(contexts)), decisions.arms]).astype(float)
+    rewards = (rng.random(len(contexts)) < likely[np.arange(len(contexts)), decisions.arms]).astype(float)
+    if not (count := len(learned_names(spec.reward.adjust))):
+        return rewards
+    return with_numbers(rewards, 0.3 * rewards[:, None] + 0.7 * rng.random((len(rewards), count)))
 
 
 def bumps(arms: int) -> Means:

@@ -20,6 +20,7 @@ _NAME_BYTES: Final = 256
 """Room for the longest name of an arm, so that the size of what is kept does not tell it."""
 _DAY: Final = 86_400.0
 _NEVER: Final = math.inf
+_NO_NUMBERS: Final = np.zeros((1, 0))
 
 
 def period_of(spec: Spec, now: float) -> int:
@@ -77,7 +78,9 @@ class KeptChoice:
     retired
         The arms that nobody got any more.
     offset
-        What adjusting subtracts from the reward.
+        What adjusting by declared slopes subtracts from the reward.
+    numbers
+        Shape (1, learned): numbers from before whose slopes the round tells that takes the report.
     """
 
     decided: int
@@ -97,6 +100,7 @@ class KeptChoice:
     points: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
     retired: tuple[str, ...] = ()
     offset: float = 0.0
+    numbers: NDArray[np.float64] = field(default_factory=_NO_NUMBERS.copy)
 
     @classmethod
     def made(
@@ -106,6 +110,7 @@ class KeptChoice:
         coins: NDArray[np.uint32],
         now: float,
         offset: float = 0.0,
+        numbers: NDArray[np.float64] = _NO_NUMBERS,
     ) -> Self:
         """Decide for a person by a publication."""
         spec, decisions = followed.spec, followed.decide(contexts, coins)
@@ -131,6 +136,7 @@ class KeptChoice:
             period=period_of(spec, now),
             retired=spec.retired,
             offset=offset,
+            numbers=numbers,
         )
 
     @property

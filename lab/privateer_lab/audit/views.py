@@ -187,7 +187,7 @@ def releases(target: Target) -> Sampler:
         made = target.neighbours[who](coins)
         if isinstance(target.mechanism, CentralSums | CellPairs):
             own = np.where(made.keys >= 0, made.keys + target.mechanism.layout.keys * np.arange(people), -1)
-            made = KeyedValues(made.coins, own, made.groups, made.values)
+            made = replace(made, keys=own)
         # Not parsed: protection is the noise, even if the curator did not hold people to the ball.
         return mechanism.add(mechanism.empty(), mechanism.randomize(made, SecureNoise()))
 
@@ -260,7 +260,12 @@ def released_numbers(release: Any, people: int) -> NDArray[np.float64]:
 
 
 def sums_of_parts(release: CellHits) -> NDArray[np.float64]:
-    """Return the sums of each part of values, the last first, whose noise is independent; (P, keys, groups)."""
+    """Return the sums whose noise is independent, (P, keys, groups): of each part of values, the last first.
+
+    Where a number stands beside the value they are those of products of parts.
+    """
+    if release.products is not None:
+        return release.products.reshape(-1, *release.hits.shape)
     if release.squares is None:
         return np.stack([release.positive, release.hits - release.positive])
     moments = np.stack([release.positive, release.hits, release.squares])

@@ -30,7 +30,7 @@ from privateer_lab.load.populations import keep_people
 from privateer_lab.services.rest import answer_in, ask, policy_in
 from privateer_lab.services.rest import create as post
 from privateer_lab.services.shuffler_status import held_for
-from privateer_lab.terminal import print_answer, print_policy
+from privateer_lab.terminal import print_answer, print_policy, print_warnings
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the experiment.")]
 
@@ -168,7 +168,10 @@ def policy(
     version: Annotated[int | None, typer.Option(min=1, help="Show the policy of this round, not the newest.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show a policy: as a map where it divides one or two numbers into bins, as tables otherwise."""
+    """Show a policy: as a map where it divides one or two numbers into bins, as tables otherwise.
+
+    After the newest come the warnings of what was found.
+    """
     facts = ask("GET", f"{url}/experiments/{name}")
     suffix = f"/{version}" if version else ""
     answer = ask("GET", f"{url}/experiments/{name}/policy{suffix}")
@@ -177,6 +180,9 @@ def policy(
         return
     arms = facts["spec"].get("experiment", {}).get("arms", ())
     print_policy(name, policy_in(answer.get("policy")), arms)
+    if version is None:
+        state = ask("GET", f"{url}/experiments/{name}/state")
+        print_warnings(answer_in(state.get("answer", state.get("state"))))
 
 
 def effects(

@@ -5,7 +5,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.spec.adjustment import expected
+from privateer_core.spec.adjustment import expected, learned_numbers, with_numbers
 from privateer_core.spec.context import encoded
 from privateer_core.spec.spec import Source, Spec
 
@@ -20,18 +20,25 @@ def scaled(raw: Array, spec: Spec) -> Array:
 def scaled_rewards(rewards: Array, spec: Spec, before: Array | None = None) -> Array:
     """Clip a person's rewards to the spec's bounds, and scale them to [0, 1]; answers in further columns stay.
 
+    Numbers from before whose slopes are learned are the last columns, as policies take them.
+
     Parameters
     ----------
     before
         Shape (n, adjustments): the numbers that adjust rewards (`Environment.before`), where the spec has some.
     """
-    told, offsets = spec.reward, None
-    if told.adjust and before is not None:
-        offsets = expected(told.adjust, before, told.span)
+    told = spec.reward
+    if not told.adjust or before is None:
+        return _within_bounds(rewards, spec, None)
+    adjusted = _within_bounds(rewards, spec, expected(told.adjust, before, told.span))
+    return with_numbers(adjusted, learned_numbers(told.adjust, before))
+
+
+def _within_bounds(rewards: Array, spec: Spec, offsets: Array | None) -> Array:
     if rewards.ndim == 1:
-        return told.scaled_all(rewards, offsets)
+        return spec.reward.scaled_all(rewards, offsets)
     apart = None if offsets is None else offsets[:, None]
-    return np.column_stack([told.scaled_all(rewards[:, : spec.rewards], apart), rewards[:, spec.rewards :]])
+    return np.column_stack([spec.reward.scaled_all(rewards[:, : spec.rewards], apart), rewards[:, spec.rewards :]])
 
 
 def received(rewards: Array, spec: Spec) -> float:

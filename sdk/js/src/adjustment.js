@@ -6,12 +6,25 @@ import { rewardOf } from "./features.js";
 
 const ADJUSTMENTS_MAX = 3;
 
-/** @typedef {{mean: number, slope: number}} Adjustment */
+/** The steepest slope that a policy may tell, in ranges of the reward for a range of the number. */
+const SLOPE_MAX = 1.5;
+
+/** A number with a slope that is declared, or with bounds: then policies tell its slope.
+ * @typedef {{mean?: number, slope?: number, low?: number, high?: number}} Adjustment */
+
+/** What a policy tells of a number, both on the scale from 0 to 1. @typedef {{slope: number, mean: number}} Learned */
+
+/** @param {Adjustment} one */
+const isDeclared = ({ mean, slope, low, high }) => Number.isFinite(mean) && Number.isFinite(slope) && low === undefined && high === undefined;
+
+/** @param {Adjustment} one */
+const isLearned = ({ mean, slope, low, high }) =>
+  mean === undefined && slope === undefined && Number.isFinite(low) && Number.isFinite(high) && Number(low) < Number(high);
 
 /** `[reward.adjust]` of a spec. @param {Record<string, any>} tables @returns {Map<string, Adjustment>} */
 export function adjustments(tables) {
   const known = Object.entries(tables);
-  const good = known.length <= ADJUSTMENTS_MAX && known.every(([, one]) => Number.isFinite(one?.mean) && Number.isFinite(one?.slope));
+  const good = known.length <= ADJUSTMENTS_MAX && known.every(([, one]) => one && (isDeclared(one) || isLearned(one)));
   if (!good) throw malformed("not adjustments that this client knows");
   return new Map(known);
 }
@@ -28,14 +41,43 @@ export function featuresOf({ adjust, features }, values) {
   return Object.fromEntries(Object.entries(values).filter(([name]) => features.has(name) || !adjust.has(name)));
 }
 
-/** By how much a person's reward is expected to be above the average; what is no number counts as not known.
+/** How many numbers have slopes that policies tell. @param {Map<string, Adjustment>} adjust */
+export const learnedOf = (adjust) => [...adjust.values()].filter(isLearned).length;
+
+/** A person's numbers whose slopes policies tell, on the scale from 0 to 1; the middle where one is not known.
+ * @param {import("./spec.js").Spec} spec @param {Record<string, any>} values @returns {number[]} */
+export function numbersOf({ adjust }, values) {
+  return [...adjust].flatMap(([name, one]) => {
+    if (!isLearned(one)) return [];
+    const value = values[name];
+    const [low, high] = [Number(one.low), Number(one.high)];
+    const place = typeof value === "number" ? (value - low) / (high - low) : NaN;
+    return [Number.isNaN(place) ? 0.5 : Math.min(Math.max(place, 0), 1)];
+  });
+}
+
+/** Whether a policy tells slopes as a learner makes them, and no more than the spec leaves open.
+ * @param {any} told @param {number} most @returns {told is Learned[]} */
+export const areSlopes = (told, most) =>
+  Array.isArray(told) &&
+  told.length <= most &&
+  told.every((one) => Number.isFinite(one?.slope) && Math.abs(one.slope) <= SLOPE_MAX && Number.isFinite(one.mean) && one.mean >= 0 && one.mean <= 1);
+
+/** A value in [0, 1] less what numbers lead one to expect, within [0, 1]. @param {number} value @param {number[]} numbers @param {Learned[]} learned */
+export function lessExpected(value, numbers, learned) {
+  if (!learned.length) return value;
+  const above = learned.reduce((sum, { slope, mean }, place) => sum + slope * (numbers[place] - mean), 0);
+  return Math.min(Math.max(value - above, 0), 1);
+}
+
+/** By how much a person's reward is expected to be above the average, where slopes are declared; what is no number counts as not known.
  * @param {import("./spec.js").Spec} spec @param {Record<string, any>} values */
 export function offsetOf({ adjust, reward }, values) {
   // Twice the span moves any reward to its bound; what is beyond could be infinite.
   const most = 2 * (reward.high - reward.low);
   return [...adjust].reduce((sum, [name, { mean, slope }]) => {
     const value = values[name];
-    const above = typeof value === "number" ? slope * (value - mean) : 0;
+    const above = typeof value === "number" && slope !== undefined && mean !== undefined ? slope * (value - mean) : 0;
     return sum + (Number.isNaN(above) ? 0 : Math.min(Math.max(above, -most), most));
   }, 0);
 }

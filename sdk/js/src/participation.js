@@ -1,7 +1,7 @@
 // @ts-check
 /** Taking part in one round: checked terms, decisions, and sealed reports. */
 
-import { adjusted, featuresOf, offsetOf } from "./adjustment.js";
+import { adjusted, featuresOf, numbersOf, offsetOf } from "./adjustment.js";
 import { agree, hold } from "./agreement.js";
 import { ALGORITHMS } from "./algorithms/index.js";
 import { hex, joined } from "./bytes.js";
@@ -24,8 +24,9 @@ const JUMP = 1_000_000;
  * What was decided for a person, and what came of it as the policy reads it. `due` is when the report on it may be made,
  * in seconds since 1970; null: when its outcome is told.
  * @typedef {{version: number, digest: string, meaning: string, columns: number[], slot: number, arm: number,
- *   values: number[], window: number, due: number | null, period: number, retired?: string[], offset?: number}} Choice the arms that
- * nobody got any more, and what adjusting subtracts from the reward; one of an earlier version does not say
+ *   values: number[], window: number, due: number | null, period: number, retired?: string[], offset?: number, numbers?: number[]}} Choice the
+ * arms that nobody got any more, what adjusting subtracts from the reward, and numbers whose slopes policies tell; one of an
+ * earlier version does not say
  */
 
 /** A publication that this device has checked and will follow. */
@@ -108,6 +109,7 @@ export class Participation {
       period: spec.periodOf(now),
       retired: spec.retired,
       offset,
+      numbers: numbersOf(spec, context),
     };
   }
 
@@ -168,6 +170,11 @@ export class Participation {
     return same && version - decided <= AGE_MAX ? version - decided : null;
   }
 
+  /** What a person tells who chose. @param {Choice} choice */
+  contribution({ columns, arm, values, slot, numbers = [] }) {
+    return this.policy.contribute(columns, arm, [...values, ...numbers], slot);
+  }
+
   /**
    * What a report is before it is sealed: its messages, one after the other.
    * @param {Choice} choice @param {import("./platform.js").Noise} noise @param {number} fresh coins of the report
@@ -176,8 +183,7 @@ export class Participation {
     if (!this.mechanism) throw refused("nobody is asked", "batch");
     const slot = this.policy.freshCoins ? fresh : choice.slot;
     const nothing = { key: -1, value: 0, vector: /** @type {number[]} */ ([]) };
-    const told = this.policy.contribute(choice.columns, choice.arm, choice.values, choice.slot);
-    const report = this.mechanism.randomize({ ...nothing, slot, ...told }, noise);
+    const report = this.mechanism.randomize({ ...nothing, slot, ...this.contribution(choice) }, noise);
     const age = this.age(choice.version) ?? 0;
     return this.policy.tellsAge ? joined([age & 255, age >> 8], report) : report;
   }

@@ -2,14 +2,14 @@
 /** The trust models, a row for each: who sees what, and which mechanisms answer which question. */
 
 import {
-  CellPairs, CellTriples, CentralSums, CentralVectors, EventSymbol, GaussianVectors, NamedSymbol, RunningVectors,
-  SignedSymbol, VectorSymbol,
+  CellPairs, CellProducts, CellTriples, CentralSums, CentralVectors, EventSymbol, GaussianVectors, NamedSymbol,
+  RunningVectors, SignedSymbol, VectorSymbol,
 } from "./mechanisms/index.js";
 
 /** What a round asks of people. @typedef {"means" | "names" | "hits" | "directions"} Question */
 
-/** Hits of so many keys, by value; `expected` is the mean of numbers whose variance is wanted, null: values are bits.
- * @typedef {{keys: number, expected: number | null}} Hits */
+/** Hits of so many keys, by value; `expected` is the mean of numbers whose variance is wanted, null: values are bits;
+ * `beside`: whether a number comes with each value. @typedef {{keys: number, expected: number | null, beside: boolean}} Hits */
 
 /**
  * @typedef {object} Trust
@@ -34,13 +34,13 @@ export const TRUST = {
   central: {
     endpoint: "server", curated: true, promises: true, batched: false, least: 1e-8,
     serves: {
-      means: [CentralSums, CellPairs], names: [CentralSums, CellPairs], hits: [CellPairs, CellTriples],
+      means: [CentralSums, CellPairs], names: [CentralSums, CellPairs], hits: [CellPairs, CellTriples, CellProducts],
       directions: [CentralVectors, RunningVectors],
     },
   },
   none: {
     endpoint: "server", curated: true, promises: false, batched: false, least: 0,
-    serves: { means: [CentralSums], names: [CentralSums], hits: [CellPairs, CellTriples], directions: [CentralVectors] },
+    serves: { means: [CentralSums], names: [CentralSums], hits: [CellPairs, CellTriples, CellProducts], directions: [CentralVectors] },
   },
 };
 

@@ -68,9 +68,10 @@ function decided(followed, seed, person) {
   const tables = Object.entries(spec.tables);
   const context = Object.fromEntries(tables.map(([name, table], i) => [name, value(table, word(seed, person, i))]));
   const coins = (/** @type {number} */ stream) => Number(word(seed, person, stream) >> 32n);
-  const { columns, slot, arm, offset = 0 } = followed.choose(context, coins(SLOT));
+  const choice = followed.choose(context, coins(SLOT));
+  const { columns, slot, arm, offset = 0 } = choice;
   const values = policy.read(adjusted(outcome(spec, seed, person), spec, offset), spec);
-  const given = { key: -1, value: 0, vector: [], slot: policy.freshCoins ? coins(OWN) : slot, ...policy.contribute(columns, arm, values, slot) };
+  const given = { key: -1, value: 0, vector: [], slot: policy.freshCoins ? coins(OWN) : slot, ...followed.contribution({ ...choice, values }) };
   const facts = factsOf(followed.mechanism, given, (stream) => word(seed, person, NOISE + stream));
   const all = Buffer.concat([Buffer.from(Float64Array.from(columns).buffer), facts]);
   return { arm, facts: createHash("sha256").update(all).digest().subarray(0, 4).toString("hex") };

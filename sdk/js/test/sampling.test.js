@@ -160,7 +160,7 @@ test("numbers have as many levels as a local epsilon and their mean say", () => 
     [1, 0.5, 0.5, 2], [1, 0.5, 1, 3], [1, 0.5, 3, 5], [1, 0.5, 4, 7], [1, 0.5, 5.5, 9],
     [4, 0.5, 4, 5], [1, 0.01, 3, 2], [1, 0.99, 4, 3], [1, null, 8, 2], [8192, 0.5, 16, 3],
   ]);
-  for (const [keys, expected, epsilon, levels] of cases) assert.equal(levelsOf({ keys, expected }, epsilon), levels);
+  for (const [keys, expected, epsilon, levels] of cases) assert.equal(levelsOf({ keys, expected, beside: false }, epsilon), levels);
 });
 
 test("a value is rounded to a level next to it so that its mean stays", () => {

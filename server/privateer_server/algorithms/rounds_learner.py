@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 from privateer_core.answer import Answer
+from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.errors import SpecError
 from privateer_core.policies.policy import Policy
 from privateer_core.primitives.questions import Question
@@ -165,8 +166,19 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
             "rounds": None,
             "confidence": None,
             "ended": ("its rule" if self.stopped(state) else "its horizon") if is_over else None,
+            "warnings": self.warnings(state),
         }
         return Answer(**(where | found))
+
+    def warnings(self, state: StateT) -> tuple[str, ...]:
+        """Return what to look at before anybody acts on the answer: a declared mean reward that is far from reports."""
+        measured = self.measured_rate(state)
+        return measured.warnings(self.spec.reward) if measured else ()
+
+    def measured_rate(self, state: StateT) -> MeasuredRate | None:
+        """Return the mean reward that releases tell; None: they tell none, or not alone."""
+        del state
+        return None
 
     def planned_round(self, state: StateT) -> PlannedRound:
         """Return which cohort is asked next, and how many people: what did not open takes nobody's place."""

@@ -3,6 +3,7 @@
 from typing import Final, TypeAlias
 
 from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
+from privateer_core.mechanisms.cell_products import CellProducts
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.event_symbol import EventSymbol
 from privateer_core.mechanisms.mechanism import Mechanism
@@ -15,7 +16,7 @@ from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, Gauss
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 
 KeyedMechanism: TypeAlias = SignedSymbol | EventSymbol | CentralSums
-HitsMechanism: TypeAlias = NamedSymbol | CellPairs | CellTriples
+HitsMechanism: TypeAlias = NamedSymbol | CellPairs | CellTriples | CellProducts
 VectorMechanism: TypeAlias = VectorSymbol | GaussianVectors | CentralVectors | RunningVectors | BitVectors
 AnyMechanism: TypeAlias = KeyedMechanism | HitsMechanism | VectorMechanism | ScreenedMoments
 MECHANISMS: Final[tuple[type[Mechanism], ...]] = (
@@ -25,6 +26,7 @@ MECHANISMS: Final[tuple[type[Mechanism], ...]] = (
     NamedSymbol,
     CellPairs,
     CellTriples,
+    CellProducts,
     VectorSymbol,
     GaussianVectors,
     CentralVectors,

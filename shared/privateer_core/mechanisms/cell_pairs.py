@@ -82,12 +82,16 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
         return self._laplace.variance / UNIT**2 if self.scale else 0.0
 
     def randomize(self, contributions: KeyedValues, _: NoiseSource) -> NDArray[np.void]:
-        """Return the records of n people as they are, values rounded to the grid; shape (n,), dtype `REPORT`."""
-        return keyed_records(contributions, REPORT, UNIT)
+        """Return the records of n people as they are, values rounded to the grid; shape (n,), dtype ``message``."""
+        return self.records(contributions)
+
+    def records(self, contributions: KeyedValues) -> NDArray[np.void]:
+        """Return what `randomize` does, which draws nothing."""
+        return keyed_records(contributions, self.message, UNIT)
 
     @override
     def parse(self, rows: bytes) -> NDArray[np.void]:
-        return parse_keyed(rows, REPORT, self.layout.keys)
+        return parse_keyed(rows, self.message, self.layout.keys)
 
     def parted(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the parts of values on the grid, (P, n), whose sum is the grid's unit."""
@@ -99,15 +103,16 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
 
     @override
     def add(self, total: Any, reports: NDArray[np.void]) -> Any:
-        keyed = reports[reports["key"] != NO_KEY]
-        return total.merged(self._total(len(reports), keyed["key"].astype(np.int64), keyed["value"].astype(np.int64)))
-
-    def _total(self, people: int, keys: NDArray[np.int64], values: NDArray[np.int64]) -> HitTotal | PartTotal:
-        """Return the total of so many people, of whom some have these keys and values on the grid."""
+        keyed, people = reports[reports["key"] != NO_KEY], len(reports)
+        keys = keyed["key"].astype(np.int64)
         # Sums of floating-point numbers are exact up to 2^53.
-        parts = [np.bincount(keys, part, self.layout.keys) for part in self.parted(values)]
+        parts = [np.bincount(keys, part, self.layout.keys) for part in self._parts_of(keyed)]
         cells = np.rint(parts).astype(np.int64)[..., None]
-        return self.kept.of(people, cells, np.full(cells.shape[1:], people))
+        return total.merged(self.kept.of(people, cells, np.full(cells.shape[1:], people)))
+
+    def _parts_of(self, records: NDArray[np.void]) -> NDArray[np.int64]:
+        """Return what records add to the sums of their keys, (P, n)."""
+        return self.parted(records["value"].astype(np.int64))
 
     @override
     def release(self, total: Any, noise: NoiseSource) -> CellHits:
@@ -122,9 +127,7 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
 
     @override
     def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> CellHits:
-        has = contributions.keys >= 0
-        values = np.rint(contributions.values[has] * UNIT).astype(np.int64)
-        return self._simulated(self._total(len(contributions), contributions.keys[has], values), rng)
+        return self._simulated(self.add(self.empty(), self.records(contributions)), rng)
 
     def simulate_counts(self, counts: NDArray[np.int64], without: int, rng: np.random.Generator) -> CellHits:
         """Simulate people counted by key, group and value 0 or 1, (keys, 1, 2), and people without a key."""
@@ -176,4 +179,4 @@ class CellTriples(CellPairs, frozen=True, tag="cell-triples"):
 
     @override
     def fits(self, question: KeyedHits) -> bool:
-        return question.expected is not None
+        return question.expected is not None and not question.beside

@@ -21,12 +21,15 @@ class KeyedValues:
         Shape (n,), int64: the group (arm) that the person's coins have at the key. Secret, as the key is.
     values
         Shape (n,), float64 in [0, 1]. Secret.
+    numbers
+        Shape (n,), float64 in [0, 1]: a number beside each value, where the round asks for one. Secret.
     """
 
     coins: NDArray[np.uint32]
     keys: NDArray[np.int64]
     groups: NDArray[np.int64]
     values: NDArray[np.float64]
+    numbers: NDArray[np.float64] | None = None
 
     @classmethod
     def ungrouped(cls, coins: NDArray[np.uint32], keys: NDArray[np.int64], values: NDArray[np.float64]) -> Self:
@@ -221,6 +224,9 @@ class CellHits:
         Shape (keys, groups): sum of the squares of the values of hits; None where values are bits.
     parts
         What the mechanism counted of a value.
+    products
+        Shape (3, 3, keys, groups): sums of the parts of a number beside the value (first axis) times those of the
+        value, each with a third of ``noise``; None where there is no such number.
     """
 
     additive: ClassVar[tuple[str, ...]] = ("reports", "positive", "hits", "counts")
@@ -234,6 +240,7 @@ class CellHits:
     noise: float = 0.0
     squares: NDArray[np.float64] | None = None
     parts: ValueParts = BITS
+    products: NDArray[np.float64] | None = None
 
     @classmethod
     def of_parts(cls, parts: ValueParts, cells: NDArray[np.int64], unit: int = 1, **others: Any) -> Self:

@@ -122,10 +122,13 @@ class KeyedHits:
     expected
         The mean that values in [0, 1] are expected to have, where their variance is wanted, too. None: values are
         taken for bits, whose mean tells the variance.
+    beside
+        Whether everybody tells a number beside the value, of which the covariance with values is wanted.
     """
 
     layout: SlotLayout
     expected: float | None = None
+    beside: bool = False
 
     @classmethod
     def of_keys(cls, keys: int, seed: int = 0, expected: float | None = None) -> Self:

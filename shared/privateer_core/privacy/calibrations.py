@@ -9,6 +9,7 @@ from typing import Protocol
 from privateer_core.accounting.allotment import Allotment
 from privateer_core.mechanisms import AnyMechanism
 from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
+from privateer_core.mechanisms.cell_products import CellProducts
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.event_symbol import EventSymbol
 from privateer_core.mechanisms.named_symbol import NamedSymbol
@@ -127,7 +128,9 @@ def exact_hits(_: Calibrated, _honest: int, question: KeyedHits, _share: Allotme
 
 
 def _cells(question: KeyedHits) -> type[CellPairs]:
-    return CellPairs if question.expected is None else CellTriples
+    if question.expected is None:
+        return CellPairs
+    return CellProducts if question.beside else CellTriples
 
 
 def central_vectors(privacy: Calibrated, _honest: int, question: VectorSum, share: Allotment | None) -> AnyMechanism:

@@ -14,6 +14,7 @@ from privateer_core.accounting.events import Event
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import AnyMechanism, Mechanism
 from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
+from privateer_core.mechanisms.cell_products import CellProducts
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.event_symbol import EventSymbol
 from privateer_core.mechanisms.named_symbol import NamedSymbol
@@ -206,7 +207,7 @@ TRUST: Final[dict[str, Trust]] = {
             serves={
                 KeyedMeans: Serving((CentralSums, CellPairs), calibrations.central_means, shares_out=True),
                 SmallDomainMeans: Serving((CentralSums, CellPairs), calibrations.central_names),
-                KeyedHits: Serving((CellPairs, CellTriples), calibrations.central_hits),
+                KeyedHits: Serving((CellPairs, CellTriples, CellProducts), calibrations.central_hits),
                 VectorSum: Serving((CentralVectors, RunningVectors), calibrations.central_vectors),
                 L2VectorSum: Serving((CentralVectors, RunningVectors), calibrations.central_vectors, shares_out=True),
                 SecondMoments: Serving((ScreenedMoments,), calibrations.central_moments),
@@ -227,7 +228,7 @@ TRUST: Final[dict[str, Trust]] = {
             serves={
                 KeyedMeans: Serving((CentralSums,), calibrations.exact_means),
                 SmallDomainMeans: Serving((CentralSums,), calibrations.exact_means),
-                KeyedHits: Serving((CellPairs, CellTriples), calibrations.exact_hits),
+                KeyedHits: Serving((CellPairs, CellTriples, CellProducts), calibrations.exact_hits),
                 VectorSum: Serving((CentralVectors,), calibrations.exact_vectors),
                 L2VectorSum: Serving((CentralVectors,), calibrations.exact_vectors),
                 SecondMoments: Serving((ScreenedMoments,), calibrations.exact_moments),

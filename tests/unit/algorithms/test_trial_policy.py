@@ -9,6 +9,7 @@ import pytest
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
 from privateer_core.errors import InputError, Malformed
 from privateer_core.primitives.public_coins import SlotLayout
+from privateer_core.spec.adjustment import with_numbers
 from privateer_lab.simulation.simulate import Simulation
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.learner import TrialLearner
@@ -58,7 +59,8 @@ def test_coins_that_travel_say_what_was_played_and_others_say_nothing(spec, poli
     """Where somebody may see arms, a report's coins are its own and its key is the segment by arm."""
     contexts = np.full((len(COINS), 2), 0.6)
     decided = policy.decide(contexts, COINS)
-    made = policy.contribute(contexts, COINS, decided, np.ones(len(COINS)))
+    rewards = with_numbers(np.ones(len(COINS)), np.full((len(COINS), len(spec.learned)), 0.5))
+    made = policy.contribute(contexts, COINS, decided, rewards)
     if policy.fresh_coins:
         assert spec.names_arms
         assert (made.keys == 2 * 3 + decided.arms).all()

@@ -13,6 +13,7 @@ from privateer_core.spec.reward import GuardedReward, Reward
 from tests.support.specs import tables
 
 MINUTES = {"reward.adjust": {"minutes": {"mean": 31.0, "slope": 0.8}}}
+LEARNED = {"reward.adjust": {"minutes": {"low": 0.0, "high": 100.0}}, "privacy.model": "central"}
 TRIAL = {
     "algorithm.name": "trial",
     "reward.kind": "numeric",
@@ -65,7 +66,13 @@ def test_what_is_no_number_is_refused_by_its_name_and_not_echoed(value: Any) -> 
         ({"reward.adjust": {"minutes": {"mean": 31.0}}}, "reward.adjust.minutes.slope"),
         ({"reward.adjust": {"minutes": {"mean": float("nan"), "slope": 1.0}}}, "reward.adjust.minutes.mean"),
         ({"reward.adjust": {"minutes": {"mean": "many", "slope": 1.0}}}, "reward.adjust.minutes.mean"),
-        ({"reward.adjust": {"minutes": {"mean": 1.0, "slope": 1.0, "low": 1.0}}}, "reward.adjust.minutes.low"),
+        ({"reward.adjust": {"minutes": {"mean": 1.0, "slope": 1.0, "low": 1.0}}}, "reward.adjust.minutes.slope"),
+        ({"reward.adjust": {"minutes": {"mean": 1.0, "high": 1.0}}}, "reward.adjust.minutes.slope"),
+        ({"reward.adjust": {"minutes": {"low": 1.0, "high": 1.0}}}, "reward.adjust.minutes.high"),
+        (LEARNED | {"privacy.model": "local", "privacy.epsilon": 4.0, "privacy.delta": 0.0}, "reward.adjust.minutes"),
+        (LEARNED | {"privacy.model": "shuffle", "privacy.delta": 1e-6}, "reward.adjust.minutes"),
+        (LEARNED | {"reward.kind": "binary"}, "reward.adjust.minutes"),
+        (LEARNED | {"algorithm.looks": 1}, "reward.adjust.minutes"),
         ({"reward.adjust": {"minutes": {"mean": 1.0, "slope": 1.0, "correlation": 1.0}}}, "correlation"),
         ({"reward.adjust": {name: {"mean": 1.0, "slope": 1.0} for name in "abcd"}}, "reward.adjust"),
         ({"reward.adjust": {n: {"mean": 1.0, "slope": 1.0, "correlation": 0.8} for n in "ab"}}, "reward.adjust"),

@@ -1,10 +1,14 @@
 """Attacks on hits of named keys: symbols alone and shuffled, a curator's pairs of sums, and each part by itself."""
 
+from dataclasses import replace
+from typing import Final
+
 import msgspec
 import numpy as np
 
 from privateer_core.accounting.amplification import amplified_local_epsilon
 from privateer_core.mechanisms.cell_pairs import UNIT, CellPairs, CellTriples
+from privateer_core.mechanisms.cell_products import CellProducts
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import SlotLayout
@@ -20,6 +24,14 @@ _SLOTS = SlotLayout.small()
 _CELLS = SlotLayout.ungrouped(4, 5)
 _DELTA, _BATCH, _LOCAL_MAX = 0.1, 100, 12.0
 _COUNT = 4_000
+_NUMBERS: Final = (0.0, 1.0)
+"""Numbers beside the values of two people who differ in nothing else, or in both."""
+PRODUCTS: Final = tuple(
+    f"sums of {of_number} of numbers, {of_value} of values"
+    for of_number in ("rests squared", "products", "squares")
+    for of_value in ("rests squared", "products", "squares")
+)
+"""The nine sums of `CellProducts`, in order."""
 
 
 def hit_cases(samples: int) -> list[Case]:
@@ -55,7 +67,20 @@ def _pair_cases(samples: int) -> list[Case]:
         mechanism_case(f"release, {pair}", releases, Target(mechanism, _neighbours(_CELLS, pair)), (1.0, 0.0), samples)
         for mechanism in (CellPairs.calibrated(KeyedHits(_CELLS), 1.0), CellTriples.calibrated(KeyedHits(_CELLS), 1.0))
         for pair in PAIRS
-    ]
+    ] + [_number_case(pair, samples) for pair in PAIRS]
+
+
+def _number_case(pair: str, samples: int) -> Case:
+    """Return the attack on two people with numbers at either end, beside what they differ in otherwise."""
+    mechanism = CellProducts.calibrated(KeyedHits(_CELLS, 0.5, beside=True), 1.0)
+    left, right = (_beside(made, number) for made, number in zip(_neighbours(_CELLS, pair), _NUMBERS, strict=True))
+    return mechanism_case(
+        f"release with a number beside, {pair}", releases, Target(mechanism, (left, right)), (1.0, 0.0), samples
+    )
+
+
+def _beside(made: Maker, number: float) -> Maker:
+    return lambda coins: replace(made(coins), numbers=np.full(len(coins), number))
 
 
 def _shuffled_cases(samples: int) -> list[Case]:
@@ -87,6 +112,7 @@ def hit_parts() -> list[MechanismPart]:
         _sums_part("sums of squares", CellTriples(_keys(1), 0.5), 0),
         _sums_part("sums of products with the rest", CellTriples(_keys(1), 0.5), 1),
         _sums_part("sums of squares of the rest", CellTriples(_keys(1), 0.5), 2),
+        *(_products_part(name, own) for own, name in enumerate(PRODUCTS)),
     ]
 
 
@@ -108,6 +134,30 @@ def _sums_part(name: str, mechanism: CellPairs, own: int) -> MechanismPart:
 
     law = LaplaceLaw(DiscreteLaplace.at_least(mechanism.scale * grid).scale)
     noise = Noise((law,) * count, (own,), parts)
+    return noise_part(name, mechanism, model_of(releases), "DiscreteLaplace.draw", observe, noise, _COUNT)
+
+
+def _products_part(name: str, own: int) -> MechanismPart:
+    """Return one of nine sums of products, each person with a key of their own.
+
+    The first person has the number and the value of which that product is largest, the second those of which it is 0.
+    """
+    mechanism = CellProducts(_keys(1), 0.5)
+    places = np.array(divmod(own, 3)) / 2
+    people = np.stack([places, np.where(places > 0, 0.0, 1.0)])
+    grid = np.rint(people * UNIT).astype(np.int64)
+    parts = mechanism.products(grid[:, 1], grid[:, 0]).T
+
+    def observe(who: int, count: int) -> Integers:
+        wide = msgspec.structs.replace(mechanism, layout=_keys(count))
+        coins, none = np.full(count, COIN, np.uint32), np.zeros(count, np.int64)
+        number, value = people[who]
+        made = KeyedValues(coins, np.arange(count), none, np.full(count, value), np.full(count, number))
+        release = wide.release(wide.add(wide.empty(), wide.randomize(made, SecureNoise())), SecureNoise())
+        return np.asarray(np.rint(UNIT * sums_of_parts(release)[:, :, 0].T), np.int64)
+
+    law = LaplaceLaw(DiscreteLaplace.at_least(mechanism.scale * UNIT).scale)
+    noise = Noise((law,) * len(PRODUCTS), (own,), parts)
     return noise_part(name, mechanism, model_of(releases), "DiscreteLaplace.draw", observe, noise, _COUNT)
 
 

@@ -169,6 +169,7 @@ _IN_WORDS: Final = {
     "central-sums": "sums of records, with a curator's noise of one scale",
     "cell-pairs": "counts of yes and of no, each with a curator's discrete Laplace noise",
     "cell-triples": "sums of three parts of each number, each with a curator's discrete Laplace noise",
+    "cell-products": "sums of products of parts of two numbers, each with a curator's discrete Laplace noise",
     "central-vectors": "sums of bounded vectors, with a curator's normal noise",
     "running-vectors": "sums of vectors, with a curator's normal noise that depends on that of earlier releases",
     "screened-moments": "features that a curator chooses privately, and their second moments with normal noise",

@@ -1,6 +1,7 @@
 // @ts-check
 /** A trial: arms against a control, by segments of people. */
 
+import { areSlopes, learnedOf, lessExpected } from "../adjustment.js";
 import { list } from "../arrays.js";
 import { SlotLayout, UNIT } from "../coins.js";
 import { malformed } from "../errors.js";
@@ -52,6 +53,8 @@ export class TrialPolicy {
     this.guardrails = spec.guardrails;
     /** @type {Question[]} */
     this.questions = told.questions;
+    /** @type {import("../adjustment.js").Learned[]} */
+    this.learned = told.learned ?? [];
     this.arms = spec.arms.length;
     this.segments = this.factors.reduce((product, one) => product * one.parts, 1);
     this.check(spec, told);
@@ -78,14 +81,15 @@ export class TrialPolicy {
     const chooses = layout.keys === segments + whole && layout.groups === groups && layout.rises;
     const gone = (/** @type {number} */ group) => !spec.playable[group % this.arms];
     const played = layout.thresholds.every((_, key) => layout.shares(key).every((share, group) => share === 0 || !gone(group)));
-    if (!(inside && chooses && played && this.asksEvenly())) throw malformed("not a trial policy");
+    const open = learnedOf(spec.adjust);
+    if (!(inside && chooses && played && this.asksEvenly() && areSlopes(this.learned, open))) throw malformed("not a trial policy");
     const answers = questions.length ? 1 : 2 ** this.guardrails.length;
     const keys = layout.keys * answers * (this.freshCoins ? this.arms : 1);
     const rows = (/** @type {number} */ key) => (this.freshCoins ? [] : layout.thresholds[Math.floor(key / answers)]);
     const same = reported.keys === keys && reported.thresholds.every((row, key) => row.join() === rows(key).join());
     const { kind, base_rate, low, high } = spec.reward;
     const expected = typeof base_rate === "number" ? (base_rate - low) / (high - low) : spec.table.rate;
-    this.asked = { keys, expected: kind === "numeric" ? expected : null };
+    this.asked = { keys, expected: kind === "numeric" ? expected : null, beside: this.learned.length < open };
     if (told.terms.batch > 0 && !(same && reported.seed === layout.seed && this.freshCoins === namesArms && (told.terms.mechanism.buckets ?? 1) <= keys)) {
       throw malformed("not a trial policy");
     }
@@ -141,7 +145,9 @@ export class TrialPolicy {
 
   /**
    * What a person contributes.
-   * @param {number[]} columns @param {number} arm @param {number[]} values as `read` gave them @param {number} slot coins of the choice
+   * @param {number[]} columns @param {number} arm
+   * @param {number[]} values as `read` gave them, and after them the numbers whose slopes policies tell
+   * @param {number} slot coins of the choice
    */
   contribute(columns, arm, values, slot) {
     const segment = this.locate(columns);
@@ -150,8 +156,10 @@ export class TrialPolicy {
       const { fact, everybody } = this.questions[Math.floor(group / this.arms)];
       return { key: everybody ? this.segments : segment, value: fact === null ? 1 : values[fact] };
     }
-    const answer = values.slice(1).reduce((sum, yes, i) => sum + yes * 2 ** i, 0);
+    const [facts, numbers] = [values.slice(1, 1 + this.guardrails.length), values.slice(1 + this.guardrails.length)];
+    const answer = facts.reduce((sum, yes, i) => sum + yes * 2 ** i, 0);
     const cell = this.freshCoins ? segment * this.arms + arm : segment;
-    return { key: cell * 2 ** this.guardrails.length + answer, value: values[0] };
+    const value = lessExpected(values[0], numbers, this.learned);
+    return { key: cell * 2 ** this.guardrails.length + answer, value, number: numbers[this.learned.length] ?? 0 };
   }
 }

@@ -19,8 +19,8 @@ export const newKey = () => subtle().generateKey({ name: "AES-GCM", length: 256 
  * @param {CryptoKey} key @param {Choice} choice @param {string} label the experiment, which the result is bound to
  */
 export async function lock(key, choice, label) {
-  const bare = JSON.stringify({ ...choice, columns: [], values: [], slot: 0, arm: 0, version: 0, due: 0, period: 0, window: 0, offset: 0 });
-  const room = bare.length + DIGITS * (choice.columns.length + choice.values.length + 7);
+  const bare = JSON.stringify({ ...choice, columns: [], values: [], slot: 0, arm: 0, version: 0, due: 0, period: 0, window: 0, offset: 0, numbers: [] });
+  const room = bare.length + DIGITS * (choice.columns.length + choice.values.length + (choice.numbers?.length ?? 0) + 7);
   const nonce = random(new Uint8Array(NONCE_SIZE));
   const plain = new TextEncoder().encode(JSON.stringify(choice).padEnd(room));
   return joined(nonce, new Uint8Array(await subtle().encrypt(parameters(nonce, label), key, plain)));

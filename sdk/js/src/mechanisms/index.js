@@ -3,16 +3,17 @@
 
 import { EventSymbol } from "./event-symbol.js";
 import { NamedSymbol } from "./named-symbol.js";
-import { CellPairs, CellTriples, CentralSums } from "./records.js";
+import { CellPairs, CellProducts, CellTriples, CentralSums } from "./records.js";
 import { SignedSymbol } from "./signed-symbol.js";
 import { CentralVectors, GaussianVectors, RunningVectors } from "./vector-noise.js";
 import { VectorSymbol } from "./vector-symbol.js";
 
 /**
- * What a person tells: a value in [0, 1] about a key (-1: about none), or a vector; with the coins of the report.
- * @typedef {{slot: number, key: number, value: number, vector: number[]}} Contribution
+ * What a person tells: a value in [0, 1] about a key (-1: about none), or a vector; with the coins of the report, and a number in [0, 1]
+ * beside the value where the round asks for one.
+ * @typedef {{slot: number, key: number, value: number, vector: number[], number?: number}} Contribution
  */
 
-/** @typedef {EventSymbol | NamedSymbol | SignedSymbol | CellPairs | CellTriples | CentralSums | CentralVectors | GaussianVectors | RunningVectors | VectorSymbol} Mechanism */
+/** @typedef {EventSymbol | NamedSymbol | SignedSymbol | CellPairs | CellProducts | CellTriples | CentralSums | CentralVectors | GaussianVectors | RunningVectors | VectorSymbol} Mechanism */
 
-export { CellPairs, CellTriples, CentralSums, CentralVectors, EventSymbol, GaussianVectors, NamedSymbol, RunningVectors, SignedSymbol, VectorSymbol };
+export { CellPairs, CellProducts, CellTriples, CentralSums, CentralVectors, EventSymbol, GaussianVectors, NamedSymbol, RunningVectors, SignedSymbol, VectorSymbol };

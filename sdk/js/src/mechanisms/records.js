@@ -1,6 +1,7 @@
 // @ts-check
 /** Records that a curator sees: a key and a value on a grid. The noise of what is released is the curator's. */
 
+import { joined } from "../bytes.js";
 import { Layout, SlotLayout } from "../coins.js";
 import { malformed, refused } from "../errors.js";
 import { rounded } from "../numerics.js";
@@ -99,6 +100,29 @@ export class CellTriples extends CellPairs {
 
   /** @param {import("../trust.js").Hits} question */
   fits(question) {
-    return question.expected !== null;
+    return question.expected !== null && !question.beside;
+  }
+}
+
+/** Sums of products of the parts of values and of a number beside each; noise is that of pairs, records have the number, too. */
+export class CellProducts extends CellPairs {
+  static TYPE = "cell-products";
+
+  /** @param {any} told */
+  constructor(told) {
+    super(told);
+    this.reportSize = 8;
+  }
+
+  /** @param {import("../trust.js").Hits} question */
+  fits(question) {
+    return question.expected !== null && question.beside;
+  }
+
+  /** @param {import("./index.js").Contribution} contribution */
+  randomize({ key, value, number = 0 }) {
+    const made = new DataView(new ArrayBuffer(2));
+    made.setUint16(0, key < 0 ? 0 : rounded(number * UNIT), true);
+    return joined(record(-1, key, value), new Uint8Array(made.buffer));
   }
 }

@@ -12,6 +12,7 @@ from typing_extensions import override
 from privateer_core.algorithms.bandit import BanditPolicy, BanditSpec, layout
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.answer.parts import Ground
 from privateer_core.primitives.contributions import CellHits, KeyedSums
 from privateer_core.primitives.public_coins import UNIT
@@ -184,6 +185,11 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         others = self.playable & (np.arange(len(means)) != best)
         above = bool((means - radii)[best] > (means + radii)[others].max(initial=-np.inf))
         return "decided against all other options" if state.stopped or above else "ahead, and not decided"
+
+    @override
+    def measured_rate(self, state: BanditState) -> MeasuredRate | None:
+        level, deviation = state.posterior.counts.level
+        return MeasuredRate.normal(level, deviation) if math.isfinite(deviation) else None
 
     @override
     def figures(self, state: BanditState) -> dict[str, float]:

@@ -15,6 +15,7 @@ from privateer_core.algorithms.linear.reports import MATRIX, PRODUCT, matrix_of
 from privateer_core.algorithms.linear.spec import LinearSpec
 from privateer_core.answer import Answer
 from privateer_core.answer.facts import Fact
+from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.answer.parts import Figures
 from privateer_core.primitives.contributions import RunningSums, VectorSums
 from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner
@@ -184,6 +185,14 @@ class ResidualLearner(LinearLearner):
         made, rate = frame(self.moments(state)), 0.5 if expected is None else self.spec.reward.scaled(expected)[0]
         declared = self.link.product(rate) - self.link.centre
         return level_of(state.information, state.scores, self.link.prior_scale(rate), made, declared)
+
+    @override
+    def measured_rate(self, state: LinearState) -> MeasuredRate | None:
+        level = self.level(state)
+        if not state.reported or not level.sure:
+            return None
+        ends = (level.shift, *MeasuredRate.around(level.shift, abs(level.shift - level.sure)))
+        return MeasuredRate.within(*(float(self.link.truths(np.array(self.link.centre + end))) for end in ends))
 
     @override
     def rate(self, state: LinearState) -> float:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
+from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.answer.parts import AnswerPart, BinMeans, Contradiction
 from privateer_core.primitives.contributions import CellHits, KeyedRelease
 from privateer_server.algorithms import Learner, NewRound
@@ -292,9 +293,13 @@ class PartitionLearner(CohortLearner[PartitionState]):
 
     def rescaled(self, state: PartitionState) -> PartitionState:
         """Expect values where all that was observed of them is on the average."""
-        known = [state.evidence.total, state.selection.evidence.total if state.selection else (0.0, 0.0)]
-        precision, moment = (float(sum(values)) for values in zip(*known, strict=True))
+        precision, moment = _observed(state)
         return replace(state, prior=PriorScale.observed(precision, moment)) if precision else state
+
+    @override
+    def measured_rate(self, state: PartitionState) -> MeasuredRate | None:
+        precision, moment = _observed(state)
+        return MeasuredRate.normal((1 + moment / precision) / 2, 0.5 / math.sqrt(precision)) if precision else None
 
     def computed(self, state: PartitionState) -> PartitionState:
         """Compute the posterior."""
@@ -359,6 +364,13 @@ class PartitionLearner(CohortLearner[PartitionState]):
         low, high = self.spec.reward.low, self.spec.reward.high
         means = low + (high - low) * (state.posterior.mean + 1) / 2
         return means, (high - low) * np.sqrt(state.posterior.variance) / 2
+
+
+def _observed(state: PartitionState) -> tuple[float, float]:
+    """Return the precision of all observations together, and the sum of theirs times what they found."""
+    known = [state.evidence.total, state.selection.evidence.total if state.selection else (0.0, 0.0)]
+    precision, moment = (float(sum(values)) for values in zip(*known, strict=True))
+    return precision, moment
 
 
 def _is_news(state: PartitionState, before: int, times: float) -> bool:

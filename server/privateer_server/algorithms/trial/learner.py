@@ -11,6 +11,7 @@ from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
 from privateer_core.algorithms.trial.coin_questions import coin_layout
 from privateer_core.answer import Answer
 from privateer_core.answer.facts import Table
+from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.errors import SpecError
 from privateer_core.primitives.contributions import CellHits
 from privateer_server.algorithms import Learner, NewRound, RoundsLearner
@@ -20,6 +21,7 @@ from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvide
 from privateer_server.algorithms.trial.power.planned_designs import designs
 from privateer_server.algorithms.trial.power.power_tables import check_effect, power_tables
 from privateer_server.algorithms.trial.state import TrialState
+from privateer_server.algorithms.trial.treatment_effects import control_rate
 from privateer_server.algorithms.trial.trial_answer import answer
 
 Array = NDArray[np.float64]
@@ -49,11 +51,12 @@ class TrialLearner(RoundsLearner[TrialSpec, TrialState, TrialPolicy]):
         spec = self.spec
         if ahead.batch:
             choice, questions = spec.layout(state.seed, state.shares), spec.questions
-            asked = spec.asked(choice)
+            asked = spec.asked(choice, len(state.learned))
         else:  # everybody gets the arm that looks best in their segment
             choice, questions = coin_layout(state.seed, np.eye(spec.arm_count)[self._best(state)], ()), ()
             asked = spec.named_cells(choice)
-        return TrialPolicy(ahead.version, spec.segmentation, choice, self.terms(ahead, asked), questions)
+        terms = self.terms(ahead, asked)
+        return TrialPolicy(ahead.version, spec.segmentation, choice, terms, questions, state.learned)
 
     def _best(self, state: TrialState) -> NDArray[np.int64]:
         """Return the arm that looks best in each segment; the control before the first look."""
@@ -117,7 +120,11 @@ class TrialLearner(RoundsLearner[TrialSpec, TrialState, TrialPolicy]):
         """Return what is known at the last look; nothing before the first."""
         if not state.evidence.looks:
             return Answer("learning", 0, 0, 1 - self.spec.algorithm.level)
-        return answer(state, self._found(state), self.spec, over=self.over(state))
+        return answer(state, self._found(state), self.spec, self.warnings(state), over=self.over(state))
+
+    @override
+    def measured_rate(self, state: TrialState) -> MeasuredRate | None:
+        return control_rate(state.evidence)
 
     def foreseen(self, waiting: float = 0.0) -> tuple[Table, ...]:
         """Return what can be found, with how many people, and when."""

@@ -7,11 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
+from privateer_core.algorithms.trial.learned_slopes import LearnedSlope
 from privateer_core.primitives.contributions import BITS, CellHits
 from privateer_server.algorithms import LearnerState
 from privateer_server.algorithms.trial.allocation import Holdout
 from privateer_server.algorithms.trial.confidence_sequence import ConfidenceSequence
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, stable_weights
+from privateer_server.algorithms.trial.evidence.slopes import learned_slope
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 from privateer_server.algorithms.trial.group_sequential import critical_values, information
@@ -103,6 +105,8 @@ class TrialState(LearnerState):
         where nothing is said.
     stopped
         Which rule ended the trial; empty while none has.
+    learned
+        Slopes by which devices adjust rewards in the next round, of the looks before it.
     """
 
     seed: int
@@ -119,6 +123,7 @@ class TrialState(LearnerState):
     path: Array
     average_path: Array
     stopped: str = ""
+    learned: tuple[LearnedSlope, ...] = ()
 
     @property
     def asked(self) -> SegmentShares | None:
@@ -150,6 +155,7 @@ class TrialState(LearnerState):
     def add(self, policy: TrialPolicy, release: CellHits) -> "TrialState":
         """Add a round's release."""
         epoch, members = epoch_of(policy, release), self.members
+        slopes = (learned_slope(release, policy.segments.count),) if policy.learns else ()
         if members is not None:
             # People who were asked for their segment have the weights of what their segment says.
             members = members.add(members_of(policy, release), stable_weights(self.evidence.design, epoch))
@@ -163,6 +169,7 @@ class TrialState(LearnerState):
             line=self.line and self.line.add(epoch),
             guardrails=tuple(one.add(epoch_of(policy, release, k)) for k, one in enumerate(self.guardrails, 1)),
             held=self.held and self.held.add(epoch),
+            learned=(*policy.learned, *slopes),
         )
 
 

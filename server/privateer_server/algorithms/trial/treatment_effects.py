@@ -7,6 +7,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_server.algorithms.trial.evidence.averages import Average, HitValues, by_people
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, rates, scaled_variance
@@ -309,6 +310,24 @@ def half_widths(evidence: TrialEvidence) -> Array:
     low, high = _scale(evidence, None, critical).interval(critical, evidence.stable.ready)
     bounded = np.isfinite(low) & np.isfinite(high)
     return np.where(bounded, np.where(bounded, high, 0.0) - np.where(bounded, low, 0.0), np.nan) / 2
+
+
+def control_rate(evidence: TrialEvidence) -> MeasuredRate | None:
+    """Return the control's mean reward among people of all segments; None before it has enough hits.
+
+    A share t of positive hits is 1/2 + q p (f - 1/2) / v, with f the mean reward and v what hits a person has; the
+    shares p of all segments add up to 1, and q p is v - 2 o where hits are counted.
+    """
+    if not evidence.looks or not evidence.common.together.ready[0, 0]:
+        return None
+    sums = evidence.common.together
+    rate, q, o, _ = (float(part[0, 0]) for part in rates(sums))
+    own = rate - 2 * o if evidence.design.counted else q / len(evidence.design.segments)
+    if own <= 0:
+        return None
+    share = float(sums.num[0, 0, 1] / sums.den[0, 0, 1])
+    deviation = float(np.sqrt(sums.variances[0, 0, 1]))
+    return MeasuredRate.normal(0.5 + rate / own * (share - 0.5), rate / own * deviation)
 
 
 def stopped_effect(evidence: TrialEvidence) -> StoppedEffect:

@@ -44,8 +44,10 @@ Array = NDArray[np.float64]
 _LOST: Final = "arms are not heard from as often as they are given"
 
 
-def answer(state: TrialState, found: TrialFindings, spec: TrialSpec, *, over: bool) -> Answer:
-    """Return what is known at the last look; effects in the rewards' own units."""
+def answer(
+    state: TrialState, found: TrialFindings, spec: TrialSpec, warnings: tuple[str, ...], *, over: bool
+) -> Answer:
+    """Return what is known at the last look, after ``warnings``; effects in the rewards' own units."""
     parts: list[AnswerPart] = [_rules(found, spec), _facts(state, spec, over)]
     parts += [*_at_the_stop(state, spec), *_guardrails(state, spec)]
     parts += [*_questions(spec), *_shares(state, spec), _over_time(state, spec)]
@@ -60,7 +62,7 @@ def answer(state: TrialState, found: TrialFindings, spec: TrialSpec, *, over: bo
         tuple(_estimates(state, spec)),
         decisions(state, found, spec),
         _gain(state, spec),
-        (f"sample ratio: {_LOST}",) if state.ratio.alert else (),
+        (*warnings, *((f"sample ratio: {_LOST}",) if state.ratio.alert else ())),
         tuple(parts),
     )
 
@@ -108,8 +110,18 @@ def _facts(state: TrialState, spec: TrialSpec, over: bool) -> Figures:
         Fact("reports of a person", 1, "count"),
         *_at_bounds(state, spec),
     )
-    adjusted = (Fact("rewards are adjusted by", ", ".join(spec.reward.adjust)),) if spec.reward.adjust else ()
-    return Figures("what it rests on", (*facts, *adjusted))
+    return Figures("what it rests on", (*facts, *_adjusted(state, spec)))
+
+
+def _adjusted(state: TrialState, spec: TrialSpec) -> Iterator[Fact]:
+    """Yield what rewards are adjusted by, and the slopes that were learned, in the units of reward and number."""
+    told = spec.reward
+    if told.adjust:
+        yield Fact("rewards are adjusted by", ", ".join(told.adjust))
+    for name, one in zip(spec.learned, state.learned, strict=False):
+        slope = told.span * one.slope / told.adjust[name].span
+        said = Fact(f"slope of {name}, learned", rounded(slope), "number")
+        yield said if one.slope else Fact(f"slope of {name}, learned", "none: noise hides how much it varies")
 
 
 def _at_bounds(state: TrialState, spec: TrialSpec) -> Iterator[Fact]:

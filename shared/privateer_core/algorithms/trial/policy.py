@@ -9,11 +9,13 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.trial.coin_questions import CoinQuestion, coin_layout
+from privateer_core.algorithms.trial.learned_slopes import LearnedSlope, adjusted
 from privateer_core.algorithms.trial.segments import Segmentation
 from privateer_core.algorithms.trial.spec import TrialSpec
 from privateer_core.answer.policy_view import ArmsOfGroup, GroupShares, PolicyView
 from privateer_core.errors import InputError, Malformed
 from privateer_core.mechanisms import HitsMechanism
+from privateer_core.mechanisms.cell_products import CellProducts
 from privateer_core.policies.analyzers import ByChoices
 from privateer_core.policies.decisions import Arms
 from privateer_core.policies.policy import ArmsPolicy
@@ -49,6 +51,9 @@ class TrialPolicy(ArmsPolicy):
         name the arm.
     questions
         Questions that coins choose from. None: everybody answers all there are.
+    learned
+        Slopes of the first of the numbers from before whose slopes the spec leaves open. Where some are missing, the
+        round learns the next.
     """
 
     version: int
@@ -56,11 +61,17 @@ class TrialPolicy(ArmsPolicy):
     choice: SlotLayout
     terms: Terms
     questions: tuple[CoinQuestion, ...] = ()
+    learned: tuple[LearnedSlope, ...] = ()
 
     @property
     def mechanism(self) -> HitsMechanism:
         """What randomizes, adds up and releases the round's reports."""
         return cast(HitsMechanism, self.terms.mechanism)
+
+    @property
+    def learns(self) -> bool:
+        """Whether people report a number beside the reward, of which the round learns the slope."""
+        return isinstance(self.mechanism, CellProducts)
 
     @property
     def arm_shares(self) -> Array:
@@ -123,6 +134,7 @@ class TrialPolicy(ArmsPolicy):
             and self.questions == (spec.questions if self.terms.batch else ())
             and self._parts_as(spec)
             and self._explores(spec)
+            and self._adjusts(spec)
             and self._asks(spec)
         ):
             raise Malformed("not a trial policy", remedy="fetch the policy again")
@@ -149,9 +161,13 @@ class TrialPolicy(ArmsPolicy):
         least = [spec.floor * question.share for question in self.questions] or [spec.floor]
         return not gone and (self.terms.batch == 0 or bool((asked.min(axis=2) >= np.array(least) - _ROUNDED).all()))
 
+    def _adjusts(self, spec: TrialSpec) -> bool:
+        """Whether rewards are adjusted by numbers of the spec alone, and by no more than a learner does."""
+        return len(self.learned) <= len(spec.learned) and all(one.is_possible for one in self.learned)
+
     def _asks(self, spec: TrialSpec) -> bool:
         """Whether a report is about what the spec says; coins that it carries mean what those of a choice do."""
-        reported, expected = self.mechanism.layout, spec.asked(self.choice)
+        reported, expected = self.mechanism.layout, spec.asked(self.choice, len(self.learned))
         same = np.array_equal(reported.thresholds, expected.layout.thresholds) and reported.seed == self.choice.seed
         same = same and getattr(self.mechanism, "buckets", 1) <= reported.keys and self._asks_evenly()
         same = same and self.mechanism.fits(expected)
@@ -183,7 +199,8 @@ class TrialPolicy(ArmsPolicy):
         """Return people's segments, by arm where reports name it, and their rewards.
 
         By turns it is what their coins ask, of their segment or of everybody. With guardrails ``rewards`` has the shape
-        (n, 1 + guardrails), answers after the reward.
+        (n, 1 + guardrails), answers after the reward; and after them the numbers whose slopes are learned
+        (`privateer_core.spec.adjustment.with_numbers`).
         """
         where = self.segments.locate(contexts)
         groups, cells = decisions.arms, where
@@ -191,8 +208,8 @@ class TrialPolicy(ArmsPolicy):
             groups, cells = np.zeros_like(where), where * self.choice.groups + decisions.arms
         elif self.questions:
             return self._asked(coins, where, rewards)
-        values, answers = self._told(rewards)
-        return KeyedValues(coins, cells * self.answers + answers, groups, values)
+        values, answers, numbers = self._told(rewards)
+        return KeyedValues(coins, cells * self.answers + answers, groups, values, numbers)
 
     @property
     def answers(self) -> int:
@@ -210,19 +227,27 @@ class TrialPolicy(ArmsPolicy):
         keys = np.where(self._about_everybody[questions], self.segments.count, where)
         return KeyedValues(coins, keys, groups, np.asarray(told[np.arange(len(told)), facts[questions]]))
 
-    def _told(self, rewards: Array) -> tuple[Array, NDArray[np.int64]]:
-        """Return everybody's reward, and their answers to guardrails as a number, (n,) each."""
-        guardrails = max(1, self.answers).bit_length() - 1
-        columns = self._columns(rewards, guardrails)
-        answers = (columns[:, 1:] >= YES).astype(np.int64) @ (1 << np.arange(guardrails))
-        return columns[:, 0], answers
+    def _told(self, rewards: Array) -> tuple[Array, NDArray[np.int64], Array | None]:
+        """Return everybody's adjusted reward, their answers to guardrails as a number, and the number to learn of.
+
+        Each is (n,); the last is None where the round learns of none.
+        """
+        guardrails, known = max(1, self.answers).bit_length() - 1, len(self.learned)
+        columns = self._columns(rewards, guardrails, known + self.learns)
+        answers = (columns[:, 1 : 1 + guardrails] >= YES).astype(np.int64) @ (1 << np.arange(guardrails))
+        numbers = columns[:, 1 + guardrails :]
+        values = adjusted(columns[:, 0], numbers, self.learned)
+        return values, answers, np.asarray(numbers[:, known]) if self.learns else None
 
     @staticmethod
-    def _columns(rewards: Array, guardrails: int) -> Array:
+    def _columns(rewards: Array, guardrails: int, numbers: int = 0) -> Array:
+        """Return rewards as columns; ``numbers`` are those that the round needs, of which there may be more."""
         columns = rewards.reshape(len(rewards), -1)
-        if columns.shape[1] != 1 + guardrails:
-            detail = f"must be a reward and {guardrails} answers"
-            raise InputError(detail, field="rewards", remedy="report what algorithm.guardrails names")
+        more = columns.shape[1] - 1 - guardrails
+        if more < numbers or (more and not numbers):
+            detail = f"must be a reward, {guardrails} answers and {numbers} numbers"
+            remedy = "report what algorithm.guardrails and reward.adjust name"
+            raise InputError(detail, field="rewards", remedy=remedy)
         return columns
 
     def groups(self, contexts: Array) -> NDArray[np.int64]:

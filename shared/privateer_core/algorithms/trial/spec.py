@@ -1,6 +1,7 @@
 """The spec of a trial, and everything that it refuses."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
@@ -16,7 +17,7 @@ from privateer_core.errors import SpecError
 from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import KeyedHits, Question
 from privateer_core.sampling.response import SYMBOLS_MAX
-from privateer_core.spec.adjustment import left_over
+from privateer_core.spec.adjustment import ADJUSTMENTS_MAX, learned_names, left_over
 from privateer_core.spec.arms import ArmsSpec, ArmsTable
 from privateer_core.spec.features import Scaled
 from privateer_core.spec.reward import GuardedReward, Reward
@@ -30,6 +31,7 @@ _DEVIATION: Final = 0.25
 _CUT: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.25, 0.5, 0.75]}}
 _SIXTHS: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.15, 0.3, 0.5, 0.7, 0.85]}}
 _NUMBERS: Final[Mapping[str, Any]] = {"low": -2.0, "high": 6.0, "kind": "numeric", "deviation": 1.0}
+_ADJUSTED: Final = {**_NUMBERS, "adjust": {name: {"low": 0.0, "high": 1.0} for name in ("before", "earlier")}}
 _QUARTERS: Final[Mapping[str, Any]] = {**_CUT, "shares": "equal"}
 
 
@@ -56,6 +58,7 @@ class TrialSpec(ArmsSpec):
         self._check_looks()
         self._check_effect()
         self._check_guardrails()
+        self._check_learned()
         return self
 
     def _check_growth(self) -> None:
@@ -172,6 +175,27 @@ class TrialSpec(ArmsSpec):
         if section.guardrails and section.intervals == "strict":
             detail = "have no strict intervals"
             raise SpecError(detail, field="algorithm.guardrails", remedy='set algorithm.intervals = "sequential"')
+
+    def _check_learned(self) -> None:
+        """Refuse to learn slopes where no curator sees the number beside the reward, and where no look is left."""
+        if not self.learned:
+            return
+        field = f"reward.adjust.{self.learned[0]}"
+        declare = "declare mean and slope from old data instead of low and high"
+        if not self.privacy.trust.curated:
+            detail = "a slope is learned only where a curator adds up records: other reports have no room for it"
+            raise SpecError(detail, field=field, remedy=declare)
+        if not self.numeric:
+            detail = "a slope is learned of rewards that are numbers alone"
+            raise SpecError(detail, field=field, remedy='set reward.kind = "numeric", or remove it')
+        if len(self.looks) <= len(self.learned):
+            detail = f"each slope is learned in a look of its own, and there are only {len(self.looks)} looks"
+            raise SpecError(detail, field=field, remedy=f"raise experiment.horizon or algorithm.looks, or {declare}")
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        """Names of the numbers whose slopes are learned, one a look."""
+        return learned_names(self.reward.adjust)
 
     @property
     def outcome(self) -> Reward | GuardedReward:
@@ -296,10 +320,10 @@ class TrialSpec(ArmsSpec):
         """Return what coins mean while people are asked, for shares of arms (`share_rows`, arms)."""
         return coin_layout(seed, shares, self.questions)
 
-    def asked(self, layout: SlotLayout) -> KeyedHits:
-        """Return what a round asks whose choices follow a layout."""
+    def asked(self, layout: SlotLayout, learned: int = ADJUSTMENTS_MAX) -> KeyedHits:
+        """Return what a round asks whose choices follow a layout, when so many slopes are learned; by default all."""
         if self.names_arms:
-            return self.named_cells(layout)
+            return replace(self.named_cells(layout), beside=learned < len(self.learned))
         return KeyedHits(SlotLayout(layout.seed, np.repeat(layout.thresholds, self.answers, axis=0)), self._expected)
 
     def named_cells(self, layout: SlotLayout) -> KeyedHits:
@@ -322,10 +346,15 @@ class TrialSpec(ArmsSpec):
 
         Of adjusted rewards: what numbers from before explain is no longer in it.
         """
+        return self.deviation_after(ADJUSTMENTS_MAX)
+
+    def deviation_after(self, learned: int) -> float | None:
+        """Return the `deviation` of rewards when so many slopes are learned."""
         if not self.numeric:
             return None
         whole = _DEVIATION if self.reward.deviation is None else self.reward.deviation / self.reward.span
-        return whole * left_over(self.reward.adjust)
+        open_ = self.learned[learned:]
+        return whole * left_over({name: one for name, one in self.reward.adjust.items() if name not in open_})
 
     @property
     def unadjusted(self) -> Self:
@@ -360,8 +389,12 @@ class TrialSpec(ArmsSpec):
 
     @override
     def usual_question(self) -> KeyedHits:
+        return self.question_after(ADJUSTMENTS_MAX)
+
+    def question_after(self, learned: int) -> KeyedHits:
+        """Return what a round asks at planned shares of the arms, when so many slopes are learned."""
         shares = np.tile(np.array(self.arm_shares), (self.share_rows, 1))
-        return self.asked(self.layout(0, shares))
+        return self.asked(self.layout(0, shares), learned)
 
     def effects(self) -> Iterator[tuple[int, int, str]]:
         """Yield segment, arm and name of every effect against the control."""
@@ -386,6 +419,11 @@ class TrialSpec(ArmsSpec):
             "local-one-bit": cls._instance({"model": "local", "epsilon": 0.8}, _QUARTERS, allocation="fixed"),
             "local-asked": cls._instance({"model": "local", "epsilon": 0.8}, _SIXTHS, floor=0.07),
             **{f"{model}-numeric": cls._instance(promise, reward=_NUMBERS) for model, promise in promises.items()},
+            **{
+                f"{name}-learns": cls._instance(promises[name], reward=_ADJUSTED)
+                for name, spec in made.items()
+                if spec.privacy.trust.curated
+            },
         }
 
     @classmethod

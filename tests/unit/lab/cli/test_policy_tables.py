@@ -44,7 +44,10 @@ def test_a_policy_without_bins_is_tables(capsys: pytest.CaptureFixture[str], mon
     spec = phased_spec({"asking.reserve": 2.0})
     step = Schedule(spec).open(3)
     view = msgspec.to_builtins(step.policy.view(spec))
-    rows = cells(shown(monkeypatch, capsys, "policy", lambda _: {"policy": view, "spec": {}}))
+    warned = msgspec.to_builtins(msgspec.structs.replace(NOTHING, warnings=("reward.base_rate is far off",)))
+    text = shown(monkeypatch, capsys, "policy", lambda _: {"policy": view, "spec": {}, "answer": warned})
+    assert "warning: reward.base_rate is far off" in text
+    rows = cells(text)
     for row in (["people asked", "2"], ["places", "4"], ["active", "0, 1, 2, 3, 4, 5, 6, 7, ... (30 in all)"]):
         assert row in rows
     for action, plays in view["shows"]["plays"].items():
@@ -136,6 +139,7 @@ def test_bins_of_levels_are_a_table(capsys: pytest.CaptureFixture[str], monkeypa
     bins = tuple(msgspec.structs.replace(view.shows.bins[0], where=where) for where in parts)
     view = msgspec.structs.replace(view, shows=msgspec.structs.replace(view.shows, bins=bins))
     answers = {"policy": {"policy": msgspec.to_builtins(view)}, "test": {"spec": spec.model_dump(mode="json")}}
+    answers["state"] = {"answer": msgspec.to_builtins(NOTHING)}
     rows = cells(shown(monkeypatch, capsys, "policy", lambda page: answers[page]))
     said = ["all", "country: DE, other; hours from 0 to 40", "hours: missing", "hours from 40 to 80, or missing"]
     assert [row[0] for row in rows[-4:]] == said

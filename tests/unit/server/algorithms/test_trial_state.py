@@ -7,6 +7,7 @@ import pytest
 
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.primitives.contributions import CellHits, KeyedValues
+from privateer_core.spec.adjustment import with_numbers
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.learner import TrialLearner
 from privateer_server.algorithms.trial.state import SampleRatio, epoch_of, excess_of
@@ -133,6 +134,7 @@ def test_a_segment_that_nobody_has_is_said_to_be_too_small(name: str) -> None:
     contexts, coins = np.full((step.batch, 2), 0.1), rng.integers(0, 2**32, step.batch, dtype=np.uint32)
     decided = step.policy.decide(contexts, coins)
     rewards = (rng.random(step.batch) < MEANS[0, decided.arms]).astype(float)
+    rewards = with_numbers(rewards, np.full((step.batch, len(spec.learned)), 0.5))
     release = step.policy.mechanism.simulate(step.policy.contribute(contexts, coins, decided, rewards), rng)
     step = schedule.close(step, release, 6)
     effects = schedule.answer(step).effects

@@ -43,22 +43,24 @@ def designs(spec: TrialSpec) -> TrialDesigns:
 def planned_epochs(spec: TrialSpec) -> list[PlannedEpoch]:
     """Return the epochs to come, as their mechanisms will be calibrated: people asked for the reward by segment."""
     share = spec.questions[0].share if spec.questions else 1.0
-    return [_planned(spec, batch, batch * share) for batch in np.diff([0, *spec.looks]).tolist()]
+    batches = np.diff([0, *spec.looks]).tolist()
+    return [_planned(spec, batch, batch * share, look) for look, batch in enumerate(batches)]
 
 
-def _planned(spec: TrialSpec, batch: int, people: float) -> PlannedEpoch:
-    mechanism: Any = calibrate(spec.privacy, batch, spec.usual_question()).mechanism
+def _planned(spec: TrialSpec, batch: int, people: float, look: int) -> PlannedEpoch:
+    """Return the epoch of a look, from 0: where slopes are learned, each look before it has told one."""
+    mechanism: Any = calibrate(spec.privacy, batch, spec.question_after(look)).mechanism
     if isinstance(mechanism, CellPairs):
-        values = _valued(spec, mechanism.parts, rounded=False)
+        values = _valued(spec, mechanism.parts, look, rounded=False)
         return PlannedEpoch(people, noise=spec.answers * mechanism.noise, values=values)
     levels = mechanism.levels
     keep, each = mechanism.response.gain, spec.answers * mechanism.response.other
-    values = _valued(spec, ValueParts.levels(levels), rounded=True)
+    values = _valued(spec, ValueParts.levels(levels), look, rounded=True)
     if spec.names_arms:
         return PlannedEpoch(people, keep, noise=people * each * (1 - each), values=values)
     return PlannedEpoch(people, keep, each * levels / 2, values=values)
 
 
-def _valued(spec: TrialSpec, parts: ValueParts, *, rounded: bool) -> PlannedValues | None:
-    told = spec.deviation
+def _valued(spec: TrialSpec, parts: ValueParts, look: int, *, rounded: bool) -> PlannedValues | None:
+    told = spec.deviation_after(look)
     return None if told is None else PlannedValues.of(spec.rate, told, parts, rounded=rounded)

@@ -1,0 +1,49 @@
+"""Slopes that a trial has learned, by which devices adjust their rewards: a part of its policies."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+SLOPE_MAX: Final = 1.5
+"""The steepest slope, in ranges of the reward for a range of the number: a steeper one moves too much to a bound."""
+
+
+@dataclass(frozen=True)
+class LearnedSlope:
+    """How rewards go with a number from before the choice, both on the scale from 0 to 1.
+
+    Attributes
+    ----------
+    slope
+        How much higher a reward is where the number is higher by 1; 0: nothing is adjusted.
+    mean
+        The mean of the number.
+    """
+
+    slope: float
+    mean: float
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether a learner makes it."""
+        known = math.isfinite(self.slope) and math.isfinite(self.mean)
+        return known and abs(self.slope) <= SLOPE_MAX and 0 <= self.mean <= 1
+
+
+def adjusted(values: Array, numbers: Array, learned: Sequence[LearnedSlope]) -> Array:
+    """Return values (n,) less what numbers (n, k) lead one to expect, within [0, 1].
+
+    Parameters
+    ----------
+    learned
+        Slopes of the first of the numbers.
+    """
+    if not learned:
+        return values
+    above = sum(one.slope * (numbers[:, place] - one.mean) for place, one in enumerate(learned))
+    return np.asarray(np.clip(values - above, 0.0, 1.0))
