@@ -120,9 +120,9 @@ class PublishedConvexLearner(ConvexLearner):
         return half * (1 + math.sqrt((power - 1) * 2 * math.log(2 * horizon**2)))
 
     @override
-    def _rho(self, terms: Terms) -> float:
+    def _rho(self, learned: int, terms: Terms) -> float:
         if self.rule.points == 1:
-            return super()._rho(terms)
+            return super()._rho(learned, terms)
         horizon = self.spec.experiment.horizon
         return self.domain.radius * min(math.log(max(3, horizon)) / horizon, 0.5)
 
