@@ -4,7 +4,7 @@ The learner is as the paper and its sources print it; symbols are the product's.
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
@@ -92,6 +92,11 @@ ALGORITHM: Final = Algorithm(PublishedConvexSpec, PublishedConvexPolicy)
 
 class PublishedConvexLearner(ConvexLearner):
     """A learner with one direction a round, and the papers' constants."""
+
+    def __init__(self, spec: PublishedConvexSpec) -> None:
+        super().__init__(spec)
+        # Slopes are taken as devices clip them, whatever people measure wrongly.
+        self.pairs = replace(self.pairs, deviation=0.0)
 
     @override
     def _frame(self, state: ConvexState, seed: int) -> Array:

@@ -19,7 +19,7 @@ _AT_RANDOM: Final = 0.2
 _CAUTION: Final = 8
 """Where rewards are rare, what an arm may still gain counts for so many times as much: few of them mislead."""
 _MANY: Final = 10
-_ENOUGH: Final = 5000
+_ENOUGH: Final = 6000
 """Arms, and people by arm in rewards as clear as their own, from which on a prior is fitted: fewer misjudge it."""
 
 

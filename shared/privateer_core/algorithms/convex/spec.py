@@ -168,7 +168,9 @@ class ConvexSpec(Spec):
         if privacy.trust.batched and privacy.min_batch > experiment.round_size:
             _refuse("privacy.min_batch", "must be at most experiment.round_size", "lower it, or raise that")
         if self.algorithm.deviation > self.reward.span:
-            detail = f"must be at most {self.reward.span:g}, the range of rewards: what is measured is cut to that range"
+            detail = (
+                f"must be at most {self.reward.span:g}, the range of rewards: what is measured is cut to that range"
+            )
             _refuse("algorithm.deviation", detail, "lower it, or widen reward.low and reward.high")
         return self
 
