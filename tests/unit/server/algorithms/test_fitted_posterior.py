@@ -9,7 +9,7 @@ from scipy.stats import norm
 from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.bandit import BanditSpec
 from privateer_server.algorithms import learner_for
-from privateer_server.algorithms.bandit import learner as learners
+from privateer_server.algorithms.bandit import sampling_rules
 from privateer_server.algorithms.bandit.fitted_posterior import _SPREADS, FittedPosterior
 from privateer_server.algorithms.bandit.posterior import ArmPosterior
 from privateer_server.algorithms.bandit.sampling_rules import fitted_thompson, repays, tells_apart, thompson
@@ -170,7 +170,7 @@ def _of_bits(people, positive, gain):
 
 @pytest.mark.nightly
 def test_thirty_close_arms_lose_less_by_the_fitted_prior(monkeypatch):
-    """100 runs of 250,000 people at local epsilon 4: of 1,000 the mean is .114, with a standard deviation of .075.
+    """100 runs of 250,000 people at local epsilon 4: of 1,000 the mean is .114, with a standard deviation of .077.
 
     A false alarm in a thousand above .138. Planted: the flat prior, whose mean is .146.
     """
@@ -181,5 +181,5 @@ def test_thirty_close_arms_lose_less_by_the_fitted_prior(monkeypatch):
     data["privacy"]["epsilon"] = 4.0
     spec = parse_spec(data)
     assert np.mean([lost(spec, seed, gaps) for seed in range(100)]) < 0.138
-    monkeypatch.setattr(learners, "tells_apart", lambda *_: False)
+    monkeypatch.setattr(sampling_rules, "_MANY", 1000)
     assert np.mean([lost(spec, seed, gaps) for seed in range(100)]) > 0.12
