@@ -168,7 +168,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
             rho = (square * math.log(max(3, horizon)) / (mu * lipschitz * horizon)) ** (1 / 3)
         else:
             rho = math.sqrt(reach * d * self._deviation(terms) / (3 * lipschitz)) * horizon**-0.25
-        return min(rho, self.domain.radius / 2)
+        return float(min(rho, self.domain.radius / 2))
 
     def _step(self, learned: int, people: int, policy: ConvexPolicy) -> float:
         """Return how far a round of ``people`` goes along its gradient: eta, for all of them.

@@ -88,7 +88,7 @@ class PairDistance:
         nearest = self.radius * math.log(max(3, self.horizon)) / self.horizon
         if not self.deviation:
             return min(self.radius / 2, nearest)
-        ahead = (self.horizon / max(_FIRST, learned)) ** 0.25
+        ahead = math.sqrt(math.sqrt(self.horizon / max(_FIRST, learned)))
         far = min(self._longest, _END * self._constant(square) * ahead)
         return min(self.radius / 2, max(nearest, far))
 
