@@ -4,7 +4,7 @@ The learner is as the paper and its sources print it; symbols are the product's.
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
@@ -93,6 +93,11 @@ ALGORITHM: Final = Algorithm(PublishedConvexSpec, PublishedConvexPolicy)
 class PublishedConvexLearner(ConvexLearner):
     """A learner with one direction a round, and the papers' constants."""
 
+    def __init__(self, spec: PublishedConvexSpec) -> None:
+        super().__init__(spec)
+        # Slopes are taken as devices clip them, whatever people measure wrongly.
+        self.pairs = replace(self.pairs, deviation=0.0)
+
     @override
     def _frame(self, state: ConvexState, seed: int) -> Array:
         return drawn_frame(seed, self.domain.dimension)
@@ -120,9 +125,9 @@ class PublishedConvexLearner(ConvexLearner):
         return half * (1 + math.sqrt((power - 1) * 2 * math.log(2 * horizon**2)))
 
     @override
-    def _rho(self, terms: Terms) -> float:
+    def _rho(self, learned: int, terms: Terms) -> float:
         if self.rule.points == 1:
-            return super()._rho(terms)
+            return super()._rho(learned, terms)
         horizon = self.spec.experiment.horizon
         return self.domain.radius * min(math.log(max(3, horizon)) / horizon, 0.5)
 

@@ -36,7 +36,7 @@ def tables(**changes):
         ({"algorithm": SHRINKING}, "algorithm.lipschitz", "does nothing"),
         ({"algorithm": {"lipschitz": None}}, "algorithm.lipschitz", "missing"),
         ({"algorithm": {"lipschitz": float("inf")}}, "algorithm.lipschitz", ""),
-        ({"algorithm": {"deviation": 0.6}}, "algorithm.deviation", "hides every difference"),
+        ({"algorithm": {"deviation": 1.1}}, "algorithm.deviation", "at most 1, the range of rewards"),
         ({"algorithm": {"deviation": 0.1, **ONE}}, "algorithm.deviation", "does nothing"),
         ({"algorithm": ONE, "experiment": {"round_growth": 0.1}}, "experiment.round_growth", "strong_convexity"),
         ({"experiment": {"round_size": 5000}}, "experiment.round_size", "horizon"),

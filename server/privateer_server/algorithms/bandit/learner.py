@@ -18,7 +18,14 @@ from privateer_core.primitives.contributions import CellHits, KeyedSums
 from privateer_core.primitives.public_coins import UNIT
 from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner
 from privateer_server.algorithms.bandit.posterior import PER_REWARD, ArmPosterior, proxy
-from privateer_server.algorithms.bandit.sampling_rules import kl_ucb, thompson, track, tsallis
+from privateer_server.algorithms.bandit.sampling_rules import (
+    fitted_thompson,
+    kl_ucb,
+    tells_apart,
+    thompson,
+    track,
+    tsallis,
+)
 from privateer_server.algorithms.bandit.success_counts import SuccessCounts
 
 Array = NDArray[np.float64]
@@ -106,7 +113,10 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         if self.spec.algorithm.host == "tsallis-inf":
             return self._tsallis(state, ahead.batch)
         draws = _DRAWS_HIDDEN if self.spec.privacy.arm_in_key else _DRAWS
-        left = self.spec.experiment.horizon - state.reported
+        horizon = self.spec.experiment.horizon
+        left = horizon - state.reported
+        if tells_apart(posterior, self.playable, horizon):
+            return fitted_thompson(posterior, self.playable, draws, left, ahead.seed)
         return thompson(posterior, self.playable, draws, left, ahead.seed)
 
     def _tsallis(self, state: BanditState, batch: int) -> Array:

@@ -23,11 +23,10 @@ from privateer_core.primitives.contributions import KeyedSums, KeyedValues
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.arms import PlannedRound
 from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner, must_agree
+from privateer_server.algorithms.convex.pair_distance import PairDistance
 from privateer_server.algorithms.convex.regret_bound import CONFIDENCE, GradientSums
 
 Array = NDArray[np.float64]
-_CLEAR: Final = 2.0
-"""Two points are so far apart that what is measured at them varies their slope by G / (sqrt(2) * this) at most."""
 _HALVINGS: Final = 60
 
 
@@ -70,6 +69,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
     def __init__(self, spec: ConvexSpec) -> None:
         super().__init__(spec)
         self.domain, self.rule = spec.domain, spec.algorithm
+        self.pairs = PairDistance.of(spec)
 
     @override
     def start(self, seed: int) -> ConvexState:
@@ -95,7 +95,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         frame = self._frame(state, ahead.seed)
         if self.rule.estimator == "ellipsoid":
             return state.point, self._size(terms) * frame @ self._ellipsoid(state, terms)
-        rho = self._rho(terms)
+        rho = self._rho(state.learned, terms)
         return self.domain.projected(state.point, rho), rho * frame
 
     def _frame(self, state: ConvexState, _seed: int) -> Array:
@@ -110,7 +110,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         if self.rule.estimator == "ellipsoid":
             return replace(after, point=self._leader(course.pull, after.learned, policy))
         step = self._step(state.learned, people, policy)
-        rho = float(np.linalg.norm(policy.axes[0]))
+        rho = _distance(policy)
         # A late gradient stands for the one that its bound has at this centre.
         here = gradient + mu * (policy.asked_at - policy.centre)
         return replace(after, point=self.domain.projected(policy.centre + step * here, rho))
@@ -119,8 +119,12 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         """Estimate the gradient: d times the mean, over people, of score times direction, by their scale.
 
         A point is at axes[i] = u A from the centre with u of the frame, and A^-1 u is column i of the inverse of axes.
+        A slope between two points is divided by what clipping leaves of it at their distance, whoever decided that.
         """
-        scale = self.rule.slope if policy.points == 2 else self.spec.reward.half_range
+        if policy.points == 2:
+            scale = self.rule.slope / sum(share * self.pairs.kept(_distance(one)) for one, share in policy.decided)
+        else:
+            scale = self.spec.reward.half_range
         means = self._means(release) * scale
         return np.asarray(np.linalg.inv(policy.measured) @ means)
 
@@ -149,32 +153,35 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         """Return L, the standard deviation of what one person's reward is released as, in rewards."""
         return self.spec.reward.half_range * math.sqrt(self._power(terms.mechanism, terms.batch))
 
-    def _rho(self, terms: Terms) -> float:
-        """Return the distance of points from the centre, at most half the set's radius."""
+    def _square(self, mechanism: AnyMechanism, people: int) -> float:
+        """Return the mean square of d times the slope that one person's score is released as, of two points."""
+        return (self.domain.dimension * self.rule.slope) ** 2 * self._power(mechanism, people)
+
+    def _rho(self, learned: int, terms: Terms) -> float:
+        """Return the distance of points from the centre after so many people, at most half the set's radius."""
+        if self.rule.points == 2:
+            return self.pairs.after(learned, self._square(terms.mechanism, terms.batch))
         d, horizon = self.domain.dimension, self.spec.experiment.horizon
         lipschitz, mu, reach = self.rule.slope, self.rule.strong_convexity, self.domain.reach
-        if self.rule.points == 2:
-            near = self.domain.radius * math.log(max(3, horizon)) / horizon
-            rho = max(near, _CLEAR * self.rule.deviation / lipschitz)
-        elif mu:
+        if mu:
             square = (d * self._deviation(terms)) ** 2
             rho = (square * math.log(max(3, horizon)) / (mu * lipschitz * horizon)) ** (1 / 3)
         else:
             rho = math.sqrt(reach * d * self._deviation(terms) / (3 * lipschitz)) * horizon**-0.25
-        return min(rho, self.domain.radius / 2)
+        return float(min(rho, self.domain.radius / 2))
 
     def _step(self, learned: int, people: int, policy: ConvexPolicy) -> float:
         """Return how far a round of ``people`` goes along its gradient: eta, for all of them.
 
         Where losses are strongly convex that is 1 / (mu t), and the start counts for as many people as tell as little;
-        else R / sqrt(V T), with V the square of d times a person's released slope.
+        else R / sqrt(V T).
         """
         d, mu, horizon = self.domain.dimension, self.rule.strong_convexity, self.spec.experiment.horizon
+        distance, reach = _distance(policy), self.domain.reach
         if self.rule.points == 2:
-            slope = self.rule.slope * math.sqrt(self._power(policy.terms.mechanism, people))
+            square = self._square(policy.terms.mechanism, people) / self.pairs.kept(distance) ** 2
         else:
-            slope = self._deviation(policy.terms) / float(np.linalg.norm(policy.axes[0]))
-        square, reach = (d * slope) ** 2, self.domain.reach
+            square = (d * self._deviation(policy.terms) / distance) ** 2
         if mu:
             return people / (mu * (learned + people) + square / (mu * reach**2))
         # The gradients of all who have chosen and not yet reported point the same way.
@@ -270,6 +277,11 @@ def drawn_frame(seed: int, dimension: int) -> Array:
     """Draw an orthonormal frame, uniformly; rows are its vectors."""
     q, r = np.linalg.qr(np.random.default_rng(seed).normal(size=(dimension, dimension)))
     return np.asarray((q * np.sign(np.diag(r))).T)
+
+
+def _distance(policy: ConvexPolicy) -> float:
+    """Return rho, the distance of a policy's points from its centre, in every direction the same."""
+    return float(np.linalg.norm(policy.axes[0]))
 
 
 def _barrier_hessian(domain: Domain, point: Array) -> Array:

@@ -102,7 +102,8 @@ class ConvexSection(Section):
     strong_convexity
         Losses have at least this curvature; 0: they are convex.
     smoothness
-        Of ``ellipsoid`` without strong convexity: slopes of losses change by at most this per unit of distance.
+        Slopes of losses change by at most this per unit of distance: of ``ellipsoid`` without strong convexity, and of
+        ``two-point`` where ``deviation`` is above 0, whose points may then be farther apart.
     deviation
         Of ``two-point``: standard deviation of what a person measures at one point, beyond their loss.
     """
@@ -122,8 +123,9 @@ class ConvexSection(Section):
         if self.estimator == "ellipsoid" and not (self.strong_convexity or self.smoothness):
             detail = "'ellipsoid' needs algorithm.strong_convexity or algorithm.smoothness above 0"
             _refuse("algorithm.estimator", detail, "set one of them, or use 'sphere'")
-        if self.smoothness and (self.estimator == "sphere" or self.strong_convexity):
-            detail = "does nothing but where estimator is 'ellipsoid' and algorithm.strong_convexity is 0"
+        shrinks = self.estimator == "ellipsoid" and bool(self.strong_convexity)
+        if self.smoothness and (shrinks or (self.estimator == "sphere" and not self.deviation)):
+            detail = "does nothing but for an 'ellipsoid' without strong convexity, or 'two-point' with a deviation"
             _refuse("algorithm.smoothness", detail, "remove it")
         if (self.lipschitz is None) != (self.estimator == "ellipsoid"):
             detail = "does nothing where estimator is 'ellipsoid'" if self.lipschitz else "missing"
@@ -165,8 +167,11 @@ class ConvexSpec(Spec):
             _refuse("experiment.round_growth", "needs algorithm.strong_convexity above 0", "set that, or remove this")
         if privacy.trust.batched and privacy.min_batch > experiment.round_size:
             _refuse("privacy.min_batch", "must be at most experiment.round_size", "lower it, or raise that")
-        if self.algorithm.deviation > self.algorithm.slope * self.domain.radius / 4:
-            _refuse("algorithm.deviation", "hides every difference within the set", "lower it, or use 'one-point'")
+        if self.algorithm.deviation > self.reward.span:
+            detail = (
+                f"must be at most {self.reward.span:g}, the range of rewards: what is measured is cut to that range"
+            )
+            _refuse("algorithm.deviation", detail, "lower it, or widen reward.low and reward.high")
         return self
 
     @property
