@@ -120,7 +120,9 @@ class PartitionLearner(CohortLearner[PartitionState]):
             tree=state.tree,
             evidence=evidence or state.evidence,
             people=state.population.shares[0],
-            kernel=Kernel(state.hyperparameters.lengths[blocks], state.hyperparameters.spread, space),
+            kernel=Kernel(
+                state.hyperparameters.lengths[blocks], state.hyperparameters.spread, space, state.hyperparameters.common
+            ),
             space=space,
             columns=columns,
             dimension=self.spec.dimension,
@@ -251,7 +253,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         selection = self.selection.learned(selection, policy, release, Beliefs(before, state.prior))
         state = self.rescaled(replace(state, selection=selection))
         selection = self.selection.decided(selection, state.hyperparameters.spread, state.prior, state.own)
-        state = replace(state, selection=selection)
+        state = self.rescaled(replace(state, selection=selection))
         if selection.open:
             is_news = _is_news(state, state.hyperparameters.fitted, _FITTED)
             return self.computed(self._fitted(state) if is_news else state)
@@ -288,7 +290,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         found = self.process(state).fitted()
         lengths = state.hyperparameters.lengths.copy()
         lengths[self.selection.blocks(state.selection)] = found.lengths
-        return replace(state, hyperparameters=Hyperparameters(lengths, found.spread, state.seen))
+        return replace(state, hyperparameters=Hyperparameters(lengths, found.spread, state.seen, found.common))
 
     def rescaled(self, state: PartitionState) -> PartitionState:
         """Expect values where all that was observed of them is on the average."""
@@ -320,7 +322,8 @@ class PartitionLearner(CohortLearner[PartitionState]):
     def cut(self, state: PartitionState, tree: BinTree, ready: Bools) -> PartitionState:
         """Split bins, of which the posterior then knows nothing yet; ``tree`` has the level for it."""
         below, split = tree.split(ready)
-        halves = below.expected(self.space) / state.tree.expected(self.space)[split.copies]
+        expected = (self.selection.expected(state.selection, tree) for tree in (below, state.tree))
+        halves = next(expected) / next(expected)[split.copies]
         return replace(
             state,
             tree=below,
@@ -358,7 +361,9 @@ class PartitionLearner(CohortLearner[PartitionState]):
         """Return posterior means and standard errors in the unit of rewards, (bins, arms) each."""
         low, high = self.spec.reward.low, self.spec.reward.high
         means = low + (high - low) * (state.posterior.mean + 1) / 2
-        return means, (high - low) * np.sqrt(state.posterior.variance) / 2
+        common = state.hyperparameters.common
+        variance = self.process(state).variances() if common else state.posterior.variance
+        return means, (high - low) * np.sqrt(variance) / 2
 
 
 def _is_news(state: PartitionState, before: int, times: float) -> bool:
