@@ -69,7 +69,7 @@ def test_posteriors_are_those_of_the_joint_normal_distribution(planted):
 
 
 def test_the_variance_that_choices_depend_on_leaves_out_what_moves_all_arms_alike():
-    """If the common part is known an arm has the variance P_k; how the part moves all arms, on the average, is left out.
+    """If the common part is known an arm has the variance P_k; by what the part moves all arms alike nothing is added.
 
     Arms that are observed alike differ by their own parts alone.
     """

@@ -72,7 +72,7 @@ class Observations:
         known = np.linalg.inv(covariance[:own, :own])
         if kernel.common:
             common = kernel.common_covariance(*boxes)
-            alone = np.linalg.inv(known + self.information)
+            alone = np.asarray(np.linalg.inv(known + self.information), np.float64)
             part = CommonPart(alone, self.information, self.weighted, common[:own, :own])
             return part.elsewhere(covariance[own:, :own], common[own:, :own])
         means = np.linalg.solve(known + self.information, self.weighted[..., None])
@@ -85,7 +85,7 @@ class Observations:
         precision = np.linalg.inv(covariance) + self.information
         found = _evidence(precision, self.weighted) + _plausibility(kernel)
         if kernel.common:
-            found += self._common_part(kernel, np.linalg.inv(precision), known).likelihood()
+            found += self._common_part(kernel, np.asarray(np.linalg.inv(precision), np.float64), known).likelihood()
         return found - len(precision) * float(np.log(np.diagonal(np.linalg.cholesky(covariance))).sum())
 
     def predicted(self, kernel: Kernel, precision: Array, moment: Array) -> float:
