@@ -15,6 +15,9 @@ _USUAL_SPREAD: Final = 0.5
 _LENGTH_SPREAD: Final = 1.0
 _SPREAD_SPREAD: Final = 0.5
 """Lengths and spreads are log-normal beforehand, with usual medians and these standard deviations."""
+_COMMON: Final = 3.0
+"""A common part must make what was observed more likely by this, in natural logarithms: where values are truly alike
+in all arms it takes room that differences between them need."""
 _SWEEPS: Final = 2
 
 
@@ -166,4 +169,4 @@ def _moved(kernel: Kernel, move: int) -> Kernel | None:
 def _plausibility(kernel: Kernel) -> float:
     lengths = np.log(LENGTHS[kernel.lengths] / LENGTHS[kernel.usual]) / _LENGTH_SPREAD
     spread = np.log(SPREADS[kernel.spread] / _USUAL_SPREAD) / _SPREAD_SPREAD
-    return -float((lengths**2).sum() + spread**2) / 2
+    return -float((lengths**2).sum() + spread**2) / 2 - (_COMMON if kernel.common else 0.0)
