@@ -225,9 +225,8 @@ class FeatureSelector:
         if len(expected) > 1 or (selection.population.precision > _COUNTED * (_EVEN * expected) ** -2).any():
             return selection
         known, rows = selection.evidence, [self.rows(feature) for feature in range(len(self.cells))]
-        level = known.moment.sum(axis=0) / (known.precision.sum(axis=0) + 1)
-        found = (mass_ratios(known.precision[some], known.moment[some], expected[0, some], level) for some in rows)
-        ratios = np.concatenate(list(found))
+        found = [mass_ratios(known.precision[some], known.moment[some], expected[0, some]) for some in rows]
+        ratios = np.concatenate(found)
         scale = ratios[:, None]
         evidence = replace(known, precision=scale**2 * known.precision, moment=scale * known.moment)
         population = Population(ratios * expected, selection.population.precision)
@@ -264,8 +263,7 @@ class FeatureSelector:
         people = 0 if selection.open else own - selection.ended
         left = 0.5 ** (max(0, people) / half_life)
         apart = np.repeat(selection.kept, [len(one) for one in self.cells])
-        evidence = self._weighed(selection).evidence if selection.open else selection.evidence
-        return self._observations(evidence.standardized(prior).scaled(left), columns, apart)
+        return self._observations(selection.evidence.standardized(prior).scaled(left), columns, apart)
 
     def _observations(self, evidence: BinEvidence, columns: Ints, apart: Bools) -> Observations:
         """Return what was observed of cells ``apart``, and of all others together: they are the whole space."""
