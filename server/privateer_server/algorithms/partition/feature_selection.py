@@ -11,10 +11,9 @@ from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy, Part
 from privateer_core.answer.parts import FeatureSelection
 from privateer_core.primitives.contributions import KeyedRelease
 from privateer_core.spec.columns import Block
-from privateer_server.algorithms.partition.bin_tree import BinTree, Space
+from privateer_server.algorithms.partition.bin_tree import Space
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence
 from privateer_server.algorithms.partition.kernel import Kernel, PriorScale, usual_lengths
-from privateer_server.algorithms.partition.posterior.bin_masses import mass_ratios
 from privateer_server.algorithms.partition.posterior.observations import Observations, observed
 from privateer_server.algorithms.partition.round_estimates import Beliefs, Population, estimated
 
@@ -35,8 +34,6 @@ _GAIN: Final = 0.0
 _CLEAR: Final = 3.0
 """Where no feature gains as much as this all are kept: what matters may do so only together with others."""
 _NOBODY: Final = 1e-18
-_COUNTED: Final = 1.000001
-"""Shares were counted if their precision has grown by more than rounding."""
 _EVEN: Final = 0.3
 """Standard deviation of a cell's share of people from what is expected, relative to it, before people are counted."""
 _QUARTERS: Final = 2
@@ -75,16 +72,6 @@ class FeatureCells:
     def __len__(self) -> int:
         return len(self.depths)
 
-    def mean_over(self, space: Space, box: tuple[Array, Array], values: Array) -> Array:
-        """Return the mean of numbers of the cells, (cells,), over the people who are expected in boxes; (boxes,)."""
-        inside = np.zeros((len(box[0]), len(self)))
-        for cell in range(len(self)):
-            lower, upper = np.maximum(box[0], self.lower[cell]), np.minimum(box[1], self.upper[cell])
-            meets = (lower < upper).all(axis=1)
-            inside[meets, cell] = space.expected(lower[meets], upper[meets])
-        total = inside.sum(axis=1)
-        return np.where(total > 0, inside @ values / np.where(total > 0, total, 1.0), 1.0)
-
 
 def cells_of(spec: PartitionSpec) -> tuple[FeatureCells, ...]:
     """Return the cells of every feature, in order."""
@@ -118,9 +105,6 @@ class Selection:
         Shape (features,): features that matter, as far as is known; all while it is open.
     ended
         The experiment's own people who had reported at the end.
-    ratios
-        By how much cells' shares of people differ from what is expected, (cells,), as far as values told it; None where
-        hits tell shares, and before the end.
     """
 
     evidence: BinEvidence
@@ -130,7 +114,6 @@ class Selection:
     gains: Array
     kept: Bools
     ended: int
-    ratios: Array | None = None
 
     @property
     def feature(self) -> int:
@@ -211,36 +194,12 @@ class FeatureSelector:
         people = self._spec.experiment.horizon + sum(source.people for source in self._spec.sources)
         if selection.asked.min() == 0 or selection.asked.sum() < people_asked(people):
             return selection
-        selection = self._weighed(selection)
         known = selection.evidence.standardized(prior)
         gains = np.array([self._gain(known, feature, spread) for feature in range(len(self.cells))])
         kept = np.full(len(self.cells), gains.max() < _CLEAR)
         best = np.argsort(-gains, kind="stable")[:_FEW]
         kept[best[gains[best] > _GAIN]] = True
         return replace(selection, open=False, gains=gains, kept=kept, ended=own)
-
-    def _weighed(self, selection: Selection) -> Selection:
-        """Return it with the shares of people that values tell, where nothing else told them."""
-        expected = selection.population.shares
-        if len(expected) > 1 or (selection.population.precision > _COUNTED * (_EVEN * expected) ** -2).any():
-            return selection
-        known, rows = selection.evidence, [self.rows(feature) for feature in range(len(self.cells))]
-        found = [mass_ratios(known.precision[some], known.moment[some], expected[0, some]) for some in rows]
-        ratios = np.concatenate(found)
-        scale = ratios[:, None]
-        evidence = replace(known, precision=scale**2 * known.precision, moment=scale * known.moment)
-        population = Population(ratios * expected, selection.population.precision)
-        return replace(selection, evidence=evidence, population=population, ratios=ratios)
-
-    def expected(self, selection: Selection | None, tree: BinTree) -> Array:
-        """Return the share of people who are expected in each bin, (bins,): by the spec, and by what values told."""
-        expected, ratios = tree.expected(self._space), selection.ratios if selection else None
-        if ratios is None:
-            return expected
-        corners = tree.corners(len(self._space.halvings))
-        for feature, one in enumerate(self.cells):
-            expected = expected * one.mean_over(self._space, corners, ratios[self.rows(feature)])
-        return np.maximum(expected, _NOBODY)
 
     def _gain(self, evidence: BinEvidence, feature: int, spread: int) -> float:
         """Return how much likelier what was observed is if one feature alone varies, than if no feature matters."""

@@ -253,7 +253,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         selection = self.selection.learned(selection, policy, release, Beliefs(before, state.prior))
         state = self.rescaled(replace(state, selection=selection))
         selection = self.selection.decided(selection, state.hyperparameters.spread, state.prior, state.own)
-        state = self.rescaled(replace(state, selection=selection))
+        state = replace(state, selection=selection)
         if selection.open:
             is_news = _is_news(state, state.hyperparameters.fitted, _FITTED)
             return self.computed(self._fitted(state) if is_news else state)
@@ -322,8 +322,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
     def cut(self, state: PartitionState, tree: BinTree, ready: Bools) -> PartitionState:
         """Split bins, of which the posterior then knows nothing yet; ``tree`` has the level for it."""
         below, split = tree.split(ready)
-        expected = (self.selection.expected(state.selection, tree) for tree in (below, state.tree))
-        halves = next(expected) / next(expected)[split.copies]
+        halves = below.expected(self.space) / state.tree.expected(self.space)[split.copies]
         return replace(
             state,
             tree=below,

@@ -1,1 +1,1 @@
-"""What releases say of values, by normal models: observations, a part common to all arms, and masses."""
+"""What releases say of values, by normal models: observations, and a part common to all arms."""
