@@ -12,8 +12,9 @@ from privateer_core.answer.parts import FeatureSelection
 from privateer_core.primitives.contributions import KeyedRelease
 from privateer_core.spec.columns import Block
 from privateer_server.algorithms.partition.bin_tree import Space
-from privateer_server.algorithms.partition.gaussian_process import BinEvidence, Observations, observed
+from privateer_server.algorithms.partition.gaussian_process import BinEvidence
 from privateer_server.algorithms.partition.kernel import Kernel, PriorScale, usual_lengths
+from privateer_server.algorithms.partition.posterior.observations import Observations, observed
 from privateer_server.algorithms.partition.round_estimates import Beliefs, Population, estimated
 
 Array = NDArray[np.float64]

@@ -9,17 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_server.algorithms.partition.bin_tree import BinTree, Space, Split
-from privateer_server.algorithms.partition.kernel import LENGTHS, SPREADS, UNSCALED, Kernel, PriorScale
+from privateer_server.algorithms.partition.kernel import UNSCALED, Kernel, PriorScale
+from privateer_server.algorithms.partition.posterior.observations import Observations
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-_USUAL_SPREAD: Final = 0.5
-_LENGTH_SPREAD: Final = 1.0
-_SPREAD_SPREAD: Final = 0.5
-"""Lengths and spreads are log-normal beforehand, with usual medians and these standard deviations."""
-_SWEEPS: Final = 2
 _TOGETHER: Final = 256
 """Bins that learn from each other, at most: neighbourhoods above this size are cut in two."""
 
@@ -108,101 +104,6 @@ def with_arms(values: Array, added: int) -> Array:
 
 
 @dataclass(frozen=True)
-class Observations:
-    """Independent normal observations of arms' values: of averages over bins, and over unions of bins.
-
-    Attributes
-    ----------
-    lower, upper
-        Shape (bins, d): corners.
-    information
-        Shape (arms, bins, bins): precision matrices of the observations.
-    weighted
-        Shape (arms, bins): what they observed, times its precision.
-    """
-
-    lower: Array
-    upper: Array
-    information: Array
-    weighted: Array
-
-    def posterior(self, kernel: Kernel) -> tuple[Array, Array]:
-        """Means and variances of the bins' averages, shape (bins, arms) each."""
-        prior = np.linalg.inv(kernel.covariance(self.lower, self.upper))
-        known = np.linalg.inv(prior + self.information)
-        means = np.einsum("kij,kj->ik", known, self.weighted)
-        return means, np.diagonal(known, axis1=1, axis2=2).T
-
-    def elsewhere(self, kernel: Kernel, lower: Array, upper: Array) -> Array:
-        """Return posterior means of averages over other boxes, by their corners; shape (boxes, arms)."""
-        own = len(self.lower)
-        covariance = kernel.covariance(np.concatenate([self.lower, lower]), np.concatenate([self.upper, upper]))
-        known = np.linalg.inv(covariance[:own, :own])
-        means = np.linalg.solve(known + self.information, self.weighted[..., None])
-        residual = self.weighted - (self.information @ means)[..., 0]
-        return np.asarray(covariance[own:, :own] @ residual.T)
-
-    def likelihood(self, kernel: Kernel, known: dict[tuple[int, int], Array] | None = None) -> float:
-        """Return the logarithm of the observations' density, but for a constant, plus that of the kernel beforehand."""
-        covariance = kernel.covariance(self.lower, self.upper, known)
-        factors = np.linalg.cholesky(np.linalg.inv(covariance) + self.information)
-        solved = np.linalg.solve(factors, self.weighted[..., None])
-        determinants = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum()
-        prior = len(factors) * np.log(np.diagonal(np.linalg.cholesky(covariance))).sum()
-        return float((solved**2).sum() / 2 - determinants - prior) + _plausibility(kernel)
-
-    def predicted(self, kernel: Kernel, precision: Array, moment: Array) -> float:
-        """Return the log density of further observations of the bins, but for a constant that is theirs alone.
-
-        Parameters
-        ----------
-        precision, moment
-            Shape (bins, arms): the precision of what is observed of the first bins, and that times the observation.
-        """
-        known = np.linalg.inv(kernel.covariance(self.lower, self.upper)) + self.information
-        size = np.arange(len(precision))
-        more, weighted = known.copy(), self.weighted.copy()
-        more[:, size, size] += precision.T
-        weighted[:, size] += moment.T
-        return _evidence(more, weighted) - _evidence(known, self.weighted)
-
-    def with_others(self, other: "Observations") -> "Observations":
-        """Return these observations and others of the same values, of further bins."""
-        own, all_ = len(self.lower), len(self.lower) + len(other.lower)
-        information = np.zeros((len(self.information), all_, all_))
-        information[:, :own, :own] = self.information
-        information[:, own:, own:] = other.information
-        return Observations(
-            np.concatenate([self.lower, other.lower]),
-            np.concatenate([self.upper, other.upper]),
-            information,
-            np.concatenate([self.weighted, other.weighted], axis=1),
-        )
-
-    def fitted(self, start: Kernel) -> Kernel:
-        """Return the most likely kernel near ``start``, feature by feature on the grids."""
-        known: dict[tuple[int, int], Array] = {}
-        best, value = start, self.likelihood(start, known)
-        for _ in range(_SWEEPS):
-            before = best
-            for move in range(2 * (len(start.lengths) + 1)):
-                best, value = self._climbed(best, value, move, known)
-            if best is before:
-                break
-        return best
-
-    def _climbed(
-        self, best: Kernel, value: float, move: int, known: dict[tuple[int, int], Array]
-    ) -> tuple[Kernel, float]:
-        while (step := _moved(best, move)) is not None:
-            reached = self.likelihood(step, known)
-            if reached <= value:
-                break
-            best, value = step, reached
-        return best, value
-
-
-@dataclass(frozen=True)
 class BinPosterior:
     """The posterior of arms' values in bins.
 
@@ -276,11 +177,16 @@ class BinProcess:
         return groups
 
     def posterior(self) -> tuple[Array, Array]:
-        """Means and variances of the bins' averages, shape (bins, arms) each."""
+        """Means of the bins' averages, and variances without what all arms have in common; (bins, arms) each."""
         found = []
         for some, observations in self.groups:
             found.append([part[: some.stop - some.start] for part in observations.posterior(self.kernel)])
         return self._values(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+
+    def variances(self) -> Array:
+        """Variances of the bins' averages with that of what all arms have in common, shape (bins, arms)."""
+        found = [observations.variances(self.kernel)[: some.stop - some.start] for some, observations in self.groups]
+        return np.asarray(self.prior.scale**2 * np.concatenate(found))
 
     def _values(self, means: Array, variances: Array) -> tuple[Array, Array]:
         """Return means and variances of values for those of the process."""
@@ -333,37 +239,7 @@ class BinProcess:
         )
 
     def fitted(self) -> Kernel:
-        """Return the most likely kernel near the one in use, while there is one group."""
+        """Return the most likely kernel near the one in use, with a common part of arms or without, in one group."""
         [(_, observations)] = self.groups
-        return observations.fitted(self.kernel)
-
-
-def observed(lower: Array, upper: Array, precision: Array, moment: Array) -> Observations:
-    """Return independent observations of bins, by their corners; precision and moment (bins, arms)."""
-    information = np.zeros((precision.shape[1], len(precision), len(precision)))
-    size = np.arange(len(precision))
-    information[:, size, size] = precision.T
-    return Observations(lower, upper, information, moment.T)
-
-
-def _evidence(precision: Array, weighted: Array) -> float:
-    """Return what the density of normal observations depends on, from precision matrices and weighted observations."""
-    factors = np.linalg.cholesky(precision)
-    solved = np.linalg.solve(factors, weighted[..., None])
-    return float((solved**2).sum() / 2 - np.log(np.diagonal(factors, axis1=1, axis2=2)).sum())
-
-
-def _moved(kernel: Kernel, move: int) -> Kernel | None:
-    """Return the neighbour on the grids, up or down along a feature's length or the spread; none beyond the ends."""
-    which, by = move // 2, 1 - 2 * (move % 2)
-    if which == len(kernel.lengths):
-        spread = kernel.spread + by
-        return replace(kernel, spread=spread) if 0 <= spread < len(SPREADS) else None
-    lengths = kernel.lengths + by * (np.arange(len(kernel.lengths)) == which)
-    return replace(kernel, lengths=lengths) if 0 <= lengths[which] < len(LENGTHS) else None
-
-
-def _plausibility(kernel: Kernel) -> float:
-    lengths = np.log(LENGTHS[kernel.lengths] / LENGTHS[kernel.usual]) / _LENGTH_SPREAD
-    spread = np.log(SPREADS[kernel.spread] / _USUAL_SPREAD) / _SPREAD_SPREAD
-    return -float((lengths**2).sum() + spread**2) / 2
+        found = [observations.fitted(replace(self.kernel, common=common)) for common in (False, True)]
+        return max(found, key=observations.likelihood)

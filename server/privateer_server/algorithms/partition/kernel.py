@@ -1,6 +1,7 @@
 """The covariance of mean rewards over the space, and of their averages over bins."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 from privateer_server.algorithms.partition.bin_tree import BlockColumns, Space, levels_in
 
 Array = NDArray[np.float64]
+Factors = dict[tuple[int, int], Array]
+"""Covariances along single blocks for given bins, by the places of block and length."""
 
 LENGTHS: Final = np.array([0.08, 0.12, 0.17, 0.25, 0.35, 0.5, 0.7, 1.0, 1.5, 2.5, 5.0, 10.0])
 """Distances over which mean rewards may change along a feature, in widths of the space."""
@@ -21,6 +24,10 @@ _MANY: Final = 5
 """Places of usual lengths: .5; and 1.5 of more blocks than this, most of which then do not matter."""
 _LEVEL: Final = 0.5
 """Standard deviation of an arm's level, common to the whole space."""
+_COMMON_LENGTH: Final = 3
+"""Place of the length along each feature, .25, of the part that arms have in common."""
+_COMMON_ALONE: Final = 0.3
+"""Standard deviation of what this part has in each bin alone."""
 _RAREST: Final = 0.2
 _NUGGET: Final = 1e-6
 _NARROW: Final = 1e-3
@@ -37,11 +44,14 @@ class Hyperparameters:
         As in `Kernel`, for all blocks.
     fitted
         People who had reported when these were fitted last.
+    common
+        As in `Kernel`.
     """
 
     lengths: NDArray[np.int64]
     spread: int
     fitted: int = 0
+    common: bool = False
 
 
 @dataclass(frozen=True)
@@ -123,11 +133,14 @@ class Kernel:
         Place in `SPREADS`.
     space
         The blocks of columns; by default each is a number.
+    common
+        Whether arms have a common part besides, of the covariance `common_covariance`.
     """
 
     lengths: NDArray[np.int64]
     spread: int
     space: Space | None = None
+    common: bool = False
 
     @property
     def _parts(self) -> tuple[BlockColumns, ...]:
@@ -151,20 +164,36 @@ class Kernel:
     def _variance(self) -> float:
         return float(SPREADS[self.spread] ** 2)
 
-    def covariance(self, lower: Array, upper: Array, known: dict[tuple[int, int], Array] | None = None) -> Array:
+    def covariance(self, lower: Array, upper: Array, known: Factors | None = None) -> Array:
         """Return the covariance of averages over bins by their corners, (bins, d) each; shape (bins, bins).
 
         ``known`` keeps the factors of these bins, by block and length, from call to call.
         """
         product = np.ones((len(lower), len(lower)))
-        for place, (part, length) in enumerate(zip(self._parts, self.lengths.tolist(), strict=True)):
+        for factor in self._factors(self.lengths, lower, upper, known):
+            product *= factor
+        return np.asarray(_LEVEL**2 + self._variance * product + _NUGGET * np.eye(len(lower)))
+
+    def common_covariance(self, lower: Array, upper: Array, known: Factors | None = None) -> Array:
+        """Return the covariance of the part that arms have in common, arguments and shape as of `covariance`.
+
+        Features add up in it: a wrong share of people in a bin comes of each feature's density by itself. What a bin
+        has beyond that is its own.
+        """
+        lengths = np.full(len(self.lengths), _COMMON_LENGTH)
+        total = sum(self._factors(lengths, lower, upper, known), np.zeros((len(lower), len(lower))))
+        return np.asarray(_LEVEL**2 + total + _COMMON_ALONE**2 * np.eye(len(lower)))
+
+    def _factors(
+        self, lengths: NDArray[np.int64], lower: Array, upper: Array, known: Factors | None
+    ) -> Iterator[Array]:
+        for place, (part, length) in enumerate(zip(self._parts, lengths.tolist(), strict=True)):
             factor = known.get((place, length)) if known is not None else None
             if factor is None:
                 factor = _factor(part, lower, upper, float(np.sqrt(3.0) / LENGTHS[length]))
             if known is not None:
                 known[place, length] = factor
-            product *= factor
-        return np.asarray(_LEVEL**2 + self._variance * product + _NUGGET * np.eye(len(lower)))
+            yield factor
 
     def within(self, lower: Array, upper: Array) -> Array:
         """Return the variance of the value at a random place of a bin around the bin's average, shape (bins,)."""

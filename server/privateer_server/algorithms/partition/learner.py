@@ -121,7 +121,9 @@ class PartitionLearner(CohortLearner[PartitionState]):
             tree=state.tree,
             evidence=evidence or state.evidence,
             people=state.population.shares[0],
-            kernel=Kernel(state.hyperparameters.lengths[blocks], state.hyperparameters.spread, space),
+            kernel=Kernel(
+                state.hyperparameters.lengths[blocks], state.hyperparameters.spread, space, state.hyperparameters.common
+            ),
             space=space,
             columns=columns,
             dimension=self.spec.dimension,
@@ -289,7 +291,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         found = self.process(state).fitted()
         lengths = state.hyperparameters.lengths.copy()
         lengths[self.selection.blocks(state.selection)] = found.lengths
-        return replace(state, hyperparameters=Hyperparameters(lengths, found.spread, state.seen))
+        return replace(state, hyperparameters=Hyperparameters(lengths, found.spread, state.seen, found.common))
 
     def rescaled(self, state: PartitionState) -> PartitionState:
         """Expect values where all that was observed of them is on the average."""
@@ -363,7 +365,9 @@ class PartitionLearner(CohortLearner[PartitionState]):
         """Return posterior means and standard errors in the unit of rewards, (bins, arms) each."""
         low, high = self.spec.reward.low, self.spec.reward.high
         means = low + (high - low) * (state.posterior.mean + 1) / 2
-        return means, (high - low) * np.sqrt(state.posterior.variance) / 2
+        common = state.hyperparameters.common
+        variance = self.process(state).variances() if common else state.posterior.variance
+        return means, (high - low) * np.sqrt(variance) / 2
 
 
 def _observed(state: PartitionState) -> tuple[float, float]:

@@ -13,9 +13,10 @@ from privateer_lab.environments import environment_for
 from privateer_server.algorithms import NewRound, learner_for
 from privateer_server.algorithms.partition.bin_tree import Split
 from privateer_server.algorithms.partition.forgetting import Discounted, Forgetting, beforehand
-from privateer_server.algorithms.partition.gaussian_process import BinEvidence, Observations
+from privateer_server.algorithms.partition.gaussian_process import BinEvidence
 from privateer_server.algorithms.partition.kernel import LENGTHS, Kernel
 from privateer_server.algorithms.partition.learner import PartitionLearner
+from privateer_server.algorithms.partition.posterior.observations import Observations
 from tests.support.partitions import same, with_parts
 from tests.support.people import rounds
 from tests.support.phased import phased_spec

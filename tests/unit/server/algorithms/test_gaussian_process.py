@@ -7,8 +7,9 @@ import pytest
 from scipy import stats
 
 from privateer_server.algorithms.partition.bin_tree import BinTree, Space
-from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinProcess, Observations, observed
+from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinProcess
 from privateer_server.algorithms.partition.kernel import LENGTHS, Kernel, PriorScale
+from privateer_server.algorithms.partition.posterior.observations import Observations, observed
 from tests.support.statistics import FALSE_ALARM
 
 SIDE = 8

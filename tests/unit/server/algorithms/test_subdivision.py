@@ -9,9 +9,9 @@ from scipy import stats
 from privateer_core.errors import Malformed
 from privateer_core.policies.decisions import Arms
 from privateer_server.algorithms import NewRound
-from privateer_server.algorithms.partition.gaussian_process import observed
 from privateer_server.algorithms.partition.kernel import Kernel
 from privateer_server.algorithms.partition.learner import PartitionLearner
+from privateer_server.algorithms.partition.posterior.observations import observed
 from privateer_server.algorithms.partition.round_estimates import Beliefs, estimated
 from privateer_server.algorithms.partition.splitting import selection_bias, subdivided
 from tests.support.people import bumps, rounds
