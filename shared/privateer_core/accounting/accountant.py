@@ -129,9 +129,11 @@ def _curve(event: Event) -> Curve:  # noqa: PLR0911 - one case for each kind of 
             return Curve(
                 True, "Laplace noise on one number, in closed form", lambda e: _laplace_delta(e, sensitivity / scale)
             )
-        case ShuffledResponse(local_epsilon, symbols, honest):
+        case ShuffledResponse(local_epsilon, symbols, honest, share):
             proof = "privacy blanket (Balle, Bell, Gascon and Nissim, CRYPTO 2019, Lemma 5.3)"
-            return Curve(False, proof, lambda e: _shuffled(shuffled_delta, e, local_epsilon, symbols, honest))
+            if share < 1:
+                proof = "privacy blanket of arm groups (docs/privacy.md; Balle et al., CRYPTO 2019, Lemma 5.3)"
+            return Curve(False, proof, lambda e: _shuffled(shuffled_delta, e, local_epsilon, symbols, honest, share))
         case ShuffledSubset(local_epsilon, symbols, own, honest):
             proof = "privacy blanket of subset selection (docs/privacy.md; Balle et al., CRYPTO 2019, Lemma 5.3)"
             return Curve(False, proof, lambda e: _shuffled(shuffled_delta, e, local_epsilon, symbols / own, honest))
