@@ -127,11 +127,13 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
     def _means(self, release: KeyedSums | GroupSums) -> Array:
         """Return the mean score along every axis, shape (axes,).
 
-        Where the axis is in the coins, its people are counted; in keys they are secret, and every axis has as many.
+        Where the axis is in the coins, its people are counted, on both sides where sides are groups; in keys they are
+        secret, and every axis has as many.
         """
         if isinstance(release, GroupSums):
-            sums, people = (values.reshape(-1, 2).sum(axis=1) for values in (release.sums, release.counts))
-            return np.asarray(sums / release.gain[0] / np.maximum(people, 1))
+            sides = (release.sums / release.gain, release.counts)
+            sums, people = (values.reshape(-1, 2).sum(axis=1) for values in sides)
+            return np.asarray(sums / np.maximum(people, 1))
         keys, groups = release.sums.shape
         people = np.maximum(release.counts, 1) if groups > 1 else release.counts / keys
         return np.asarray((release.sums / release.gain / people).ravel())
@@ -142,7 +144,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         What noise there is stands in any release, even in one of nobody.
         """
         if isinstance(mechanism, GroupedBit):
-            return float(1 / mechanism.gains[0] ** 2)
+            return float(np.mean(1 / mechanism.gains**2))
         keyed = cast(KeyedMechanism, mechanism)
         none = np.zeros(0, np.int64)
         nobody = KeyedValues(np.zeros(0, np.uint32), none, none, np.zeros(0))
