@@ -2,6 +2,7 @@
 /** The mechanisms that this client knows, by the name in the terms. */
 
 import { EventSymbol } from "./event-symbol.js";
+import { GroupedBit } from "./grouped-bit.js";
 import { NamedSymbol } from "./named-symbol.js";
 import { CellPairs, CellTriples, CentralSums } from "./records.js";
 import { SignedSymbol } from "./signed-symbol.js";
@@ -13,6 +14,6 @@ import { VectorSymbol } from "./vector-symbol.js";
  * @typedef {{slot: number, key: number, value: number, vector: number[]}} Contribution
  */
 
-/** @typedef {EventSymbol | NamedSymbol | SignedSymbol | CellPairs | CellTriples | CentralSums | CentralVectors | GaussianVectors | RunningVectors | VectorSymbol} Mechanism */
+/** @typedef {EventSymbol | GroupedBit | NamedSymbol | SignedSymbol | CellPairs | CellTriples | CentralSums | CentralVectors | GaussianVectors | RunningVectors | VectorSymbol} Mechanism */
 
-export { CellPairs, CellTriples, CentralSums, CentralVectors, EventSymbol, GaussianVectors, NamedSymbol, RunningVectors, SignedSymbol, VectorSymbol };
+export { CellPairs, CellTriples, CentralSums, CentralVectors, EventSymbol, GaussianVectors, GroupedBit, NamedSymbol, RunningVectors, SignedSymbol, VectorSymbol };
