@@ -117,6 +117,11 @@ class GroupedBit(Mechanism, frozen=True, tag="grouped-bit"):
         return tuple(RandomizedResponse(epsilon, SYMBOLS) for epsilon in self.epsilons)
 
     @property
+    def symbols(self) -> int:
+        """Size of the alphabet."""
+        return SYMBOLS
+
+    @property
     def gains(self) -> NDArray[np.float64]:
         """What debiasing divides by, group by group; shape (groups,)."""
         return np.array([response.gain for response in self.responses])

@@ -2,7 +2,7 @@
 /** One bit a person, in groups that public coins choose and everybody may see. */
 
 import { Layout, UNIT } from "../coins.js";
-import { malformed } from "../errors.js";
+import { malformed, refused } from "../errors.js";
 import { pureCurve, shuffledCurve } from "../privacy/curves.js";
 import { RandomizedResponse } from "../response.js";
 import { hasFields, isBelow, report } from "./symbols.js";
@@ -21,7 +21,8 @@ export class GroupedBit {
     if (!hasFields(told, FIELDS) || !listed) throw malformed("not a grouped bit");
     this.layout = Layout.read(told.layout);
     this.epsilons = /** @type {number[]} */ (told.epsilons);
-    if (this.layout.keys !== 1 || !this.layout.rises || this.layout.groups !== this.epsilons.length) throw malformed("not a grouped bit");
+    const one = this.layout.keys === 1 && this.layout.groups === this.epsilons.length;
+    if (!one) throw refused("must be one for each group of one key", "epsilons");
     this.localEpsilon = Math.max(...this.epsilons);
     this.messages = 1;
     this.reportSize = 6;
