@@ -1,4 +1,4 @@
-"""Arm groups: a batch whose arms everybody sees, enumerated exactly, against the bound with a share; and its mixture."""
+"""A batch whose arms everybody sees: enumerated exactly against the bound with a share, and its mixture."""
 
 import math
 from collections import defaultdict

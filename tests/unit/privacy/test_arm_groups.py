@@ -1,4 +1,4 @@
-"""Arm groups end to end: what terms, devices, certificates and records say where coins alone choose arms that are seen."""
+"""What terms, devices, certificates and records say where coins alone choose arms that are seen."""
 
 from dataclasses import replace
 
