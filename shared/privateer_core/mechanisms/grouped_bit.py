@@ -172,7 +172,7 @@ class GroupedBit(Mechanism, frozen=True, tag="grouped-bit"):
         people, groups = len(contributions), self.groups_of(contributions.coins)
         kept = (rng.random(people) < self.gains[groups]) & (contributions.keys >= 0)
         ones = rng.random(people) < np.where(kept, contributions.values, 0.5)
-        return self._released(self.add(self.empty(), with_coins(contributions.coins, ones)))
+        return self._released(self.add(self.empty(), with_coins(contributions.coins, ones.astype(np.int64))))
 
     @override
     def weaker(self, factor: float) -> Self:
