@@ -19,6 +19,7 @@ from privateer_core.mechanisms import (
     CentralVectors,
     EventSymbol,
     GaussianVectors,
+    GroupedBit,
     NamedSymbol,
     ScreenedMoments,
     SignedSymbol,
@@ -129,6 +130,9 @@ def calibrated(name: str) -> Subject:
     mechanism = ([one for one in asking if not hasattr(one, "layout") or one.layout.keys > 1] or asking)[-1]
     if not hasattr(mechanism, "layout"):
         return Subject(mechanism)
+    if isinstance(mechanism, GroupedBit):  # the last round's arms have an epsilon each, and decided ones no coins
+        epsilons = np.linspace(1.0, max(mechanism.epsilons), mechanism.layout.groups)
+        mechanism = GroupedBit(mechanism.layout, tuple(epsilons.tolist()))
     mixed = 0.7 * mechanism.layout.shares + 0.3 / mechanism.layout.groups
     edges = np.minimum(np.rint(np.cumsum(mixed, axis=1)[:, :-1] * SHARES), SHARES).astype(np.uint32)
     return Subject(msgspec.structs.replace(mechanism, layout=replace(mechanism.layout, thresholds=edges)))
@@ -220,6 +224,15 @@ def _of_symbols(subject: Subject) -> Array:
     return np.asarray(((shares * hits - shares**2 * gain**2 * squares) / gain**2).ravel())
 
 
+def _of_groups(subject: Subject) -> Array:
+    """Everybody in a group scores 1 or -1, those without a key at random."""
+    _, _, squares = _people_per_key(subject)
+    one, people = subject.mechanism, len(subject.people(np.random.default_rng(0)))
+    shares, e = one.layout.shares, np.exp(one.epsilons)
+    gain = (e - 1) / (e + 1)
+    return np.asarray(((shares * people - shares**2 * gain**2 * squares) / gain**2).ravel())
+
+
 def _of_events(subject: Subject) -> Array:
     """A report counts by chance, of its coins, and then it is a symbol that is or is not the key's."""
     count, value, squares = _people_per_key(subject)
@@ -308,6 +321,7 @@ def _of_moments(subject: Subject) -> Array:
 EXACT: dict[type, Callable[[Subject], Array]] = {
     SignedSymbol: _of_symbols,
     EventSymbol: _of_events,
+    GroupedBit: _of_groups,
     LaplaceCells: _of_cells,
     CentralSums: _of_central_sums,
     NamedSymbol: _of_symbols,

@@ -104,12 +104,15 @@ def amplification() -> list[dict[str, float]]:
         (0.5, 2.5, 17, 5_000),
         (1.0, 4.0, 129, 100_000),
         (2.0, 3.0, 5, 100),
+        (1.0, 2.5, 2, 900, 0.5),
+        (1.0, 3.0, 2, 9_000, 0.09375),
+        (0.5, 1.5, 6, 2_000, 0.25),
     ]
     facts += [(1.0, 0.9, 4, 100), (1.0, 6.0, 2048, 20_000), (0.1, 1.0, 4, 1), (1.0, 10.0, 3, 1_000_000)]
     facts += [(0.01, 1.0, 5, 100_000), (2.0, 2.5, 2, 50)]
-    names = ("epsilon", "local_epsilon", "symbols", "honest")
+    names = ("epsilon", "local_epsilon", "symbols", "honest", "share")
     # To 13 digits: the last ones differ from one processor to another.
-    return [dict(zip(names, one, strict=True)) | {"delta": float(f"{shuffled_delta(*one):.13g}")} for one in facts]
+    return [dict(zip(names, one, strict=False)) | {"delta": float(f"{shuffled_delta(*one):.13g}")} for one in facts]
 
 
 def spec_of(name: str, privacy: dict[str, Any], features: dict[str, Any] | None, **more: Any) -> Spec:
@@ -250,18 +253,17 @@ def terms() -> list[dict[str, Any]]:
 def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
     """Changes of round and policy, by dotted names, and limits of the device."""
     hidden = {"arms": "hidden"}
-    local = msgspec.msgpack.decode(msgspec.msgpack.decode(body)[2])["terms"]["mechanism"]["epsilon"]
+    told = msgspec.msgpack.decode(msgspec.msgpack.decode(body)[2])["terms"]["mechanism"]
+    grouped = "epsilons" in told
+    where = f"policy.terms.mechanism.{'epsilons' if grouped else 'epsilon'}"
+    more = [told["epsilons"][0] + 0.02, *told["epsilons"][1:]] if grouped else told["epsilon"] + 0.02
     honest, batch = honest_people(spec.privacy, 2000), spec.first_batch("")
     common = [
         ("as it is", {}, hidden),
         ("arms are seen", {}, {}),
         ("a device that allows less", {}, hidden | {"epsilon": 0.5}),
-        ("too large a local epsilon", {"policy.terms.mechanism.epsilon": 4.5}, hidden),
-        (
-            "a little more local epsilon than the promise allows",
-            {"policy.terms.mechanism.epsilon": local + 0.02},
-            hidden,
-        ),
+        ("too large a local epsilon", {where: [4.5] * len(told["epsilons"]) if grouped else 4.5}, hidden),
+        ("a little more local epsilon than the promise allows", {where: more}, hidden),
         ("another epsilon than the spec's", {"policy.terms.epsilon": 2.0}, hidden),
         ("another delta", {"policy.terms.delta": 1e-5}, hidden),
         ("fewer people in the terms", {"policy.terms.batch": batch - 1}, hidden),
@@ -281,9 +283,27 @@ def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, 
         return [*common[:2], *_uneven(spec, questions), ("no questions", {"policy.questions": []}, hidden)]
     if spec.privacy.arms == "hidden" or len(spec.features) > 2:
         return common[:4]
+    if grouped:
+        return [*common, *_ungrouped(spec, told)]
     if spec.question is not KeyedMeans or not spec.features:
         return common
     return [*common, ("a bin is missing", {"policy.paths": np.array([0, 2, 6, 14, 14])}, hidden)]
+
+
+def _ungrouped(spec: Spec, told: dict[str, Any]) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Groups that are smaller than their bits allow, and bits that count on everybody where arms are seen."""
+    hidden, where = {"arms": "hidden"}, "policy.terms.mechanism"
+    edges = Schedule(spec).open(7, 4).policy.layout.thresholds.copy()
+    edges[0, 0] //= 4
+    local = min(told["epsilons"])
+    whole = {"type": "signed-symbol", "layout": told["layout"], "epsilon": local, "buckets": 1, "elsewhere": False}
+    return [
+        ("fewer people of an arm", {f"{where}.layout.thresholds": edges}, hidden),
+        ("no local epsilon of an arm", {f"{where}.epsilons": told["epsilons"][:-1]}, hidden),
+        ("an arm without noise", {f"{where}.epsilons": [*told["epsilons"][:-1], 0.0]}, hidden),
+        ("bits that count on everybody", {where: whole}, {}),
+        ("coins of its own", {"policy.choice": told["layout"]}, {}),
+    ]
 
 
 def _uneven(spec: Spec, questions: Sequence[Any]) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:

@@ -14,6 +14,7 @@ from privateer_client.reports import Reports
 from privateer_client.session import Session
 from privateer_core.algorithms import algorithm
 from privateer_core.errors import InputError, Malformed
+from privateer_core.mechanisms import grouped_bit
 from privateer_core.mechanisms.event_symbol import EventSymbol
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.mechanisms.vectors import vector_bits
@@ -41,6 +42,12 @@ def half_the_noise(patch: pytest.MonkeyPatch) -> None:
         return made(RandomizedResponse(2 * self.epsilon, self.symbols), truth, noise)
 
     patch.setattr(RandomizedResponse, "randomize", weak)
+
+
+def amplified_by_everybody(patch: pytest.MonkeyPatch) -> None:
+    """A calibration that forgets the share of an arm: its bits count on the whole batch."""
+    made = grouped_bit.amplified_local_epsilon
+    patch.setattr(grouped_bit, "amplified_local_epsilon", lambda *facts: made(*facts[:-1], 1.0))
 
 
 def half_the_noise_of_subsets(patch: pytest.MonkeyPatch) -> None:
@@ -234,6 +241,8 @@ def an_error_that_quotes_the_reward(patch: pytest.MonkeyPatch) -> None:
 NIGHTLY = pytest.mark.nightly
 DEFECTS: list[Any] = [
     (half_the_noise, "SignedSymbol", "2 symbols, opposite rewards"),
+    (half_the_noise, "GroupedBit", "batches whose arms are seen, arm 0, opposite rewards"),
+    (amplified_by_everybody, "GroupedBit", "batches whose arms are seen, arm 0, opposite rewards"),
     (half_the_noise, "EventSymbol", "events, opposite rewards"),
     (half_the_noise, "EventSymbol", "batches of events, opposite rewards"),
     (coins_that_name_some_keys, "EventSymbol", "events, another bin"),

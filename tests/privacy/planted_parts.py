@@ -282,6 +282,8 @@ PLANTED: dict[tuple[str, str], tuple[Less, Reused]] = {
     ("EventSymbol", "the symbol of an event"): _OWN,
     ("EventSymbol", "the symbol of people without an event"): _symbols(RandomizedResponse, lambda _, truth: truth == 0),
     ("EventSymbol", "the symbol that names a key"): _OWN,
+    ("GroupedBit", "the bit of a group"): _OWN,
+    ("GroupedBit", "the bit of people without a value"): _without_a_key(),
     ("NamedSymbol", "a symbol of one's key"): _OWN,
     ("NamedSymbol", "a symbol of one's bucket"): _OWN,
     ("NamedSymbol", "the symbol of people without a key"): _without_a_key(),

@@ -11,6 +11,7 @@ from privateer_lab.audit.case import ANY, CHANNELS, Integers, MechanismPart, Noi
 from privateer_lab.audit.law import Law, UniformLaw
 from privateer_lab.audit.mechanisms.bounded_vectors import vector_parts
 from privateer_lab.audit.mechanisms.events import event_parts
+from privateer_lab.audit.mechanisms.groups import group_parts
 from privateer_lab.audit.mechanisms.hits import hit_parts
 from privateer_lab.audit.mechanisms.keyed import keyed_parts
 from privateer_lab.audit.mechanisms.moments import moment_parts
@@ -33,7 +34,8 @@ _NEIGHBOURS: Final = ((0.1, 1.0), (0.9, 0.0))
 
 def parts() -> list[MechanismPart]:
     """Return all parts."""
-    own = [*keyed_parts(), *event_parts(), *hit_parts(), *vector_parts(), *running_parts(), *moment_parts()]
+    keyed = [*keyed_parts(), *event_parts(), *group_parts(), *hit_parts()]
+    own = [*keyed, *vector_parts(), *running_parts(), *moment_parts()]
     return [*own, *device_parts(), *(part for made in PARTS.values() for part in made())]
 
 

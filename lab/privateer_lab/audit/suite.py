@@ -14,6 +14,7 @@ from privateer_lab.audit.finding import FORMAT, AuditFinding
 from privateer_lab.audit.lower_bounds import attack
 from privateer_lab.audit.mechanisms.bounded_vectors import vector_cases
 from privateer_lab.audit.mechanisms.events import event_cases
+from privateer_lab.audit.mechanisms.groups import group_cases
 from privateer_lab.audit.mechanisms.hits import hit_cases
 from privateer_lab.audit.mechanisms.keyed import keyed_cases
 from privateer_lab.audit.mechanisms.moments import moment_cases
@@ -35,6 +36,7 @@ def cases(samples: int) -> list[Case]:
         *wire_cases(samples),
         *keyed_cases(samples),
         *event_cases(samples),
+        *group_cases(samples),
         *hit_cases(samples),
         *vector_cases(samples),
         *running_cases(samples),

@@ -15,6 +15,7 @@ from privateer_core.mechanisms import Mechanism
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.event_symbol import EventSymbol
+from privateer_core.mechanisms.grouped_bit import GroupedBit
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import GRID as MOMENT_GRID
 from privateer_core.mechanisms.screened_moments import Moments, ScreenedMoments
@@ -53,12 +54,15 @@ class Target:
         What each of the two contributes.
     others, people
         What everybody else in a batch contributes, which the adversary knows, and the people of a batch in all.
+    arm
+        Of groups that are seen: that of the person. The adversary knows everybody's.
     """
 
     mechanism: Mechanism
     neighbours: tuple[Maker, Maker]
     others: Maker | None = None
     people: int = 1
+    arm: int = 0
 
 
 def view(trust: Trust) -> Callable[[Target], Sampler]:
@@ -168,6 +172,14 @@ def _named_likelihood(mechanism: NamedSymbol, made: KeyedValues, rows: NDArray[A
     response, truth = mechanism.response, mechanism.truth(made, levels)
     likely = np.where(symbols == truth, math.log(response.truth), math.log(response.other))
     return np.where(truth >= 0, likely, -math.log(response.symbols))
+
+
+@log_likelihood.register
+def _grouped_likelihood(mechanism: GroupedBit, made: KeyedValues, rows: NDArray[Any]) -> Scores:
+    local = np.array(mechanism.epsilons)[mechanism.groups_of(made.coins)]
+    own = rows["symbol"] == np.where(made.keys < 0, -1, made.values > 0)
+    # Who has nothing to tell sends either bit.
+    return np.where(made.keys < 0, -math.log(2), np.where(own, local, 0.0) - np.log1p(np.exp(local)))
 
 
 def releases(target: Target) -> Sampler:
@@ -306,19 +318,39 @@ def _permuted(target: Target, who: int, count: int) -> Scores:
     """
     assert target.others is not None
     mechanism, others = target.mechanism, target.others
-    one = mechanism.randomize(target.neighbours[who](draw_coins(count)), SecureNoise())
+    one = mechanism.randomize(target.neighbours[who](_own_coins(target, count)), SecureNoise())
     rest = mechanism.randomize(others(draw_coins(count * (target.people - 1))), SecureNoise())
     batch = np.concatenate([one.reshape(count, -1), rest.reshape(count, -1)], axis=1).ravel()
     rows = mechanism.parse(batch.tobytes())
     known = log_likelihood(mechanism, others(rows["slot"]), rows)
     left, right = (
         _chosen(
-            np.exp(log_likelihood(mechanism, maker(rows["slot"]), rows) - known).reshape(count, -1), mechanism.messages
+            np.exp(log_likelihood(mechanism, maker(rows["slot"]), rows) - known).reshape(count, -1)
+            * _may_be_own(target, rows).reshape(count, -1),
+            mechanism.messages,
         )
         for maker in target.neighbours
     )
     # Sums differ in their last digits by the order of reports, which must not split equal scores.
     return np.asarray(np.round(np.log(left / right), 9))
+
+
+def _own_coins(target: Target, count: int) -> Coins:
+    """Draw coins of the person's arm, where arms are seen; else any."""
+    if not isinstance(target.mechanism, GroupedBit):
+        return draw_coins(count)
+    found = np.zeros(0, np.uint32)
+    while len(found) < count:
+        coins = draw_coins(4 * count)
+        found = np.append(found, coins[target.mechanism.groups_of(coins) == target.arm])
+    return found[:count]
+
+
+def _may_be_own(target: Target, rows: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which reports of batches may be the person's: where arms are seen, those of the person's arm."""
+    if not isinstance(target.mechanism, GroupedBit):
+        return np.ones(len(rows), np.bool_)
+    return np.asarray(target.mechanism.groups_of(rows["slot"]) == target.arm)
 
 
 def _chosen(factors: NDArray[np.float64], messages: int) -> NDArray[np.float64]:

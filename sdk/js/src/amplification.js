@@ -8,24 +8,26 @@ const INTERVALS = 32;
 /**
  * An upper bound of delta at epsilon, for a batch of which `honest` reports are randomized responses.
  * @param {number} epsilon @param {number} local pure epsilon of a report @param {number} symbols @param {number} honest
+ * @param {number} share the chance with which coins put each of the others in the person's group, which is a batch of its own
  */
-export function shuffledDelta(epsilon, local, symbols, honest) {
+export function shuffledDelta(epsilon, local, symbols, honest, share = 1) {
   const alone = epsilon >= local ? 0 : Math.min(1, ((1 + 1e-9) * -Math.expm1(epsilon - local)) / (1 + Math.exp(-local)));
-  return Math.min(alone, blanket(epsilon, local, symbols, honest));
+  return Math.min(alone, blanket(epsilon, local, symbols, honest, share));
 }
 
-/** @param {number} epsilon @param {number} local @param {number} symbols @param {number} honest */
-function blanket(epsilon, local, symbols, honest) {
+/** @param {number} epsilon @param {number} local @param {number} symbols @param {number} honest @param {number} share */
+function blanket(epsilon, local, symbols, honest, share) {
   if (local <= epsilon) return 4 * TAIL;
   const weight = 1 / (Math.exp(local) + symbols - 1);
-  const pairs = masses(honest - 1, 2 * weight);
+  const each = share * weight;
+  const pairs = masses(honest - 1, 2 * each);
   const most = pairs.length ? pairs[pairs.length - 1][0] : 0;
-  const rest = roundedDown(honest - 1 - most, ((symbols - 2) * weight) / (1 - 2 * weight));
+  const rest = roundedDown(honest - 1 - most, ((symbols - 2) * each) / (1 - 2 * each));
   let sum = 0;
-  for (const [own, share] of [[1, 2 / symbols], [0, 1 - 2 / symbols]]) {
-    for (const [pair, chance] of pairs) {
+  for (const [own, chance] of [[1, 2 / symbols], [0, 1 - 2 / symbols]]) {
+    for (const [pair, mass] of pairs) {
       const excess = excesses(pair + own, rest.map(([other]) => pair + other + 1), epsilon, local);
-      sum += share * chance * rest.reduce((part, [, mass], i) => part + mass * excess[i], 0);
+      sum += chance * mass * rest.reduce((part, [, left], i) => part + left * excess[i], 0);
     }
   }
   return Math.min(1, symbols * (weight * sum + 4 * TAIL) * ROUNDING);

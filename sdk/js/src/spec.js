@@ -82,6 +82,12 @@ export class Spec {
     return this.privacy.arms === "seen" && hidesArms(this.trust);
   }
 
+  /** Where coins alone choose arms: whether the people of a batch who got one arm are a batch of their own. With a window
+   * the arm stays in the key. */
+  get groupsArms() {
+    return this.armInKey && this.trust.batched && !this.window;
+  }
+
   /** Reports that a device makes in all, which share the promise: one where one time of many is drawn. */
   get reports() {
     return drawsOne(this.trust) ? 1 : this.times;

@@ -2,7 +2,7 @@
 /** The trust models, a row for each: who sees what, and which mechanisms answer which question. */
 
 import {
-  CellPairs, CellProducts, CellTriples, CentralSums, CentralVectors, EventSymbol, GaussianVectors, NamedSymbol,
+  CellPairs, CellProducts, CellTriples, CentralSums, CentralVectors, EventSymbol, GaussianVectors, GroupedBit, NamedSymbol,
   RunningVectors, SignedSymbol, VectorSymbol,
 } from "./mechanisms/index.js";
 
@@ -29,7 +29,10 @@ export const TRUST = {
   },
   shuffle: {
     endpoint: "shuffler", curated: false, promises: true, batched: true, least: 1e-15,
-    serves: { means: [SignedSymbol, EventSymbol], names: [SignedSymbol, EventSymbol, NamedSymbol], hits: [NamedSymbol], directions: [VectorSymbol] },
+    serves: {
+      means: [SignedSymbol, EventSymbol, GroupedBit], names: [SignedSymbol, EventSymbol, NamedSymbol, GroupedBit],
+      hits: [NamedSymbol], directions: [VectorSymbol],
+    },
   },
   central: {
     endpoint: "server", curated: true, promises: true, batched: false, least: 1e-8,

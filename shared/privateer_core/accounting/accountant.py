@@ -39,6 +39,8 @@ _EPSILON_DIGITS: Final = 1e-9
 _GUESSED_DIGITS: Final = (1e-9, 1e-8, 1e-7)
 """What is added to a guess of an epsilon, relatively, until delta there proves small enough."""
 _ROUNDING: Final = 1 + 1e-9
+_BLANKET: Final = "privacy blanket (Balle, Bell, Gascon and Nissim, CRYPTO 2019, Lemma 5.3)"
+_GROUPED: Final = "privacy blanket of arm groups (docs/privacy.md; Balle et al., CRYPTO 2019, Lemma 5.3)"
 _LEAST: Final = 1e-9
 """Smallest epsilon for the bounds of shuffled messages, which do not hold at 0."""
 
@@ -129,9 +131,9 @@ def _curve(event: Event) -> Curve:  # noqa: PLR0911 - one case for each kind of 
             return Curve(
                 True, "Laplace noise on one number, in closed form", lambda e: _laplace_delta(e, sensitivity / scale)
             )
-        case ShuffledResponse(local_epsilon, symbols, honest):
-            proof = "privacy blanket (Balle, Bell, Gascon and Nissim, CRYPTO 2019, Lemma 5.3)"
-            return Curve(False, proof, lambda e: _shuffled(shuffled_delta, e, local_epsilon, symbols, honest))
+        case ShuffledResponse(local_epsilon, symbols, honest, share):
+            proof = _GROUPED if share < 1 else _BLANKET
+            return Curve(False, proof, lambda e: _shuffled(shuffled_delta, e, local_epsilon, symbols, honest, share))
         case ShuffledSubset(local_epsilon, symbols, own, honest):
             proof = "privacy blanket of subset selection (docs/privacy.md; Balle et al., CRYPTO 2019, Lemma 5.3)"
             return Curve(False, proof, lambda e: _shuffled(shuffled_delta, e, local_epsilon, symbols / own, honest))

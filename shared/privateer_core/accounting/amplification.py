@@ -28,7 +28,7 @@ _RESOLUTION: Final = 1e-3
 
 
 @lru_cache(maxsize=1 << 16)
-def shuffled_delta(epsilon: float, local_epsilon: float, symbols: float, batch: int) -> float:
+def shuffled_delta(epsilon: float, local_epsilon: float, symbols: float, batch: int, share: float = 1.0) -> float:
     """Return delta at ``epsilon`` of a shuffled batch of randomized responses or subset selections with public coins.
 
     This is a certified upper bound for replacement neighbours: the privacy-blanket bound of Balle, Bell, Gascon and
@@ -52,33 +52,37 @@ def shuffled_delta(epsilon: float, local_epsilon: float, symbols: float, batch: 
         Size of the alphabet; of subset selection, over the number of a person's own symbols; >= 2.
     batch
         Reports that the amplification relies on, the person's own included, >= 1.
+    share
+        The chance, in (0, 1], with which public coins put each of the others in the person's group: the groups are a
+        batch each, and everybody may see who is in which (docs/privacy.md, arm groups, has the proof).
 
     Notes
     -----
     With e = e^epsilon, l = e^local_epsilon and M blanket messages, of which A carry the true symbol and B the
     neighbour's, the bound is E[symbols / (l + symbols - 1) * ((l - 1)(A - e B)/M - (e - 1))_+] for
-    M = 1 + Bin(batch - 1, blanket), T = A + B ~ Bin(M, 2/symbols), A ~ Bin(T, 1/2). Given T it falls with M, so M is
-    rounded down.
+    M = 1 + Bin(batch - 1, share * blanket), T = A + B ~ Bin(M, 2/symbols), A ~ Bin(T, 1/2). Given T it falls with M, so
+    M is rounded down.
     """
     if local_epsilon <= epsilon:
         return 4 * _TAIL
     local_epsilon = max(local_epsilon, epsilon * _APART)
     weight = 1.0 / (math.exp(local_epsilon) + symbols - 1)
-    pairs, pairs_mass = _exact(batch - 1, 2 * weight)
+    each = share * weight
+    pairs, pairs_mass = _exact(batch - 1, 2 * each)
     # The fewer the other messages the larger the bound, so the fewest that any number of pairs leaves serve for all.
     least_rest = batch - 1 - int(pairs[-1])
-    rest, rest_mass = _rounded_down(least_rest, (symbols - 2) * weight / (1 - 2 * weight))
+    rest, rest_mass = _rounded_down(least_rest, (symbols - 2) * each / (1 - 2 * each))
     e, more = math.exp(epsilon), math.expm1(local_epsilon)
     slope, fixed = more * (1 + e), math.expm1(epsilon)
     others = rest[:, None] + 1
     masses = rest_mass[:, None] * pairs_mass / (pairs + others)
     # The person's own message, uniform in the blanket's bookkeeping, is one of the two symbols or neither.
     delta = 4 * symbols * _TAIL
-    for own, share in ((1, 2 / symbols), (0, 1 - 2 / symbols)):
-        if share:
+    for own, chance in ((1, 2 / symbols), (0, 1 - 2 / symbols)):
+        if chance:
             limits = (more * e * (pairs + own) + fixed * pairs) / slope + fixed / slope * others
             excess = _mean_excess(pairs + own, limits)
-            delta += share * symbols * weight * slope * float((masses * excess).sum())
+            delta += chance * symbols * weight * slope * float((masses * excess).sum())
     return min(1.0, delta * _ROUNDING)
 
 
@@ -165,14 +169,16 @@ def _fair_tail(number: int, trials: int) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=4096)
-def amplified_local_epsilon(epsilon: float, delta: float, symbols: float, batch: int, limit: float) -> float:
+def amplified_local_epsilon(
+    epsilon: float, delta: float, symbols: float, batch: int, limit: float, share: float = 1.0
+) -> float:
     """Return the largest local epsilon, at most ``limit``, whose shuffled batch is (epsilon, delta)-private.
 
     Parameters
     ----------
     epsilon, delta
         Central promise, > 0.
-    symbols, batch
+    symbols, batch, share
         As `shuffled_delta`.
     limit
         The local epsilon must not exceed it. It protects a person if shuffler and server collude.
@@ -192,9 +198,13 @@ def amplified_local_epsilon(epsilon: float, delta: float, symbols: float, batch:
     least = min(epsilon, limit)
     # More people never harm, so a delta that fewer people reach needs no new computation. Large batches rely on this.
     fewer = 1 << (batch.bit_length() - 1)
-    if shuffled_delta(epsilon, limit, symbols, fewer) <= _WELL_BELOW * delta:
+    if shuffled_delta(epsilon, limit, symbols, fewer, share) <= _WELL_BELOW * delta:
         return limit
 
     return largest_local_epsilon(
-        lambda local_epsilon: shuffled_delta(epsilon, local_epsilon, symbols, batch), delta, least, limit, _RESOLUTION
+        lambda local_epsilon: shuffled_delta(epsilon, local_epsilon, symbols, batch, share),
+        delta,
+        least,
+        limit,
+        _RESOLUTION,
     )

@@ -47,12 +47,17 @@ class Laplace(_Event, frozen=True, tag="laplace"):
     sensitivity: float = 1.0
 
 
-class ShuffledResponse(_Event, frozen=True, tag="shuffled-response"):
-    """One k-ary randomized response among ``honest`` shuffled ones, with public coins."""
+class ShuffledResponse(_Event, frozen=True, tag="shuffled-response", omit_defaults=True):
+    """One k-ary randomized response among ``honest`` shuffled ones, with public coins.
+
+    Where coins alone put a person in a group that everybody may see, a group is a batch of its own: ``share`` is the
+    chance with which each of the others is in the person's.
+    """
 
     local_epsilon: float
     symbols: int
     honest: int
+    share: float = 1.0
 
 
 class ShuffledSubset(_Event, frozen=True, tag="shuffled-subset"):
@@ -191,6 +196,7 @@ _RANGES: Final = {
     "symbols": (2, 1 << 15),
     "own": (1, 1 << 14),
     "honest": (1, 10**9),
+    "share": (2.0**-16, 1.0),
     "trials": (1, 10**10),
     "probability": (1e-9, 0.5),
     "levels": (1, 1 << 20),

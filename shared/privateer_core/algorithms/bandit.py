@@ -12,7 +12,7 @@ from typing_extensions import override
 from privateer_core.algorithms import Algorithm
 from privateer_core.answer.policy_view import EVERYBODY, ArmsOfGroup, GroupShares, PolicyView
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms import HitsMechanism, KeyedMechanism
+from privateer_core.mechanisms import GroupedBit, HitsMechanism, KeyedMechanism
 from privateer_core.policies.decisions import Arms
 from privateer_core.policies.policy import ArmsPolicy
 from privateer_core.primitives.contributions import KeyedValues
@@ -69,6 +69,7 @@ class BanditSpec(ArmsSpec):
     """An experiment with a bandit that asks for no context."""
 
     question: ClassVar[type[Question]] = SmallDomainMeans
+    coins_alone: ClassVar[bool] = True
 
     experiment: BanditTable
     context: None = None  # type: ignore[assignment] # the base asks for one
@@ -93,7 +94,9 @@ class BanditSpec(ArmsSpec):
         Where the arm is in the key, every arm with a share is a key. Otherwise there is one key, and coins choose its
         group.
         """
-        if not self.privacy.arm_in_key:
+        if self.groups_arms:
+            return SmallDomainMeans(choice, seen=True)
+        if not self.arm_in_key:
             return KeyedMeans(choice)
         played = int(np.count_nonzero(choice.shares[0]))
         return SmallDomainMeans(Layout.ungrouped(played, choice.seed), key_share=1 / played)
@@ -105,7 +108,7 @@ class BanditSpec(ArmsSpec):
     def concerns(self) -> list[str]:
         """Say what hiding the arm costs, where it is hidden in the report."""
         found = super().concerns()
-        if not self.privacy.arm_in_key:
+        if not self.arm_in_key:
             return found
         return [
             *found,
@@ -188,7 +191,7 @@ class BanditPolicy(ArmsPolicy):
     @override
     def fits(self, spec: BanditSpec) -> bool:
         mechanism = self.terms.mechanism
-        has = self.choice is not None or isinstance(mechanism, KeyedMechanism | HitsMechanism)
+        has = self.choice is not None or isinstance(mechanism, KeyedMechanism | HitsMechanism | GroupedBit)
         return has and self._chooses(spec) and (self.terms.batch == 0 or self._asks(spec))
 
     def _chooses(self, spec: BanditSpec) -> bool:
@@ -200,10 +203,13 @@ class BanditPolicy(ArmsPolicy):
         return rising and not (self.layout.shares[0] > 0)[~np.array(spec.playable)].any()
 
     def _asks(self, spec: BanditSpec) -> bool:
-        """Whether reports are about what the spec says."""
+        """Whether reports are about what the spec says: coins of groups that are seen protect each group by itself."""
+        if isinstance(self.terms.mechanism, GroupedBit) or spec.groups_arms:
+            grouped = spec.groups_arms and not self.fresh_coins and isinstance(self.terms.mechanism, GroupedBit)
+            return grouped and self.asks_about(1, spec.arm_count)
         if not isinstance(self.terms.mechanism, KeyedMechanism | HitsMechanism):
             return False
-        same = self.fresh_coins == spec.privacy.arm_in_key
+        same = self.fresh_coins == spec.arm_in_key
         return same and (self.asks_about(len(self.cells)) if self.fresh_coins else self.asks_about(1, spec.arm_count))
 
     @override

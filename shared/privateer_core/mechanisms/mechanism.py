@@ -32,6 +32,9 @@ class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown
     counts_keys: ClassVar[bool] = False
     """Whether its promise depends on how many keys there are, which a record then says."""
 
+    counts_shares: ClassVar[bool] = False
+    """Whether its promise depends on the share of the coins in each group, which a record then says."""
+
     continues: ClassVar[bool] = False
     """Whether noise of a release depends on that of earlier ones, which the total of a round brings along."""
 

@@ -143,6 +143,36 @@ KeyedRelease: TypeAlias = KeyedSums | KeyedEvents
 
 
 @dataclass(frozen=True)
+class GroupSums:
+    """Private sums over one round of values of people in groups that coins choose, each with noise of its own.
+
+    Attributes
+    ----------
+    reports
+        Number of reports.
+    sums
+        Shape (1, groups): sum, over the reports of the group, of a score of -1 or 1 with expectation
+        ``gain of the group * (2 value - 1)``.
+    counts
+        Shape (1, groups), int64: reports of the group.
+    gain
+        Shape (groups,): what debiasing divides by.
+    """
+
+    additive: ClassVar[tuple[str, ...]] = ("reports", "sums", "counts")
+
+    reports: int
+    sums: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    gain: NDArray[np.float64]
+
+    @property
+    def noise(self) -> float:
+        """Variance of what a curator added: there is none."""
+        return 0.0
+
+
+@dataclass(frozen=True)
 class ValueParts:
     """What a value in [0, 1] is parted in, so that sums over people tell its mean, and its variance if there are three.
 

@@ -24,6 +24,8 @@ class KeyedMeans:
         that there is one, and nothing else.
     counted
         Whether how many people have each key is wanted as well.
+    seen
+        Whether somebody may see the group that coins choose for a person, whoever they are. There is one key then.
     """
 
     layout: Layout
@@ -31,6 +33,7 @@ class KeyedMeans:
     key_share: float = 1.0
     rate: float | None = None
     counted: bool = False
+    seen: bool = False
 
 
 class SmallDomainMeans(KeyedMeans):

@@ -12,6 +12,7 @@ from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
 from privateer_core.mechanisms.cell_products import CellProducts
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.event_symbol import EventSymbol
+from privateer_core.mechanisms.grouped_bit import GroupedBit
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
@@ -70,9 +71,18 @@ def shuffled_hits(privacy: Calibrated, honest: int, question: KeyedHits, _share:
     return NamedSymbol.amplified(question, privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
 
 
+def shuffled_means(privacy: Calibrated, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
+    """Return bits, each group's as exact as its people allow, where groups may be seen; else the best symbol."""
+    if question.seen:
+        return GroupedBit.amplified(question, privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
+    return symbol(privacy, honest, question, share)
+
+
 def shuffled_names(privacy: Calibrated, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
     """Name the keys, unless they are too many for the local epsilons that the spec allows."""
     keys, limit = question.layout, privacy.local_epsilon_max
+    if question.seen:
+        return shuffled_means(privacy, honest, question, share)
     if keys.groups > 1 or not NamedSymbol.names(keys.keys, limit):
         return symbol(privacy, honest, question, share)
     return NamedSymbol.amplified(_named(keys), privacy.bound, privacy.delta, honest, limit)

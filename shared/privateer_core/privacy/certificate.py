@@ -20,6 +20,7 @@ JOINT: Final = "the whole record, as everybody else together sees it: what is pu
 _COLLUDING: Final = "server and shuffler"
 _FOR_THE_BATCH: Final = "together they see everybody's own noisy vector, whose noise is for the batch"
 _UNSEEN: Final = "nobody who gets reports, or reads what is published, sees which arm a person got"
+_WHATEVER_THE_ARM: Final = "whether an honest person's report is in a batch does not depend on the arm that they got"
 _BESIDE_THE_ARM: Final = "reward, and context among bins where the report's coins give the arm"
 _WORDS_MAX: Final = 1000
 """Characters of a text: words of a certificate are shown on screens."""
@@ -99,13 +100,14 @@ def certify(experiment: str, privacy: Privacy, rounds: Iterable[Terms], *, plann
     """
     terms = tuple(rounds)
     claims = (*_promise(privacy, terms), *_beyond_the_promise(privacy, terms, planned))
-    return Certificate(
-        FORMAT, experiment, claims, tuple(_assumed(privacy, max((one.reports for one in terms), default=1)))
-    )
+    return Certificate(FORMAT, experiment, claims, tuple(_assumed(privacy, terms)))
 
 
-def _assumed(privacy: Privacy, reports: int) -> Iterator[str]:
+def _assumed(privacy: Privacy, terms: tuple[Terms, ...]) -> Iterator[str]:
     yield from privacy.trust.assumes
+    if any(one.mechanism.counts_shares for one in terms):
+        yield _WHATEVER_THE_ARM
+    reports = max((one.reports for one in terms), default=1)
     if needs_unseen_arms(privacy):
         yield _UNSEEN
     if reports > 1:
@@ -120,7 +122,7 @@ def needs_unseen_arms(privacy: Privacy) -> bool:
 def _promise(privacy: Privacy, terms: tuple[Terms, ...]) -> list[Claim]:
     """What is claimed against the adversary whom the promise is about."""
     row = privacy.trust
-    events = {one.event for one in terms}
+    events = {event for one in terms for event in _one_of(one.event)}
     seen = {event for event in events if event is not None}
     # A round that reveals the record leaves nothing to claim, whatever the other rounds reveal.
     if not row.promises or len(seen) < len(events):
@@ -137,6 +139,11 @@ def _promise(privacy: Privacy, terms: tuple[Terms, ...]) -> list[Claim]:
     # The coins that chose the arm travel with the report: together with the arm they narrow the context down.
     unseen, seen_too = (f"{row.reader}, who see {arms}" for arms in ("no arms", "arms too"))
     return [replace(claim, against=unseen), replace(claim, against=seen_too, about=_BESIDE_THE_ARM)]
+
+
+def _one_of(event: Event | None) -> tuple[Event | None, ...]:
+    """Return the events of which a person is in one."""
+    return event.events if isinstance(event, Parallel) else (event,)
 
 
 def _delta(privacy: Privacy, terms: tuple[Terms, ...]) -> float:

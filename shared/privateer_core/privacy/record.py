@@ -12,7 +12,7 @@ import numpy as np
 
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import AnyMechanism, Mechanism
-from privateer_core.primitives.public_coins import Layout
+from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.privacy.certificate import Certificate, certify
 from privateer_core.privacy.terms import Terms
 from privateer_core.sampling.response import SYMBOLS_MAX
@@ -32,6 +32,8 @@ Organisation = Annotated[str, msgspec.Meta(max_length=ORGANISATION_MAX)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}\Z")]
 _LEFT_OUT: Final = frozenset({"layout", "seed", "least"})
 """Parameters of mechanisms that a row leaves out: the first two cost no privacy, the last repeats the honest people."""
+_SHARES: Final = "shares"
+"""Parts of 65,536 of the coins in each group, in the rows of mechanisms whose promise depends on them."""
 _KEYS: Final = "keys"
 """How many keys the layout has, in the rows of mechanisms whose promise depends on it."""
 
@@ -45,7 +47,7 @@ class PlannedTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         The number of people asked, and of those whom the promise counts on.
     mechanism
         Its tag as ``type``, and its parameters without layout and seed, which cost no privacy; with the number of
-        keys where that is how many symbols there are.
+        keys where that is how many symbols there are, and with the shares of groups where each is a batch.
     """
 
     batch: int
@@ -136,6 +138,9 @@ def planned_of(terms: Terms) -> PlannedTerms:
     parameters = {name: value for name, value in told.items() if name not in later or value != later[name]}
     if mechanism.counts_keys:
         parameters[_KEYS] = cast(Any, mechanism).layout.keys
+    if mechanism.counts_shares:
+        parts = cast(Any, mechanism).layout.shares[0] * UNIT
+        parameters[_SHARES] = np.rint(parts).astype(np.int64).tolist()
     tag = mechanism.__struct_config__.tag
     return PlannedTerms(batch=terms.batch, honest=terms.honest, mechanism={"type": tag, **parameters})
 
@@ -160,9 +165,11 @@ def terms_of(row: PlannedTerms, spec: type[Spec], privacy: Privacy, reports: int
         raise SpecError("the trust model does not have this mechanism", field="mechanism.type")
     types = {field.name: field.type for field in msgspec.structs.fields(kind)}
     told = _later(kind) | row.mechanism
-    if wrong := (set(types) - _LEFT_OUT | {"type"} | ({_KEYS} if kind.counts_keys else set())) ^ set(told):
+    counted = {_KEYS} if kind.counts_keys else {_SHARES} if kind.counts_shares else set()
+    if wrong := (set(types) - _LEFT_OUT | {"type"} | counted) ^ set(told):
         raise SpecError("missing, or unknown", field=f"mechanism.{min(wrong)}")
-    stand_ins = {"layout": _keys(told.get(_KEYS, 0)), "seed": 0, "least": row.honest}
+    layout = _groups(told[_SHARES]) if kind.counts_shares else _keys(told.get(_KEYS, 0))
+    stand_ins = {"layout": layout, "seed": 0, "least": row.honest}
     try:
         made = {name: msgspec.convert(told[name], types[name]) for name in set(types) - _LEFT_OUT}
         mechanism = kind(**made, **{name: stand_ins[name] for name in set(types) & _LEFT_OUT})
@@ -179,6 +186,14 @@ def _keys(count: Any) -> Layout:
     if type(count) is not int or not 0 <= count < SYMBOLS_MAX:
         raise SpecError(f"must be a whole number below {SYMBOLS_MAX}", field=f"mechanism.{_KEYS}")
     return Layout(0, np.zeros((count, 0), np.uint32))
+
+
+def _groups(parts: Any) -> Layout:
+    """Return a layout of one key whose groups have so many parts of the coins."""
+    whole = isinstance(parts, list) and all(type(part) is int and 0 <= part <= UNIT for part in parts)
+    if not whole or sum(parts) != UNIT:
+        raise SpecError(f"must be whole numbers of 0 or more with the sum {UNIT}", field=f"mechanism.{_SHARES}")
+    return Layout(0, np.cumsum(parts[:-1], dtype=np.uint32)[None])
 
 
 def make_record(spec: Spec, rounds: Mapping[str, Sequence[Row]], silent: Sequence[int] = ()) -> Record:

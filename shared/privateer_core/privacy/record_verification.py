@@ -164,9 +164,18 @@ class _Cohort:
 def _has_room(terms: Terms, most: float) -> bool:
     """Whether the promise would hold for reports that are clearly more exact, and still within what they may cost."""
     mechanism: Any = terms.mechanism
+    if hasattr(mechanism, "epsilons"):
+        alone = [(place, epsilon) for place, epsilon in enumerate(mechanism.epsilons) if mechanism.shared[place]]
+        raised = [_raised(mechanism.epsilons, place) for place, epsilon in alone if epsilon * _ROOM <= most]
+        return any(replace(terms, mechanism=structs.replace(mechanism, epsilons=one)).holds for one in raised)
     if mechanism.local_epsilon * _ROOM > most or not hasattr(mechanism, "epsilon"):
         return False
     return replace(terms, mechanism=structs.replace(mechanism, epsilon=mechanism.epsilon * _ROOM)).holds
+
+
+def _raised(epsilons: tuple[float, ...], place: int) -> tuple[float, ...]:
+    """Return the epsilons of groups, one of them raised."""
+    return tuple(one * _ROOM if at == place else one for at, one in enumerate(epsilons))
 
 
 def _check_received(place: str, row: Row) -> None:

@@ -17,6 +17,7 @@ from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
 from privateer_core.mechanisms.cell_products import CellProducts
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.event_symbol import EventSymbol
+from privateer_core.mechanisms.grouped_bit import GroupedBit
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
@@ -184,8 +185,12 @@ TRUST: Final[dict[str, Trust]] = {
             ),
             event=lambda mechanism, honest: mechanism.shuffled(honest),
             serves={
-                KeyedMeans: Serving((SignedSymbol, EventSymbol), calibrations.symbol, shares_out=True),
-                SmallDomainMeans: Serving((SignedSymbol, EventSymbol, NamedSymbol), calibrations.shuffled_names),
+                KeyedMeans: Serving(
+                    (SignedSymbol, EventSymbol, GroupedBit), calibrations.shuffled_means, shares_out=True
+                ),
+                SmallDomainMeans: Serving(
+                    (SignedSymbol, EventSymbol, NamedSymbol, GroupedBit), calibrations.shuffled_names
+                ),
                 KeyedHits: Serving((NamedSymbol,), calibrations.shuffled_hits),
                 VectorSum: Serving((BitVectors,), calibrations.shuffled_vectors),
                 L2VectorSum: Serving((VectorSymbol,), calibrations.shuffled_directions, shares_out=True),

@@ -197,6 +197,8 @@ class Spec(Section):
     """Whether rewards may be adjusted: what is learned must be differences alone."""
     shortens: ClassVar[bool] = False
     """Whether a round may close with fewer people than it asks for (``least_share``)."""
+    coins_alone: ClassVar[bool] = False
+    """Whether public coins alone choose what a person gets, whoever they are."""
     idle_keys: ClassVar[frozenset[str]] = frozenset()
     """Keys of ``[privacy]`` that do nothing under the algorithm."""
     batched_keys: ClassVar[frozenset[str]] = frozenset()
@@ -268,6 +270,20 @@ class Spec(Section):
     def reports(self) -> int:
         """Reports that a device makes in all, which share the promise: one where one time of many is drawn."""
         return 1 if self.privacy.trust.draws_one else self.experiment.reports_per_person
+
+    @property
+    def groups_arms(self) -> bool:
+        """Whether the people of a batch who got one arm are a batch of their own, since somebody may see who they are.
+
+        Late reports would need ages, which make small batches: with a conversion window the arm stays in the key.
+        """
+        private = self.coins_alone and self.privacy.arm_in_key
+        return private and self.privacy.trust.batched and not self.experiment.conversion_window
+
+    @property
+    def arm_in_key(self) -> bool:
+        """Whether reports hide the arm as they hide the rest of the record, with coins that say nothing about it."""
+        return self.privacy.arm_in_key and not self.groups_arms
 
     @property
     def rewards(self) -> int:

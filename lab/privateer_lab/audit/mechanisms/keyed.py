@@ -7,6 +7,7 @@ import numpy as np
 from privateer_core.accounting.amplification import amplified_local_epsilon
 from privateer_core.accounting.events import Pure
 from privateer_core.mechanisms.central_sums import UNIT, CentralSums
+from privateer_core.mechanisms.grouped_bit import GroupedBit
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import Layout, SlotLayout
@@ -130,7 +131,7 @@ def people(layout: Layout, person: Person, count: int) -> KeyedValues:
 
 def symbol_part(name: str, mechanism: Any, pair: tuple[Person, Person]) -> MechanismPart:
     """Return the part that is a symbol of randomized response; everybody's coins are the same."""
-    symbols = mechanism.response.symbols
+    symbols = mechanism.symbols if isinstance(mechanism, GroupedBit) else mechanism.response.symbols
     rows = np.zeros(symbols, mechanism.randomize(people(mechanism.layout, pair[0], 1), SecureNoise()).dtype)
     rows["slot"], rows["symbol"] = COIN, np.arange(symbols)
     made = [people(mechanism.layout, person, symbols) for person in pair]
@@ -140,7 +141,7 @@ def symbol_part(name: str, mechanism: Any, pair: tuple[Person, Person]) -> Mecha
         sent = mechanism.randomize(people(mechanism.layout, pair[who], count), SecureNoise())
         return np.asarray(mechanism.parse(sent.tobytes())["symbol"].astype(np.int64))
 
-    sampler, event = "RandomizedResponse.randomize", Pure(mechanism.epsilon)
+    sampler, event = "RandomizedResponse.randomize", Pure(mechanism.local_epsilon)
     return outcome_part(name, mechanism, model_of(reports), sampler, observe, outcomes, _SYMBOLS, event)
 
 

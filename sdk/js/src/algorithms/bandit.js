@@ -4,6 +4,7 @@
 import { Layout } from "../coins.js";
 import { malformed } from "../errors.js";
 import { scaledReward } from "../features.js";
+import { GroupedBit } from "../mechanisms/index.js";
 
 export class BanditPolicy {
   /** What a round asks. @type {import("../trust.js").Question} */
@@ -17,6 +18,7 @@ export class BanditPolicy {
     this.freshCoins = (told.choice ?? null) !== null;
     this.layout = this.freshCoins ? Layout.read(told.choice) : this.reported;
     this.batched = spec.trust.batched;
+    this.grouped = told.terms.mechanism.type === GroupedBit.TYPE;
     this.check(spec, told.terms.batch);
   }
 
@@ -40,8 +42,9 @@ export class BanditPolicy {
     const { layout } = this;
     const chooses = layout.keys === 1 && layout.groups === spec.arms.length && layout.rises;
     if (!chooses || this.cells.some((arm) => !spec.playable[arm])) throw malformed("not a policy of this algorithm");
+    const own = this.freshCoins === (spec.armInKey && !spec.groupsArms) && this.grouped === spec.groupsArms;
     const [keys, groups] = this.freshCoins ? [this.cells.length, 1] : [1, spec.arms.length];
-    const asked = this.freshCoins === spec.armInKey && this.reported.keys === keys && this.reported.groups === groups;
+    const asked = own && this.reported.keys === keys && this.reported.groups === groups;
     if (!asked && batch > 0) throw malformed("not a policy of this algorithm");
   }
 

@@ -2,6 +2,7 @@
 /** The mechanisms that this client knows, by the name in the terms. */
 
 import { EventSymbol } from "./event-symbol.js";
+import { GroupedBit } from "./grouped-bit.js";
 import { NamedSymbol } from "./named-symbol.js";
 import { CellPairs, CellProducts, CellTriples, CentralSums } from "./records.js";
 import { SignedSymbol } from "./signed-symbol.js";
@@ -14,6 +15,6 @@ import { VectorSymbol } from "./vector-symbol.js";
  * @typedef {{slot: number, key: number, value: number, vector: number[], number?: number}} Contribution
  */
 
-/** @typedef {EventSymbol | NamedSymbol | SignedSymbol | CellPairs | CellProducts | CellTriples | CentralSums | CentralVectors | GaussianVectors | RunningVectors | VectorSymbol} Mechanism */
+/** @typedef {EventSymbol | GroupedBit | NamedSymbol | SignedSymbol | CellPairs | CellProducts | CellTriples | CentralSums | CentralVectors | GaussianVectors | RunningVectors | VectorSymbol} Mechanism */
 
-export { CellPairs, CellProducts, CellTriples, CentralSums, CentralVectors, EventSymbol, GaussianVectors, NamedSymbol, RunningVectors, SignedSymbol, VectorSymbol };
+export { CellPairs, CellProducts, CellTriples, CentralSums, CentralVectors, EventSymbol, GaussianVectors, GroupedBit, NamedSymbol, RunningVectors, SignedSymbol, VectorSymbol };

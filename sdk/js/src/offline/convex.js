@@ -22,7 +22,9 @@ export class ConvexDecider {
     this.centre = list(told.centre, "<f8");
     this.axes = table(told.axes, "<f8").rows;
     this.points = told.points;
-    const count = this.axes.length;
+    // Where others may see who got which, both sides of a direction are groups of their own.
+    this.sides = spec.groupsArms && told.terms.batch > 0 ? 2 : 1;
+    const count = this.sides * this.axes.length;
     const edges = Array.from({ length: Math.max(0, count - 1) }, (_, i) => rounded((UNIT * (i + 1)) / count));
     this.layout = new Layout(BigInt(told.seed), [edges], count);
     this.check(spec, told.terms.batch);
@@ -56,8 +58,9 @@ export class ConvexDecider {
   /** A point, or two by their names. @param {number[]} _columns @param {number} slot @returns {number[] | Record<string, number[]>} */
   show(_columns, slot) {
     const hash = this.layout.hash(slot, 0);
-    const axis = this.layout.group(hash, 0);
-    const sign = (hash >> SIDE) & 1n ? 1 : -1;
+    const group = this.layout.group(hash, 0);
+    const axis = this.sides === 2 ? group >> 1 : group;
+    const sign = (this.sides === 2 ? group & 1 : (hash >> SIDE) & 1n) ? 1 : -1;
     const first = this.moved(this.axes[axis], sign);
     return this.points === 1 ? first : { first, second: this.moved(this.axes[axis], -sign) };
   }

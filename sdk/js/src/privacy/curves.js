@@ -23,8 +23,9 @@ export const normalCurve = (deviation, sensitivity) => (epsilon) => {
   return Math.min(1, ROUNDING * Math.exp(own) * -Math.expm1(Math.min(0, epsilon + other - own) - lost));
 };
 
-/** One randomized response among shuffled ones, or one subset selection of that many symbols for each own one. @param {number} local @param {number} symbols @param {number} honest @returns {Curve} */
-export const shuffledCurve = (local, symbols, honest) => above((epsilon) => shuffledDelta(epsilon, local, symbols, honest), local);
+/** One randomized response among shuffled ones, or one subset selection of that many symbols for each own one. @param {number} local @param {number} symbols @param {number} honest
+ * @param {number} [share] chance of others to be in the person's group, where groups are batches @returns {Curve} */
+export const shuffledCurve = (local, symbols, honest, share = 1) => above((epsilon) => shuffledDelta(epsilon, local, symbols, honest, share), local);
 
 /** A bound that holds above 0, at 0 as well. @param {Curve} bound @param {number} local @returns {Curve} */
 const above = (bound, local) => (epsilon) =>

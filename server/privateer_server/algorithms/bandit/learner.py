@@ -14,7 +14,7 @@ from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.answer.parts import Ground
-from privateer_core.primitives.contributions import CellHits, KeyedSums
+from privateer_core.primitives.contributions import CellHits, GroupSums, KeyedSums
 from privateer_core.primitives.public_coins import UNIT
 from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner
 from privateer_server.algorithms.bandit.posterior import PER_REWARD, ArmPosterior, proxy
@@ -93,7 +93,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         asks = ahead.batch > 0
         shares = self.shares(state, ahead) if asks else np.eye(self.spec.arm_count)[self.leader(state)]
         choice = layout(ahead.seed, shares)
-        own = choice if self.spec.privacy.arm_in_key or not asks else None
+        own = choice if self.spec.arm_in_key or not asks else None
         return BanditPolicy(ahead.version, self.terms(ahead, self.spec.asked(choice)), own)
 
     def leader(self, state: BanditState) -> int:
@@ -112,7 +112,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
             return kl_ucb(posterior, self.playable, state.reported, ahead.batch)
         if self.spec.algorithm.host == "tsallis-inf":
             return self._tsallis(state, ahead.batch)
-        draws = _DRAWS_HIDDEN if self.spec.privacy.arm_in_key else _DRAWS
+        draws = _DRAWS_HIDDEN if self.spec.arm_in_key else _DRAWS
         horizon = self.spec.experiment.horizon
         left = horizon - state.reported
         if tells_apart(posterior, self.playable, horizon):
@@ -123,12 +123,12 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         """Return Tsallis-INF's shares, at the learning rate 2 / (c sqrt(t)) for losses as faint as their reports."""
         posterior, people = state.posterior, state.reported + batch
         faint = math.sqrt(PER_REWARD * posterior.people.sum() / posterior.precision.sum())
-        hidden = self.spec.privacy.arm_in_key
+        hidden = self.spec.arm_in_key
         least = 1 / (self.playable.sum() * people ** (1 / 3)) if hidden else 1 / UNIT
         return tsallis(posterior.losses, self.playable, 2 / (faint * math.sqrt(people)), least)
 
     @override
-    def learn(self, state: BanditState, policy: BanditPolicy, release: KeyedSums | CellHits) -> BanditState:
+    def learn(self, state: BanditState, policy: BanditPolicy, release: KeyedSums | GroupSums | CellHits) -> BanditState:
         shares = policy.played
         people, sums, asked, hits = _of_keys(policy, release) if policy.fresh_coins else _of_groups(release)
         scores = release.gain * np.maximum(people, 1.0)
@@ -218,7 +218,7 @@ def _of_groups(release: Any) -> tuple[Array, ...]:
     return people, release.sums[0], people, np.ones(len(people))
 
 
-def _of_keys(policy: BanditPolicy, release: KeyedSums | CellHits) -> tuple[Array, ...]:
+def _of_keys(policy: BanditPolicy, release: Any) -> tuple[Array, ...]:
     """Return the same where the arm is the key: everybody was asked about every arm, and most had nothing to say."""
     shares = policy.played
     played = shares[policy.cells] > 0
@@ -229,7 +229,7 @@ def _of_keys(policy: BanditPolicy, release: KeyedSums | CellHits) -> tuple[Array
     return people, sums, np.full(len(shares), float(release.reports)), hits
 
 
-def _noise_proxy(policy: BanditPolicy, release: KeyedSums | CellHits) -> float:
+def _noise_proxy(policy: BanditPolicy, release: KeyedSums | GroupSums | CellHits) -> float:
     """Return the variance proxy of a curator's noise in a sum of scores; Laplace noise has heavier tails."""
     if isinstance(release, CellHits):
         return _HEAVY * 2 * release.noise
@@ -237,7 +237,12 @@ def _noise_proxy(policy: BanditPolicy, release: KeyedSums | CellHits) -> float:
 
 
 def _counts(
-    policy: BanditPolicy, release: KeyedSums | CellHits, people: Array, sums: Array, asked: Array, hits: Array
+    policy: BanditPolicy,
+    release: KeyedSums | GroupSums | CellHits,
+    people: Array,
+    sums: Array,
+    asked: Array,
+    hits: Array,
 ) -> SuccessCounts:
     """Return the successes and trials that a release tells: it counts how many had each arm, or has scores alone."""
     if not isinstance(release, CellHits):

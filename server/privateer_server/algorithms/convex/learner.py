@@ -18,8 +18,8 @@ from privateer_core.algorithms.convex.spec import ConvexSpec, Domain
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.policy_view import Point
-from privateer_core.mechanisms import AnyMechanism, KeyedMechanism
-from privateer_core.primitives.contributions import KeyedSums, KeyedValues
+from privateer_core.mechanisms import AnyMechanism, GroupedBit, KeyedMechanism
+from privateer_core.primitives.contributions import GroupSums, KeyedSums, KeyedValues
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.arms import PlannedRound
 from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner, must_agree
@@ -85,7 +85,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         """Return points around a centre; where nobody is asked everybody gets the centre."""
         spec, rule, terms = self.spec, self.rule, self.terms(ahead, self.spec.asked(ahead.seed))
         centre, axes = self._around(state, ahead, terms)
-        slope, seed, apart = rule.slope, ahead.seed, spec.privacy.arm_in_key
+        slope, seed, apart = rule.slope, ahead.seed, spec.arm_in_key
         return ConvexPolicy(ahead.version, centre, axes, rule.points, spec.reward.span, slope, seed, apart, terms)
 
     def _around(self, state: ConvexState, ahead: NewRound, terms: Terms) -> tuple[Array, Array]:
@@ -103,7 +103,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         return drawn_frame(state.frame, self.domain.dimension)
 
     @override
-    def learn(self, state: ConvexState, policy: ConvexPolicy, release: KeyedSums) -> ConvexState:
+    def learn(self, state: ConvexState, policy: ConvexPolicy, release: KeyedSums | GroupSums) -> ConvexState:
         gradient, people, mu = self._gradient(policy, release), release.reports, self.rule.strong_convexity
         course = state.course.with_round(people, policy.asked_at, gradient, mu)
         after = replace(state, reported=state.reported + people, learned=state.learned + people, course=course)
@@ -115,7 +115,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         here = gradient + mu * (policy.asked_at - policy.centre)
         return replace(after, point=self.domain.projected(policy.centre + step * here, rho))
 
-    def _gradient(self, policy: ConvexPolicy, release: KeyedSums) -> Array:
+    def _gradient(self, policy: ConvexPolicy, release: KeyedSums | GroupSums) -> Array:
         """Estimate the gradient: d times the mean, over people, of score times direction, by their scale.
 
         A point is at axes[i] = u A from the centre with u of the frame, and A^-1 u is column i of the inverse of axes.
@@ -128,11 +128,16 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         means = self._means(release) * scale
         return np.asarray(np.linalg.inv(policy.measured) @ means)
 
-    def _means(self, release: KeyedSums) -> Array:
+    def _means(self, release: KeyedSums | GroupSums) -> Array:
         """Return the mean score along every axis, shape (axes,).
 
-        Where the axis is in the coins, its people are counted; in keys they are secret, and every axis has as many.
+        Where the axis is in the coins, its people are counted, on both sides where sides are groups; in keys they are
+        secret, and every axis has as many.
         """
+        if isinstance(release, GroupSums):
+            sides = (release.sums / release.gain, release.counts)
+            sums, people = (values.reshape(-1, 2).sum(axis=1) for values in sides)
+            return np.asarray(sums / np.maximum(people, 1))
         keys, groups = release.sums.shape
         people = np.maximum(release.counts, 1) if groups > 1 else release.counts / keys
         return np.asarray((release.sums / release.gain / people).ravel())
@@ -142,6 +147,8 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
 
         What noise there is stands in any release, even in one of nobody.
         """
+        if isinstance(mechanism, GroupedBit):
+            return float(np.mean(1 / mechanism.gains**2))
         keyed = cast(KeyedMechanism, mechanism)
         none = np.zeros(0, np.int64)
         nobody = KeyedValues(np.zeros(0, np.uint32), none, none, np.zeros(0))

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from privateer_core.algorithms.convex.spec import ConvexSpec, even
 from privateer_core.answer.policy_view import Point, PolicyView
+from privateer_core.mechanisms import GroupedBit
 from privateer_core.policies.decisions import Arms, Points
 from privateer_core.policies.policy import Policy
 from privateer_core.policies.report_ages import age_of
@@ -101,7 +102,7 @@ class ConvexPolicy(Policy):
 
     def _asks(self, spec: ConvexSpec) -> bool:
         mechanism, asked = self.terms.mechanism, spec.asked(self.seed)
-        if self.fresh_coins != spec.privacy.arm_in_key:
+        if self.fresh_coins != spec.arm_in_key or isinstance(mechanism, GroupedBit) != spec.groups_arms:
             return False
         layout = getattr(mechanism, "layout", None)
         if not isinstance(layout, Layout):
@@ -116,6 +117,8 @@ class ConvexPolicy(Policy):
         return Points(arms, np.stack([self.centre + way for way in sides], axis=1))
 
     def _arms(self, coins: NDArray[np.uint32]) -> NDArray[np.int64]:
+        if isinstance(self.terms.mechanism, GroupedBit):
+            return self.terms.mechanism.groups_of(coins)
         choice, key = even(self.seed, len(self.axes)), np.zeros(1, np.int64)
         hashes = choice.hashes(coins, key)
         side = (hashes >> _SIDE & np.uint64(1)).astype(np.int64)
@@ -131,6 +134,8 @@ class ConvexPolicy(Policy):
         """
         axis, values = decisions.arms >> 1, (self.scores(decisions, rewards) + 1) / 2
         none = np.zeros_like(axis)
+        if isinstance(self.terms.mechanism, GroupedBit):
+            return KeyedValues(coins, none, decisions.arms, values)
         return KeyedValues(coins, axis, none, values) if self.fresh_coins else KeyedValues(coins, none, axis, values)
 
     def scores(self, decisions: Arms, rewards: Array) -> Array:

@@ -149,6 +149,7 @@ class ConvexSpec(Spec):
     """An experiment on a convex set."""
 
     question: ClassVar[type[Question]] = KeyedMeans
+    coins_alone: ClassVar[bool] = True
 
     experiment: ConvexTable
     domain: Domain
@@ -209,9 +210,11 @@ class ConvexSpec(Spec):
         """Return what a round asks: the mean score of every direction, of which a person contributes to one.
 
         The direction is where arms are: in the key if others see what people get and a report must not tell, else in
-        the coins.
+        the coins: together with its side, where others may see both.
         """
-        if self.privacy.arm_in_key:
+        if self.groups_arms:
+            return KeyedMeans(even(seed, 2 * self.domain.dimension), seen=True)
+        if self.arm_in_key:
             keys = self.domain.dimension
             return KeyedMeans(Layout.ungrouped(keys, seed), 1.0, 1 / keys)
         return KeyedMeans(even(seed, self.domain.dimension))

@@ -1,0 +1,67 @@
+// @ts-check
+/** One bit a person, in groups that public coins choose and everybody may see. */
+
+import { Layout, UNIT } from "../coins.js";
+import { malformed, refused } from "../errors.js";
+import { pureCurve, shuffledCurve } from "../privacy/curves.js";
+import { RandomizedResponse } from "../response.js";
+import { hasFields, isBelow, report } from "./symbols.js";
+
+const FIELDS = ["epsilons", "layout", "type"];
+const SYMBOLS = 2;
+/** Binary digits of the shares that a promise counts on. */
+const DIGITS = 6;
+
+export class GroupedBit {
+  static TYPE = "grouped-bit";
+
+  /** @param {any} told the mechanism of the terms */
+  constructor(told) {
+    const listed = Array.isArray(told.epsilons) && told.epsilons.every((/** @type {any} */ one) => typeof one === "number");
+    if (!hasFields(told, FIELDS) || !listed) throw malformed("not a grouped bit");
+    this.layout = Layout.read(told.layout);
+    this.epsilons = /** @type {number[]} */ (told.epsilons);
+    const one = this.layout.keys === 1 && this.layout.groups === this.epsilons.length;
+    if (!one) throw refused("must be one for each group of one key", "epsilons");
+    this.localEpsilon = Math.max(...this.epsilons);
+    this.messages = 1;
+    this.reportSize = 6;
+    this.sampling = 0;
+    this.responses = this.epsilons.map((one) => new RandomizedResponse(one, SYMBOLS));
+  }
+
+  /** @returns {import("../privacy/curves.js").Curve} */
+  alone() {
+    return pureCurve(this.localEpsilon);
+  }
+
+  /** What a batch costs with who is in which group: the worst of the groups. @param {number} honest @returns {import("../privacy/curves.js").Curve} */
+  shuffled(honest) {
+    const shares = this.layout.shares(0).map(counted);
+    /** @type {Map<string, import("../privacy/curves.js").Curve>} */
+    const curves = new Map();
+    shares.forEach((share, group) => {
+      const local = this.epsilons[group];
+      if (share > 0) curves.set(`${local} ${share}`, shuffledCurve(local, SYMBOLS, honest, share));
+    });
+    return (epsilon) => Math.max(...[...curves.values()].map((curve) => curve(epsilon)));
+  }
+
+  /**
+   * Randomize what a person contributes.
+   * @param {import("./index.js").Contribution} contribution key -1: nothing to tell; value in [0, 1]
+   * @param {import("../platform.js").Noise} noise
+   */
+  randomize({ slot, key, value }, noise) {
+    const [first, ...rest] = noise(3);
+    const truth = key < 0 ? -1 : isBelow(value, first) ? 1 : 0;
+    const group = this.layout.group(this.layout.hash(slot, 0), 0);
+    return report(slot, this.responses[group].randomize(truth, rest));
+  }
+}
+
+/** The share of a group that a promise counts on, of so many parts of 65,536: rounded down to a few binary digits. @param {number} part */
+function counted(part) {
+  const dropped = Math.max(0, 32 - Math.clz32(part) - DIGITS);
+  return ((part >> dropped) << dropped) / UNIT;
+}

@@ -1,0 +1,122 @@
+"""What terms, devices, certificates and records say where coins alone choose arms that are seen."""
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+
+from privateer_core.accounting.accountant import account
+from privateer_core.algorithms import algorithm
+from privateer_core.errors import Malformed, SpecError, TermsRefused
+from privateer_core.mechanisms import GroupedBit, SignedSymbol
+from privateer_core.primitives.public_coins import Layout
+from privateer_core.privacy.certificate import certify, recompute
+from privateer_core.privacy.record import PlannedTerms, planned_of, terms_of
+from privateer_core.privacy.terms_verification import Limits, verify
+from privateer_core.wire.publication import Round
+from tests.contract.subjects import specs
+from tests.support.people import rounds
+
+SHUFFLED = ["bandit-shuffle", "convex-shuffle"]
+
+
+def opened(name):
+    """A spec, and the policy of its last round that asks."""
+    spec = specs()[name]
+    return spec, [one.policy for one in rounds(spec, seed=1) if one.policy.terms.batch][-1]
+
+
+@pytest.mark.parametrize("name", SHUFFLED)
+def test_every_arm_keeps_the_promise_by_itself(name):
+    spec, policy = opened(name)
+    mechanism, privacy = policy.terms.mechanism, spec.privacy
+    policy.check(spec)
+    assert isinstance(mechanism, GroupedBit)
+    assert not policy.fresh_coins
+    assert policy.terms.holds
+    for epsilon, share in zip(mechanism.epsilons, mechanism.shared, strict=True):
+        assert epsilon >= privacy.epsilon
+        assert share <= 1
+    for event in policy.terms.event.events:
+        assert account(event).delta(privacy.epsilon) <= privacy.delta * (1 + 1e-6)
+        assert account(event).delta(privacy.epsilon) > privacy.delta / 2 or event.local_epsilon in (1.0, 4.0)
+
+
+def test_a_side_of_a_direction_is_a_group():
+    """Planted otherwise: shares of directions would count on twice the people who got one point."""
+    spec, policy = opened("convex-shuffle")
+    shares = policy.terms.mechanism.layout.shares[0]
+    assert len(shares) == 2 * spec.domain.dimension
+    coins = np.arange(4000, dtype=np.uint32)
+    arms = policy.decide(np.zeros((4000, 0)), coins).arms
+    assert np.array_equal(arms, policy.terms.mechanism.groups_of(coins))
+
+
+def test_a_batch_that_counts_on_everybody_is_refused():
+    """Planted: coins that chose the arm, and a bit as exact as all of the batch together would allow."""
+    spec, policy = opened("bandit-shuffle")
+    whole = SignedSymbol(policy.layout, min(policy.terms.mechanism.epsilons), 1, elsewhere=False)
+    with pytest.raises(Malformed):
+        replace(policy, terms=replace(policy.terms, mechanism=whole)).check(spec)
+    with pytest.raises(Malformed):
+        replace(policy, choice=policy.layout).check(spec)
+
+
+def test_a_share_that_is_smaller_than_its_epsilon_allows_is_refused():
+    spec = specs()["bandit-shuffle"]
+    policy = next(iter(rounds(spec, seed=1))).policy
+    facts = Round(spec.name, 1, spec.privacy.model, policy.terms.batch, 70, bytes(32), 1)
+    limits = Limits(epsilon=1.0, delta=1e-6)
+    verify(policy.terms, spec, "", facts, limits)
+    few = Layout(policy.layout.seed, np.array([[2_000, 34_000]], np.uint32))
+    mechanism = GroupedBit(few, policy.terms.mechanism.epsilons)
+    with pytest.raises(TermsRefused) as refused:
+        verify(replace(policy.terms, mechanism=mechanism), spec, "", facts, limits)
+    assert refused.value.field == "delta"
+
+
+def test_late_outcomes_keep_the_arm_in_the_key():
+    spec = specs()["bandit-shuffle"]
+    later = spec.model_copy(update={"experiment": spec.experiment.model_copy(update={"conversion_window": 3600.0})})
+    assert (spec.groups_arms, spec.arm_in_key) == (True, False)
+    assert (later.groups_arms, later.arm_in_key) == (False, True)
+    for name in ("partition-shuffle", "linear-shuffle", "bandit-local", "bandit-central", "bandit-shuffle-hidden"):
+        assert not specs()[name].groups_arms
+
+
+def test_the_certificate_claims_the_worst_arm_and_not_the_mean():
+    spec, policy = opened("bandit-shuffle")
+    shares = Layout(1, np.array([[1_000, 30_000]], np.uint32))
+    uneven = GroupedBit.amplified(spec.asked(shares), 1.0, 1e-6, policy.terms.honest, 4.0)
+    made = certify(spec.name, spec.privacy, [policy.terms, replace(policy.terms, mechanism=uneven)])
+    claim = made.claims[0]
+    assert {event.share for event in claim.event.events} >= {share for share in uneven.shared if share}
+    assert all(verdict.holds for verdict in recompute(made))
+    assert any("does not depend on the arm" in text for text in made.assumes)
+    # Planted: bits of the smallest arm that count on a third of the people.
+    wrong = msgspec.structs.replace(uneven, epsilons=(max(uneven.epsilons),) * 3)
+    broken = certify(spec.name, spec.privacy, [replace(policy.terms, mechanism=wrong)])
+    assert not recompute(broken)[0].holds
+
+
+def test_a_row_says_the_shares():
+    spec, policy = opened("bandit-shuffle")
+    row = planned_of(policy.terms)
+    assert sum(row.mechanism["shares"]) == 65_536
+    assert terms_of(row, type(spec), spec.privacy, 1).event == policy.terms.event
+
+
+@pytest.mark.parametrize("shares", [None, [], [65_536], [65_535, 0, 0], [-1, 65_537, 0], [1.0, 65_535, 0], "abc", {}])
+def test_a_row_of_other_shares_is_refused(shares):
+    spec, policy = opened("bandit-shuffle")
+    row = planned_of(policy.terms)
+    wrong = PlannedTerms(batch=row.batch, honest=row.honest, mechanism=row.mechanism | {"shares": shares})
+    with pytest.raises(SpecError, match="mechanism"):
+        terms_of(wrong, type(spec), spec.privacy, 1)
+
+
+def test_a_local_policy_has_no_groups():
+    assert algorithm("bandit").spec.coins_alone
+    _, policy = opened("bandit-local")
+    assert not isinstance(policy.terms.mechanism, GroupedBit)
