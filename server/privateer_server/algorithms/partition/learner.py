@@ -293,10 +293,12 @@ class PartitionLearner(CohortLearner[PartitionState]):
         return replace(state, hyperparameters=Hyperparameters(lengths, found.spread, state.seen, found.common))
 
     def rescaled(self, state: PartitionState) -> PartitionState:
-        """Expect values where all that was observed of them is on the average."""
-        known = [state.evidence.total, state.selection.evidence.total if state.selection else (0.0, 0.0)]
-        precision, moment = (float(sum(values)) for values in zip(*known, strict=True))
-        return replace(state, prior=PriorScale.observed(precision, moment)) if precision else state
+        """Expect values where those that were observed are on the average."""
+        known = [_endless(state).cells, *([state.selection.evidence.cells] if state.selection else [])]
+        precision, moment = (np.concatenate(values) for values in zip(*known, strict=True))
+        if not precision.any():
+            return state
+        return replace(state, prior=PriorScale.observed(precision, moment, float(SPREADS[state.hyperparameters.spread])))
 
     def computed(self, state: PartitionState) -> PartitionState:
         """Compute the posterior."""
