@@ -113,7 +113,7 @@ def test_simulated_releases_have_the_law_of_real_ones(model):
         return policy.analyzer(earlier).simulate(policy.mechanism, made, rng)
 
     def numbers(release):
-        return np.concatenate([release.sums.ravel(), release.counts.ravel(), release.hits])
+        return np.concatenate([release.sums.ravel(), release.counts.ravel(), release.hits.ravel()])
 
     real = np.array([numbers(reported(policy, earlier, rng)) for _ in range(300)])
     assert same_law(real, np.array([numbers(simulated()) for _ in range(300)]))

@@ -61,10 +61,11 @@ class BinEvidence:
         return BinEvidence(*of(self.precision, self.moment), *of(self.past_precision, self.past_moment))
 
     @property
-    def total(self) -> tuple[float, float]:
-        """The sum of all precisions, and of all moments."""
-        precision = self.precision.sum() + self.past_precision.sum()
-        return float(precision), float(self.moment.sum() + self.past_moment.sum())
+    def cells(self) -> tuple[Array, Array]:
+        """Precisions and moments of all cells, of bins that were split, too; (cells,) each."""
+        parts = ((self.precision, self.past_precision), (self.moment, self.past_moment))
+        precision, moment = (np.concatenate([one.reshape(-1) for one in pair]) for pair in parts)
+        return precision, moment
 
     def added(self, precision: Array, moment: Array, rows: slice | Ints = slice(None)) -> "BinEvidence":
         """Return it with what was observed of some bins besides, (..., rows, arms) each."""

@@ -29,6 +29,8 @@ _COMMON_LENGTH: Final = 3
 _COMMON_ALONE: Final = 0.3
 """Standard deviation of what this part has in each bin alone."""
 _RAREST: Final = 0.2
+_STEPS: Final = 20
+"""Steps from a scale to the level and back. What they move shrinks by more than half in each."""
 _NUGGET: Final = 1e-6
 _NARROW: Final = 1e-3
 """Bins this narrow, in lengths, count as points."""
@@ -83,11 +85,23 @@ class PriorScale:
         return cls(level, abs(level))
 
     @classmethod
-    def observed(cls, precision: float, moment: float) -> "PriorScale":
-        """Return that of all observations together: the sum of their precisions, and of these times what they found."""
-        level = float(np.clip(moment / (precision + 1), -1.0, 1.0))
-        # One standard deviation is taken off: a noisy level near 1 must not leave values without any room.
-        return cls(level, max(0.0, abs(level) - 1 / math.sqrt(max(1.0, precision))))
+    def observed(cls, precision: Array, moment: Array, spread: float) -> "PriorScale":
+        """Return that of observed values: by cell, (cells,) each, their precisions, and these times what was found.
+
+        Cells differ by ``spread`` times the scale, so a cell that is known better than that counts as much as any
+        other: it was played more since its arm is good there, and good cells are not where values are expected. The
+        scale is that of the level, from which it follows (a mean of random effects; DerSimonian, Laird 1986).
+        """
+        known = precision > 0
+        precision, found = precision[known], moment[known] / precision[known]
+        prior = UNSCALED
+        for _ in range(_STEPS):
+            weights = precision / (1 + precision * (spread * prior.scale) ** 2)
+            total = float(weights.sum())
+            level = float(np.clip(weights @ found / (total + 1), -1.0, 1.0))
+            # One standard deviation is taken off: a noisy level near 1 must not leave values without any room.
+            prior = cls(level, max(0.0, abs(level) - 1 / math.sqrt(max(1.0, total))))
+        return prior
 
     @property
     def scale(self) -> float:

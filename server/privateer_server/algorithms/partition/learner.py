@@ -294,13 +294,17 @@ class PartitionLearner(CohortLearner[PartitionState]):
         return replace(state, hyperparameters=Hyperparameters(lengths, found.spread, state.seen, found.common))
 
     def rescaled(self, state: PartitionState) -> PartitionState:
-        """Expect values where all that was observed of them is on the average."""
+        """Expect values where those that were observed are on the average."""
         precision, moment = _observed(state)
-        return replace(state, prior=PriorScale.observed(precision, moment)) if precision else state
+        if not precision.any():
+            return state
+        return replace(
+            state, prior=PriorScale.observed(precision, moment, float(SPREADS[state.hyperparameters.spread]))
+        )
 
     @override
     def measured_rate(self, state: PartitionState) -> MeasuredRate | None:
-        precision, moment = _observed(state)
+        precision, moment = (float(values.sum()) for values in _observed(state))
         return MeasuredRate.normal((1 + moment / precision) / 2, 0.5 / math.sqrt(precision)) if precision else None
 
     def computed(self, state: PartitionState) -> PartitionState:
@@ -370,10 +374,10 @@ class PartitionLearner(CohortLearner[PartitionState]):
         return means, (high - low) * np.sqrt(variance) / 2
 
 
-def _observed(state: PartitionState) -> tuple[float, float]:
-    """Return the precision of all observations together, and the sum of theirs times what they found."""
-    known = [state.evidence.total, state.selection.evidence.total if state.selection else (0.0, 0.0)]
-    precision, moment = (float(sum(values)) for values in zip(*known, strict=True))
+def _observed(state: PartitionState) -> tuple[Array, Array]:
+    """Return precisions and moments of all cells that rounds were about, unfaded; (cells,) each."""
+    known = [_endless(state).cells, *([state.selection.evidence.cells] if state.selection else [])]
+    precision, moment = (np.concatenate(values) for values in zip(*known, strict=True))
     return precision, moment
 
 
