@@ -71,6 +71,7 @@ class PartitionSpec(ArmsSpec):
 
     recalls: ClassVar[bool] = True
     returns: ClassVar[bool] = True
+    binds_arms: ClassVar[bool] = True
 
     algorithm: PartitionSection  # type: ignore[assignment] # a section of its own, with the base's key
 
@@ -113,6 +114,8 @@ class PartitionSpec(ArmsSpec):
             for name, spec in made.items()
             if spec.privacy.arm_in_key
         }
+        batched = next(name for name, spec in made.items() if spec.privacy.trust.batched)
+        made[f"{batched}-as-local"] = cls._instance(promises[batched] | {"arms": "as-local"})
         return made | {f"{name}-memory": cls._instance(promise, memory="auto") for name, promise in promises.items()}
 
     @classmethod
