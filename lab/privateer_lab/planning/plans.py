@@ -146,7 +146,7 @@ def _with_as_many_choices(spec: Spec, row: Trust, table: dict[str, Any]) -> None
 
 
 def _limit(spec: Spec, promise: Privacy) -> float:
-    """Return the most that a report may cost by itself, which no promise may exceed: what the spec says, or by default."""
+    """Return the most that a report may cost by itself: what the spec says, or by default. No promise may exceed it."""
     given = "local_epsilon_max" in spec.privacy.model_fields_set
     stated = spec.privacy.local_epsilon_max if given else promise.local_epsilon_max
     return max(promise.bound, stated, *(source.epsilon or 0.0 for source in spec.sources))

@@ -28,7 +28,7 @@ _WORDS_MAX: Final = 1000
 _COUNT_MAX: Final = 64
 """Claims of a certificate, and its assumptions."""
 _PARTS: Final = 1000
-"""Parts of 1 that epsilon is rounded up to where it follows from a batch, as other machines compute other last digits."""
+"""Parts of 1 to which an epsilon that follows from a batch is rounded up: other machines compute other last digits."""
 _ROUNDING: Final = 1 + 1e-6
 """Delta may be so much above its claim, since other machines compute other last digits."""
 _REMEDY: Final = "ask for a new one"

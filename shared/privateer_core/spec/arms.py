@@ -79,6 +79,7 @@ class ArmsSpec(Spec):
     """An experiment that chooses one of several arms for each person, in rounds whose sizes the spec fixes."""
 
     question: ClassVar[type[Question]] = KeyedMeans
+    tells_of_arms: ClassVar[bool] = True
     grows: ClassVar[bool] = True
     """Whether rounds grow as ``round_growth`` says."""
 

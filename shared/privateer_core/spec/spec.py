@@ -233,6 +233,8 @@ class Spec(Section):
     """Whether a round may close with fewer people than it asks for (``least_share``)."""
     idle_keys: ClassVar[frozenset[str]] = frozenset()
     """Keys of ``[privacy]`` that do nothing under the algorithm."""
+    tells_of_arms: ClassVar[bool] = False
+    """Whether a report is about the one option that its person got, and says nothing of others."""
     binds_arms: ClassVar[bool] = False
     """Whether a person's context decides with the coins which arm they get."""
     batched_keys: ClassVar[frozenset[str]] = frozenset()
@@ -412,6 +414,26 @@ class Spec(Section):
         if not batch:
             return None
         return calibrate(self.privacy_of(cohort), batch, self.usual_question(), self.fewest(batch), self.reports)
+
+    @property
+    def telling(self) -> float:
+        """Share of what a report says that is about the reward of a typical option."""
+        return 1.0
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether a round asks about one arm alone, as soon as something is known of each."""
+        return False
+
+    @property
+    def extreme_batches(self) -> tuple[int, ...]:
+        """People of the first round of the experiment's own people, and of the largest; without those of no round."""
+        first = self.first_batch("")
+        return tuple(sorted({people for people in (first, self.largest_batch()) if people and first}))
+
+    def largest_batch(self) -> int:
+        """Return the most people of any round."""
+        return self.first_batch("")
 
     @property
     def least_share(self) -> float:

@@ -147,6 +147,7 @@ class ConvexSpec(Spec):
     """An experiment on a convex set."""
 
     question: ClassVar[type[Question]] = KeyedMeans
+    tells_of_arms: ClassVar[bool] = True
 
     experiment: ConvexTable
     domain: Domain

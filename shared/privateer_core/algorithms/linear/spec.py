@@ -114,6 +114,11 @@ class LinearSpec(ArmsSpec):
         return _ALONE if (self.privacy.epsilon or 0.0) >= _CLEAR else 0.0
 
     @property
+    @override
+    def telling(self) -> float:
+        return 1.0 - self.share if self.share < 1 else 1.0
+
+    @property
     def _coordinates(self) -> int:
         d = self.design.dimension
         if self.algorithm.report == "joint":
@@ -129,6 +134,17 @@ class LinearSpec(ArmsSpec):
     def favours(self) -> bool:
         """Whether a round favours one arm for everybody, as coins in a report may not say which it was for a person."""
         return self.privacy.arm_in_key and self.privacy.trust.batched
+
+    @property
+    @override
+    def takes_turns(self) -> bool:
+        return self.favours
+
+    @property
+    @override
+    def extreme_batches(self) -> tuple[int, ...]:
+        # Of several messages a calibration takes seconds, and the first round's is made in any case.
+        return super().extreme_batches[: 1 if self.algorithm.messages > 1 else None]
 
     @property
     def steps(self) -> int:

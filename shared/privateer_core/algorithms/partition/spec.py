@@ -98,6 +98,11 @@ class PartitionSpec(ArmsSpec):
             f"a round closes. Lower experiment.round_growth or round_size, so that none has more than {most:,}"
         ]
 
+    @property
+    @override
+    def takes_turns(self) -> bool:
+        return self.privacy.arm_in_key
+
     @override
     def usual_question(self) -> KeyedMeans:
         in_key = self.privacy.arm_in_key
