@@ -6,7 +6,7 @@ one over its square root.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 
 import numpy as np
@@ -107,7 +107,8 @@ def _(mechanism: EventSymbol, asked: Asked) -> float:
 def _of_rate(mechanism: SignedSymbol | EventSymbol, asked: Asked) -> float:
     """Of a rare rate a report's estimate has a variance of its own."""
     assert isinstance(asked.question, KeyedMeans)
-    return asked.apart * asked.within**2 / (4 * mechanism.variance(asked.question))
+    question = replace(asked.question, key_share=asked.within)
+    return asked.apart * asked.within**2 / (4 * mechanism.variance(question))
 
 
 @information.register
@@ -147,7 +148,9 @@ def _curated(asked: Asked, noise: float) -> float:
     """
     apart = asked.arm if asked.in_turns else 1.0
     share = asked.key * (1.0 if asked.in_turns else asked.arm)
-    return apart * share**2 / (share + noise / asked.people)
+    rate = getattr(asked.question, "rate", None)
+    own = 1.0 if rate is None else 4 * rate * (1 - rate)
+    return apart * share**2 / (share * own + noise / asked.people)
 
 
 @information.register
