@@ -64,9 +64,10 @@ def test_a_device_takes_reports_made_as_local_only_if_its_application_says_so() 
 
 def test_a_device_refuses_more_than_epsilon_of_reports_made_as_local() -> None:
     """Planted: a server that amplifies them all the same."""
+    hidden, as_local = (shuffle_spec(**{"privacy.arms": arms}) for arms in ("hidden", "as-local"))
+    body = published(hidden, shown=as_local)
     with pytest.raises(TermsRefused) as refusal:
-        lied = published(shuffle_spec(**{"privacy.arms": "as-local"}), shown=shuffle_spec(**{"privacy.arms": "hidden"}))
-        Participation(lied, "test", Limits(arms="hidden"))
+        Participation(body, "test", Limits(arms="hidden"))
     assert refusal.value.field == "local_epsilon"
 
 

@@ -38,8 +38,8 @@ SHARES = (None, 0.9, 0.1)
 SLACK = 1e-9
 OURS = tuple(name for name in ALGORITHMS if algorithm(name).spec.__module__.startswith("privateer_core."))
 ARM_IN_THE_KEY = frozenset({"bandit", "convex", "trial"})
-"""Where people of every arm are in one batch, so that an arm of few is told by few: seen arms cost more than a batch gives
-at large epsilons. A warning says so."""
+"""Where people of every arm are in one batch, so that an arm of few is told by few: seen arms cost more than a batch
+gives at large epsilons. A warning says so."""
 TOGETHER = {("linear", 0.5, 10**3, 0.1)}
 """Rounds of a curator ask about all arms, also those of few people, where shuffled rounds favour one."""
 NORMAL = 8.0
