@@ -1,6 +1,6 @@
-"""More trust costs no regret: shuffled reports lose at most 5 % more than those that stand alone, and 2 standard errors.
+"""Shuffled reports lose at most 5 % more than those that stand alone, and 2 standard errors: more trust never hurts.
 
-False alarms: with two seeds' noise on both sides fewer than 1 of 20 cases, which are few, at equal regrets.
+At equal regrets a case of four seeds a side raises a false alarm with a chance below .05 (Student's t).
 """
 
 import math
@@ -18,16 +18,17 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 SEEDS = range(100, 104)
 ALLOWED = 1.05
 KINDS = {
-    "partition": ("peaks-shuffle", {"horizon": 40_000}, {}),
-    "linear": ("linear", {"horizon": 30_000}, {}),
+    "partition": ("peaks-shuffle", {"horizon": 40_000}, True),
+    "linear": ("linear", {"horizon": 30_000}, False),
 }
-"""An example of each algorithm whose arms depend on the context, with what is changed of it."""
+"""An example of each algorithm whose arms depend on the context, what is changed of it, and whether its first rounds are
+those of the promise."""
 
 
 def regrets(kind, model, epsilon, **privacy):
-    name, experiment, _ = KINDS[kind]
+    name, experiment, usual = KINDS[kind]
     told = tomllib.loads((EXAMPLES / f"{name}.toml").read_text())
-    told["experiment"] |= experiment | ({} if model == "shuffle" else {"round_size": first_round(epsilon)})
+    told["experiment"] |= experiment | ({"round_size": first_round(epsilon)} if usual and model == "local" else {})
     told["privacy"] = {"model": model, "epsilon": epsilon, **({"delta": 1e-6} if model == "shuffle" else {}), **privacy}
     spec = parse_spec(told)
     return [simulate_once(spec, seed).facts["regret"] for seed in SEEDS]
