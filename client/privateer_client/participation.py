@@ -32,6 +32,8 @@ OVERHEAD: Final = 48
 _MAY_CHANGE: Final = {"experiment", "sources", "population", "algorithm"}
 """Sections of a spec that say nothing about what a report means and what is promised for it, but for the names of arms
 and what a source is promised."""
+_LEFT_OUT: Final = {"min_batch": 1000, "local_epsilon_max": 4.0}
+"""Values that digests leave out, since those of choices that are kept do."""
 _SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 
 
@@ -294,6 +296,9 @@ def meaning(spec: Spec, options: int | None = None, cohort: str = "") -> bytes:
         The source whose people are promised something; empty: the experiment's own people.
     """
     tables = spec.model_dump(mode="json", exclude=_MAY_CHANGE, exclude_defaults=True)
+    for name, value in _LEFT_OUT.items():
+        if tables["privacy"].get(name) == value:
+            del tables["privacy"][name]
     # All names count, not only that of the person's arm: whether a device reports would tell which one that is.
     names, promised = spec.options[:options], spec.privacy_of(cohort).epsilon
     # Keys of tables may come in any order, but contexts have the order of the features.

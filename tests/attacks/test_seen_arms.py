@@ -10,7 +10,7 @@ from privateer_client.ledger.ledger import Ledger
 from privateer_client.participation import Participation
 from privateer_core.errors import Malformed, TermsRefused
 from privateer_core.privacy.terms_verification import Limits
-from privateer_lab.audit.attacks.partition import cases
+from privateer_lab.audit.attacks.partition import as_local_cases, seen_cases
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.suite import FALSE_ALARM, AuditFinding, _attacked
 from tests.support.notary import notarized
@@ -21,7 +21,7 @@ ALARM = FALSE_ALARM / 60
 """Chance that one attack on a true claim calls it broken."""
 CASES = {
     (case.model, case.name): (case, broken)
-    for case, broken in zip(cases(200_000), cases(200_000, "hidden"), strict=True)
+    for case, broken in zip(seen_cases(200_000), seen_cases(200_000, "hidden"), strict=True)
 }
 CHOICES = 40
 
@@ -42,6 +42,33 @@ def test_it_does_where_coins_that_chose_the_arm_travel_with_the_report(name: tup
     assert not finding.holds
     assert finding.lower_bound is not None
     assert finding.lower_bound > finding.epsilon  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("place", range(2))
+def test_reports_made_as_local_keep_epsilon_from_whoever_sees_the_arm_and_every_report(place: int) -> None:
+    assert found(as_local_cases(200_000)[place]).holds
+    planted = found(as_local_cases(200_000, 2.0)[place])
+    assert not planted.holds, "planted: half of the noise"
+
+
+def test_a_device_takes_reports_made_as_local_only_if_its_application_says_so() -> None:
+    spec = shuffle_spec(**{"privacy.arms": "as-local"})
+    with pytest.raises(TermsRefused, match=r"Limits\(arms='as-local'\)") as refusal:
+        Participation(published(spec), "test", Limits())
+    assert refusal.value.field == "arms"
+    for arms in ("as-local", "hidden"):
+        assert Participation(published(spec), "test", Limits(arms=arms)).terms.mechanism.local_epsilon == 1.0
+    with pytest.raises(TermsRefused):
+        Participation(published(shuffle_spec(**{"privacy.arms": "hidden"})), "test", Limits(arms="as-local"))
+
+
+def test_a_device_refuses_more_than_epsilon_of_reports_made_as_local() -> None:
+    """Planted: a server that amplifies them all the same."""
+    hidden, as_local = (shuffle_spec(**{"privacy.arms": arms}) for arms in ("hidden", "as-local"))
+    body = published(hidden, shown=as_local)
+    with pytest.raises(TermsRefused) as refusal:
+        Participation(body, "test", Limits(arms="hidden"))
+    assert refusal.value.field == "local_epsilon"
 
 
 def test_every_choice_has_coins_of_its_own(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import typer
 from privateer_core.answer import Answer
 from privateer_core.answer.export import read_export
 from privateer_core.errors import SpecError
+from privateer_core.privacy.order import concerns_of
 from privateer_core.spec.spec import Spec
 from privateer_lab.cli.command_line import (
     ADMIN_URL,
@@ -89,7 +90,7 @@ def _tell_checked(spec: Spec, start: Any, as_json: bool) -> None:
     from privateer_server.rounds.loop import Schedule
 
     schedule, begun = Schedule(spec), None if start is None else start_with(start).begun
-    asked, concerns = schedule.open(0, 1, begun(schedule) if begun else None).batch, spec.concerns()
+    asked, concerns = schedule.open(0, 1, begun(schedule) if begun else None).batch, concerns_of(spec)
     if as_json:
         print_json({"experiment": spec.name, "first_round": asked, "warnings": concerns})
         return

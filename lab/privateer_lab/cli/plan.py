@@ -14,6 +14,7 @@ from rich.table import Table
 
 from privateer_core.answer.facts import Table as TypedTable
 from privateer_core.errors import SpecError, printable
+from privateer_core.privacy.order import concerns_of
 from privateer_core.spec.spec import BATCH_MAX, Spec
 from privateer_lab.answer_tables import rows_of
 from privateer_lab.cli.command_line import Jobs, Json, On, PeopleSpec, Seeds, Set, Users
@@ -150,7 +151,7 @@ class _Report:
     def result(self) -> dict[str, Any]:
         """Return all figures of the seeds so far."""
         # Promises may change the sizes of rounds.
-        concerns = list(dict.fromkeys(concern for variant in self.wanted for concern in variant.spec.concerns()))
+        concerns = list(dict.fromkeys(concern for variant in self.wanted for concern in concerns_of(variant.spec)))
         outcomes = self.found.outcomes()
         return {
             "experiment": self.spec.name,

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from privateer_core.errors import SpecError
+from privateer_core.privacy.order import concerns_of
 from privateer_core.spec.spec import Spec
 from privateer_lab.answer_tables import rows_of
 from privateer_lab.notebook.simulated import count_of
@@ -126,7 +127,7 @@ def plan(
         table_of("batches", batches(wanted)),
         table_of("what can be found", _findings(foreseen([one for one in wanted if not found.refuses(one)]))),
         tuple(map(_left_out, found.refused)),
-        tuple(dict.fromkeys(concern for one in wanted for concern in one.spec.concerns())),
+        tuple(dict.fromkeys(concern for one in wanted for concern in concerns_of(one.spec))),
     )
 
 

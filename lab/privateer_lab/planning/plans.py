@@ -25,6 +25,8 @@ from privateer_lab.simulation.summary import regret_figures
 from privateer_server.algorithms import Foreseeing, learner_for
 
 MODELS: Final = tuple(name for name, row in TRUST.items() if row.promises)
+_OF_PROMISES: Final = frozenset({"min_batch", "local_epsilon_max"})
+"""Keys of ``[privacy]`` whose defaults depend on the promise."""
 EPSILON_MAX: Final = 16
 EPSILONS: Final = (0.5, 1.0, 2.0, 4.0)
 SHARES: Final = (0.5, 0.8)
@@ -86,8 +88,9 @@ def variants(spec: Spec, models: Iterable[str], epsilons: Iterable[float]) -> li
 
     A model that promises nothing has one variant, whose epsilon is infinite. Where people come back, all have as many
     choices. Where reports are shuffled, rounds of a fixed size become as large as ``min_batch``. Where delta is needed
-    and the spec has none, it is 1e-6. ``local_epsilon_max`` rises to the largest promise, including those of sources.
-    Keys that need a batch are left out where there is none.
+    and the spec has none, it is 1e-6. Keys of ``[privacy]`` and ``round_size`` that the spec does not say are those of
+    each promise; ``local_epsilon_max`` rises to the largest promise, including those of sources. Keys that need a batch
+    are left out where there is none.
 
     Raises
     ------
@@ -104,16 +107,21 @@ def variants(spec: Spec, models: Iterable[str], epsilons: Iterable[float]) -> li
 
 def _under(spec: Spec, model: str, epsilon: float) -> Spec:
     row, data = TRUST[model], spec.model_dump(exclude_none=True)
+    for name in _OF_PROMISES - spec.privacy.model_fields_set:
+        del data["privacy"][name]
+    if "round_size" not in spec.experiment.model_fields_set:
+        data["experiment"].pop("round_size", None)
     delta = (spec.privacy.delta or _DELTA) if row.delta_least else 0.0
     data["privacy"] |= {"model": model, "epsilon": epsilon, "delta": delta}
     if not row.promises:
         del data["privacy"]["epsilon"]
     if row.batched and any(mechanism.pure for mechanism in row.serves[spec.question].mechanisms):
-        data["privacy"]["local_epsilon_max"] = _limit(spec, epsilon)
+        data["privacy"]["local_epsilon_max"] = _limit(spec, Privacy(model=model, epsilon=epsilon))
     if not row.batched:
         data["algorithm"] = {key: value for key, value in data["algorithm"].items() if key not in spec.batched_keys}
     if row.batched and "round_size" in data["experiment"]:
-        data["experiment"]["round_size"] = max(data["experiment"]["round_size"], spec.privacy.min_batch)
+        least = data["privacy"].get("min_batch", Privacy(model=model, epsilon=epsilon).min_batch)
+        data["experiment"]["round_size"] = max(data["experiment"]["round_size"], least)
     if spec.experiment.reports_per_person > 1:
         _with_as_many_choices(spec, row, data["experiment"])
     try:
@@ -133,12 +141,15 @@ def _with_as_many_choices(spec: Spec, row: Trust, table: dict[str, Any]) -> None
     times = spec.experiment.reports_per_person
     choices = spec.experiment.horizon * times // spec.reports
     table["horizon"] = max(1, choices // times) if row.draws_one else choices
-    table["round_size"] = min(table["round_size"], table["horizon"])
+    if "round_size" in table:
+        table["round_size"] = min(table["round_size"], table["horizon"])
 
 
-def _limit(spec: Spec, epsilon: float) -> float:
-    """Return the most that a report may cost by itself, which no promise may exceed."""
-    return max(epsilon, spec.privacy.local_epsilon_max, *(source.epsilon or 0.0 for source in spec.sources))
+def _limit(spec: Spec, promise: Privacy) -> float:
+    """Return the most that a report may cost by itself: what the spec says, or by default. No promise may exceed it."""
+    given = "local_epsilon_max" in spec.privacy.model_fields_set
+    stated = spec.privacy.local_epsilon_max if given else promise.local_epsilon_max
+    return max(promise.bound, stated, *(source.epsilon or 0.0 for source in spec.sources))
 
 
 Came = tuple[int, Run | SpecError]

@@ -57,19 +57,21 @@ export class Spec {
 
   /** Refuse a promise out of the range that is certified. */
   checkPromise() {
-    const { epsilon, delta, honest_fraction, min_batch, local_epsilon_max } = this.privacy;
+    const { epsilon, delta, arms, honest_fraction, min_batch, local_epsilon_max } = this.privacy;
     const within = (/** @type {unknown} */ one, /** @type {number} */ most) => typeof one === "number" && one > 0 && one <= most;
     const promised = this.trust.promises ? within(epsilon, EPSILON_MAX) : epsilon === null;
     const small = typeof delta === "number" && delta >= 0 && delta < 0.5;
     const crowd = within(honest_fraction, 1) && Number.isSafeInteger(min_batch) && within(local_epsilon_max, EPSILON_MAX);
-    if (!promised || !small || !crowd) throw malformed("not a promise that this client knows");
+    // Where a curator sees records no report is private by itself.
+    const told = ["seen", "hidden"].includes(arms) || (arms === "as-local" && !(this.trust.curated && this.trust.promises));
+    if (!promised || !small || !crowd || !told) throw malformed("not a promise that this client knows");
   }
 
   checkTimes() {
     const { window, times, period } = this;
     if (!(window >= 0 && window < Infinity)) throw malformed("a conversion window has a length");
     const sized = Number.isSafeInteger(times) && times >= 1 && times <= REPORTS_MAX && period >= PERIOD_MIN && period < Infinity;
-    if (!sized) throw malformed("a person makes a number of reports");
+    if (!sized || (this.asAlone && times > 1)) throw malformed("a person makes a number of reports");
   }
 
   /** Epsilon of the promise; infinite where nothing is promised. */
@@ -86,6 +88,16 @@ export class Spec {
    * the arm stays in the key. */
   get groupsArms() {
     return this.armInKey && this.trust.batched && !this.window;
+  }
+
+  /** Whether shuffled reports are made as those that nobody hides: each keeps epsilon by itself. */
+  get asAlone() {
+    return this.privacy.arms === "as-local" && this.trust.batched;
+  }
+
+  /** The most that a shuffled report may cost by itself. */
+  get aloneMost() {
+    return this.asAlone ? this.bound : this.privacy.local_epsilon_max;
   }
 
   /** Reports that a device makes in all, which share the promise: one where one time of many is drawn. */

@@ -10,16 +10,21 @@ const BATCH_MAX = 100_000_000;
 const DIGITS = 1 + 1e-6;
 const FEW = 65_536;
 const FAR = 4;
+/** Who may see arms, from the promise that assumes least on. */
+const ARMS = ["seen", "as-local", "hidden"];
 
 /**
  * What a device accepts; the application sets it, never a server.
  * @typedef {object} Limits
  * @property {number} epsilon the most that all reports to an experiment together may cost under its trust model
  * @property {number} delta
- * @property {number} local_epsilon the most that they may cost if everybody else colludes
+ * @property {number} local_epsilon the most that they may cost if everybody else colludes; a spec of epsilon 4 asks for 6 unless
+ * it says less, and needs the application's consent
  * @property {number} honest_fraction the largest share of a batch that the promise may count on
  * @property {number} min_batch the fewest reports of a batch
- * @property {"seen" | "hidden"} arms "hidden": nobody who gets reports, or reads releases, sees which arm this person got
+ * @property {"seen" | "as-local" | "hidden"} arms who may see which arm this person got. "seen": the whole promise has to hold
+ * against them; "as-local": it is enough that reports keep what they keep where nobody shuffles; "hidden": nobody who gets
+ * reports, or reads releases, sees it. Each accepts what those before it do
  * @property {boolean} curator whether records may be sent to the server as they are, for it to protect or not; where it
  * does not, `epsilon` must be Infinity as well
  */
@@ -47,7 +52,7 @@ export function verify(terms, mechanism, spec, round, limits) {
   const fewest = Math.max(round.batch, trust.batched ? privacy.min_batch : 0);
   check(round.fewest >= fewest, `the round may close with ${round.fewest} people, the spec says ${fewest} at least`, "least");
   afford(mechanism, spec, round, limits);
-  check(!trust.batched || mechanism.localEpsilon <= privacy.local_epsilon_max, "a report alone costs too much", "local_epsilon");
+  check(!trust.batched || mechanism.localEpsilon <= spec.aloneMost, "a report alone costs too much", "local_epsilon");
   check(!trust.promises || keeps(mechanism, spec, terms.honest), "the mechanism does not keep the promise", "delta");
 }
 
@@ -79,8 +84,7 @@ export const localCost = (mechanism, { trust, reports, bound }) =>
 /** @param {Mechanism} mechanism @param {Spec} spec @param {Round} round @param {Limits} limits */
 function afford(mechanism, spec, round, limits) {
   const { privacy, trust } = spec;
-  const unseen = limits.arms === "hidden" || !(hidesArms(trust) && privacy.arms === "hidden");
-  check(unseen, "the promise counts on nobody seeing which arm a person got", "arms");
+  checkArms(spec, limits);
   const sees = `under the model '${privacy.model}' the server sees records: set limits.curator if it may`;
   check(limits.curator || !trust.curated, sees, "model");
   const costs = { epsilon: spec.bound, delta: privacy.delta, local_epsilon: localCost(mechanism, spec) };
@@ -91,7 +95,16 @@ function afford(mechanism, spec, round, limits) {
   if (!trust.batched) return;
   check(privacy.honest_fraction <= limits.honest_fraction, "the promise counts on too many honest people", "honest_fraction");
   const taken = limits.min_batch <= round.fewest && round.fewest <= BATCH_MAX;
-  check(taken, `a batch may have ${round.fewest} reports, this device takes ${limits.min_batch} or more`, "batch");
+  check(taken, `a batch may have ${round.fewest} reports, this device takes ${limits.min_batch} or more: see limits.min_batch`, "batch");
+}
+
+/** Refuse a promise that assumes more about who sees arms than the device does. @param {Spec} spec @param {Limits} limits */
+function checkArms({ privacy, trust }, limits) {
+  const accepted = !hidesArms(trust) || ARMS.indexOf(privacy.arms) <= ARMS.indexOf(limits.arms);
+  const assumed = privacy.arms === "hidden"
+    ? "the promise counts on nobody seeing which arm a person got"
+    : "who sees which arm a person got learns from the report for which contexts that arm is";
+  check(accepted, `${assumed}: do not take part, or set limits.arms to '${privacy.arms}'`, "arms");
 }
 
 /** People of a batch that the promise counts on, rounded down to three digits.

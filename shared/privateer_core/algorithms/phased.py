@@ -27,7 +27,7 @@ from privateer_core.privacy.terms import Terms
 from privateer_core.spec.actions import Actions
 from privateer_core.spec.reward import Reward, numbers_of
 from privateer_core.spec.sections import Section, parse_section
-from privateer_core.spec.spec import ExperimentTable, Privacy, Spec, example_promises
+from privateer_core.spec.spec import ExperimentTable, Spec, example_promises, idle_default
 
 _UNIT_MAX: Final = 1e50
 """Rewards may have any unit whose squares, and theirs, are numbers."""
@@ -156,7 +156,7 @@ class PhasedSpec(Spec):
 
     def _check_in_use(self) -> None:
         for name in sorted(self.idle_keys):
-            if getattr(self.privacy, name) != Privacy.model_fields[name].default:
+            if getattr(self.privacy, name) != idle_default(name):
                 raise SpecError("does nothing under this algorithm", field=f"privacy.{name}", remedy="remove it")
 
     def _check_window(self) -> None:

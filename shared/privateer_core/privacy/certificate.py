@@ -19,6 +19,8 @@ RECORD: Final = "the whole record"
 JOINT: Final = "the whole record, as everybody else together sees it: what is published, and what they get themselves"
 _COLLUDING: Final = "server and shuffler"
 _FOR_THE_BATCH: Final = "together they see everybody's own noisy vector, whose noise is for the batch"
+_SEE_NO_ARMS: Final = "who see no arms"
+_SEE_ARMS: Final = "who see arms too"
 _UNSEEN: Final = "nobody who gets reports, or reads what is published, sees which arm a person got"
 _WHATEVER_THE_ARM: Final = "whether an honest person's report is in a batch does not depend on the arm that they got"
 _BESIDE_THE_ARM: Final = "reward, and context among bins where the report's coins give the arm"
@@ -26,6 +28,8 @@ _WORDS_MAX: Final = 1000
 """Characters of a text: words of a certificate are shown on screens."""
 _COUNT_MAX: Final = 64
 """Claims of a certificate, and its assumptions."""
+_PARTS: Final = 1000
+"""Parts of 1 to which an epsilon that follows from a batch is rounded up: other machines compute other last digits."""
 _ROUNDING: Final = 1 + 1e-6
 """Delta may be so much above its claim, since other machines compute other last digits."""
 _REMEDY: Final = "ask for a new one"
@@ -130,6 +134,8 @@ def _promise(privacy: Privacy, terms: tuple[Terms, ...]) -> list[Claim]:
     share, sampling = terms[0].allotment, max(one.mechanism.sampling for one in terms)
     if share:
         seen, sampling = {composed(share, seen)}, 0.0
+    if privacy.as_alone:
+        return [_amplified(f"{row.reader}, {_SEE_NO_ARMS}", privacy, seen)]
     claim = _claim(row.reader, privacy.bound, _delta(privacy, terms), seen, sampling)
     if row.curated:
         # What the person got is a function of their own record: nothing is claimed against those who see it.
@@ -137,7 +143,7 @@ def _promise(privacy: Privacy, terms: tuple[Terms, ...]) -> list[Claim]:
     if row.batched or not any(one.mechanism.coins_choose for one in terms):
         return [claim]
     # The coins that chose the arm travel with the report: together with the arm they narrow the context down.
-    unseen, seen_too = (f"{row.reader}, who see {arms}" for arms in ("no arms", "arms too"))
+    unseen, seen_too = (f"{row.reader}, {who}" for who in (_SEE_NO_ARMS, _SEE_ARMS))
     return [replace(claim, against=unseen), replace(claim, against=seen_too, about=_BESIDE_THE_ARM)]
 
 
@@ -160,9 +166,26 @@ def _beyond_the_promise(privacy: Privacy, terms: tuple[Terms, ...], planned: boo
         if not math.isfinite(max(alone)):
             yield _nothing_claimed(_COLLUDING, _FOR_THE_BATCH)
         else:
-            yield _alone({privacy.local_epsilon_max} if planned else alone, terms[0].reports)
+            yield from _of_reports(privacy, terms, {privacy.alone_most} if planned else alone)
     if privacy.trust.curated:
         yield _nothing_claimed("the server")
+
+
+def _of_reports(privacy: Privacy, terms: tuple[Terms, ...], alone: Collection[float]) -> Iterator[Claim]:
+    """What reports claim by themselves, whoever permuted them: a batch is a function of them.
+
+    Where their coins chose the arms, they narrow the context down together with the arm, as where nobody shuffles.
+    """
+    claim = _alone(alone, terms[0].reports)
+    yield replace(claim, against=f"{_COLLUDING}, {_SEE_NO_ARMS}") if privacy.as_alone else claim
+    if not privacy.arm_in_key and claim.event is not None and any(one.mechanism.coins_choose for one in terms):
+        yield replace(claim, against=f"{_COLLUDING}, {_SEE_ARMS}", about=_BESIDE_THE_ARM)
+
+
+def _amplified(against: str, privacy: Privacy, events: Collection[Event]) -> Claim:
+    """What a batch makes of reports that keep the promise alone: the least epsilon at its delta, rounded up."""
+    found = max(account(event).epsilon(privacy.delta) for event in events)
+    return _claim(against, min(privacy.bound, math.ceil(found * _PARTS) / _PARTS), privacy.delta, events)
 
 
 def _alone(epsilons: Collection[float], reports: int) -> Claim:

@@ -16,7 +16,7 @@ from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.privacy.certificate import Certificate, certify
 from privateer_core.privacy.terms import Terms
 from privateer_core.sampling.response import SYMBOLS_MAX
-from privateer_core.spec.spec import REPORTS_MAX, Privacy, Spec
+from privateer_core.spec.spec import REPORTS_MAX, Privacy, Spec, idle_default
 
 FORMAT: Final = "privateer/record/2"
 JUMP: Final = 1_000_000
@@ -222,11 +222,6 @@ def make_record(spec: Spec, rounds: Mapping[str, Sequence[Row]], silent: Sequenc
         silent=tuple(silent),
         **_promise(spec, "", rounds.get("", ())),
     )
-
-
-def idle_default(name: str) -> Any:
-    """Return what a key of ``[privacy]`` is in a record where it says nothing."""
-    return Privacy.model_fields[name].default
 
 
 def _promise(spec: Spec, cohort: str, rounds: Sequence[Row]) -> dict[str, Any]:

@@ -21,13 +21,12 @@ from privateer_core.privacy.record import (
     PlannedTerms,
     Record,
     Row,
-    idle_default,
     terms_of,
 )
 from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.trust import check_promise, honest_people, trust_of
 from privateer_core.spec.sections import parse_section
-from privateer_core.spec.spec import Privacy
+from privateer_core.spec.spec import Privacy, idle_default
 
 _REMEDY: Final = "ask for a new record, and do not trust this one"
 _PEOPLE_MAX: Final = 10**12
@@ -153,11 +152,12 @@ class _Cohort:
         fits = terms.reports == 1 or terms.holds
         _check(fits, "costs more than a report's share of the promise", f"{place}.mechanism")
         alone = terms.mechanism.local_epsilon
-        fits = alone <= privacy.local_epsilon_max or math.isinf(alone) or not batched
-        _check(fits, f"a report alone costs {alone:g}, above privacy.local_epsilon_max", f"{place}.mechanism")
+        most = privacy.alone_most
+        fits = alone <= most or math.isinf(alone) or not batched
+        _check(fits, f"a report alone costs {alone:g}, the promise allows {most:g}", f"{place}.mechanism")
         if batched and math.isfinite(alone):
-            unused = f"a report alone costs {alone:g}, and might cost more up to privacy.local_epsilon_max"
-            _check(not _has_room(terms, privacy.local_epsilon_max), unused, f"{place}.mechanism")
+            unused = f"a report alone costs {alone:g}, and might cost more, up to {most:g}"
+            _check(not _has_room(terms, most), unused, f"{place}.mechanism")
         return terms
 
 

@@ -12,10 +12,22 @@ from privateer_core.accounting.events import Event, Parallel, Repeated
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import AnyMechanism
 from privateer_core.primitives.questions import Question
-from privateer_core.privacy.trust import Promise, Trust, honest_people, noiseless, trust_of
+from privateer_core.privacy.trust import Promise, Trust, honest_people, noiseless, stands_alone, trust_of
 
 _OTHER_DIGITS: Final = 1 + 1e-6
 """Delta may be so much above its promise: other machines' last digits."""
+
+
+@dataclass(frozen=True)
+class _Alone:
+    """The promise of a report by itself."""
+
+    bound: float
+    delta: float = 0.0
+
+    @property
+    def local_epsilon_max(self) -> float:
+        return self.bound
 
 
 @dataclass(frozen=True)
@@ -134,7 +146,10 @@ def calibrate(privacy: Promise, batch: int, question: Question, fewest: int | No
     if row.batched and honest < 1:
         raise SpecError("no report of a batch is assumed honest", field="privacy.honest_fraction", remedy="raise it")
     share = allotment_of(row, privacy.bound, privacy.delta, reports)
-    mechanism = row.serves[type(question)].calibrate(privacy, honest, question, share)
+    if privacy.as_alone:
+        mechanism = stands_alone().serves[type(question)].calibrate(_Alone(privacy.bound), 0, question, None)
+    else:
+        mechanism = row.serves[type(question)].calibrate(privacy, honest, question, share)
     return Terms(privacy.model, privacy.bound, privacy.delta, row.calibration, batch, honest, mechanism, reports)
 
 

@@ -2,13 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, get_args
 
 from privateer_core.errors import SpecError, TermsRefused
 from privateer_core.privacy.certificate import needs_unseen_arms
 from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.trust import TIGHT, honest_people
-from privateer_core.spec.spec import Privacy, Spec
+from privateer_core.spec.spec import Arms, Privacy, Spec
 from privateer_core.wire.publication import Round
 
 BATCH_MAX: Final = 100_000_000
@@ -27,12 +27,15 @@ class Limits:
     epsilon, delta
         The most that all reports to an experiment together may cost under its trust model.
     local_epsilon
-        The most that they may cost if everybody else colludes.
+        The most that they may cost if everybody else colludes. A spec of epsilon 4 asks for 6 unless it says less, and
+        needs the application's consent.
     honest_fraction, min_batch
         The largest share of a shuffled batch that the promise may count on, and the fewest reports of a batch.
     arms
-        ``seen``: somebody who gets reports, or reads releases, may see which arm this person got. ``hidden``: nobody
-        does, so promises that count on it are accepted.
+        ``seen``: somebody who gets reports, or reads releases, may see which arm this person got, and the whole promise
+        has to hold against them. ``as-local``: against them it is enough that reports keep what they keep where nobody
+        shuffles: coins may say for which contexts the arm is. ``hidden``: nobody sees it, so promises that count on it
+        are accepted. Each accepts what those before it do.
     curator
         Whether records may be sent to the server as they are, for it to protect or not. Where it does not, ``epsilon``
         must be infinite as well.
@@ -43,7 +46,7 @@ class Limits:
     local_epsilon: float = 4.0
     honest_fraction: float = 0.9
     min_batch: int = 1000
-    arms: Literal["seen", "hidden"] = "seen"
+    arms: Arms = "seen"
     curator: bool = False
 
 
@@ -104,9 +107,7 @@ def _check_round(terms: Terms, spec: Spec, privacy: Privacy, facts: Round) -> No
 
 def _afford(terms: Terms, privacy: Privacy, facts: Round, limits: Limits) -> None:
     """Refuse what the device does not allow: a cost, a trusted party, or what the promise assumes of other people."""
-    unseen = limits.arms == "hidden" or not needs_unseen_arms(privacy)
-    remedy = "do not take part, or set Limits(arms='hidden') if nobody sees it"
-    _check(unseen, "the promise counts on nobody seeing which arm a person got", "arms", remedy)
+    _check_arms(privacy, limits)
     curated = privacy.trust.curated
     trusts = f"under the model '{terms.model}' the server sees records, and this device does not allow that"
     remedy = "do not take part, or set Limits(curator=True) if the server may see them"
@@ -122,12 +123,26 @@ def _afford(terms: Terms, privacy: Privacy, facts: Round, limits: Limits) -> Non
         counts = f"the promise counts on {share:g} of a batch, this device on {limits.honest_fraction:g}"
         _check(share <= limits.honest_fraction, counts, "honest_fraction")
         sizes = f"a batch may have {fewest} reports, this device takes {limits.min_batch} to {BATCH_MAX}"
-        _check(limits.min_batch <= fewest <= BATCH_MAX, sizes, "batch")
+        remedy = "do not take part, or allow fewer with Limits(min_batch=...)" if fewest <= BATCH_MAX else _REMEDY
+        _check(limits.min_batch <= fewest <= BATCH_MAX, sizes, "batch", remedy)
+
+
+def _check_arms(privacy: Privacy, limits: Limits) -> None:
+    """Refuse a promise that assumes more about who sees arms than the device does."""
+    order = get_args(Arms)
+    accepted = not privacy.trust.hides_arms or order.index(privacy.arms) <= order.index(limits.arms)
+    if needs_unseen_arms(privacy):
+        detail, condition = "the promise counts on nobody seeing which arm a person got", "nobody sees it"
+    else:
+        detail = "who sees which arm a person got learns from the report for which contexts that arm is"
+        condition = "they may"
+    remedy = f"do not take part, or set Limits(arms='{privacy.arms}') if {condition}"
+    _check(accepted, detail, "arms", remedy)
 
 
 def _check_promise(terms: Terms, privacy: Privacy) -> None:
     """Refuse a mechanism that does not keep the promise, by the accountant."""
-    alone, most = terms.mechanism.local_epsilon, privacy.local_epsilon_max
+    alone, most = terms.mechanism.local_epsilon, privacy.alone_most
     fits = alone <= most or math.isinf(alone) or not privacy.trust.batched
     _check(fits, f"a report alone costs {alone:g}, the spec allows {most:g}", "local_epsilon")
     try:

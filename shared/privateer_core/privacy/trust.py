@@ -41,6 +41,13 @@ TIGHT: Final = "tight"
 """The calibration that keeps its promise and says most."""
 BATCH_MIN: Final = 100
 """The least ``min_batch`` of reports that are amplified by shuffling."""
+BATCHES: Final = ((4.0, BATCH_MIN), (2.0, 300))
+"""From which epsilons on batches of how many tell enough: a report of that local epsilon needs no crowd at all."""
+BATCH_USUAL: Final = 1000
+"""The ``min_batch`` of smaller epsilons, and of reports whose noise is for the batch."""
+LOCAL_EPSILON_MOST: Final = 16.0
+"""The most that ``local_epsilon_max`` may be."""
+_LOCAL_EPSILON, _ABOVE = 4.0, 2.0
 _HONEST: Final = "devices run the client library"
 
 
@@ -55,6 +62,8 @@ class Promise(Calibrated, Protocol):
     def min_batch(self) -> int: ...  # noqa: D102
     @property
     def honest_fraction(self) -> float: ...  # noqa: D102
+    @property
+    def as_alone(self) -> bool: ...  # noqa: D102
 
 
 Calibrate = Callable[[Promise, int, Any, Allotment | None], AnyMechanism]
@@ -257,6 +266,28 @@ def trust_of(model: str) -> Trust:
     return TRUST[model]
 
 
+def usual_local_epsilon(model: str, epsilon: float) -> float:
+    """Return the ``local_epsilon_max`` of a promise that does not say one.
+
+    Above the promise by 2 at least, or batches could not tell more than reports that stand alone; docs/threat-model.md
+    has the price. Where no batch hides a report the key does nothing.
+    """
+    above = epsilon + _ABOVE if trust_of(model).batched else 0.0
+    return min(LOCAL_EPSILON_MOST, max(_LOCAL_EPSILON, above))
+
+
+def usual_batch(model: str, epsilon: float) -> int:
+    """Return the ``min_batch`` of a promise that does not say one, where reports are private by themselves, too."""
+    if not trust_of(model).batched:
+        return BATCH_USUAL
+    return next((people for least, people in BATCHES if epsilon >= least), BATCH_USUAL)
+
+
+def stands_alone() -> Trust:
+    """Return the trust model whose reports are private by themselves, and hidden by nobody."""
+    return next(row for row in TRUST.values() if row.draws_one)
+
+
 def noiseless(privacy: Promise, question: Question) -> AnyMechanism:
     """Return a mechanism for a question that nobody is asked, whatever is promised."""
     row = next(row for row in TRUST.values() if not row.promises)
@@ -279,6 +310,12 @@ def shares_out(privacy: Promise, question: type[Question]) -> bool:
     """Whether several reports of a person may share a promise; or need not, as one is made alone, or none promised."""
     row = privacy.trust
     return row.draws_one or not row.promises or row.serves[question].shares_out
+
+
+def hidden_in_batches(privacy: Promise, question: type[Question]) -> bool:
+    """Whether reports on this kind of question have noise for a batch, and tell all but the record by themselves."""
+    row = privacy.trust
+    return row.batched and question in row.serves and not all(kind.pure for kind in row.serves[question].mechanisms)
 
 
 def check_promise(privacy: Promise, question: type[Question]) -> None:
@@ -307,7 +344,8 @@ def check_promise(privacy: Promise, question: type[Question]) -> None:
 def _check_amplified(privacy: Promise) -> None:
     """Refuse a promise of a batch whose reports are private by themselves, too."""
     if privacy.local_epsilon_max < privacy.bound:
-        raise _refused("local_epsilon_max", "must be at least epsilon", "raise it")
+        detail = f"must be at least epsilon, {privacy.bound:g}, not {privacy.local_epsilon_max:g}"
+        raise _refused("local_epsilon_max", detail, f"raise it; {privacy.bound + _ABOVE:g} is usual")
     if privacy.min_batch < BATCH_MIN:
         raise _refused("min_batch", f"must be at least {BATCH_MIN}", "raise it; 1000 is usual")
     if privacy.honest_fraction * privacy.min_batch < 1:

@@ -32,7 +32,7 @@ class ArmsTable(ExperimentTable):
     arms
         2 to 16 names of options.
     round_size
-        Reports in the first round.
+        Reports in the first round. By default 1,000; where batches are shuffled and rounds grow, ``privacy.min_batch``.
     round_growth
         A later round has at least this share of the people seen so far; by default 0, or .3 where ``reward.base_rate``
         says that rewards are rare and noise is added to a round.
@@ -79,6 +79,7 @@ class ArmsSpec(Spec):
     """An experiment that chooses one of several arms for each person, in rounds whose sizes the spec fixes."""
 
     question: ClassVar[type[Question]] = KeyedMeans
+    tells_of_arms: ClassVar[bool] = True
     grows: ClassVar[bool] = True
     """Whether rounds grow as ``round_growth`` says."""
 
@@ -95,6 +96,17 @@ class ArmsSpec(Spec):
         if min(share, 1 - share) >= _RARE:
             return self
         return self.model_copy(update={"experiment": self.experiment.model_copy(update={"round_growth": _FEW_ROUNDS})})
+
+    @model_validator(mode="after")
+    def _small_first_rounds(self) -> Self:
+        """Fill in a first round as small as the promise allows, where later ones are larger; it stays a default."""
+        table = self.experiment
+        smaller = self.privacy.trust.batched and table.round_growth > 0 and self.grows
+        if not smaller or "round_size" in table.model_fields_set:
+            return self
+        told = dict(table) | {"round_size": min(self.privacy.min_batch, table.horizon)}
+        first = type(table).model_construct(table.model_fields_set, **told)
+        return self.model_copy(update={"experiment": first})
 
     @model_validator(mode="after")
     def _rounds_hold_batches(self) -> Self:

@@ -14,13 +14,28 @@ from pydantic import Field, model_validator
 from privateer_core.errors import SpecError
 from privateer_core.primitives.questions import Question
 from privateer_core.privacy.terms import Terms, allotment_of, calibrate
-from privateer_core.privacy.trust import TIGHT, TRUST, Trust, check_promise, shares_out, trust_of
+from privateer_core.privacy.trust import (
+    BATCH_USUAL,
+    LOCAL_EPSILON_MOST,
+    TIGHT,
+    TRUST,
+    Trust,
+    check_promise,
+    hidden_in_batches,
+    shares_out,
+    stands_alone,
+    trust_of,
+    usual_batch,
+    usual_local_epsilon,
+)
 from privateer_core.spec.columns import Block
 from privateer_core.spec.context import blocks_of
 from privateer_core.spec.features import Feature
 from privateer_core.spec.reward import GuardedReward, Reward
 from privateer_core.spec.sections import Section
 
+Arms = Literal["seen", "as-local", "hidden"]
+"""Who may see arms, from the promise that assumes least on."""
 BATCH_MAX: Final = 1_000_000
 """The most that ``min_batch`` may be."""
 NAME: Final = r"^[a-z0-9][a-z0-9-]{0,62}$"
@@ -42,6 +57,10 @@ def is_name(text: str) -> bool:
     return re.fullmatch(NAME, text) is not None
 
 
+def _promised(told: Mapping[str, Any]) -> tuple[str, float]:
+    return str(told["model"]), told["epsilon"] or 0.0
+
+
 class Privacy(Section):
     """The promise to one person under a trust model (`privateer_core.privacy.trust` has the models).
 
@@ -54,22 +73,31 @@ class Privacy(Section):
         is published. Where nothing is promised neither is given.
     arms
         ``seen``: the promise holds against somebody who also sees which arm each person got, e.g. because the arm's
-        content is fetched over the network. ``hidden``: it counts on nobody seeing that.
+        content is fetched over the network. ``hidden``: it counts on nobody seeing that. ``as-local``: shuffled reports
+        are made as if nobody hid them, with the coins that chose the arm. Against who sees arms a report keeps what it
+        keeps where nobody shuffles.
     min_batch
-        The fewest reports that a shuffler releases together.
+        The fewest reports that a shuffler releases together. By default 1,000; where reports are private by themselves,
+        too, 300 from epsilon 2 and 100 from epsilon 4.
     honest_fraction
         The share of a batch that is assumed to send what the client library sends.
     local_epsilon_max
-        The most that a shuffled report may cost by itself, if shuffler and server collude.
+        The most that a shuffled report may cost by itself, if shuffler and server collude. By default epsilon + 2, at
+        least 4 and at most 16.
     """
 
     model: str
     epsilon: float | None = Field(default=None, gt=0, le=16, allow_inf_nan=False)
     delta: float = Field(default=0.0, ge=0, lt=0.5, allow_inf_nan=False)
-    arms: Literal["seen", "hidden"] = "seen"
-    min_batch: int = Field(default=1000, ge=1, le=BATCH_MAX)
+    arms: Arms = "seen"
+    min_batch: int = Field(default_factory=lambda told: usual_batch(*_promised(told)), ge=1, le=BATCH_MAX)
     honest_fraction: float = Field(default=0.9, gt=0, le=1, allow_inf_nan=False)
-    local_epsilon_max: float = Field(default=4.0, gt=0, le=16, allow_inf_nan=False)
+    local_epsilon_max: float = Field(
+        default_factory=lambda told: usual_local_epsilon(*_promised(told)),
+        gt=0,
+        le=LOCAL_EPSILON_MOST,
+        allow_inf_nan=False,
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -88,6 +116,9 @@ class Privacy(Section):
             if not promises and getattr(self, name):
                 detail = f"must not be given {where}, which promises nothing"
                 raise SpecError(detail, field=f"privacy.{name}", remedy="remove it")
+        if self.arms == "as-local" and self.trust.hides_arms and not self.trust.batched:
+            detail = f"'as-local' needs reports that are private by themselves, and {where} none is"
+            raise SpecError(detail, field="privacy.arms", remedy="remove it")
         return self
 
     @property
@@ -104,6 +135,21 @@ class Privacy(Section):
     def arm_in_key(self) -> bool:
         """Whether reports hide the arm as they hide the bin, so that the coins of a report say nothing about it."""
         return self.arms == "seen" and self.trust.hides_arms
+
+    @property
+    def as_alone(self) -> bool:
+        """Whether shuffled reports are made as those that nobody hides: each keeps epsilon by itself."""
+        return self.arms == "as-local" and self.trust.batched
+
+    @property
+    def alone_most(self) -> float:
+        """The most that a shuffled report may cost by itself."""
+        return self.bound if self.as_alone else self.local_epsilon_max
+
+
+def idle_default(name: str) -> Any:
+    """Return what a key of ``[privacy]`` is where it says nothing."""
+    return getattr(Privacy(model=stands_alone().name, epsilon=1.0), name)
 
 
 class Source(Section):
@@ -201,6 +247,10 @@ class Spec(Section):
     """Whether public coins alone choose what a person gets, whoever they are."""
     idle_keys: ClassVar[frozenset[str]] = frozenset()
     """Keys of ``[privacy]`` that do nothing under the algorithm."""
+    tells_of_arms: ClassVar[bool] = False
+    """Whether a report is about the one option that its person got, and says nothing of others."""
+    binds_arms: ClassVar[bool] = False
+    """Whether a person's context decides with the coins which arm they get."""
     batched_keys: ClassVar[frozenset[str]] = frozenset()
     """Keys of ``[algorithm]`` that only a trust model with batches has room for."""
 
@@ -212,11 +262,36 @@ class Spec(Section):
     population: dict[str, Any] | None = None
 
     @model_validator(mode="after")
+    def _noise_for_a_batch_needs_one(self) -> Self:
+        """Fill in the usual batch where reports are not private by themselves; no local epsilon limits them then."""
+        if not hidden_in_batches(self.privacy, self.question):
+            return self
+        usual = {"min_batch": BATCH_USUAL, "local_epsilon_max": idle_default("local_epsilon_max")}
+        left = {name: value for name, value in usual.items() if name not in self.privacy.model_fields_set}
+        return self.model_copy(update={"privacy": self.privacy.model_copy(update=left)})
+
+    @model_validator(mode="after")
     def _can_be_promised(self) -> Self:
         check_promise(self.privacy, self.question)
         if self.experiment.shuffler and not self.privacy.trust.shuffled:
             detail = f"must be empty under the model '{self.privacy.model}': its reports need no shuffler"
             raise SpecError(detail, field="experiment.shuffler", remedy="remove it")
+        return self
+
+    @model_validator(mode="after")
+    def _coins_may_tell_arms(self) -> Self:
+        if self.privacy.arms != "as-local" or not self.privacy.trust.hides_arms:
+            return self
+        for wrong, detail, remedy in (
+            (not self.binds_arms, "is for algorithms that choose arms by context", "remove it"),
+            (
+                self.experiment.reports_per_person > 1,
+                "needs experiment.reports_per_person = 1: each report costs all of epsilon by itself",
+                "remove one of them",
+            ),
+        ):
+            if wrong:
+                raise SpecError(f"'as-local' {detail}", field="privacy.arms", remedy=remedy)
         return self
 
     @model_validator(mode="after")
@@ -367,6 +442,26 @@ class Spec(Section):
         if not batch:
             return None
         return calibrate(self.privacy_of(cohort), batch, self.usual_question(), self.fewest(batch), self.reports)
+
+    @property
+    def telling(self) -> float:
+        """Share of what a report says that is about the reward of a typical option."""
+        return 1.0
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether a round asks about one arm alone, as soon as something is known of each."""
+        return False
+
+    @property
+    def extreme_batches(self) -> tuple[int, ...]:
+        """People of the first round of the experiment's own people, and of the largest; without those of no round."""
+        first = self.first_batch("")
+        return tuple(sorted({people for people in (first, self.largest_batch()) if people and first}))
+
+    def largest_batch(self) -> int:
+        """Return the most people of any round."""
+        return self.first_batch("")
 
     @property
     def least_share(self) -> float:

@@ -85,7 +85,13 @@ def test_that_nobody_sees_arms_is_assumed_where_the_promise_counts_on_it(model: 
     hidden = PRIVACY[model].model_copy(update={"arms": "hidden"})
     seen, unseen = (certify("test", privacy, keyed_rounds(model)) for privacy in (PRIVACY[model], hidden))
     assert (unseen.assumes != seen.assumes) == (model in ("shuffle", "central"))
-    assert unseen.claims == seen.claims
+    beside = unseen.claims[len(seen.claims) :]
+    assert unseen.claims[: len(seen.claims)] == seen.claims
+    # Reports whose coins chose the arm say to whoever sees arms what they say where nobody shuffles.
+    said = [(claim.against, claim.epsilon, claim.about.split(",")[0]) for claim in beside]
+    alone = seen.claims[-1].epsilon
+    assert said == ([("server and shuffler, who see arms too", alone, "reward")] if model == "shuffle" else [])
+    assert all(verdict.holds for verdict in recompute(unseen))
 
 
 @pytest.mark.parametrize("name", VECTORS)

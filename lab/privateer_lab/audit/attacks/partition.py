@@ -1,10 +1,12 @@
 """Attacks by somebody who also sees which arm a person got: content that was fetched, an exposure log."""
 
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.accounting.events import Pure
 from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy
 from privateer_core.mechanisms import Mechanism
 from privateer_core.policies.decisions import Arms
@@ -52,7 +54,12 @@ class Scene(NamedTuple):
     people: tuple[SeenPerson, SeenPerson]
 
 
-def cases(samples: int, arms: str = "seen") -> list[Case]:
+def cases(samples: int) -> list[Case]:
+    """Return all attacks by somebody who sees arms."""
+    return [*seen_cases(samples), *as_local_cases(samples)]
+
+
+def seen_cases(samples: int, arms: str = "seen") -> list[Case]:
     """Return attacks on a first round, and on a learned policy that plays the seen arm rarely.
 
     Parameters
@@ -65,6 +72,36 @@ def cases(samples: int, arms: str = "seen") -> list[Case]:
     central = Privacy.model_validate({"model": model_of(releases), "epsilon": 1.0, "arms": arms, "delta": 1e-6})
     shuffled = [_shuffled(scene, shuffle, max(4000, samples // 20)) for scene in _scenes(shuffle)]
     return [*shuffled, *(_released(scene, central, samples // 20) for scene in _scenes(central)[-1:])]
+
+
+def as_local_cases(samples: int, factor: float = 1.0) -> list[Case]:
+    """Return attacks by server and shuffler together, who see a person's arm, on reports made as if nobody hid them.
+
+    Parameters
+    ----------
+    factor
+        So much less noise is planted.
+    """
+    privacy = Privacy.model_validate({"model": model_of(batches), "epsilon": 1.0, "delta": 1e-6, "arms": "as-local"})
+    made = [scene for scene in _scenes(privacy) if len({person.context for person in scene.people}) == 1]
+    return [_alone(scene, privacy, samples // 4, factor) for scene in made]
+
+
+def _alone(scene: Scene, privacy: Privacy, count: int, factor: float) -> Case:
+    terms = scene.policy.terms
+    noisy = replace(scene.policy, terms=replace(terms, mechanism=terms.mechanism.weaker(factor)))
+
+    def score(who: int, count: int) -> Scores:
+        coins = _coins_that_choose(noisy, scene.people[who], scene.arm, count)
+        reports, arms = _reports(noisy, scene.people[who], coins), np.full(count, scene.arm)
+        left, right = (
+            log_likelihood(noisy.mechanism, _contribution(noisy, person, coins, arms), reports)
+            for person in scene.people
+        )
+        return np.asarray(left - right)
+
+    name, kind = f"seen arm as local, {scene.name}", type(terms.mechanism).__name__
+    return Case(name, kind, privacy.model, "tight", privacy.bound, 0.0, Pure(privacy.bound), score, count)
 
 
 def _scenes(privacy: Privacy) -> list[Scene]:

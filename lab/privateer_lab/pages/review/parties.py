@@ -137,6 +137,8 @@ def _of_the_arm(spec: Spec, row: Trust) -> str:
         return f"{itself} Whoever sees arm and report together learns more: a claim of its own says how much."
     if spec.privacy.arms == "hidden":
         return f"{itself} The promise counts on nobody who gets reports or reads the policy seeing the arm."
+    if spec.privacy.as_alone:
+        return f"{itself} Whoever sees arm and report together learns more: a claim of its own says how much."
     return f"{itself} The promise holds against somebody who sees the arm as well."
 
 

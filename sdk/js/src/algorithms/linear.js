@@ -83,9 +83,9 @@ export class LinearPolicy {
   }
 
   /** Share of a report that is second moments of contexts. @param {import("../spec.js").Spec} spec */
-  shareOf({ trust, privacy }) {
+  shareOf({ trust, privacy, asAlone }) {
     if (trust.curated) return CURATED;
-    if (trust.batched) return Math.min(CURATED, BATCHED * Math.sqrt(this.design.dimension / FEW));
+    if (trust.batched && !asAlone) return Math.min(CURATED, BATCHED * Math.sqrt(this.design.dimension / FEW));
     return (privacy.epsilon ?? 0) >= CLEAR ? ALONE : 0;
   }
 

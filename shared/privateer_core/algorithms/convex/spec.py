@@ -150,6 +150,7 @@ class ConvexSpec(Spec):
 
     question: ClassVar[type[Question]] = KeyedMeans
     coins_alone: ClassVar[bool] = True
+    tells_of_arms: ClassVar[bool] = True
 
     experiment: ConvexTable
     domain: Domain

@@ -65,6 +65,7 @@ class LinearSpec(ArmsSpec):
 
     question: ClassVar[type[Question]] = L2VectorSum
     returns: ClassVar[bool] = True
+    binds_arms: ClassVar[bool] = True
     batched_keys: ClassVar[frozenset[str]] = frozenset({"messages"})
 
     algorithm: LinearTable  # type: ignore[assignment] # a section of its own, with the base's key
@@ -74,6 +75,9 @@ class LinearSpec(ArmsSpec):
         if self.share == 1 and self.privacy.trust.promises and self.privacy.delta == 0:
             detail = "must be above 0: joint reports have normal noise"
             raise SpecError(detail, field="privacy.delta", remedy="1e-6 is usual")
+        if self.share == 1 and self.privacy.as_alone:
+            detail = "'as-local' is not for joint reports: no symbol tells them alone"
+            raise SpecError(detail, field="privacy.arms", remedy="remove it")
         self._check_messages()
         self._check_size()
         return self
@@ -105,9 +109,14 @@ class LinearSpec(ArmsSpec):
         many = math.sqrt(self.design.dimension / _FEW)  # the more coordinates, the more second moments to be told
         if trust.curated:
             return _CURATED
-        if trust.batched:
+        if trust.batched and not self.privacy.as_alone:
             return min(_CURATED, _BATCHED * many)
         return _ALONE if (self.privacy.epsilon or 0.0) >= _CLEAR else 0.0
+
+    @property
+    @override
+    def telling(self) -> float:
+        return 1.0 - self.share if self.share < 1 else 1.0
 
     @property
     def _coordinates(self) -> int:
@@ -125,6 +134,17 @@ class LinearSpec(ArmsSpec):
     def favours(self) -> bool:
         """Whether a round favours one arm for everybody, as coins in a report may not say which it was for a person."""
         return self.privacy.arm_in_key and self.privacy.trust.batched
+
+    @property
+    @override
+    def takes_turns(self) -> bool:
+        return self.favours
+
+    @property
+    @override
+    def extreme_batches(self) -> tuple[int, ...]:
+        # Of several messages a calibration takes seconds, and the first round's is made in any case.
+        return super().extreme_batches[: 1 if self.algorithm.messages > 1 else None]
 
     @property
     def steps(self) -> int:
@@ -164,6 +184,7 @@ class LinearSpec(ArmsSpec):
         made = {name: cls._instance({**promise, **least.get(name, {})}, {}) for name, promise in promises.items()}
         made["joint"] = cls._instance({"model": "local", "epsilon": 4.0, "delta": 1e-6}, {"report": "joint"})
         batched = {**promises["shuffle"], "honest_fraction": 0.45}
+        made["as-local"] = cls._instance({**promises["shuffle"], "arms": "as-local"}, {})
         made["messages"] = cls._instance(batched, {"messages": 3})
         return made
 

@@ -73,6 +73,7 @@ class PartitionSpec(ArmsSpec):
 
     recalls: ClassVar[bool] = True
     returns: ClassVar[bool] = True
+    binds_arms: ClassVar[bool] = True
 
     algorithm: PartitionSection  # type: ignore[assignment] # a section of its own, with the base's key
 
@@ -100,6 +101,11 @@ class PartitionSpec(ArmsSpec):
             f"with algorithm.memory rounds of up to {largest:,} people are too large: what moves is not noticed before "
             f"a round closes. Lower experiment.round_growth or round_size, so that none has more than {most:,}",
         ]
+
+    @property
+    @override
+    def takes_turns(self) -> bool:
+        return self.privacy.arm_in_key
 
     @override
     def usual_question(self) -> KeyedMeans:
@@ -130,6 +136,8 @@ class PartitionSpec(ArmsSpec):
             for name, spec in made.items()
             if spec.privacy.arm_in_key
         }
+        batched = next(name for name, spec in made.items() if spec.privacy.trust.batched)
+        made[f"{batched}-as-local"] = cls._instance(promises[batched] | {"arms": "as-local"})
         return made | {f"{name}-memory": cls._instance(promise, memory="auto") for name, promise in promises.items()}
 
     @classmethod

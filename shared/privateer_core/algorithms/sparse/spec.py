@@ -40,6 +40,7 @@ class SparseSpec(ArmsSpec):
     """An experiment with rewards that are linear in few of an arm's many features."""
 
     question: ClassVar[type[Question]] = SecondMoments
+    tells_of_arms: ClassVar[bool] = False
 
     context: ArmContext  # type: ignore[assignment] # numbers of every arm, in the place of a person's features
     algorithm: SparseTable  # type: ignore[assignment] # a section of its own, with the base's key
@@ -95,6 +96,11 @@ class SparseSpec(ArmsSpec):
     def is_alone(self) -> bool:
         """Whether every report is private by itself."""
         return not (self.privacy.trust.curated or self.privacy.trust.batched)
+
+    @property
+    @override
+    def telling(self) -> float:
+        return 1 / self.arm_features if self.is_alone else 1.0
 
     def ball(self, features: int) -> Ball:
         """Return where reports about so many features lie."""

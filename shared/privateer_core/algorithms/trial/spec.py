@@ -222,6 +222,11 @@ class TrialSpec(ArmsSpec):
         return questions_of(self.segment_count, facts, self.privacy.bound, declared, explored)
 
     @property
+    @override
+    def telling(self) -> float:
+        return self.questions[0].share if self.questions else 1.0
+
+    @property
     def share_rows(self) -> int:
         """Rows of shares of arms: a segment each, and everybody where that is asked about."""
         return self.segment_count + any(question.everybody for question in self.questions)

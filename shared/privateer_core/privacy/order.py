@@ -1,0 +1,118 @@
+"""Says where more trust tells less: where a cap decides, and where reports that stand alone would tell more."""
+
+import math
+from collections.abc import Iterator
+from typing import Any, Final
+
+from privateer_core.accounting.accountant import account
+from privateer_core.privacy.information import Asked, information
+from privateer_core.privacy.terms import Terms, calibrate
+from privateer_core.privacy.trust import LOCAL_EPSILON_MOST, TIGHT, hidden_in_batches, stands_alone
+from privateer_core.spec.spec import Privacy, Spec
+
+_NARROWER: Final = 0.9
+"""A larger cap is worth a word if it makes intervals so much narrower."""
+_WIDER: Final = 1.01
+"""Intervals that are less wider are as wide: noise is calibrated in steps."""
+_STEP: Final = 0.002
+"""Local epsilons are found to a thousandth."""
+_MORE: Final = 2.0
+"""A larger cap is larger by so much."""
+
+
+def concerns_of(spec: Spec) -> list[str]:
+    """Say what is allowed but is probably not meant: the spec's own concerns, and where more trust tells less."""
+    return [*spec.concerns(), *_of_order(spec)]
+
+
+def told(spec: Spec, privacy: Privacy, people: int, arm: float | None = None) -> float:
+    """Return what one person of a round tells of one cell under a promise, per `information.information`.
+
+    Parameters
+    ----------
+    spec
+        The experiment.
+    privacy
+        What its people would be promised.
+    people
+        People of the round.
+    arm
+        Share of the arm that is looked at; None: of arms alike.
+    """
+    return _told(*_under(spec, privacy, people), people, arm)
+
+
+def _under(spec: Spec, privacy: Privacy, people: int) -> tuple[Spec, Terms]:
+    under = spec.model_copy(update={"privacy": privacy})
+    return under, calibrate(privacy, people, under.usual_question(), under.fewest(people), under.reports)
+
+
+def _told(under: Spec, terms: Terms, people: int, arm: float | None = None) -> float:
+    alike = 1 / (len(under.options) - len(under.retired)) if under.tells_of_arms else 1.0
+    looked_at = alike if arm is None or not under.tells_of_arms else arm
+    asked = Asked(under.usual_question(), people, arm=looked_at, in_turns=under.takes_turns)
+    return under.telling * information(terms.mechanism, asked)
+
+
+def alone(privacy: Privacy) -> Privacy:
+    """Return the same epsilon where every report is private by itself."""
+    return Privacy(model=stands_alone().name, epsilon=privacy.epsilon)
+
+
+def _of_order(spec: Spec) -> Iterator[str]:
+    privacy, row = spec.privacy, spec.privacy.trust
+    mixed = row.batched and row.calibration == TIGHT and not hidden_in_batches(privacy, spec.question)
+    if not mixed or privacy.as_alone:
+        return
+    rounds = {people: _under(spec, privacy, people) for people in spec.extreme_batches}
+    if rounds:
+        yield from _where_the_cap_decides(rounds)
+        yield from _where_alone_tells_more(spec, {people: _told(*one, people) for people, one in rounds.items()})
+
+
+def _where_the_cap_decides(rounds: dict[int, tuple[Spec, Terms]]) -> Iterator[str]:
+    """Speak of the largest round, where the cap costs most."""
+    people = max(rounds)
+    spec, terms = rounds[people]
+    privacy = spec.privacy
+    cap, more = privacy.local_epsilon_max, min(LOCAL_EPSILON_MOST, privacy.local_epsilon_max + _MORE)
+    if terms.mechanism.local_epsilon < cap - _STEP or more <= cap or terms.reports > 1 or terms.event is None:
+        return
+    raised = told(spec, privacy.model_copy(update={"local_epsilon_max": more}), people)
+    width = math.sqrt(_told(spec, terms, people) / raised)
+    if width <= _NARROWER:
+        least = account(terms.event).epsilon(privacy.delta)
+        yield (
+            f"privacy.local_epsilon_max = {cap:g} decides: in a round of {people:,} people this epsilon tells no more "
+            f"than {least:.2g} would. With {more:g} intervals are {width:.0%} as wide; alone a report would cost "
+            f"{more:g}"
+        )
+
+
+def _where_alone_tells_more(spec: Spec, rounds: dict[int, float]) -> Iterator[str]:
+    privacy, row = spec.privacy, stands_alone()
+    wider = {people: math.sqrt(told(spec, alone(privacy), people) / one) for people, one in rounds.items()}
+    worse = {people: width for people, width in wider.items() if width > _WIDER}
+    if not worse:
+        return
+    where = " and ".join(f"{width:.2f} times as wide in a round of {people:,}" for people, width in worse.items())
+    why = "since seen arms cost it" if privacy.arm_in_key else "since the cap or the batch is too small"
+    yield (
+        f"model '{row.name}' would tell more at this epsilon, {why}: intervals are {where}. {_remedy(spec, max(worse))}"
+    )
+
+
+def _remedy(spec: Spec, people: int) -> str:
+    """Return what restores the order in a round: a larger cap, else another promise."""
+    privacy, least = spec.privacy, told(spec, alone(spec.privacy), people) / _WIDER**2
+    caps = [float(cap) for cap in range(math.floor(privacy.local_epsilon_max) + 1, int(LOCAL_EPSILON_MOST) + 1)]
+    changes: list[dict[str, Any]] = [{"local_epsilon_max": cap} for cap in caps]
+    for change in changes:
+        if told(spec, privacy.model_copy(update=change), people) >= least:
+            return f"Raise privacy.local_epsilon_max to {change['local_epsilon_max']:g}"
+    if spec.binds_arms:
+        return (
+            "Have larger rounds, or set privacy.arms = 'as-local', which keeps against whoever sees arms what that "
+            "model does"
+        )
+    return f"Have larger rounds, or set privacy.model = '{stands_alone().name}'"

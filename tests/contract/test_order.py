@@ -1,0 +1,181 @@
+"""More trust never tells less: whoever trusts more, gives up more, or is among more people teaches the learner no less.
+
+In closed form: what one report tells of a cell (`privateer_core.privacy.information`), for every algorithm. It has no
+chance in it. `tests/simulation/test_order_of_regret.py` compares regrets.
+"""
+
+import math
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise, product
+
+import pytest
+
+from privateer_core.algorithms import ALGORITHMS, algorithm
+from privateer_core.mechanisms import MECHANISMS
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.public_coins import Layout, SlotLayout
+from privateer_core.primitives.questions import (
+    KeyedHits,
+    KeyedMeans,
+    L2VectorSum,
+    SmallDomainMeans,
+    VectorSum,
+)
+from privateer_core.privacy import order
+from privateer_core.privacy.information import Asked, information
+from privateer_core.privacy.order import concerns_of, told
+from privateer_core.privacy.terms import calibrate
+from privateer_core.privacy.trust import TRUST
+from privateer_core.spec.spec import Privacy
+
+MODELS = ("none", "central", "shuffle", "local")
+"""From most trust on."""
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
+PEOPLE = (10**3, 10**4, 10**5, 10**6)
+SHARES = (None, 0.9, 0.1)
+"""Of the arm that is looked at; None: of arms alike."""
+SLACK = 1e-9
+OURS = tuple(name for name in ALGORITHMS if algorithm(name).spec.__module__.startswith("privateer_core."))
+ARM_IN_THE_KEY = frozenset({"bandit", "convex", "trial"})
+"""Where people of every arm are in one batch, so that an arm of few is told by few: seen arms cost more than a batch
+gives at large epsilons. A warning says so."""
+TOGETHER = {("linear", 0.5, 10**3, 0.1)}
+"""Rounds of a curator ask about all arms, also those of few people, where shuffled rounds favour one."""
+NORMAL = 8.0
+"""A curator's normal noise is more than Laplace noise there, and in small rounds more than that of reports."""
+KEYS = 4
+QUESTIONS = {
+    "means": KeyedMeans(Layout.ungrouped(KEYS, 1), 1.0, 1 / KEYS),
+    "counted means": KeyedMeans(Layout.ungrouped(KEYS, 1), 1.0, 1 / KEYS, counted=True),
+    "rare": KeyedMeans(Layout.ungrouped(KEYS, 1), 1.0, 1 / KEYS, rate=0.01, counted=True),
+    "few means": SmallDomainMeans(Layout.ungrouped(KEYS, 1), 1.0, 1 / KEYS),
+    "hits": KeyedHits(SlotLayout.ungrouped(KEYS, 1)),
+    "numbers": KeyedHits(SlotLayout.ungrouped(KEYS, 1), 0.5),
+    "vectors": L2VectorSum(Ball("l2", 1.0, 6)),
+    "a box": VectorSum(Ball("max", 1.0, 4)),
+}
+
+
+def promise(model, epsilon, **more):
+    row = TRUST[model]
+    said = {"model": model} | ({"epsilon": epsilon} if row.promises else {})
+    return Privacy(**said, **({"delta": 1e-6} if row.delta_least else {}), **more)
+
+
+def spec_of(name, people):
+    """An experiment of the algorithm with rounds of so many people."""
+    spec = next(spec for spec in algorithm(name).spec.instances().values() if spec.privacy.trust.batched)
+    if "round_size" not in type(spec.experiment).model_fields:
+        return spec
+    table = spec.experiment.model_copy(update={"horizon": 4 * people, "round_size": people})
+    return spec.model_copy(update={"experiment": table})
+
+
+@cache
+def value(name, model, epsilon, people, arm):
+    return told(spec_of(name, people), promise(model, epsilon), people, arm)
+
+
+def violations(name, models=MODELS, of=value):
+    """Return (epsilon, people, arm) where a model of more trust tells less than the next one."""
+    found = []
+    for epsilon, people, arm in product(EPSILONS, PEOPLE, SHARES):
+        values = [of(name, model, epsilon, people, arm) for model in models]
+        if any(more < less * (1 - SLACK) for more, less in pairwise(values)):
+            found.append((epsilon, people, arm))
+    return found
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_whoever_trusts_more_tells_no_less(name):
+    found = set(violations(name)) - {place[1:] for place in TOGETHER if place[0] == name}
+    if name not in ARM_IN_THE_KEY:
+        assert not found
+        return
+    assert found, "there is no violation any more: remove the name"
+    assert not violations(name, ("none", "central"))
+    assert {place[0] for place in violations(name, ("central", "local"))} <= {NORMAL}
+
+
+@pytest.mark.parametrize("name", sorted(ARM_IN_THE_KEY))
+def test_where_seen_arms_cost_more_than_a_batch_gives_a_warning_says_so(name):
+    spec = spec_of(name, 1000)
+    close = spec.model_copy(update={"privacy": promise("shuffle", 4.0, local_epsilon_max=4.0)})
+    assert any("would tell more at this epsilon" in said for said in concerns_of(close))
+    (said,) = [said for said in concerns_of(close) if "would tell more" in said]
+    assert "times as wide in a round of" in said
+    assert "local_epsilon_max" in said or "larger rounds" in said
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_more_epsilon_and_more_people_tell_no_less(name):
+    for model, arm in product(MODELS, SHARES):
+        values = {
+            (epsilon, people): value(name, model, epsilon, people, arm) for epsilon, people in product(EPSILONS, PEOPLE)
+        }
+        for (epsilon, people), less in values.items():
+            for larger in ((2 * epsilon, people), (epsilon, 10 * people)):
+                assert values.get(larger, math.inf) >= less * (1 - SLACK), (model, arm, epsilon, people, larger)
+
+
+@pytest.mark.parametrize("kind", QUESTIONS)
+def test_every_kind_of_question_is_told_more_of_by_whoever_trusts_more(kind):
+    question = QUESTIONS[kind]
+    for epsilon, people, key in product(EPSILONS, PEOPLE, (1 / KEYS, 0.9, 0.1)):
+        values = []
+        for model in MODELS:
+            terms = calibrate(promise(model, epsilon), people, question)
+            values.append(information(terms.mechanism, Asked(question, people, key=key)))
+        assert all(more >= less * (1 - SLACK) for more, less in pairwise(values)), (epsilon, people, key, values)
+
+
+def test_planted_a_cap_below_the_promise_of_an_arm_in_the_key_breaks_the_order():
+    """Everything at the old cap: local epsilon 4 at any epsilon tells less than reports of 8 that stand alone."""
+    people = 10_000
+    spec = spec_of("partition", people)
+    capped = promise("shuffle", 4.0).model_copy(update={"epsilon": 8.0, "local_epsilon_max": 4.0})
+    assert told(spec, capped, people) < 0.99 * told(spec, promise("local", 8.0), people)
+    assert told(spec, promise("shuffle", 8.0), people) >= told(spec, promise("local", 8.0), people)
+
+
+def test_planted_arms_that_share_rounds_break_the_order(monkeypatch):
+    """Were arms not to take turns, context-bound arms would be told by their shares' squares, as in first rounds."""
+    monkeypatch.setattr(order, "Asked", lambda *args, **more: Asked(*args, **more | {"in_turns": False}))
+    assert {(4.0, people, 0.1) for people in PEOPLE} <= set(violations("partition", of=value.__wrapped__))
+
+
+def test_as_local_tells_what_reports_tell_that_stand_alone():
+    for name in (name for name in OURS if algorithm(name).spec.binds_arms):
+        for epsilon, people in product(EPSILONS, PEOPLE):
+            spec, alone = spec_of(name, people), promise("local", epsilon)
+            alike = promise("shuffle", epsilon, arms="as-local")
+            assert math.isclose(told(spec, alike, people), told(spec, alone, people), rel_tol=SLACK)
+
+
+def test_somebody_has_said_how_much_every_mechanism_tells():
+    known = set(information.registry) - {object}
+    assert all(any(issubclass(kind, base) for base in known) for kind in MECHANISMS)
+
+
+def test_a_mechanism_of_which_nobody_has_said_it_is_refused():
+    class Unknown:
+        pass
+
+    with pytest.raises(TypeError, match="Unknown"):
+        information(Unknown(), Asked(QUESTIONS["means"], 1000))
+
+
+def test_a_cap_that_decides_is_said_with_what_another_would_change():
+    spec = spec_of("trial", 100_000)
+    spec = spec.model_copy(update={"privacy": promise("shuffle", 1.0, local_epsilon_max=4.0)})
+    (said,) = [said for said in concerns_of(spec) if said.startswith("privacy.local_epsilon_max = 4 decides")]
+    assert "With 6 intervals are" in said
+    raised = spec.model_copy(update={"privacy": promise("shuffle", 1.0, local_epsilon_max=16.0)})
+    assert not [said for said in concerns_of(raised) if "decides" in said]
+
+
+def test_keys_of_few_people_are_told_less_of():
+    mechanism = calibrate(promise("local", 1.0), 1000, QUESTIONS["means"]).mechanism
+    asked = Asked(QUESTIONS["means"], 1000, key=0.4)
+    assert information(mechanism, replace(asked, key=0.1)) < information(mechanism, asked)
