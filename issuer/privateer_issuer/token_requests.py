@@ -17,8 +17,8 @@ from privateer_core.serving.limits.connections import peer
 from privateer_core.wire.tokens.attestation import HEADER
 from privateer_core.wire.tokens.token import REQUEST_SIZE, RESPONSE_TYPE, read_request
 from privateer_issuer.attestation import Attestation
-from privateer_issuer.key_rotation import IssuerKeys
 from privateer_issuer.metrics import IssuerMetrics
+from privateer_issuer.signing_keys import IssuerKeys
 from privateer_issuer.store import IssuerStore, Taking
 
 _WAITING_MAX: Final = 4096

@@ -20,7 +20,7 @@ from privateer_core.serving.token_gate import TokenGate
 from privateer_core.serving.token_keys import TokenKeys
 from privateer_core.wire.tokens.token import TOKEN_SIZE, Challenge, PendingToken, authorization
 from privateer_core.wire.tokens.token_keys import Directory, TokenKey, unbase64url
-from privateer_issuer.signing import Signer
+from privateer_issuer.signing_keys import Signer
 from tests.support.clocks import Hands
 
 PRIVATE = [generate_private_key(65537, 2048) for _ in range(2)]

@@ -21,7 +21,7 @@ from privateer_core.wire.tokens.token import (
     server_name,
 )
 from privateer_core.wire.tokens.token_keys import Directory, TokenKey, base64url, unbase64url
-from privateer_issuer.signing import Signer
+from privateer_issuer.signing_keys import Signer
 
 TEXT = json.loads(Path(__file__).with_name("rfc9578.json").read_text())
 VECTOR = {name: bytes.fromhex(text) for name, text in TEXT.items() if name != "source"}
