@@ -28,14 +28,13 @@ from privateer_core.errors import (
     TooLarge,
     Unavailable,
 )
-from privateer_core.serving.http.cors import Origins
-from privateer_core.serving.http.listeners import IS_PUBLIC, Hosts, PublicPages
+from privateer_core.serving.body_budget import Budget
+from privateer_core.serving.http.listeners import IS_PUBLIC, Hosts, Origins, PublicPages
 from privateer_core.serving.http.openapi import REF, SCHEMAS, VERSION, answers, public_part, refusals
 from privateer_core.serving.http.page_cache import PageCache, common_version
 from privateer_core.serving.http.problems import answer_problems
 from privateer_core.serving.http.report_endpoint import answer
 from privateer_core.serving.http.timing import Timed
-from privateer_core.serving.limits.body_budget import Budget
 from privateer_core.serving.process import (
     Background,
     Listener,
@@ -45,9 +44,9 @@ from privateer_core.serving.process import (
     run,
 )
 from privateer_core.serving.store.sqlite import is_writable, watch_disk
-from privateer_core.wire.tokens.attestation import HEADER
-from privateer_core.wire.tokens.token import REQUEST_SIZE, REQUEST_TYPE, RESPONSE_TYPE, SIGNATURE_SIZE
-from privateer_core.wire.tokens.token_keys import MEDIA_TYPE, Directory
+from privateer_core.wire.attestation import HEADER
+from privateer_core.wire.token import REQUEST_SIZE, REQUEST_TYPE, RESPONSE_TYPE, SIGNATURE_SIZE
+from privateer_core.wire.token_keys import MEDIA_TYPE, Directory
 from privateer_issuer.attestation import attestation
 from privateer_issuer.metrics import IssuerMetrics
 from privateer_issuer.settings import IssuerSettings, read_settings

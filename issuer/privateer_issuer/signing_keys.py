@@ -26,7 +26,7 @@ from privateer_core.clock import Clock
 from privateer_core.errors import NotFound, TokenRequestRefused
 from privateer_core.serving.logs import tell
 from privateer_core.wire.keys import write_file
-from privateer_core.wire.tokens.token_keys import BITS, EXPONENT, Directory, TokenKey
+from privateer_core.wire.token_keys import BITS, EXPONENT, Directory, TokenKey
 from privateer_issuer.store import IssuerStore, KeyRow
 
 _WINDOW: Final = 64

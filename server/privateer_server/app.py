@@ -15,16 +15,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import ParameterInvalid, Unavailable
+from privateer_core.serving.body_budget import Budget
 from privateer_core.serving.http import problems
 from privateer_core.serving.http.answer import Heads
-from privateer_core.serving.http.cors import Origins
-from privateer_core.serving.http.listeners import Hosts, PublicPages
+from privateer_core.serving.http.listeners import Hosts, Origins, PublicPages
 from privateer_core.serving.http.openapi import VERSION, refusals
 from privateer_core.serving.http.page_cache import PageCache
 from privateer_core.serving.http.report_endpoint import Reply
 from privateer_core.serving.http.timing import OTHER, Answered, Timed
-from privateer_core.serving.limits.body_budget import Budget
-from privateer_core.serving.limits.rate_limit import RateLimit
 from privateer_core.serving.logs import log_answer, trace
 from privateer_core.serving.process import (
     Background,
@@ -34,6 +32,7 @@ from privateer_core.serving.process import (
     prepare_process,
     run,
 )
+from privateer_core.serving.rate_limit import RateLimit
 from privateer_core.serving.token_gate import TokenGate
 from privateer_core.spec.sections import said
 from privateer_core.wire.keys import TrustedKeys

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from privateer_core.serving.token_keys import TokenKeys
-from privateer_core.wire.tokens.token_keys import Directory
+from privateer_core.wire.token_keys import Directory
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
 from tests.support import issuing

@@ -20,7 +20,7 @@ from privateer_core.serving.store.copies import is_held
 from privateer_core.serving.store.sqlite import SqliteDatabase
 from privateer_core.serving.store.store_key import StoreKey
 from privateer_core.wire.keys import public_hex, public_key_files, signing_key_id
-from privateer_core.wire.tokens.token_keys import Directory
+from privateer_core.wire.token_keys import Directory
 from privateer_issuer.store import DATABASE, IssuerFindings, examine
 from privateer_issuer.store import FILE as ISSUER_FILE
 from privateer_lab.doctor import credentials

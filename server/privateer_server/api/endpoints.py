@@ -6,10 +6,10 @@ from typing import Final
 
 from starlette.types import Scope
 
+from privateer_core.serving.body_budget import Budget, Reservation
 from privateer_core.serving.http.answer import HttpAnswer, with_body
 from privateer_core.serving.http.report_endpoint import Body, Endpoint, Incoming, UploadEndpoint, unchanged
 from privateer_core.serving.http.timing import Answered
-from privateer_core.serving.limits.body_budget import Budget, Reservation
 from privateer_core.serving.logs import log_answer
 from privateer_core.serving.token_gate import TokenGate
 from privateer_core.wire.batch import BATCH, decode_batch

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from privateer_core.clock import Clock
 from privateer_core.errors import NotFound, PrivateerError, RoundClosed, Unavailable
-from privateer_core.serving.limits.fair_queue import SenderQueue
+from privateer_core.serving.fair_queue import SenderQueue
 from privateer_core.serving.logs import trace
 from privateer_core.serving.store.sqlite import is_damage
 from privateer_core.serving.token_gate import Admission

@@ -17,7 +17,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from privateer_core.clock import Clock
 from privateer_core.errors import SpecError
-from privateer_core.serving.http.cors import ANY
+from privateer_core.serving.http.listeners import ANY
 from privateer_core.serving.token_gate import TokenGate
 from privateer_core.serving.token_keys import TokenKeys
 

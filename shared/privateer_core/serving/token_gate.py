@@ -16,8 +16,8 @@ from privateer_core.errors import (
     TokenSpent,
 )
 from privateer_core.serving.token_keys import Issued, TokenKeys
-from privateer_core.wire.tokens.token import SCHEME, Challenge, Token, read_authorization
-from privateer_core.wire.tokens.token_keys import Directory, TokenKey
+from privateer_core.wire.token import SCHEME, Challenge, Token, read_authorization
+from privateer_core.wire.token_keys import Directory, TokenKey
 
 _FIELD: Final = "Authorization"
 _EARLY_MAX: Final = 4096

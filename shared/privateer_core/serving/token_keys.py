@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from urllib.request import Request, urlopen
 
 from privateer_core.errors import Malformed, SpecError
-from privateer_core.wire.tokens.token_keys import MEDIA_TYPE, Directory, TokenKey
+from privateer_core.wire.token_keys import MEDIA_TYPE, Directory, TokenKey
 
 _FRESH: Final = {True: 60.0, False: 1.0}
 """Seconds for which keys from a page, and from files, count without a new look."""

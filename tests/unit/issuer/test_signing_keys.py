@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from privateer_core.errors import NotFound, SpecError, TokenRequestRefused
-from privateer_core.wire.tokens.token_keys import Directory
+from privateer_core.wire.token_keys import Directory
 from privateer_issuer.signing_keys import DAY, IssuerKeys
 from privateer_issuer.store import FILE, IssuerStore, Taking
 from tests.support.clocks import Hands

@@ -18,8 +18,8 @@ from privateer_core.errors import (
 from privateer_core.serving.settings import TokenSettings
 from privateer_core.serving.token_gate import TokenGate
 from privateer_core.serving.token_keys import TokenKeys
-from privateer_core.wire.tokens.token import TOKEN_SIZE, Challenge, PendingToken, authorization
-from privateer_core.wire.tokens.token_keys import Directory, TokenKey, unbase64url
+from privateer_core.wire.token import TOKEN_SIZE, Challenge, PendingToken, authorization
+from privateer_core.wire.token_keys import Directory, TokenKey, unbase64url
 from privateer_issuer.signing_keys import Signer
 from tests.support.clocks import Hands
 

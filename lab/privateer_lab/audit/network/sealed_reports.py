@@ -11,8 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from privateer_client.participation import Participation
 from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
-from privateer_core.policies.decisions import Arms
-from privateer_core.policies.report_ages import by_age
+from privateer_core.policies.decisions import Arms, by_age
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.privacy.trust import TRUST

@@ -2,8 +2,8 @@
 
 The algorithms and their names are those of RFC 9474, and the encoding is that of RFC 8017, section 9.1.1. Whoever has a
 message signed draws the blinding, so the signer learns nothing about message and signature. The signer's half is the
-issuer's (`privateer_issuer.signing_keys`). Python's whole numbers take time that depends on their values. What is secret
-here is drawn anew for each message, and the values that meet it are random.
+issuer's (`privateer_issuer.signing_keys`). Python's whole numbers take time that depends on their values. What is
+secret here is drawn anew for each message, and the values that meet it are random.
 """
 
 import hashlib

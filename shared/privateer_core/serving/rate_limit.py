@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import SenderRefused, TokenMissing, TokenRefused
-from privateer_core.serving.http.cors import VARY, shown_to
+from privateer_core.serving.http.listeners import VARY, shown_to
 from privateer_core.serving.token_gate import TokenGate
 from privateer_core.wire.batch import UPLOAD
 from privateer_core.wire.keys import TrustedKeys
@@ -59,7 +59,7 @@ class RateLimit:
     keys
         Keys of trusted senders, whose uploads need no token.
     origins
-        Origins whose pages may read the answers (`privateer_core.serving.http.cors`).
+        Origins whose pages may read the answers (`privateer_core.serving.http.listeners`).
     """
 
     def __init__(

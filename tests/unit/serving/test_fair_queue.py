@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from privateer_core.serving.limits.fair_queue import SenderQueue
+from privateer_core.serving.fair_queue import SenderQueue
 
 GROUP = 256 * 1024
 

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from privateer_core.serving import rate_limit
+from privateer_core.serving.connections import Connections
 from privateer_core.serving.http_protocol import GuardedProtocol
-from privateer_core.serving.limits import rate_limit
-from privateer_core.serving.limits.connections import Connections
-from privateer_core.serving.limits.rate_limit import RateLimit
 from privateer_core.serving.process import _config
+from privateer_core.serving.rate_limit import RateLimit
 from privateer_core.serving.token_gate import TokenGate
 from privateer_core.serving.token_keys import TokenKeys
 from privateer_core.wire.batch import UPLOAD
 from privateer_core.wire.keys import TrustedKeys
-from privateer_core.wire.tokens.token import authorization
+from privateer_core.wire.token import authorization
 from tests.support.issuing import ORIGIN, minted
 from tests.support.issuing import settings as tokens
 from tests.support.senders import KEY, TRUSTED
@@ -138,7 +138,7 @@ async def test_a_token_is_verified_once(tmp_path: Path, monkeypatch: pytest.Monk
     async with listening(tmp_path) as (port, _, gate):
         token = minted()
         assert (await said(port, upload(CLOSE + with_token(token)))).endswith(b"\r\n\r\n5")
-        monkeypatch.setattr("privateer_core.wire.tokens.token.Token.is_signed", lambda *_: False)
+        monkeypatch.setattr("privateer_core.wire.token.Token.is_signed", lambda *_: False)
         assert gate.admit(authorization(token).encode(), "spring").nonce == token[2:34]
         monkeypatch.undo()
         assert gate.admit(authorization(token).encode(), "spring").nonce == token[2:34]

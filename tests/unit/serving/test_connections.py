@@ -2,7 +2,7 @@
 
 import asyncio
 
-from privateer_core.serving.limits.connections import Connections, ConnectionStage
+from privateer_core.serving.connections import Connections, ConnectionStage
 
 
 class One:

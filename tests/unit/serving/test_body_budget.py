@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from privateer_core.errors import TooLarge, Unavailable
+from privateer_core.serving.body_budget import Budget, Reservation
 from privateer_core.serving.http.report_endpoint import Body, unchanged
-from privateer_core.serving.limits.body_budget import Budget, Reservation
 from privateer_core.wire.batch import UPLOAD
 
 

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from privateer_core.errors import Malformed, TokenInvalid, TokenRequestRefused
-from privateer_core.wire.tokens import blind_rsa
-from privateer_core.wire.tokens.blind_rsa import Blinded
-from privateer_core.wire.tokens.token_keys import BITS, TokenKey, base64url, unbase64url
+from privateer_core.wire import blind_rsa
+from privateer_core.wire.blind_rsa import Blinded
+from privateer_core.wire.token_keys import BITS, TokenKey, base64url, unbase64url
 
 TYPE: Final = (2).to_bytes(2)
 REQUEST_TYPE: Final = "application/private-token-request"
