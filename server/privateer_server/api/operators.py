@@ -19,9 +19,9 @@ from privateer_server.admin_tokens import AdminTokens, Scope
 from privateer_server.api.models import PublicKey
 from privateer_server.api.views import public_key
 from privateer_server.experiments.catalog import Experiments
+from privateer_server.gauges import Gauges
 from privateer_server.intake.intake import Intake
-from privateer_server.observability.gauges import Gauges
-from privateer_server.observability.metrics import ServerMetrics
+from privateer_server.metrics import ServerMetrics
 from privateer_server.store.store import Store
 
 _SCHEME: Final = HTTPBearer(scheme_name="admin", description="An operator's token", auto_error=False)

@@ -25,7 +25,7 @@ from privateer_server.intake.admission import Shufflers, SpentToken
 from privateer_server.intake.counting import Answer, CountedGroup, Counting, Request
 from privateer_server.intake.opening_pool import Openers
 from privateer_server.intake.receipts import Delivery, Receipt
-from privateer_server.observability.metrics import ServerMetrics
+from privateer_server.metrics import ServerMetrics
 from privateer_server.rounds.open_round import OpenRound
 from privateer_server.store.records import TRANSIENT
 

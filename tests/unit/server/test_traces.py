@@ -12,8 +12,8 @@ import pytest
 from privateer_core.errors import SpecError
 from privateer_core.serving.http.timing import Answered
 from privateer_server.app import create_app
-from privateer_server.observability.traces import Span, Traces, collector, document
 from privateer_server.settings import ServerSettings
+from privateer_server.traces import Span, Traces, collector, document
 from tests.support.asgi import serving
 from tests.support.changes import report
 from tests.support.sealing import body_of, sealed_reports

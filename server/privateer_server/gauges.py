@@ -13,7 +13,7 @@ from privateer_core.answer.export import Status
 from privateer_server.data import Data
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.intake.intake import Intake
-from privateer_server.observability.metrics import ServerMetrics
+from privateer_server.metrics import ServerMetrics
 
 _EXPERIMENT: Final = ("experiment",)
 
