@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if TYPE_CHECKING:
-    from privateer_lab.analysis.finished_test import FinishedTest, analyze
+    from privateer_lab.finished_test import FinishedTest, analyze
     from privateer_lab.notebook import plot
     from privateer_lab.notebook.evaluation import Evaluation, evaluate
     from privateer_lab.notebook.planned import Planned, plan

@@ -12,9 +12,9 @@ from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms
 from privateer_core.policies.policy import Policy
 from privateer_core.spec.arms import ArmsSpec
+from privateer_lab.environments.density import Seed
 from privateer_lab.environments.environment import Array, PlayedRewards
-from privateer_lab.environments.synthetic.density import Seed
-from privateer_lab.environments.synthetic.synthetic import Drift, SwapDrift, Synthetic, SyntheticSection
+from privateer_lab.environments.synthetic import Drift, SwapDrift, Synthetic, SyntheticSection
 
 _WAVES: Final = 128
 _STEEPNESS: Final = 1.5

@@ -12,8 +12,8 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.features import Numeric, Ranked
 from privateer_core.spec.sections import Section
+from privateer_lab.environments.density import AtomsDensity, ShiftedDensity, UniformDensity, VariedDensity
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
-from privateer_lab.environments.synthetic.density import AtomsDensity, ShiftedDensity, UniformDensity, VariedDensity
 
 AnyDensity = UniformDensity | ShiftedDensity | VariedDensity | AtomsDensity
 

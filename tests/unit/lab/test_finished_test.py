@@ -10,7 +10,7 @@ from scipy.stats import ttest_ind
 
 import privateer_lab as lab
 from privateer_core.errors import PrivateerError, SpecError
-from privateer_lab.analysis import finished_test
+from privateer_lab import finished_test
 from privateer_lab.simulation.devices import SeededNoise
 from tests.unit.lab.cli.test_command_line import run
 

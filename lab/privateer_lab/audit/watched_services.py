@@ -20,7 +20,7 @@ from privateer_client.participation import SealedReport
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.batch import SIGNATURE_HEADER
 from privateer_core.wire.identity import SIGNED_HEADER
-from privateer_lab.audit.network.sealed_reports import LIMITS
+from privateer_lab.audit.sealed_reports import LIMITS
 from privateer_server.admin_tokens import token_digest
 from privateer_server.app import create_app as create_server
 from privateer_server.settings import ServerSettings

@@ -35,8 +35,8 @@ from privateer_core.wire.problem import problem_body
 from privateer_core.wire.publication import decode_publication, digest
 from privateer_core.wire.transparency_log import Entry, Head, prove
 from privateer_lab.audit.lower_bounds import Scores
-from privateer_lab.audit.network.sealed_reports import ALONE, LIMITS, audit_spec, opened
-from privateer_lab.audit.network.watched_services import Seen, services
+from privateer_lab.audit.sealed_reports import ALONE, LIMITS, audit_spec, opened
+from privateer_lab.audit.watched_services import Seen, services
 from privateer_server.rounds.open_round import OpenRound
 
 _ORIGIN = f"privateer/log/{0:016x}"

@@ -14,8 +14,8 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.categories import Boolean, Categorical, Ordinal
 from privateer_core.spec.features import Feature, Numeric, Ranked
+from privateer_lab.environments.density import Seed
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
-from privateer_lab.environments.synthetic.density import Seed
 
 _WAVES: Final = 128
 _STEEPNESS: Final = 1.5

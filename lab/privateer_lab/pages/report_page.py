@@ -1,4 +1,4 @@
-"""The report as one HTML file."""
+"""The report of an experiment as one HTML file: what was asked, what was learned, and what it means, for the team."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -11,8 +11,8 @@ from privateer_core.answer.parts import BinMeans, EffectsOverTime
 from privateer_core.answer.policy_view import BinShares
 from privateer_lab.answer_tables import Row, Titled, estimates_of, rows_of, tables_of
 from privateer_lab.figures import readable
-from privateer_lab.pages.report.findings import Findings, meaning, warnings
-from privateer_lab.pages.report.pictures import of_answer, of_policy
+from privateer_lab.pages.report_findings import Findings, meaning, warnings
+from privateer_lab.pages.report_pictures import of_answer, of_policy
 from privateer_lab.pages.templates import page
 
 _ROWS: Final = 60
