@@ -42,13 +42,12 @@ from privateer_server.api.description import describe
 from privateer_server.api.endpoints import BatchesEndpoint, Policies, ReportsEndpoint
 from privateer_server.api.events import ChangeFeed, stream_router
 from privateer_server.api.experiment_routes import experiments_router
-from privateer_server.api.operators import Admins, backup_router, operations_router
+from privateer_server.api.operators import Admins, Gauges, backup_router, operations_router
 from privateer_server.api.pages import OPERATOR, READING, PageVersions, pages
 from privateer_server.api.transparency import log_router, tokens_router
 from privateer_server.experiments.catalog import open_experiments
 from privateer_server.experiments.executor import ChangeExecutor
 from privateer_server.experiments.replication import Follower
-from privateer_server.gauges import Gauges
 from privateer_server.intake.intake import Intake
 from privateer_server.metrics import ServerMetrics
 from privateer_server.rounds.deadlines import Deadlines

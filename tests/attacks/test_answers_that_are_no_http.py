@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from privateer_core.serving.token_keys import TokenKeys
+from privateer_core.serving.token_gate import TokenKeys
 from privateer_core.wire.token_keys import Directory
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings

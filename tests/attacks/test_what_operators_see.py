@@ -207,7 +207,7 @@ def telling_addresses(self, incoming):
     return announced(self, incoming)
 UploadEndpoint._announced = telling_addresses
 
-from privateer_server.gauges import Gauges
+from privateer_server.api.operators import Gauges
 refresh = Gauges.refresh
 def telling_arms(self):
     refresh(self)

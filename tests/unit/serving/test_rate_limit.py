@@ -15,8 +15,7 @@ from privateer_core.serving.connections import Connections
 from privateer_core.serving.http_protocol import GuardedProtocol
 from privateer_core.serving.process import _config
 from privateer_core.serving.rate_limit import RateLimit
-from privateer_core.serving.token_gate import TokenGate
-from privateer_core.serving.token_keys import TokenKeys
+from privateer_core.serving.token_gate import TokenGate, TokenKeys
 from privateer_core.wire.batch import UPLOAD
 from privateer_core.wire.keys import TrustedKeys
 from privateer_core.wire.token import authorization
