@@ -17,7 +17,7 @@ from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import InputError
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.problem import slug_of
-from privateer_core.wire.tokens.token import authorization
+from privateer_core.wire.token import authorization
 
 ACCEPTED: Final = 202
 """Status of an answer that takes reports in."""

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from privateer_core.algorithms import algorithm, parse_spec
 from privateer_core.codec import decode
 from privateer_core.errors import InputError, Malformed, SpecError, TermsRefused
-from privateer_core.policies.decisions import Decisions
+from privateer_core.policies.decisions import Decisions, message_size, with_ages
 from privateer_core.policies.policy import Policy, Recalling
-from privateer_core.policies.report_ages import message_size, with_ages
 from privateer_core.primitives.contributions import BoundedVectors, KeyedValues
 from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.terms_verification import Limits, verify

@@ -20,9 +20,9 @@ from privateer_core.errors import (
     TokensExhausted,
     Unavailable,
 )
+from privateer_core.wire.attestation import HEADER
 from privateer_core.wire.problem import slug_of
-from privateer_core.wire.tokens.attestation import HEADER
-from privateer_core.wire.tokens.token import (
+from privateer_core.wire.token import (
     REQUEST_TYPE,
     RESPONSE_TYPE,
     SIGNATURE_SIZE,
@@ -30,7 +30,7 @@ from privateer_core.wire.tokens.token import (
     PendingToken,
     server_name,
 )
-from privateer_core.wire.tokens.token_keys import MEDIA_TYPE, VALID_MAX, Directory, TokenKey
+from privateer_core.wire.token_keys import MEDIA_TYPE, VALID_MAX, Directory, TokenKey
 
 Attest = Callable[[str], str]
 """Returns what the application's backend signed for this device and an experiment."""

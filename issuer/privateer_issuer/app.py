@@ -1,4 +1,4 @@
-"""The issuer as a web service."""
+"""The issuer as a web service, and its OpenAPI document."""
 
 import asyncio
 import logging
@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -19,15 +20,21 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Scope
 
 from privateer_core.clock import Clock, SystemClock
-from privateer_core.errors import Unavailable
-from privateer_core.serving.http.cors import Origins
-from privateer_core.serving.http.listeners import IS_PUBLIC, Hosts, PublicPages
-from privateer_core.serving.http.openapi import public_part
+from privateer_core.errors import (
+    AttestationRefused,
+    NotFound,
+    TokenRequestRefused,
+    TokensExhausted,
+    TooLarge,
+    Unavailable,
+)
+from privateer_core.serving.body_budget import Budget
+from privateer_core.serving.http.listeners import IS_PUBLIC, Hosts, Origins, PublicPages
+from privateer_core.serving.http.openapi import REF, SCHEMAS, VERSION, answers, public_part, refusals
 from privateer_core.serving.http.page_cache import PageCache, common_version
 from privateer_core.serving.http.problems import answer_problems
 from privateer_core.serving.http.report_endpoint import answer
 from privateer_core.serving.http.timing import Timed
-from privateer_core.serving.limits.body_budget import Budget
 from privateer_core.serving.process import (
     Background,
     Listener,
@@ -37,12 +44,13 @@ from privateer_core.serving.process import (
     run,
 )
 from privateer_core.serving.store.sqlite import is_writable, watch_disk
-from privateer_core.wire.tokens.token_keys import MEDIA_TYPE
-from privateer_issuer.api import IssuerStatus, document
+from privateer_core.wire.attestation import HEADER
+from privateer_core.wire.token import REQUEST_SIZE, REQUEST_TYPE, RESPONSE_TYPE, SIGNATURE_SIZE
+from privateer_core.wire.token_keys import MEDIA_TYPE, Directory
 from privateer_issuer.attestation import attestation
-from privateer_issuer.key_rotation import IssuerKeys
 from privateer_issuer.metrics import IssuerMetrics
 from privateer_issuer.settings import IssuerSettings, read_settings
+from privateer_issuer.signing_keys import IssuerKeys
 from privateer_issuer.store import IssuerStore
 from privateer_issuer.token_requests import TokenRequests, TokenShares
 
@@ -50,6 +58,72 @@ _OK: Final = 200
 _BUDGET: Final = 4 << 20
 _ROTATE_SECONDS: Final = 600.0
 _log = logging.getLogger(__name__)
+
+
+class IssuerStatus(msgspec.Struct, frozen=True):
+    """How the service is."""
+
+    status: str
+
+
+_Answers = dict[int | str, dict[str, Any]]
+
+
+def _binary(media: str, size: int, what: str) -> dict[str, Any]:
+    schema = {"type": "string", "format": "binary", "minLength": size, "maxLength": size, "description": what}
+    return {media: {"schema": schema}}
+
+
+_NAME: Final = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+_ATTESTATION: Final = {
+    "name": HEADER,
+    "in": "header",
+    "required": False,
+    "description": "Says which device asks, for the plug that the operator chose (docs/tokens.md).",
+    "schema": {"type": "string"},
+}
+_REQUEST: Final = {"required": True, "content": _binary(REQUEST_TYPE, REQUEST_SIZE, "A TokenRequest of RFC 9578, 6.1.")}
+_SIGNED: Final[_Answers] = {
+    200: {
+        "description": "The blinded token is signed.",
+        "content": _binary(RESPONSE_TYPE, SIGNATURE_SIZE, "A TokenResponse of RFC 9578, 6.2."),
+    }
+}
+_KEYS: Final[_Answers] = {
+    200: {"description": "All keys.", "content": {MEDIA_TYPE: {"schema": {"$ref": REF.format(name="Directory")}}}}
+}
+_METRICS: Final[_Answers] = {
+    200: {"description": "Counts.", "content": {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}}}}
+}
+_TOKEN_REFUSALS: Final = (NotFound, TokenRequestRefused, AttestationRefused, TokensExhausted, TooLarge, Unavailable)
+
+
+def _page(summary: str, operation: str, good: _Answers, bad: _Answers, **more: Any) -> dict[str, Any]:
+    responses = {str(status): answer for status, answer in (good | bad).items()}
+    return {"summary": summary, "operationId": operation, **more, "responses": responses}
+
+
+def document() -> dict[str, Any]:
+    """Return the OpenAPI document."""
+    _, schemas = msgspec.json.schema_components((IssuerStatus, Directory), ref_template=REF)
+    alive, signs = answers("IssuerStatus", "It is so."), refusals(*_TOKEN_REFUSALS)
+    asks = {"parameters": [_NAME, _ATTESTATION], "requestBody": _REQUEST}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Privateer issuer",
+            "description": "It signs upload tokens blindly. Metrics are on the private listener alone.",
+            "version": VERSION,
+        },
+        "paths": {
+            "/experiments/{name}/tokens": {"post": _page("Sign a blinded token.", "tokens", _SIGNED, signs, **asks)},
+            "/token-keys": {"get": _page("Show the public keys of all experiments.", "keys", _KEYS, refusals())},
+            "/healthz": {"get": _page("Say that the process answers.", "healthz", alive, refusals())},
+            "/readyz": {"get": _page("Say whether tokens can be issued.", "readyz", alive, refusals(Unavailable))},
+            "/metrics": {"get": _page("Show counts for Prometheus.", "metrics", _METRICS, refusals())},
+        },
+        "components": {"schemas": schemas | SCHEMAS},
+    }
 
 
 class IssuerPages:

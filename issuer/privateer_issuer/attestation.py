@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from privateer_core.errors import SpecError
 from privateer_core.serving.settings import unset
-from privateer_core.wire.tokens.attestation import check_attestation
+from privateer_core.wire.attestation import check_attestation
 
 GROUP: Final = "privateer.attestations"
 SECRETS: Final = "PRIVATEER_ATTESTATION_SECRETS"
@@ -57,7 +57,7 @@ class Open:
 
 
 class Hmac:
-    """Believes what the application's backend has signed (`privateer_core.wire.tokens.attestation.attest`).
+    """Believes what the application's backend has signed (`privateer_core.wire.attestation.attest`).
 
     Raises
     ------

@@ -14,7 +14,7 @@ from prometheus_client import (
 )
 
 from privateer_core.serving.http.timing import BUCKETS, Answered
-from privateer_core.wire.tokens.token_keys import TokenKey
+from privateer_core.wire.token_keys import TokenKey
 
 # Without this every counter would also publish the time of its first event.
 disable_created_metrics()  # type: ignore[no-untyped-call]

@@ -12,7 +12,7 @@ from sqlalchemy import Column, Connection, LargeBinary, MetaData, Table, Text, b
 from privateer_core.serving.logs import tell
 from privateer_core.serving.store.database import INTEGER, Database, DatabaseFacts, own_secret, secret_table
 from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, open_database, was_cut_short
-from privateer_core.wire.tokens.token_keys import TokenKey
+from privateer_core.wire.token_keys import TokenKey
 
 FILE: Final = "issuer.db"
 _TABLES: Final = MetaData()

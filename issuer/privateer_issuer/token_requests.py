@@ -10,15 +10,15 @@ from starlette.responses import Response
 
 from privateer_core.clock import Clock
 from privateer_core.errors import PrivateerError, TokensExhausted, Unavailable
+from privateer_core.serving.body_budget import Budget
+from privateer_core.serving.connections import peer
 from privateer_core.serving.http.problems import problem_response
 from privateer_core.serving.http.report_endpoint import Body
-from privateer_core.serving.limits.body_budget import Budget
-from privateer_core.serving.limits.connections import peer
-from privateer_core.wire.tokens.attestation import HEADER
-from privateer_core.wire.tokens.token import REQUEST_SIZE, RESPONSE_TYPE, read_request
+from privateer_core.wire.attestation import HEADER
+from privateer_core.wire.token import REQUEST_SIZE, RESPONSE_TYPE, read_request
 from privateer_issuer.attestation import Attestation
-from privateer_issuer.key_rotation import IssuerKeys
 from privateer_issuer.metrics import IssuerMetrics
+from privateer_issuer.signing_keys import IssuerKeys
 from privateer_issuer.store import IssuerStore, Taking
 
 _WAITING_MAX: Final = 4096

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if TYPE_CHECKING:
-    from privateer_lab.analysis.finished_test import FinishedTest, analyze
+    from privateer_lab.finished_test import FinishedTest, analyze
     from privateer_lab.notebook import plot
     from privateer_lab.notebook.evaluation import Evaluation, evaluate
     from privateer_lab.notebook.planned import Planned, plan
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _PLACES: Final = {
     "Evaluation": "notebook.evaluation",
-    "FinishedTest": "analysis.finished_test",
+    "FinishedTest": "finished_test",
     "Found": "notebook.results",
     "History": "notebook.results",
     "Planned": "notebook.planned",
@@ -34,7 +34,7 @@ _PLACES: Final = {
     "Replayed": "notebook.replayed",
     "Simulated": "notebook.simulated",
     "ResultTable": "notebook.tabular",
-    "analyze": "analysis.finished_test",
+    "analyze": "finished_test",
     "detectable": "notebook.sizes",
     "evaluate": "notebook.evaluation",
     "history": "notebook.results",

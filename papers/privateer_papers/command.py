@@ -25,11 +25,8 @@ def register(app: typer.Typer) -> None:
 @cache
 def all_reproductions() -> "dict[str, Reproduction]":
     """Return every figure and table that can be made again, by its name: the paper's number and what it is there."""
-    from privateer_papers.paper_1.figures.figure_6 import FIGURE_6
-    from privateer_papers.paper_1.figures.figure_7 import FIGURE_7
-    from privateer_papers.paper_1.figures.figure_8 import FIGURE_8
-    from privateer_papers.paper_1.figures.figure_9 import FIGURE_9
-    from privateer_papers.paper_1.figures.table_2 import TABLE_2
+    from privateer_papers.paper_1.figures import FIGURE_6, FIGURE_7, FIGURE_8, FIGURE_9
+    from privateer_papers.paper_1.table_2 import TABLE_2
     from privateer_papers.paper_2.slopes import SLOPES
     from privateer_papers.paper_3.regret import LASSO
     from privateer_papers.paper_4.frontier import PARETO

@@ -15,16 +15,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import ParameterInvalid, Unavailable
+from privateer_core.serving.body_budget import Budget
 from privateer_core.serving.http import problems
 from privateer_core.serving.http.answer import Heads
-from privateer_core.serving.http.cors import Origins
-from privateer_core.serving.http.listeners import Hosts, PublicPages
+from privateer_core.serving.http.listeners import Hosts, Origins, PublicPages
 from privateer_core.serving.http.openapi import VERSION, refusals
 from privateer_core.serving.http.page_cache import PageCache
 from privateer_core.serving.http.report_endpoint import Reply
 from privateer_core.serving.http.timing import OTHER, Answered, Timed
-from privateer_core.serving.limits.body_budget import Budget
-from privateer_core.serving.limits.rate_limit import RateLimit
 from privateer_core.serving.logs import log_answer, trace
 from privateer_core.serving.process import (
     Background,
@@ -34,29 +32,28 @@ from privateer_core.serving.process import (
     prepare_process,
     run,
 )
+from privateer_core.serving.rate_limit import RateLimit
 from privateer_core.serving.token_gate import TokenGate
 from privateer_core.spec.sections import said
 from privateer_core.wire.keys import TrustedKeys
 from privateer_server.admin_tokens import AdminTokens
 from privateer_server.api.change_routes import PRIVATE_PAGES, changes_router, claims_router
 from privateer_server.api.description import describe
-from privateer_server.api.endpoints import BatchesEndpoint, ReportsEndpoint
+from privateer_server.api.endpoints import BatchesEndpoint, Policies, ReportsEndpoint
 from privateer_server.api.events import ChangeFeed, stream_router
 from privateer_server.api.experiment_routes import experiments_router
-from privateer_server.api.operators import Admins, backup_router, operations_router
+from privateer_server.api.operators import Admins, Gauges, backup_router, operations_router
 from privateer_server.api.pages import OPERATOR, READING, PageVersions, pages
-from privateer_server.api.policies import Policies
 from privateer_server.api.transparency import log_router, tokens_router
 from privateer_server.experiments.catalog import open_experiments
 from privateer_server.experiments.executor import ChangeExecutor
 from privateer_server.experiments.replication import Follower
 from privateer_server.intake.intake import Intake
-from privateer_server.observability.gauges import Gauges
-from privateer_server.observability.metrics import ServerMetrics
-from privateer_server.observability.traces import Traces
+from privateer_server.metrics import ServerMetrics
 from privateer_server.rounds.deadlines import Deadlines
 from privateer_server.settings import ServerSettings, read_settings
 from privateer_server.store.records import TRANSIENT
+from privateer_server.traces import Traces
 
 _log = logging.getLogger("privateer.server")
 _ABOUT: Final = (

@@ -1,4 +1,8 @@
-"""Dataclasses and structs with numpy arrays to msgpack and back: policies, learner states, totals and releases."""
+"""Values to bytes: dataclasses and structs with numpy arrays to msgpack and back, and canonical JSON.
+
+Policies, learner states, totals and releases are msgpack. Canonical JSON (RFC 8785) is one text for one document, so
+that a digest of it means the same to everybody.
+"""
 
 import math
 import re
@@ -7,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
+import rfc8785
 
 from privateer_core.errors import Malformed
 
@@ -16,6 +21,8 @@ _DTYPE: Final = re.compile(r"[<|][biuf]\d")
 _AXES_MAX: Final = 8
 _EMPTY_MAX: Final = 1 << 22
 """Longest axis of an array without bytes: more than the keys of any policy, and a few bytes cannot ask for more."""
+_EXACT: Final = 1 << 53
+"""Integers below are numbers of JSON as they stand; others are what a double makes of them."""
 
 
 def _encode(value: Any) -> Any:
@@ -70,3 +77,25 @@ def decode(body: bytes, kind: type[T]) -> T:
         return msgspec.convert(upgraded(msgspec.msgpack.decode(body)), kind, dec_hook=_decode)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, ValueError, TypeError) as error:
         raise Malformed(f"this is not a serialized {kind.__name__}", remedy="fetch it again") from error
+
+
+def canonical(value: Any) -> bytes:
+    """Return the canonical JSON text of a value, in UTF-8.
+
+    Objects are sorted by the UTF-16 code units of their keys, there is no white space, and numbers are written as
+    ECMAScript writes them. Integers of 2^53 and more are written as the nearest double: any reader takes them so.
+
+    Raises
+    ------
+    ValueError
+        If the value is not JSON: a key that is no text, a number that is not finite, or half a surrogate pair.
+    """
+    return rfc8785.dumps(_with_doubles(value))
+
+
+def _with_doubles(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_doubles(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_doubles(one) for one in value]
+    return float(value) if isinstance(value, int) and abs(value) >= _EXACT else value

@@ -19,7 +19,7 @@ from privateer_core.serving.http.openapi import (
     refusals,
 )
 from privateer_core.wire.batch import UploadAnswer
-from privateer_core.wire.tokens.token_keys import MEDIA_TYPE, Directory
+from privateer_core.wire.token_keys import MEDIA_TYPE, Directory
 
 
 class ExperimentStatus(msgspec.Struct, frozen=True):

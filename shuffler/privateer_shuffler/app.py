@@ -18,14 +18,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer_core.errors import NotFound, PrivateerError, Unavailable
-from privateer_core.serving.http.cors import Origins
-from privateer_core.serving.http.listeners import IS_PUBLIC, Hosts, PublicPages
+from privateer_core.serving.body_budget import Budget
+from privateer_core.serving.http.listeners import IS_PUBLIC, Hosts, Origins, PublicPages
 from privateer_core.serving.http.openapi import public_part
 from privateer_core.serving.http.page_cache import PageCache, common_version
 from privateer_core.serving.http.problems import answer_problems
 from privateer_core.serving.http.report_endpoint import Reply, answer
-from privateer_core.serving.limits.body_budget import Budget
-from privateer_core.serving.limits.rate_limit import RateLimit
 from privateer_core.serving.process import (
     Background,
     Listener,
@@ -34,10 +32,11 @@ from privateer_core.serving.process import (
     prepare_process,
     run,
 )
+from privateer_core.serving.rate_limit import RateLimit
 from privateer_core.serving.store.sqlite import watch_disk
 from privateer_core.serving.token_gate import TokenGate
 from privateer_core.wire.keys import TrustedKeys, public_hex, publish_key, signing_key_id
-from privateer_core.wire.tokens.token_keys import MEDIA_TYPE
+from privateer_core.wire.token_keys import MEDIA_TYPE
 from privateer_shuffler.api import (
     ExperimentStatus,
     HeldRound,

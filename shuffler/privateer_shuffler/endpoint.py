@@ -6,11 +6,11 @@ from typing import Final
 from starlette.types import Scope
 
 from privateer_core.errors import Malformed, PrivateerError
+from privateer_core.serving.body_budget import Budget
 from privateer_core.serving.http.answer import HttpAnswer
 from privateer_core.serving.http.report_endpoint import Body, UploadEndpoint
 from privateer_core.serving.http.report_endpoint import UploadReceipt as Answerable
 from privateer_core.serving.http.timing import Answered
-from privateer_core.serving.limits.body_budget import Budget
 from privateer_core.serving.token_gate import TokenGate
 from privateer_core.wire.batch import check_alone
 from privateer_core.wire.envelope import Envelope, split_sealed

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from privateer_core.wire.tokens.token import Challenge, PendingToken, authorization, server_name
-from privateer_core.wire.tokens.token_keys import Directory
+from privateer_core.wire.token import Challenge, PendingToken, authorization, server_name
+from privateer_core.wire.token_keys import Directory
 from privateer_lab.services.processes import IssuerProcess, Services, free_port, running
 from tests.attacks.endpoints import SHUFFLED, SLOWER
 from tests.integration.test_pipeline import create, held

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from privateer_core.serving.token_keys import TokenKeys
-from privateer_core.wire.tokens.token_keys import Directory
+from privateer_core.serving.token_gate import TokenKeys
+from privateer_core.wire.token_keys import Directory
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
 from tests.support import issuing
@@ -54,7 +54,7 @@ def answering(*said: bytes) -> Iterator[tuple[str, threading.Event]]:
 
 @pytest.mark.parametrize("said", ANSWERS.values(), ids=ANSWERS)
 async def test_a_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
-    monkeypatch.setattr("privateer_server.observability.traces._SECONDS", 0.05)
+    monkeypatch.setattr("privateer_server.traces._SECONDS", 0.05)
     with answering(said) as (url, came):
         settings = ServerSettings(data=tmp_path, admin_token=TOKEN, traces=url)
         async with serving(create_app(settings)) as client:

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer_core.wire.tokens import blind_rsa
-from privateer_core.wire.tokens.token import TYPE, Challenge, PendingToken, authorization
+from privateer_core.wire import blind_rsa
+from privateer_core.wire.token import TYPE, Challenge, PendingToken, authorization
 from privateer_server.app import Server, create_app
 from privateer_server.settings import ServerSettings
 from tests.support import issuing

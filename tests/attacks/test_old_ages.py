@@ -5,7 +5,7 @@ import os
 import pytest
 
 from privateer_core.algorithms.partition import PartitionPolicy
-from privateer_core.policies.report_ages import AGE_SIZE
+from privateer_core.policies.decisions import AGE_SIZE
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving

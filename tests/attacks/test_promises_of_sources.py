@@ -7,7 +7,7 @@ import pytest
 
 import privateer_lab as lab
 from privateer_core.privacy.record import make_record
-from privateer_lab.pages.report.findings import promise_of
+from privateer_lab.pages.report_findings import promise_of
 from privateer_lab.pages.review.document import make_review
 from privateer_lab.pages.review.page import html
 from privateer_lab.pages.review.subject import Facts, Subject

@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from privateer_client.delivery import Outcome
 from privateer_core.errors import TermsRefused, TokenWarning, Unavailable
-from privateer_core.wire.tokens.token_keys import Directory, TokenKey
-from privateer_issuer.signing import Signer
+from privateer_core.wire.token_keys import Directory, TokenKey
+from privateer_issuer.signing_keys import Signer
 from tests.attacks.test_tokens_of_devices import answering, device, report
 from tests.support.servers import SHUFFLED
 from tests.support.tokens import Trio, now, trio

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from privateer_core.wire.envelope import Header
-from privateer_core.wire.tokens.token import authorization
+from privateer_core.wire.token import authorization
 from privateer_shuffler.app import create_app
 from privateer_shuffler.pool.round_file import RoundStore
 from privateer_shuffler.pool.spent_tokens import TOKENS_FILE

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer_core.wire.tokens.token import Challenge, authorization
+from privateer_core.wire.token import Challenge, authorization
 from privateer_shuffler.app import create_app
 from privateer_shuffler.pool.round_file import RoundStore
 from privateer_shuffler.settings import ShufflerSettings

@@ -12,8 +12,8 @@ from privateer_client import AsyncClient
 from privateer_client.delivery import Outcome
 from privateer_client.ledger.ledger import Ledger
 from privateer_core.errors import Malformed, TokensExhausted, TokenWarning
-from privateer_core.wire.tokens.attestation import HEADER, attest
-from privateer_core.wire.tokens.token import Challenge, PendingToken, read_authorization
+from privateer_core.wire.attestation import HEADER, attest
+from privateer_core.wire.token import Challenge, PendingToken, read_authorization
 from privateer_lab.load.driver import LIMITS
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import SHUFFLED, SMALL, assert_problem

@@ -12,7 +12,7 @@ from privateer_client import AsyncClient
 from privateer_client.delivery import Outcome
 from privateer_client.ledger.ledger import Ledger
 from privateer_core.errors import TokenWarning
-from privateer_core.wire.tokens.attestation import attest
+from privateer_core.wire.attestation import attest
 from privateer_lab.load.driver import LIMITS
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import SHUFFLED, SMALL, assert_problem

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from privateer_core.serving.connections import Connections
 from privateer_core.serving.http.answer import HttpAnswer
 from privateer_core.serving.http_protocol import GuardedProtocol
-from privateer_core.serving.limits.connections import Connections
 from privateer_core.serving.process import _config
-from privateer_core.wire.tokens.token import authorization
+from privateer_core.wire.token import authorization
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import SHUFFLED, SMALL
 from tests.support.tokens import Trio, trio

@@ -7,11 +7,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer_core.wire.tokens.attestation import HEADER, attest
-from privateer_core.wire.tokens.token import Challenge, PendingToken
-from privateer_core.wire.tokens.token_keys import Directory
+from privateer_core.wire.attestation import HEADER, attest
+from privateer_core.wire.token import Challenge, PendingToken
+from privateer_core.wire.token_keys import Directory
 from privateer_issuer.app import create_app
-from privateer_issuer.signing import Signer
+from privateer_issuer.signing_keys import Signer
 from tests.support.asgi import serving
 from tests.support.servers import assert_problem
 from tests.support.tokens import SECRET, issuer_settings

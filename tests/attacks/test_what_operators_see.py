@@ -21,7 +21,7 @@ import pytest
 from privateer_client import Client, Ledger
 from privateer_core.serving.store.copies import copy_of
 from privateer_lab.cli.command_line import main
-from privateer_lab.doctor import files
+from privateer_lab.doctor import stored_data
 from privateer_lab.services.processes import Services, free_port, running
 from tests.support.devices import EVERYTHING
 from tests.support.sealing import body_of, plain_reports, sealed_reports
@@ -207,7 +207,7 @@ def telling_addresses(self, incoming):
     return announced(self, incoming)
 UploadEndpoint._announced = telling_addresses
 
-from privateer_server.observability.gauges import Gauges
+from privateer_server.api.operators import Gauges
 refresh = Gauges.refresh
 def telling_arms(self):
     refresh(self)
@@ -237,7 +237,7 @@ def test_planted_leaks_are_found(
     (tmp_path / "plant").mkdir()
     (tmp_path / "plant" / "sitecustomize.py").write_text(PLANTS)
     monkeypatch.setenv("PYTHONPATH", ":".join([str(tmp_path / "plant"), *filter(None, sys.path)]))
-    monkeypatch.setattr(files, "shown", lambda path: path.name)
+    monkeypatch.setattr(stored_data, "shown", lambda path: path.name)
     seen = watched(tmp_path, capfd)
     told = {"logs", "server metrics", "shuffler metrics", "doctor, stopped", "doctor, as JSON", "doctor, damaged"}
     assert set(seen.leaks()) == told == set(seen.texts) - {"doctor, running"}

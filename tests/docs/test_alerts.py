@@ -12,8 +12,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from privateer_core.wire.tokens.token import Challenge, PendingToken
-from privateer_core.wire.tokens.token_keys import Directory
+from privateer_core.wire.token import Challenge, PendingToken
+from privateer_core.wire.token_keys import Directory
 from privateer_issuer.app import create_app as create_issuer
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports

@@ -18,10 +18,10 @@ from schemathesis.python.asgi import get_client, shutdown_lifespans
 from schemathesis.specs.openapi.checks import ignored_auth, negative_data_rejection, positive_data_acceptance
 
 from privateer_core.serving.http.listeners import PublicPages
+from privateer_core.wire.attestation import HEADER, attest
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, UPLOAD, sign_claim
-from privateer_core.wire.tokens.attestation import HEADER, attest
-from privateer_core.wire.tokens.token import REQUEST_TYPE, Challenge, PendingToken
-from privateer_core.wire.tokens.token_keys import Directory
+from privateer_core.wire.token import REQUEST_TYPE, Challenge, PendingToken
+from privateer_core.wire.token_keys import Directory
 from privateer_issuer.app import _is_public as issuer_public
 from privateer_issuer.app import create_app as create_issuer
 from privateer_server.app import create_app as create_server

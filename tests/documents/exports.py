@@ -10,8 +10,7 @@ import numpy as np
 from privateer_client import OfflinePolicy
 from privateer_client.participation import Participation
 from privateer_core.answer.export import Export, make_export, read_export
-from privateer_core.canonical_json import canonical
-from privateer_core.codec import encode
+from privateer_core.codec import canonical, encode
 from privateer_core.errors import PrivateerError
 from privateer_core.privacy.record import Row, make_record, planned_of
 from privateer_core.spec.spec import Spec

@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from privateer_core.errors import Malformed
-from privateer_core.wire.tokens import blind_rsa
-from privateer_core.wire.tokens.token import TYPE, Challenge, PendingToken, authorization, server_name
-from privateer_core.wire.tokens.token_keys import Directory, TokenKey
-from privateer_issuer.signing import Signer
+from privateer_core.wire import blind_rsa
+from privateer_core.wire.token import TYPE, Challenge, PendingToken, authorization, server_name
+from privateer_core.wire.token_keys import Directory, TokenKey
+from privateer_issuer.signing_keys import Signer
 
 _RFC = json.loads(Path("tests/unit/wire/rfc9578.json").read_text())
 _KEY = TokenKey(bytes.fromhex(_RFC["pkS"]), 1000, 2000)

@@ -14,7 +14,7 @@ from privateer_core.accounting.amplification import shuffled_delta
 from privateer_core.algorithms import parse_spec
 from privateer_core.codec import encode
 from privateer_core.errors import PrivateerError
-from privateer_core.policies.report_ages import message_size, with_ages
+from privateer_core.policies.decisions import message_size, with_ages
 from privateer_core.primitives.public_coins import Layout, bucket, sign
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.terms_verification import Limits

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection
 
 from privateer_core.serving.store.sqlite import SqliteDatabase
-from privateer_server.rounds import recovery
+from privateer_server.rounds import closing
 from privateer_server.rounds.closing import Closer
 from privateer_server.store.journal import Journal
 from privateer_server.store.report_ids import Locked
@@ -77,7 +77,7 @@ def counted_again(patched: pytest.MonkeyPatch) -> None:
 
 def released_again(patched: pytest.MonkeyPatch) -> None:
     """A start with an earlier copy of the database goes on as if nothing had been published since."""
-    patched.setattr(recovery, "reason_to_give_up", lambda _last, _entry: "")
+    patched.setattr(closing, "reason_to_give_up", lambda _last, _entry: "")
     patched.setattr(Closer, "_on_record", lambda self, ended: self.enter(self._following(ended, 0.0), None, ended))
 
 

@@ -13,7 +13,7 @@ import pytest
 from privateer_core.wire.batch import SIGNATURE_HEADER, UPLOAD, sign_claim
 from privateer_core.wire.keys import own_key, read_signing_key
 from privateer_core.wire.problem import slug_of
-from privateer_core.wire.tokens.token import authorization
+from privateer_core.wire.token import authorization
 from privateer_server.app import create_app as create_server
 from privateer_server.settings import ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler

@@ -21,21 +21,21 @@ from privateer_core.answer.stored import StoredResult, StoredTable, decode_answe
 from privateer_core.codec import decode, encode
 from privateer_core.errors import NotFound
 from privateer_core.spec.toml_file import read_tables
+from privateer_core.wire.attestation import attest, check_attestation
 from privateer_core.wire.batch import BATCH, UPLOAD, check_claim, decode_batch, sign_claim
 from privateer_core.wire.envelope import decode_envelope, encode_envelope
 from privateer_core.wire.identity import Identity, check_signed, read_keys
 from privateer_core.wire.keys import TrustedKeys, own_key, read_signing_key, signing_key_id
 from privateer_core.wire.problem import problem_body, slug_of
 from privateer_core.wire.publication import decode_publication, digest, encode_publication
-from privateer_core.wire.tokens.attestation import attest, check_attestation
-from privateer_core.wire.tokens.token import (
+from privateer_core.wire.token import (
     REQUEST_SIZE,
     TYPE,
     authorization,
     read_authorization,
     read_request,
 )
-from privateer_core.wire.tokens.token_keys import Directory, base64url, unbase64url
+from privateer_core.wire.token_keys import Directory, base64url, unbase64url
 from privateer_core.wire.transparency_log import Head, check_proof, check_start, read_proof
 from privateer_lab.cli.input_files import read_document
 from privateer_server.store.backup import restore

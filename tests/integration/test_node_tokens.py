@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from privateer_core.wire.tokens.attestation import attest
+from privateer_core.wire.attestation import attest
 from privateer_lab.services.processes import IssuerProcess, Services, free_port, running
 from tests.integration.test_node_client import _LOCAL, _SHUFFLED, _page, node
 from tests.support.specs import tables

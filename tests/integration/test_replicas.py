@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_core.wire.publication import decode_publication
-from privateer_core.wire.tokens.token import authorization
+from privateer_core.wire.token import authorization
 from privateer_server.data import open_data
 from privateer_server.rounds.open_round import restore_lost, with_sums
 from tests.support.issuing import minted, settings

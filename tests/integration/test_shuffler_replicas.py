@@ -18,7 +18,7 @@ from privateer_core.wire.batch import decode_batch
 from privateer_core.wire.envelope import pieces
 from privateer_core.wire.keys import own_key
 from privateer_core.wire.publication import decode_publication
-from privateer_core.wire.tokens.token import authorization
+from privateer_core.wire.token import authorization
 from privateer_shuffler.app import create_app
 from privateer_shuffler.pool import shared_round
 from privateer_shuffler.pool.round import Label

@@ -14,10 +14,10 @@ from privateer_client import AsyncClient
 from privateer_client.delivery import Outcome
 from privateer_client.ledger.ledger import Ledger
 from privateer_core.privacy.terms_verification import Limits
+from privateer_core.wire.attestation import HEADER
 from privateer_core.wire.problem import slug_of
-from privateer_core.wire.tokens.attestation import HEADER
-from privateer_core.wire.tokens.token import Challenge, PendingToken, read_authorization
-from privateer_core.wire.tokens.token_keys import Directory
+from privateer_core.wire.token import Challenge, PendingToken, read_authorization
+from privateer_core.wire.token_keys import Directory
 from privateer_lab.load.driver import LIMITS, run_load
 from privateer_lab.services.processes import IssuerProcess, free_port, running
 from tests.integration.test_kills import Killer, create

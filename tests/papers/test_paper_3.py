@@ -5,8 +5,7 @@ import pytest
 
 from privateer_papers.paper_3.lasso_bandits import Fliphat, Problem, ThresholdedLassoBandit, lasso
 from privateer_papers.paper_3.privatelasso import GaussianTree, PrivateLasso, noise_scale, support
-from privateer_papers.paper_3.regret import curves, problem, rate, verdict
-from privateer_papers.paper_3.world import FLIPHAT, PEERS, PUBLISHED, played, points
+from privateer_papers.paper_3.regret import FLIPHAT, PEERS, PUBLISHED, curves, played, points, problem, rate, verdict
 from privateer_papers.reproduction import Rows
 
 PROBLEM = Problem(30, 3, 2.0, 0.87, 1 / 3, 1 << 17, 1.0, 1e-6)

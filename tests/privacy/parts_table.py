@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from privateer_core.accounting.events import Event
-from privateer_lab.audit.parts import MechanismPart, parts
-from privateer_lab.audit.suite import FALSE_ALARM
+from privateer_lab.audit.case import MechanismPart
+from privateer_lab.audit.suite import FALSE_ALARM, parts
 from tests.privacy.planted_parts import PLANTED
 
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"

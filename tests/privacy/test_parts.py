@@ -15,9 +15,9 @@ from privateer_core.mechanisms import MECHANISMS
 from privateer_core.mechanisms.cell_pairs import UNIT, CellPairs
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
 from privateer_core.sampling.laplace import DiscreteLaplace
-from privateer_lab.audit.case import CHANNELS
+from privateer_lab.audit.case import CHANNELS, MechanismPart
 from privateer_lab.audit.law import BinomialLaw, LaplaceLaw, Law, NormalLaw, UniformLaw, noise_surprise, surprise
-from privateer_lab.audit.parts import HIDES_NOTHING, MechanismPart, parts
+from privateer_lab.audit.suite import HIDES_NOTHING, parts
 from privateer_lab.simulation.devices import SeededNoise
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from tests.contract.subjects import Subject, instances

@@ -21,8 +21,8 @@ KINDS = {
     "partition": ("peaks-shuffle", {"horizon": 40_000}, True),
     "linear": ("linear", {"horizon": 30_000}, False),
 }
-"""An example of each algorithm whose arms depend on the context, what is changed of it, and whether its first rounds are
-those of the promise."""
+"""An example of each algorithm whose arms depend on the context, what is changed of it, and whether its first rounds
+are those of the promise."""
 
 
 def regrets(kind, model, epsilon, **privacy):

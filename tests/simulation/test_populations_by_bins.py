@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from privateer_lab.environments import environment_for
-from privateer_lab.environments.synthetic.density import AtomsDensity, UniformDensity, VariedDensity
-from privateer_lab.environments.synthetic.synthetic import Synthetic
+from privateer_lab.environments.density import AtomsDensity, UniformDensity, VariedDensity
+from privateer_lab.environments.synthetic import Synthetic
 from privateer_lab.simulation.aggregation import EnvironmentBoxes, can_aggregate
 from privateer_lab.simulation.simulate import Simulation, simulate_once
 from tests.support.round_releases import advanced, both_ways

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from privateer_client import AsyncClient, Client, Ledger
 from privateer_core.mechanisms.central_sums import REPORT, UNIT
-from privateer_core.policies.report_ages import AGE_SIZE
+from privateer_core.policies.decisions import AGE_SIZE
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.envelope import binding, decode_envelope

@@ -6,9 +6,9 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 
 from privateer_core.serving.settings import TokenSettings
-from privateer_core.wire.tokens.token import Challenge, PendingToken
-from privateer_core.wire.tokens.token_keys import Directory, TokenKey
-from privateer_issuer.signing import Signer
+from privateer_core.wire.token import Challenge, PendingToken
+from privateer_core.wire.token_keys import Directory, TokenKey
+from privateer_issuer.signing_keys import Signer
 
 ISSUER = "issuer:80"
 ORIGIN = "shuffler:80"

@@ -10,8 +10,7 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from privateer_core.algorithms import algorithm, parse_spec
 from privateer_core.codec import decode
-from privateer_core.policies.decisions import Arms, Points
-from privateer_core.policies.report_ages import with_ages
+from privateer_core.policies.decisions import Arms, Points, with_ages
 from privateer_core.wire.envelope import Envelope, Header, binding, encode_envelope, header_of, pieces
 from privateer_core.wire.publication import Publication, decode_publication, digest
 from privateer_lab.simulation.devices import SeededNoise

@@ -3,7 +3,7 @@
 from typing import Any
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.algorithms.sparse.spec import SparseSpec
+from privateer_core.algorithms.sparse import SparseSpec
 
 _PROMISES: dict[str, dict[str, Any]] = {
     "local": {"model": "local", "epsilon": 4.0},

@@ -11,9 +11,9 @@ import httpx
 
 from privateer_core.clock import Clock
 from privateer_core.serving.settings import TokenSettings
-from privateer_core.wire.tokens.attestation import HEADER, attest
-from privateer_core.wire.tokens.token import Challenge, PendingToken, authorization
-from privateer_core.wire.tokens.token_keys import Directory, TokenKey
+from privateer_core.wire.attestation import HEADER, attest
+from privateer_core.wire.token import Challenge, PendingToken, authorization
+from privateer_core.wire.token_keys import Directory, TokenKey
 from privateer_issuer.app import create_app as create_issuer
 from privateer_issuer.settings import IssuerSettings
 from privateer_server.app import create_app as create_server

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from privateer_papers.paper_4.trials import Array, Setting, Trials
+from privateer_papers.paper_4.frontier import Array, Setting, Trials
 from privateer_server.algorithms.trial.evidence.epochs import (
     Epoch,
     PlannedEpoch,

@@ -6,7 +6,7 @@ from typing import Final
 from privateer_client.ledger.ledger_file import LedgerFile
 from privateer_client.participation import SealedReport
 from privateer_core.clock import Clock
-from privateer_core.wire.tokens.token import DIGEST_SIZE, INPUT_SIZE, PendingToken
+from privateer_core.wire.token import DIGEST_SIZE, INPUT_SIZE, PendingToken
 
 _ROW = "(experiment, endpoint) = (?, ?)"
 _REPORT = "(experiment, endpoint, body) = (?, ?, ?)"

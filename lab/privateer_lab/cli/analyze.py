@@ -7,9 +7,9 @@ import msgspec
 import typer
 
 from privateer_core.errors import SpecError, printable
-from privateer_lab.analysis.finished_test import analyze as analyzed
 from privateer_lab.cli.command_line import Json
 from privateer_lab.cli.output import print_json, screen
+from privateer_lab.finished_test import analyze as analyzed
 from privateer_lab.terminal import print_answer
 
 

@@ -233,8 +233,8 @@ def report(
 
 def write_report(name: str, url: str, where: Path) -> None:
     """Write the report of an experiment to a file."""
-    from privateer_lab.pages.report.findings import findings
-    from privateer_lab.pages.report.page import html
+    from privateer_lab.pages.report_findings import findings
+    from privateer_lab.pages.report_page import html
 
     body = html(findings(name, url), url).encode()
     where.write_bytes(body)

@@ -12,10 +12,10 @@ from privateer_core.errors import Malformed, SpecError
 from privateer_core.serving.settings import TokenSettings
 from privateer_core.serving.store.store_key import read_store_key
 from privateer_core.wire.keys import public_hex, public_key_files, read_public_keys, read_signing_key, signing_key_id
-from privateer_core.wire.tokens.token_keys import Directory, TokenKey
+from privateer_core.wire.token_keys import Directory, TokenKey
 from privateer_lab.doctor.checkup import Checkup, Level
-from privateer_lab.doctor.files import check_secret, is_open_to_writers
 from privateer_lab.doctor.listeners import get, page
+from privateer_lab.doctor.stored_data import check_secret, is_open_to_writers
 from privateer_server.admin_tokens import AdminToken, TokenFile, shown_time
 
 SOON_DAYS: Final = 14

@@ -14,9 +14,8 @@ from privateer_core.serving.store.database import Database
 from privateer_core.serving.store.sqlite import SqliteDatabase, make_tables
 from privateer_lab.doctor import credentials
 from privateer_lab.doctor.checkup import Checkup, Level
-from privateer_lab.doctor.files import check_clock, check_disk, has_data
 from privateer_lab.doctor.listeners import NAME_IT, Listeners, listed_keys
-from privateer_lab.doctor.stores import RESTORE, UNREADABLE, connected, copied
+from privateer_lab.doctor.stored_data import RESTORE, UNREADABLE, check_clock, check_disk, connected, copied, has_data
 from privateer_server.algorithms import LEARNERS, learner_for
 from privateer_server.data import KEYS_FOLDER
 from privateer_server.publication_log import IDENTITY_FILE

@@ -20,16 +20,24 @@ from privateer_core.serving.store.copies import is_held
 from privateer_core.serving.store.sqlite import SqliteDatabase
 from privateer_core.serving.store.store_key import StoreKey
 from privateer_core.wire.keys import public_hex, public_key_files, signing_key_id
-from privateer_core.wire.tokens.token_keys import Directory
+from privateer_core.wire.token_keys import Directory
 from privateer_issuer.store import DATABASE, IssuerFindings, examine
 from privateer_issuer.store import FILE as ISSUER_FILE
 from privateer_lab.doctor import credentials
 from privateer_lab.doctor.checkup import Check, Checkup, Level
-from privateer_lab.doctor.files import check_clock, check_disk, check_secret, has_data, shown
 from privateer_lab.doctor.listeners import NAME_IT, Listeners, get, listed_keys
 from privateer_lab.doctor.places import IssuerPlace, ServicePlaces
 from privateer_lab.doctor.server import examine_server
-from privateer_lab.doctor.stores import UNREADABLE, connected, copied
+from privateer_lab.doctor.stored_data import (
+    UNREADABLE,
+    check_clock,
+    check_disk,
+    check_secret,
+    connected,
+    copied,
+    has_data,
+    shown,
+)
 from privateer_shuffler.pool.round import Label
 from privateer_shuffler.pool.round_file import REPAIR, ROUND_DATABASE, SUFFIX, read_label
 from privateer_shuffler.pool.spent_tokens import TOKENS_DATABASE, TOKENS_FILE, SpentFindings

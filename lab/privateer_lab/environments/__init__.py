@@ -6,20 +6,19 @@ from typing import Any, Final
 from privateer_core.errors import SpecError
 from privateer_core.spec.sections import parse_section
 from privateer_core.spec.spec import Spec
+from privateer_lab.environments.classified import AdultSection, CsvSection
+from privateer_lab.environments.effects import EffectsSection, NumbersSection
 from privateer_lab.environments.environment import Environment, EnvironmentSection, PlayedRewards
-from privateer_lab.environments.files.classified import AdultSection, CsvSection
-from privateer_lab.environments.files.people_file import files_of
-from privateer_lab.environments.synthetic.effects import EffectsSection
-from privateer_lab.environments.synthetic.functions import (
+from privateer_lab.environments.functions import (
     BernoulliSection,
     PeaksSection,
     QuadrantsSection,
     SmoothSection,
 )
-from privateer_lab.environments.synthetic.linear import DisjointSection, LinearSection, NeedlesSection
-from privateer_lab.environments.synthetic.losses import LossesSection
-from privateer_lab.environments.synthetic.mixed import MixedSection, SlopesSection
-from privateer_lab.environments.synthetic.numbers import NumbersSection
+from privateer_lab.environments.linear import DisjointSection, LinearSection, NeedlesSection
+from privateer_lab.environments.losses import LossesSection
+from privateer_lab.environments.mixed import MixedSection, SlopesSection
+from privateer_lab.environments.people_file import files_of
 
 __all__ = [
     "Environment",

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from privateer_client.ledger.ledger import default_path
-from privateer_core.canonical_json import canonical
+from privateer_core.codec import canonical
 from privateer_core.errors import SpecError
 from privateer_core.spec.spec import Spec
 

@@ -10,10 +10,10 @@ from typing import Final
 import aiohttp
 
 from privateer_core.errors import Malformed, TermsRefused, Unavailable, printable
+from privateer_core.wire.attestation import HEADER, attest
 from privateer_core.wire.problem import slug_of
-from privateer_core.wire.tokens.attestation import HEADER, attest
-from privateer_core.wire.tokens.token import REQUEST_TYPE, Challenge, PendingToken, server_name
-from privateer_core.wire.tokens.token_keys import Directory, TokenKey
+from privateer_core.wire.token import REQUEST_TYPE, Challenge, PendingToken, server_name
+from privateer_core.wire.token_keys import Directory, TokenKey
 from privateer_lab.load.endpoints import PATIENCE, TRIES, Backoff
 
 _FIELD: Final = "--issuer"

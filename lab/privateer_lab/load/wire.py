@@ -16,7 +16,7 @@ from privateer_core.wire.batch import UPLOAD
 from privateer_core.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope
 from privateer_core.wire.problem import slug_of
 from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY
-from privateer_core.wire.tokens.token import authorization
+from privateer_core.wire.token import authorization
 from privateer_lab.load.endpoints import TRIES, Backoff, UploadWait, meet, no_url
 from privateer_lab.load.token_source import TokenSource
 

@@ -11,8 +11,8 @@ from privateer_core.policies.policy import Boxes
 from privateer_core.spec.features import Numeric
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments import Environment
-from privateer_lab.environments.synthetic.density import FEATURES_EXACT
-from privateer_lab.environments.synthetic.synthetic import Synthetic
+from privateer_lab.environments.density import FEATURES_EXACT
+from privateer_lab.environments.synthetic import Synthetic
 
 _UNIT: Final = Numeric(low=0.0, high=1.0)
 _KNOWN_PHASE_MIN: Final = 1000

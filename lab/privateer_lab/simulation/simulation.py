@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.errors import SpecError
-from privateer_core.policies.decisions import Arms, Decisions, Plays
+from privateer_core.policies.decisions import Arms, Decisions, Plays, message_size
 from privateer_core.policies.policy import Boxes
-from privateer_core.policies.report_ages import message_size
 from privateer_core.primitives.contributions import BoundedVectors, merged
 from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.trust import TRUST

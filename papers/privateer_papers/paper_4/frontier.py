@@ -1,9 +1,11 @@
 """Paper 4, Figure 1: the frontier of regret and the error of conditional average treatment effects.
 
-What becomes of people under ConSE and DP-ConSE is drawn person by person, in distribution.
+What becomes of people under ConSE and DP-ConSE is drawn person by person, in distribution; releases of many trials at
+once are drawn from the exact laws of mechanisms.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -20,9 +22,9 @@ from privateer_core.spec.spec import Privacy
 from privateer_lab.pages.plots import COLOURS, panels
 from privateer_lab.simulation.parallel import each
 from privateer_papers.paper_4.numbers import ConSE
-from privateer_papers.paper_4.trials import Setting, Trials
 from privateer_papers.reproduction import Effort, Reproduction, Row, Rows
 from privateer_server.algorithms.trial.allocation import floored, matching
+from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.evidence.weighted_sums import rates
 
@@ -47,6 +49,72 @@ _PUBLISHED: Final = {
 }
 _BOUND: Final = "Theorems 3.2 and 4.5 with constant 1"
 _LATEST: Final = _ALPHAS[-1]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Answers of people: q, o, the decay of a curator's noise, and whether hits are counted (`TrialDesign.counted`)."""
+
+    keep: float = 1.0
+    other: float = 0.0
+    decay: float = 0.0
+    counted: bool = True
+
+    @property
+    def noise(self) -> float:
+        """Variance of the discrete Laplace noise on positive hits, and on negative ones."""
+        return 2 * self.decay / (1 - self.decay) ** 2
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Many trials alike. ``means`` (J, K + 1) are what people of a segment earn from an arm."""
+
+    setting: Setting
+    segments: Array
+    means: Array
+    people: float
+    count: int
+    alpha: float = 0.05
+    arms: tuple[float, ...] = (0.5, 0.5)
+
+    def begin(self) -> TrialEvidence:
+        """Return evidence of nothing."""
+        return TrialEvidence.begin(self.design)
+
+    @property
+    def design(self) -> TrialDesign:
+        """The design of all trials together."""
+        return TrialDesign(
+            self.alpha, self.people, np.array(self.arms), np.tile(self.segments, self.count), self.setting.counted
+        )
+
+    def epoch(
+        self,
+        rng: np.random.Generator,
+        people: float,
+        shares: Array,
+        drift: float = 0.0,
+        setting: Setting | None = None,
+    ) -> Epoch:
+        """Draw what an epoch releases under shares (count * J, K + 1); every mean is higher by ``drift``."""
+        told, p = setting or self.setting, np.tile(self.segments, self.count)[:, None]
+        means = np.tile(self.means + drift, (self.count, 1))
+        if told.counted:
+            hit, right = shares * (told.keep * p + 2 * told.other), shares * (told.keep * p * means + told.other)
+            cells = np.stack([right, hit - right], axis=-1).reshape(self.count, -1)
+            rest = np.maximum(0.0, 1 - cells.sum(axis=1, keepdims=True))
+            drawn = rng.multinomial(int(people), np.concatenate([cells, rest], axis=1))[:, :-1]
+            pair = drawn.reshape(*shares.shape, 2).astype(np.float64)
+        else:
+            hits = rng.multinomial(int(people), shares)
+            yes = rng.binomial(hits, 0.5 + told.keep * p * (2 * means - 1) / 2)
+            pair = np.stack([yes, hits - yes], axis=-1).astype(np.float64)
+        if told.decay:
+            one, other = rng.geometric(1 - told.decay, (2, *pair.shape))
+            pair = pair + one - other
+        facts = (told.keep, told.other, told.noise, shares)
+        return Epoch(people, pair[..., 0], pair.sum(axis=-1), *facts, trials=self.count)
 
 
 def matched(model: str, people: int, alpha: float, epsilon: float, seed: int) -> tuple[float, float]:

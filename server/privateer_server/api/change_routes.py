@@ -19,10 +19,10 @@ from privateer_core.errors import (
     Unavailable,
     WrongEndpoint,
 )
+from privateer_core.serving.body_budget import Budget
+from privateer_core.serving.connections import peer
 from privateer_core.serving.http.openapi import ADMIN_REFUSALS, answers, refusals
 from privateer_core.serving.http.report_endpoint import Body
-from privateer_core.serving.limits.body_budget import Budget
-from privateer_core.serving.limits.connections import peer
 from privateer_core.wire.batch import SIGNATURE_HEADER, check_claim
 from privateer_core.wire.keys import TrustedKeys
 from privateer_server.admin_tokens import Scope

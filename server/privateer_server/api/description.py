@@ -27,7 +27,7 @@ from privateer_core.serving.http.openapi import (
 )
 from privateer_core.serving.http.report_endpoint import answer
 from privateer_core.wire.batch import SIGNATURE_HEADER, BatchAnswer, UploadAnswer
-from privateer_core.wire.tokens.token_keys import Directory
+from privateer_core.wire.token_keys import Directory
 from privateer_core.wire.transparency_log import Proof
 from privateer_server.api.models import PublishedPolicy, PublishedResult, PublishedState
 from privateer_server.api.pages import KEPT

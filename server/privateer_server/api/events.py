@@ -16,9 +16,9 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from privateer_core.errors import Deleted, NotFound, Unavailable
+from privateer_core.serving.connections import peer
 from privateer_core.serving.http.listeners import IS_PUBLIC
 from privateer_core.serving.http.openapi import refusals
-from privateer_core.serving.limits.connections import peer
 from privateer_server.api import models, views
 from privateer_server.api.long_polls import (
     OPERATORS_MAX,

@@ -19,11 +19,11 @@ from privateer_core.errors import (
     Unavailable,
 )
 from privateer_core.privacy.risk import risks
+from privateer_core.serving.body_budget import Budget
+from privateer_core.serving.connections import peer
 from privateer_core.serving.http.listeners import IS_PUBLIC
 from privateer_core.serving.http.openapi import ADMIN_REFUSALS, REF, answers, refusals
 from privateer_core.serving.http.report_endpoint import Body
-from privateer_core.serving.limits.body_budget import Budget
-from privateer_core.serving.limits.connections import peer
 from privateer_core.spec.sections import TOML_BYTES_MAX, toml_tables
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.envelope import MEDIA_TYPE

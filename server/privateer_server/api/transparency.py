@@ -14,7 +14,7 @@ from privateer_core.serving.http.openapi import REF, answers, refusals
 from privateer_core.serving.http.report_endpoint import answer
 from privateer_core.serving.token_gate import TokenGate
 from privateer_core.wire.identity import fingerprint
-from privateer_core.wire.tokens.token_keys import MEDIA_TYPE
+from privateer_core.wire.token_keys import MEDIA_TYPE
 from privateer_core.wire.transparency_log import verifier
 from privateer_server.publication_log import PublicationLog
 

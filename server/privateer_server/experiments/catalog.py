@@ -18,10 +18,9 @@ from privateer_server.algorithms import LEARNERS
 from privateer_server.data import Data, open_data
 from privateer_server.experiments.experiment import Experiment, ExperimentLoader
 from privateer_server.intake.opening import SEALED_SIZE
-from privateer_server.rounds.closing import Closer
+from privateer_server.rounds.closing import Closer, Recovery
 from privateer_server.rounds.loop import Schedule, Step
 from privateer_server.rounds.open_round import OpenRound, beyond, first_round, timed
-from privateer_server.rounds.recovery import Recovery
 from privateer_server.settings import ServerSettings
 from privateer_server.store.records import TRANSIENT, ExperimentRecord, LogLine, ShufflerKey
 

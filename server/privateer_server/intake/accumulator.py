@@ -10,8 +10,8 @@ from typing import Final
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.codec import encode
 from privateer_core.errors import BatchRefused, DuplicateReport, OutOfRange, ReportRefused, RoundClosed, Unopenable
+from privateer_core.policies.decisions import by_age
 from privateer_core.policies.policy import Policy
-from privateer_core.policies.report_ages import by_age
 from privateer_core.wire.batch import check_alone
 from privateer_core.wire.envelope import Envelope, binding, check_header, pieces, split_sealed
 from privateer_server.intake.admission import FindSpent, SpentToken

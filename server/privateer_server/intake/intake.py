@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from privateer_core.clock import Clock
 from privateer_core.errors import NotFound, PrivateerError, RoundClosed, Unavailable
-from privateer_core.serving.limits.fair_queue import SenderQueue
+from privateer_core.serving.fair_queue import SenderQueue
 from privateer_core.serving.logs import trace
 from privateer_core.serving.store.sqlite import is_damage
 from privateer_core.serving.token_gate import Admission
@@ -25,7 +25,7 @@ from privateer_server.intake.admission import Shufflers, SpentToken
 from privateer_server.intake.counting import Answer, CountedGroup, Counting, Request
 from privateer_server.intake.opening_pool import Openers
 from privateer_server.intake.receipts import Delivery, Receipt
-from privateer_server.observability.metrics import ServerMetrics
+from privateer_server.metrics import ServerMetrics
 from privateer_server.rounds.open_round import OpenRound
 from privateer_server.store.records import TRANSIENT
 

@@ -1,6 +1,11 @@
-"""Closes rounds: the server learns from a round or gives it up, once, whenever the process dies."""
+"""Closes rounds: the server learns from a round or gives it up, once, whenever the process dies.
+
+At a start it recovers rounds whose closing was interrupted, whose key is lost, or that an old copy brought back.
+"""
 
 import logging
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -10,14 +15,16 @@ from privateer_server.data import Data
 from privateer_server.rounds.late_reports import EarlierPolicies
 from privateer_server.rounds.open_round import (
     OpenRound,
+    beyond,
     following_round,
     missed_round,
     record,
     restore,
+    restore_lost,
     timed,
     with_sums,
 )
-from privateer_server.store.records import Behind, JournalEntry, RoundUpdate
+from privateer_server.store.records import Behind, ExperimentRecord, JournalEntry, RoundRecord, RoundUpdate
 
 _log = logging.getLogger("privateer.server")
 
@@ -47,7 +54,7 @@ class Closer:
     anything names it. The journal has the next round, and in it the noise of the release, before the database has it;
     of two releases it takes the first, and nobody ever sees the other. The key of the closed round is destroyed after
     that. Whatever fails in between, `close` called again goes on from there, here or at another server; if the process
-    dies, `privateer_server.rounds.recovery` does.
+    dies, `Recovery` does.
 
     Attributes
     ----------
@@ -151,3 +158,80 @@ class Closer:
         self._store.commit([change])
         self._keys.destroy(facts.public_key)
         return change
+
+
+class Recovery:
+    """Brings the database to where every open round may go on.
+
+    The journal knows the last publication of every experiment. If it has the round that follows the database's, the
+    process died before the database had it, and it is published now, with the noise that was drawn then. If it knows
+    neither, the database is an earlier copy: the round may have been released, so it is given up, and the experiment
+    goes on with a version above all that may have been published. A round is given up as well if its shuffler heard
+    that it takes no further batch, and the database does not know that: the batch is gone. Nothing is ever released of
+    a round given up.
+
+    Attributes
+    ----------
+    recovered
+        How many rounds were ``published`` and ``given_up``.
+    """
+
+    def __init__(self, data: Data, closer: Closer, clock: Clock) -> None:
+        self._store, self._journal, self._keys = data.store, data.journal, data.keys
+        self._closer, self._clock = closer, clock
+        self.recovered = Counter(published=0, given_up=0)
+
+    def recover(self, name: str) -> None:
+        """See that the experiment's last round is open for good reason, or over."""
+        entry, stored = self._read(name)
+        if stored is None:
+            return
+        last, plan, sums = stored.current, stored.standing.plan, [stored.current.total, *stored.parts]
+        reason = reason_to_give_up(last, entry)
+        if entry and entry.closed == last.digest:
+            self._closer.commit(restore_lost(last), entry)
+            self.recovered["published"] += 1
+            last, plan, sums = entry.following, plan.carried_out, [entry.following.total]
+        if not reason and last.batch and not self._is_whole(last, sums):
+            if self._journal.last(name) != entry:  # another server has closed the round since, and destroyed its key
+                self.recover(name)
+                return
+            reason = "its key or its sums are lost"
+        # Where nobody is asked now, rounds may follow that were published before.
+        ahead = bool(plan.hold) or (entry is not None and entry.following.version > last.version)
+        if reason and (last.batch or ahead):
+            _log.warning("experiment %s: round %d is given up, because %s", name, last.version, reason)
+            self._give_up(restore_lost(last, plan), entry)
+            self.recovered["given_up"] += 1
+        elif reason and entry:
+            # Nobody was asked, so nothing can be released twice; what an operator wants next follows this round.
+            self._journal.write(JournalEntry(name, b"", 0, False, last), entry)
+
+    def _read(self, name: str) -> tuple[JournalEntry | None, ExperimentRecord | None]:
+        """Return what journal and store had at the same moment: another server may just close a round."""
+        while True:
+            entry, stored = self._journal.last(name), self._store.experiment(name)
+            if self._journal.last(name) == entry:
+                return entry, stored
+
+    def _is_whole(self, last: RoundRecord, sums: Sequence[bytes]) -> bool:
+        blank = restore_lost(last)
+        return with_sums(blank, sums, self._keys.find(blank.round.public_key)) is not None
+
+    def _give_up(self, lost: OpenRound, entry: JournalEntry | None) -> None:
+        version = beyond(max(lost.round.version, entry.following.version if entry else 0))
+        following = missed_round(lost, self._keys.make, self._clock.now(), version, again=True)
+        self._closer.commit(lost, self._closer.enter(following, entry, lost))
+
+
+def reason_to_give_up(last: RoundRecord, entry: JournalEntry | None) -> str:
+    """Say why no round of this database may go on; nothing if it is the one that the journal was written with."""
+    if entry is None:
+        return "the journal does not know the experiment"
+    is_current = entry.following.digest == last.digest
+    # Its shuffler has erased the reports, and gives no other batch for it.
+    if is_current and entry.shut and not (last.taken or last.given_up):
+        return "an earlier copy of the database was put back, which has no longer the round's last batch"
+    # What a round had counted is in the database before the journal says that it has closed.
+    is_closing = (entry.closed, entry.received, entry.taken) == (last.digest, last.received, last.taken)
+    return "" if is_current or is_closing else "an earlier copy of the database was put back"

@@ -14,8 +14,8 @@ from privateer_core.answer.stored import encode_answer
 from privateer_core.clock import Clock
 from privateer_core.codec import decode, encode
 from privateer_core.mechanisms import Mechanism
+from privateer_core.policies.decisions import message_size
 from privateer_core.policies.policy import Policy
-from privateer_core.policies.report_ages import message_size
 from privateer_core.privacy.record import JUMP, PlannedTerms, planned_of
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.spec.spec import Spec

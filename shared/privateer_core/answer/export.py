@@ -11,7 +11,7 @@ import msgspec
 from privateer_core.answer import Answer
 from privateer_core.answer.policy_view import PolicyView
 from privateer_core.answer.stored import read_answer
-from privateer_core.canonical_json import canonical
+from privateer_core.codec import canonical
 from privateer_core.errors import SpecError
 from privateer_core.privacy.record import Record
 from privateer_core.wire.publication import digest as digest_of

@@ -1,1 +1,1 @@
-"""Policies: their base, decisions, ages of reports, analyzers, public draws."""
+"""Policies: their base, decisions with their ages, analyzers, public draws."""

@@ -13,8 +13,7 @@ from privateer_core.answer.policy_view import PolicyView
 from privateer_core.errors import Malformed
 from privateer_core.mechanisms import KeyedMechanism
 from privateer_core.policies.analyzers import Analyzer, ByChoices, Counted
-from privateer_core.policies.decisions import Arms
-from privateer_core.policies.report_ages import age_of
+from privateer_core.policies.decisions import Arms, age_of
 from privateer_core.primitives.contributions import BoundedVectors, KeyedValues
 from privateer_core.primitives.public_coins import Draw
 from privateer_core.privacy.terms import Terms

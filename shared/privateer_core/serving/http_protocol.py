@@ -9,9 +9,9 @@ from typing import Any, Final
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from privateer_core.errors import BadRequest, HeadersTooLarge, PrivateerError
+from privateer_core.serving.connections import Connections, ConnectionStage, peer
 from privateer_core.serving.http.answer import WHOLE, HttpAnswer
-from privateer_core.serving.limits.connections import Connections, ConnectionStage, peer
-from privateer_core.serving.limits.rate_limit import RateLimit
+from privateer_core.serving.rate_limit import RateLimit
 from privateer_core.wire.problem import MEDIA_TYPE, problem_body
 
 HEADER_BYTES_MAX: Final = 16 << 10

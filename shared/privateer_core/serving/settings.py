@@ -17,9 +17,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from privateer_core.clock import Clock
 from privateer_core.errors import SpecError
-from privateer_core.serving.http.cors import ANY
-from privateer_core.serving.token_gate import TokenGate
-from privateer_core.serving.token_keys import TokenKeys
+from privateer_core.serving.http.listeners import ANY
+from privateer_core.serving.token_gate import TokenGate, TokenKeys
 
 STORE_KEY: Final = "a file of 32 bytes, such as openssl rand -out FILE 32 writes"
 _PREFIX: Final = "PRIVATEER_"

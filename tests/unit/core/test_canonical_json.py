@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privateer_core.canonical_json import canonical
+from privateer_core.codec import canonical
 
 _EXAMPLES = {
     "0000000000000000": "0",

@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from privateer_core.errors import AttestationRefused, InputError, SpecError
-from privateer_core.wire.tokens.attestation import HEADER, LIFE_MAX, attest, check_attestation
-from privateer_core.wire.tokens.token import TYPE, Challenge, PendingToken
-from privateer_core.wire.tokens.token_keys import Directory, TokenKey
+from privateer_core.wire.attestation import HEADER, LIFE_MAX, attest, check_attestation
+from privateer_core.wire.token import TYPE, Challenge, PendingToken
+from privateer_core.wire.token_keys import Directory, TokenKey
 from privateer_issuer.app import create_app
 from privateer_issuer.store import IssuerStore
 from tests.support.asgi import serving

@@ -94,7 +94,7 @@ def test_hmac_needs_secrets(tmp_path: Path, text: str | None) -> None:
 
 
 async def test_hmac_takes_several_secrets(tmp_path: Path) -> None:
-    from privateer_core.wire.tokens.attestation import attest
+    from privateer_core.wire.attestation import attest
 
     (tmp_path / "secrets").write_text("ab" * 32 + "\n" + "cd" * 32 + "\n")
     plug = attestation("hmac", {"PRIVATEER_ATTESTATION_SECRETS": str(tmp_path / "secrets")})

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.wire.tokens.token_keys import Directory
+from privateer_core.wire.token_keys import Directory
 from privateer_lab.services.processes import free_port
 from privateer_server.app import main
 from privateer_server.settings import read_settings

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from privateer_core.serving import http_protocol
+from privateer_core.serving.connections import UNREAD_MAX, Connections
 from privateer_core.serving.http.answer import with_body
 from privateer_core.serving.http_protocol import HEADER_BYTES_MAX, GuardedProtocol
-from privateer_core.serving.limits.connections import UNREAD_MAX, Connections
 from privateer_core.serving.process import _config
 
 

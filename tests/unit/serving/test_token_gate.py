@@ -16,11 +16,10 @@ from privateer_core.errors import (
     TokenSpent,
 )
 from privateer_core.serving.settings import TokenSettings
-from privateer_core.serving.token_gate import TokenGate
-from privateer_core.serving.token_keys import TokenKeys
-from privateer_core.wire.tokens.token import TOKEN_SIZE, Challenge, PendingToken, authorization
-from privateer_core.wire.tokens.token_keys import Directory, TokenKey, unbase64url
-from privateer_issuer.signing import Signer
+from privateer_core.serving.token_gate import TokenGate, TokenKeys
+from privateer_core.wire.token import TOKEN_SIZE, Challenge, PendingToken, authorization
+from privateer_core.wire.token_keys import Directory, TokenKey, unbase64url
+from privateer_issuer.signing_keys import Signer
 from tests.support.clocks import Hands
 
 PRIVATE = [generate_private_key(65537, 2048) for _ in range(2)]
@@ -161,7 +160,7 @@ def test_keys_are_read_anew(at: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     text = header(signed(token(1, "autumn"), 1))
     assert type(at.refusal(text, "autumn")) is TokenInvalid
     at.show(spring=KEYS, autumn=KEYS)
-    monkeypatch.setattr("privateer_core.serving.token_keys._FRESH", {False: 0.0, True: 0.0})
+    monkeypatch.setattr("privateer_core.serving.token_gate._FRESH", {False: 0.0, True: 0.0})
     at.gate.admit(text, "autumn")
 
 
@@ -171,7 +170,7 @@ def test_keys_are_read_anew(at: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_damaged_file_is_left_out_with_one_warning(
     at: Gate, body: bytes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privateer_core.serving.token_keys._FRESH", {False: 0.0, True: 0.0})
+    monkeypatch.setattr("privateer_core.serving.token_gate._FRESH", {False: 0.0, True: 0.0})
     (at.file.parent / "second.json").write_bytes(body)
     for _ in range(3):
         at.gate.admit(header(signed(token())), "spring")
@@ -196,7 +195,7 @@ def test_two_files_with_keys_of_one_experiment_are_refused(at: Gate) -> None:
 def test_a_second_file_that_comes_later_takes_nothing_over(
     at: Gate, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privateer_core.serving.token_keys._FRESH", {False: 0.0, True: 0.0})
+    monkeypatch.setattr("privateer_core.serving.token_gate._FRESH", {False: 0.0, True: 0.0})
     at.gate.admit(header(signed(token())), "spring")
     second = at.file.parent / "second.json"
     second.write_bytes(Directory.of("second.example", {"spring": KEYS[1:]}).encode())

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from privateer_core.wire.problem import slug_of
-from privateer_core.wire.tokens.token_keys import Directory
+from privateer_core.wire.token_keys import Directory
 from privateer_lab.services.processes import free_port
 from privateer_shuffler.app import main
 from tests.support.issuing import key

@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privateer_core.errors import BatchRefused, SenderRefused
-from privateer_core.wire.batch import BATCH, UPLOAD, check_claim, decode_batch, sign_claim
+from privateer_core.wire.batch import BATCH, SECONDS_APART, UPLOAD, check_claim, decode_batch, sign_claim
 from privateer_core.wire.envelope import Envelope, encode_envelope, header_of
 from privateer_core.wire.keys import signing_key_id
 from privateer_core.wire.publication import Round
-from privateer_core.wire.signature import SECONDS_APART
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 OTHER = Ed25519PrivateKey.from_private_bytes(b"o" * 32)

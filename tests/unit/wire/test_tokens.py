@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generat
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from privateer_core.errors import Malformed, TokenInvalid, TokenRequestRefused
-from privateer_core.wire.tokens import blind_rsa
-from privateer_core.wire.tokens.token import (
+from privateer_core.wire import blind_rsa
+from privateer_core.wire.token import (
     TYPE,
     Challenge,
     PendingToken,
@@ -20,8 +20,8 @@ from privateer_core.wire.tokens.token import (
     read_request,
     server_name,
 )
-from privateer_core.wire.tokens.token_keys import Directory, TokenKey, base64url, unbase64url
-from privateer_issuer.signing import Signer
+from privateer_core.wire.token_keys import Directory, TokenKey, base64url, unbase64url
+from privateer_issuer.signing_keys import Signer
 
 TEXT = json.loads(Path(__file__).with_name("rfc9578.json").read_text())
 VECTOR = {name: bytes.fromhex(text) for name, text in TEXT.items() if name != "source"}

@@ -5,8 +5,7 @@ from typing import Final, cast
 import numpy as np
 
 from privateer_core.accounting.events import Pure
-from privateer_core.algorithms.sparse.policy import SparsePolicy
-from privateer_core.algorithms.sparse.spec import SparseSpec
+from privateer_core.algorithms.sparse import SparsePolicy, SparseSpec
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.screened_moments import Moments, ScreenedMoments
 from privateer_core.policies.decisions import Arms

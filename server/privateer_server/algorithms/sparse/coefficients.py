@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from privateer_core.algorithms.sparse.policy import SparsePolicy
-from privateer_core.algorithms.sparse.spec import SparseSpec
+from privateer_core.algorithms.sparse import SparsePolicy, SparseSpec
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.facts import Kind, Table
 from privateer_core.answer.parts import Gain

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.algorithms.sparse.policy import SparsePolicy
-from privateer_core.algorithms.sparse.spec import SparseSpec
+from privateer_core.algorithms.sparse import SparsePolicy, SparseSpec
 from privateer_core.answer import Answer
 from privateer_core.answer.facts import Fact, Table
 from privateer_core.answer.parts import Figures, Gain

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from privateer_core.algorithms.sparse.spec import SparseSpec
+from privateer_core.algorithms.sparse import SparseSpec
 from privateer_core.answer.facts import Kind, Table
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import ScreenedMoments

@@ -11,9 +11,8 @@ from typing_extensions import override
 from privateer_core.algorithms.convex.spec import ConvexSpec, even
 from privateer_core.answer.policy_view import Point, PolicyView
 from privateer_core.mechanisms import GroupedBit
-from privateer_core.policies.decisions import Arms, Points
+from privateer_core.policies.decisions import Arms, Points, age_of
 from privateer_core.policies.policy import Policy
-from privateer_core.policies.report_ages import age_of
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.privacy.terms import Terms

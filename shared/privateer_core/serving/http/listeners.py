@@ -4,18 +4,23 @@ A page in an operator's browser can have its own name resolve to this machine (D
 what answers here for the page's own site, and lets it read. It still sends the page's name. So a name that the operator
 did not give is refused. Addresses in digits are nobody's name, and are taken. Starlette's middleware for trusted hosts
 does not know addresses, names below ``localhost`` nor a second ``Host``, and its answer names no remedy.
+
+Pages of other origins may use a service from a browser only if the operator names them (CORS).
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from ipaddress import ip_address
 from typing import Final, Protocol
 
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer_core.errors import NotFound
+from privateer_core.serving.http.answer import WHOLE
 from privateer_core.serving.http.problems import HostRefused, problem_answer
 from privateer_core.serving.http.report_endpoint import Reply
+from privateer_core.wire.attestation import HEADER as ATTESTATION
 
 AtOnce = Callable[[Scope, bytearray, Reply], bool]
 """Answers a request that is there as a whole, without a task; False if it must be called as ASGI has it."""
@@ -24,6 +29,11 @@ IS_PUBLIC: Final = "privateer.is_public"
 _HOST: Final = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[^\[\]:@/\s]+))(?::[0-9]{0,5})?")
 _LOCAL: Final = "localhost"
 """It and all names below it are this machine's own (RFC 6761, section 6.3)."""
+ANY: Final = "*"
+_ASKED: Final = ["Accept", "Authorization", "Content-Type", "If-None-Match", ATTESTATION]
+_SHOWN: Final = ["ETag", "Retry-After", "Privateer-Asks", "Privateer-Signed"]
+VARY: Final = {"Vary": "Origin"}
+"""What all answers say where an origin is allowed: a cache must not give one origin what it keeps for another."""
 
 
 class Application(Protocol):
@@ -115,3 +125,47 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def shown_to(origin: str, allowed: Collection[str]) -> dict[str, str]:
+    """Return the headers by which a browser lets pages of an origin read an answer; none if they may not."""
+    named = ANY if origin and ANY in allowed else origin if origin in allowed else ""
+    return {"Access-Control-Allow-Origin": named, "Access-Control-Expose-Headers": ", ".join(_SHOWN)} if named else {}
+
+
+class Origins(CORSMiddleware):
+    """Starlette's middleware for origins, at the public listener.
+
+    No answer depends on who asks, but for what a page itself says of its device to an issuer, and none takes a cookie.
+    So an origin that is allowed learns nothing but what everybody may read. What is ours is the short way: a listener
+    takes whole requests without a task where no answer has to name an origin.
+
+    Parameters
+    ----------
+    app
+        The listener's pages.
+    allowed
+        Origins, or ``*``.
+
+    Attributes
+    ----------
+    at_once
+        Answers a request that is there as a whole, unless answers have to name origins: ``__call__`` does.
+    """
+
+    def __init__(self, app: Application, allowed: tuple[str, ...]) -> None:
+        methods = ("GET", "HEAD", "POST")
+        super().__init__(app, allowed, methods, _ASKED, expose_headers=_SHOWN)
+        self._pages, self._is_closed = app, not allowed
+        self.at_once: AtOnce = lambda *_: False
+        if not allowed:
+            self.at_once = getattr(app, "at_once", self.at_once)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer what a browser asks ahead, or pass the request on and say whose pages may read the answer."""
+        if self._is_closed or scope["type"] != "http":
+            await self._pages(scope, receive, send)
+            return
+        # A whole answer would not pass here.
+        extensions = {name: one for name, one in (scope.get("extensions") or {}).items() if name != WHOLE}
+        await super().__call__({**scope, "extensions": extensions}, receive, send)

@@ -46,10 +46,9 @@ from privateer_core.errors import (
 )
 from privateer_core.serving.http.problems import HostRefused, Internal
 from privateer_core.wire import problem
-from privateer_core.wire.batch import UPLOAD
+from privateer_core.wire.batch import FORM, UPLOAD
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.publication import DIGEST_SIZE, KEY_ID_SIZE
-from privateer_core.wire.signature import FORM
 
 VERSION: Final = "0.1.0"
 REF: Final = "#/components/schemas/{name}"

@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from privateer_core.errors import Unavailable
+from privateer_core.serving.connections import peer
+from privateer_core.serving.fair_queue import FairQueue
 from privateer_core.serving.http.answer import Headers, HttpAnswer
 from privateer_core.serving.http.listeners import IS_PUBLIC
 from privateer_core.serving.http.problems import problem_answer
-from privateer_core.serving.limits.connections import peer
-from privateer_core.serving.limits.fair_queue import FairQueue
 
 BYTES_MAX: Final = 64 << 20
 _EXTRA: Final = 1024

@@ -15,16 +15,15 @@ from starlette.types import Receive, Scope, Send
 
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import PrivateerError
+from privateer_core.serving.body_budget import Budget, Reservation, too_large
+from privateer_core.serving.connections import peer
 from privateer_core.serving.http.answer import HttpAnswer, with_json
 from privateer_core.serving.http.problems import MethodNotAllowed, defect, problem_answer
 from privateer_core.serving.http.timing import Answered, known_method
-from privateer_core.serving.limits.body_budget import Budget, Reservation, too_large
-from privateer_core.serving.limits.connections import peer
 from privateer_core.serving.token_gate import Admission, TokenGate
-from privateer_core.wire.batch import UPLOAD, UploadAnswer
+from privateer_core.wire.batch import UPLOAD, Announcement, UploadAnswer
 from privateer_core.wire.envelope import REPORTS_PER_BODY_MAX, Envelope, decode_envelope
 from privateer_core.wire.keys import TrustedKeys
-from privateer_core.wire.signature import Announcement
 
 _SIGNATURE: Final = UPLOAD.header.encode()
 """The name that an ASGI scope has for it: searching Starlette's headers takes as long as storing a report."""

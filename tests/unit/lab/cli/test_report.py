@@ -34,9 +34,9 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.answer_tables import rows_of
 from privateer_lab.audit.whole_experiments import contribution
 from privateer_lab.cli.command_line import main
-from privateer_lab.pages.report import pictures
-from privateer_lab.pages.report.findings import Findings, meaning, warnings
-from privateer_lab.pages.report.page import html
+from privateer_lab.pages import report_pictures
+from privateer_lab.pages.report_findings import Findings, meaning, warnings
+from privateer_lab.pages.report_page import html
 from privateer_lab.pages.review.subject import ExperimentStanding
 from privateer_lab.services.demo import demo_spec
 from privateer_lab.services.processes import Services, free_port, running
@@ -97,7 +97,7 @@ def test_every_algorithm_has_a_report(name: str) -> None:
 def test_a_map_has_every_bin_and_says_so_to_who_does_not_see_it() -> None:
     found = found_of(make_spec({"experiment.horizon": 20_000}))
     drawn = found.policy.shows.bins
-    picture = pictures.of_policy(found.policy.shows, found.spec)
+    picture = report_pictures.of_policy(found.policy.shows, found.spec)
     body = base64.b64decode(picture.source.partition(",")[2]).decode()
     assert body.startswith("<?xml")
     assert f"{len(drawn)} bins" in picture.title
@@ -148,7 +148,7 @@ def test_shares_of_the_space_leave_out_where_nobody_can_be() -> None:
         ArmsOfBin((0.5, 0.5, 0.0), (1.0, 1.0, 1.0), (), {"b": 1.0}),
         columns=("x1", "x1 is missing", "x2"),
     )
-    assert "a 67%, b 33%" in pictures.of_policy(policy.shows, make_spec()).title
+    assert "a 67%, b 33%" in report_pictures.of_policy(policy.shows, make_spec()).title
 
 
 def test_no_mean_is_beyond_the_bounds_of_rewards() -> None:
@@ -180,7 +180,7 @@ def test_thousands_of_bins_are_a_small_picture() -> None:
         for i in range(sides)
         for j in range(sides)
     ]
-    picture = pictures.of_policy(BinShares(("x", "y"), tuple(drawn)), make_spec())
+    picture = report_pictures.of_policy(BinShares(("x", "y"), tuple(drawn)), make_spec())
     assert picture.source.startswith("data:image/png")
     assert len(picture.source) < 400_000
 

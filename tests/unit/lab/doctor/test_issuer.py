@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from privateer_core.serving.settings import TokenSettings
-from privateer_core.wire.tokens.token_keys import BITS
-from privateer_issuer.key_rotation import IssuerKeys
+from privateer_core.wire.token_keys import BITS
+from privateer_issuer.signing_keys import IssuerKeys
 from privateer_issuer.store import FILE, IssuerStore
 from privateer_lab.doctor import credentials as upload_tokens
 from privateer_lab.doctor import listeners as answers

@@ -8,7 +8,7 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_lab.environments import environment_for
-from privateer_lab.environments.files.classified import ADDED
+from privateer_lab.environments.classified import ADDED
 from tests.support.specs import make_spec
 
 ROW = (
@@ -118,10 +118,10 @@ def test_what_a_policy_of_64_cells_could_reach(features, projected, share):
 
 @pytest.mark.data
 def test_one_hot_columns_are_as_many_as_the_paper_says():
-    from privateer_lab.environments.files.classified import COLUMNS as NAMES
-    from privateer_lab.environments.files.classified import PROJECTION
-    from privateer_lab.environments.files.file_contexts import Projected
-    from privateer_lab.environments.files.people_file import PeopleFile
+    from privateer_lab.environments.classified import COLUMNS as NAMES
+    from privateer_lab.environments.classified import PROJECTION
+    from privateer_lab.environments.file_contexts import Projected
+    from privateer_lab.environments.people_file import PeopleFile
 
     source = Projected(PROJECTION, adult(files(), COMPONENTS), NAMES)
     PeopleFile(files(), header=NAMES, remark="|").fill(source.columns, 3, complete=NAMES, drop=True)

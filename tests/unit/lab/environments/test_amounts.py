@@ -10,7 +10,7 @@ from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms
 from privateer_core.spec.reward import Reward
 from privateer_lab.environments import environment_for
-from privateer_lab.environments.synthetic.effects import Amounts
+from privateer_lab.environments.effects import Amounts
 
 REVENUE = Path(__file__).parents[4] / "examples" / "revenue.toml"
 PEOPLE = 400_000

@@ -9,7 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from privateer_lab.environments.synthetic.density import AtomsDensity, ShiftedDensity, UniformDensity, VariedDensity
+from privateer_lab.environments.density import AtomsDensity, ShiftedDensity, UniformDensity, VariedDensity
 from tests.support.statistics import fits
 
 DENSITIES = {

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from privateer_lab.environments.synthetic.functions import PeaksSection
-from privateer_lab.environments.synthetic.synthetic import SlideDrift, SwapDrift, Synthetic
+from privateer_lab.environments.functions import PeaksSection
+from privateer_lab.environments.synthetic import SlideDrift, SwapDrift, Synthetic
 
 SWAP = SwapDrift(name="swap", period=10)
 

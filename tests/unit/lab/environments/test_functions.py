@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from privateer_core.policies.decisions import Arms
-from privateer_lab.environments.synthetic.functions import SHAPES, PeaksSection, QuadrantsSection, SmoothSection
-from privateer_lab.environments.synthetic.synthetic import Synthetic
+from privateer_lab.environments.functions import SHAPES, PeaksSection, QuadrantsSection, SmoothSection
+from privateer_lab.environments.synthetic import Synthetic
 
 
 def smooth(function, shape, arms, contexts):

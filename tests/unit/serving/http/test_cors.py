@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from privateer_core.errors import SpecError
 from privateer_core.serving.http.answer import HttpAnswer, with_body
-from privateer_core.serving.http.cors import Origins
+from privateer_core.serving.http.listeners import Origins
 from privateer_core.serving.settings import PrivatePort, PublicPort, ServiceSettings
 
 SHOP = "https://shop.example"

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from privateer_core.errors import Unavailable
+from privateer_core.serving import fair_queue
+from privateer_core.serving.fair_queue import FairQueue
 from privateer_core.serving.http.listeners import IS_PUBLIC
 from privateer_core.serving.http.page_cache import PageCache, Version
-from privateer_core.serving.limits import fair_queue
-from privateer_core.serving.limits.fair_queue import FairQueue
 
 
 class Maker:

@@ -1,1 +1,0 @@
-"""Attacks along the wire: what the network, answers and logs show."""

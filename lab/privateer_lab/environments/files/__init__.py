@@ -1,1 +1,0 @@
-"""People read from CSV and Parquet files."""

@@ -1,0 +1,197 @@
+"""People whose mean rewards are formulas of their context, or the same for everybody."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field, model_validator
+from scipy.special import expit
+
+from privateer_core.errors import SpecError
+from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import Policy
+from privateer_core.spec.arms import ArmsSpec
+from privateer_lab.environments.density import Seed
+from privateer_lab.environments.environment import Array, PlayedRewards
+from privateer_lab.environments.synthetic import Drift, SwapDrift, Synthetic, SyntheticSection
+
+_WAVES: Final = 128
+_STEEPNESS: Final = 1.5
+
+
+class RiseDrift(Drift):
+    """After the first phase the arm opposite the best one in the list becomes better than that, for good.
+
+    Nothing that is played often changes, so whoever takes rewards for independent draws notices late.
+
+    Attributes
+    ----------
+    by
+        How much better it becomes.
+    """
+
+    name: Literal["rise"]
+    by: float = Field(default=0.2, ge=0, le=1, allow_inf_nan=False)
+
+    def means(self, first: Callable[[Array], Array], contexts: Array, phases: Array) -> Array:
+        """Return means as they were, or with the risen arm's, shape (n, arms)."""
+        means = np.array(first(contexts))
+        risen = means.shape[1] - 1 - means.argmax(axis=1, keepdims=True)
+        higher = np.minimum(means.max(axis=1, keepdims=True) + self.by, 1.0)
+        return np.where((phases[:, None] > 0) & (np.arange(means.shape[1]) == risen), higher, means)
+
+
+class BernoulliSection(SyntheticSection):
+    """Rewards 0 or 1; one arm, in the middle of the list, is better than all others, which are alike.
+
+    Attributes
+    ----------
+    best, gap
+        The mean reward of the best arm, and what others lack of it.
+    """
+
+    name: Literal["bernoulli"] = "bernoulli"
+    best: float = Field(default=0.6, ge=0, le=1, allow_inf_nan=False)
+    gap: float = Field(default=0.2, ge=0, le=1, allow_inf_nan=False)
+    drift: Annotated[SwapDrift | RiseDrift, Field(discriminator="name")] | None = None  # type: ignore[assignment]
+
+    @model_validator(mode="after")
+    def _means_are_probabilities(self) -> "BernoulliSection":
+        if self.gap > self.best:
+            raise SpecError("must be at most best: means are probabilities", field="gap", remedy="lower it")
+        return self
+
+    def means(self, contexts: Array, arms: int) -> Array:
+        """Return the mean of every arm, the same for everybody, shape (n, K)."""
+        means = np.where(np.arange(arms) == arms // 2, self.best, self.best - self.gap)
+        return np.broadcast_to(means, (len(contexts), arms))
+
+    def environment(self, spec: ArmsSpec, seed: int) -> "Bernoulli":
+        """Make the environment, which is the same for every seed."""
+        if spec.features:
+            detail = f"population {self.name!r} has people without context"
+            raise SpecError(detail, field="context.features", remedy="choose another population")
+        super().environment(spec, seed)
+        return Bernoulli(self, spec)
+
+
+class Bernoulli(Synthetic):
+    """People among whom one arm is the best for all."""
+
+    def __init__(self, section: BernoulliSection, spec: ArmsSpec) -> None:
+        super().__init__(section, spec.arm_count, 0)
+        self._last = spec.experiment.horizon - 1
+
+    def play(self, decisions: Arms, contexts: Array) -> PlayedRewards:
+        """Return what people may expect; where means stand still the best arm's sum is that of all who could play it.
+
+        So no last digit makes a constant arm worse than the best one.
+        """
+        if self.period or not len(contexts):
+            return super().play(decisions, contexts)
+        means, people = self.means(contexts[:1])[0], len(contexts)
+        chosen = np.bincount(decisions.arms, minlength=len(means))
+        return PlayedRewards(people, float(chosen @ means), float(people * means.max()), people * means)
+
+    def facts(self, policy: Policy) -> dict[str, float]:
+        """Return the share of people who get by a policy what is the best arm for the last person."""
+        people, rng = 1000, np.random.default_rng(0)
+        coins = rng.integers(0, 2**32, people, dtype=np.uint32)
+        arms = policy.decide(np.zeros((people, 0)), coins).arms
+        best = self.means(self.contexts(self._last, 1, rng))[0].argmax()
+        return {"best_share": float(np.mean(arms == best))}
+
+
+class PeaksSection(SyntheticSection):
+    """On the unit square, arm k of K peaks at x1 = k/(K+1), k = 1..K (paper 1, Section 4.1).
+
+    The paper's text has k/K, and its authors' code k/(K+1), with which the published figures were made.
+    """
+
+    sizes: ClassVar = (0, 2)
+    name: Literal["peaks"] = "peaks"
+
+    def means(self, contexts: Array, arms: int) -> Array:
+        """Return 2e/(1+e) with e = exp(-2 K^2 (x1 - k/(K+1))^2), shape (n, K)."""
+        centres = np.arange(1, arms + 1) / (arms + 1)
+        bump = np.exp(-2.0 * arms**2 * (contexts[:, :1] - centres) ** 2)
+        return np.asarray(2 * bump / (1 + bump))
+
+
+class QuadrantsSection(SyntheticSection):
+    """On the unit square, two arms change places from quadrant to quadrant (paper 1, supplement).
+
+    If contexts are uniform, neither arm is better on the whole.
+    """
+
+    sizes: ClassVar = (2, 2)
+    name: Literal["quadrants"] = "quadrants"
+
+    def means(self, contexts: Array, _arms: int) -> Array:
+        """Return 1/2 -+ sign((x1-1/2)(x2-1/2)) (1 - 4 max_j |((2 xj) mod 1)/2 - 1/4|)/2, shape (n, 2)."""
+        side = np.sign((contexts[:, 0] - 0.5) * (contexts[:, 1] - 0.5))
+        tent = 1 - 4 * np.abs(((2 * contexts) % 1) / 2 - 0.25).max(axis=1)
+        return np.stack([0.5 - 0.5 * side * tent, 0.5 + 0.5 * side * tent], axis=1)
+
+
+class Shape(NamedTuple):
+    """How hard a smooth function is to learn."""
+
+    length: float
+    """Distance over which the mean rewards of an arm change, at one feature; times sqrt(d) at d, for alike slopes."""
+    shared: float = 0.0
+    """The share of the variance that all arms have in common, which helps nobody to choose."""
+    ridge: bool = False
+    """Whether only one direction matters."""
+
+
+SHAPES: Final = {
+    "gentle": Shape(length=0.35),
+    "rough": Shape(length=0.15),
+    "ridge": Shape(length=0.2, ridge=True),
+    "close": Shape(length=0.35, shared=0.9),
+}
+
+
+class SmoothSection(SyntheticSection):
+    """Logistic functions of Gaussian processes, drawn as sums of 128 random waves (Rahimi & Recht 2007).
+
+    Attributes
+    ----------
+    function
+        The number of the function: the same number gives the same function, whatever the run's seed. Functions of other
+        numbers of arms or features have nothing in common.
+    shape
+        ``gentle``, ``rough``, ``ridge`` (one direction matters) or ``close`` (arms differ little).
+    """
+
+    name: Literal["smooth"] = "smooth"
+    function: Seed
+    shape: Literal["gentle", "rough", "ridge", "close"] = "gentle"
+
+    def means(self, contexts: Array, arms: int) -> Array:
+        """Return 1/(1 + exp(-1.5 g_k(x))), where g_k is a process of mean 0 and variance 1; shape (n, K)."""
+        frequencies, phases, heights = _waves(self.function, self.shape, arms, contexts.shape[1])
+        waves = np.cos(contexts @ frequencies + phases)
+        return np.asarray(expit(_STEEPNESS * (waves @ heights)), dtype=np.float64)
+
+
+@lru_cache
+def _waves(function: int, name: str, arms: int, features: int) -> tuple[Array, Array, Array]:
+    """Draw frequencies (d, waves), phases (waves,) and heights (waves, arms)."""
+    shape = SHAPES[name]
+    rng = np.random.default_rng([function, list(SHAPES).index(name), arms, features])
+    frequencies = _frequencies(shape, features, rng)
+    phases = rng.uniform(0.0, 2 * np.pi, _WAVES)
+    common, own = rng.standard_normal((_WAVES, 1)), rng.standard_normal((_WAVES, arms))
+    return frequencies, phases, np.sqrt(2 / _WAVES) * (np.sqrt(shape.shared) * common + np.sqrt(1 - shape.shared) * own)
+
+
+def _frequencies(shape: Shape, features: int, rng: np.random.Generator) -> Array:
+    """Draw normal frequencies, (d, waves), for the covariance exp(-||x - y||^2 / (2 length^2 d))."""
+    if not shape.ridge:
+        return np.asarray(rng.standard_normal((features, _WAVES)) / (shape.length * features**0.5))
+    direction = rng.standard_normal((features, 1))
+    direction /= np.linalg.norm(direction)
+    return np.asarray(direction * rng.standard_normal(_WAVES) / shape.length)

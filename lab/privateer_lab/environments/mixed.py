@@ -1,0 +1,245 @@
+"""People of numbers, levels and missing values, whose mean rewards follow effects or slopes."""
+
+import math
+from abc import ABC
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from scipy.special import expit
+
+from privateer_core.errors import SpecError
+from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.categories import Boolean, Categorical, Ordinal
+from privateer_core.spec.features import Feature, Numeric, Ranked
+from privateer_lab.environments.density import Seed
+from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
+
+_WAVES: Final = 128
+_STEEPNESS: Final = 1.5
+_LENGTH: Final = 0.35
+"""These are those of the shape ``gentle`` of `SmoothSection`."""
+_ALIKE: Final = math.exp(-2.25)
+
+
+class Independent(Environment, ABC):
+    """Numbers uniform in their range or by rank, every level as frequent.
+
+    Parameters
+    ----------
+    features
+        Those of the spec.
+    missing
+        The share of people without a value, of every feature that may be missing.
+    """
+
+    def __init__(self, features: Iterable[Feature], missing: float) -> None:
+        self._features, self._missing = list(features), missing
+
+    def contexts(self, _seen: int, people: int, rng: np.random.Generator) -> Array:
+        """Draw independent features, shape (n, d), as devices read them."""
+        drawn = np.stack([_draw(feature, rng.random(people)) for feature in self._features], axis=1)
+        for j, feature in enumerate(self._features):
+            if feature.missing:
+                drawn[rng.random(people) < self._missing, j] = np.nan
+        return drawn
+
+
+def levels_of(feature: Feature) -> int:
+    """Return how many levels without an order a feature has; 0 for numbers."""
+    if isinstance(feature, Categorical):
+        return len(feature.levels)
+    return 2 if isinstance(feature, Boolean) else 0
+
+
+def slots_of(feature: Feature, values: Array) -> NDArray[np.int64]:
+    """Return the place of each person's level, (n,), int64: that after the last one where there is no value."""
+    return np.asarray(np.where(np.isnan(values), levels_of(feature), values), np.int64)
+
+
+def places_of(feature: Feature, values: Array) -> Array:
+    """Return each person's number as its place in [0, 1], whatever its range, (n,); any where there is none."""
+    return np.asarray(feature.encode(values)[:, 0])
+
+
+def _draw(feature: Feature, uniform: Array) -> Array:
+    """Return the values of people at these uniform places, (n,)."""
+    if isinstance(feature, Numeric):
+        return np.asarray(feature.low + (feature.high - feature.low) * uniform)
+    if isinstance(feature, Ranked):
+        return np.interp(uniform, np.linspace(0.0, 1.0, len(feature.quantiles)), feature.quantiles)
+    count = len(feature.levels) if isinstance(feature, Categorical | Ordinal) else 2
+    return np.floor(count * uniform)
+
+
+class MixedSection(EnvironmentSection):
+    """Independent people: numbers uniform in their range or by rank, every level as frequent, rewards 0 or 1.
+
+    Attributes
+    ----------
+    function
+        The number of the function: the same number and the same features give the same one in every run.
+    relevant
+        The features that matter, by name; by default all.
+    missing
+        The share of people without a value, of every feature that may be missing.
+    alike
+        The correlation of the functions of two levels; by default .1.
+    """
+
+    name: Literal["mixed"] = "mixed"
+    function: Seed = 0
+    relevant: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    missing: float = Field(default=0.3, ge=0, lt=1, allow_inf_nan=False)
+    alike: float = Field(default=_ALIKE, gt=0, le=1, allow_inf_nan=False)
+
+    def environment(self, spec: ArmsSpec, _seed: int) -> "Mixed":
+        """Make the environment, which is the same for every seed."""
+        for name in self.relevant or ():
+            if name not in spec.features:
+                remedy = f"choose from {', '.join(spec.features)}"
+                raise SpecError("the spec has no such feature", field=f"population.relevant.{name}", remedy=remedy)
+        matter = [name in (self.relevant or spec.features) for name in spec.features]
+        return Mixed(spec.features, np.flatnonzero(matter), spec.arm_count, self.function, self.missing, self.alike)
+
+
+class Mixed(Independent):
+    """Logistic functions of Gaussian processes, drawn as sums of random waves that every level turns its own way.
+
+    Parameters
+    ----------
+    features
+        Those of the spec.
+    relevant
+        Places of those that matter.
+    arms
+        How many.
+    function, missing, alike
+        As in `MixedSection`.
+    """
+
+    def __init__(
+        self,
+        features: Mapping[str, Feature],
+        relevant: np.ndarray,
+        arms: int,
+        function: int,
+        missing: float,
+        alike: float = _ALIKE,
+    ) -> None:
+        super().__init__(features.values(), missing)
+        self._relevant = relevant
+        rng = np.random.default_rng([function, 7, arms, len(relevant)])
+        numbers = max(1, sum(not levels_of(self._features[j]) for j in relevant))
+        # A level's phases are normal: functions of two levels have correlation exp(-turn^2).
+        turn = math.sqrt(-math.log(alike))
+        self._waves = [self._drawn(self._features[j], numbers, turn, rng) for j in relevant]
+        self._phases = rng.uniform(0.0, 2 * np.pi, _WAVES)
+        self._heights = np.sqrt(2 / _WAVES) * rng.standard_normal((_WAVES, arms))
+
+    @staticmethod
+    def _drawn(feature: Feature, numbers: int, turn: float, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draw how a feature turns each wave: by its number, (waves,), and by its level, (levels and missing, waves).
+
+        The covariance of numbers is exp(-(x - y)^2 / (2 length^2 numbers)), so that slopes are alike however many.
+        """
+        levels = levels_of(feature)
+        frequencies = rng.standard_normal(_WAVES) / (_LENGTH * numbers**0.5) * (not levels)
+        return frequencies, turn * rng.standard_normal((max(1, levels) + 1, _WAVES)) * (levels > 0 or feature.missing)
+
+    def means(self, contexts: Array) -> Array:
+        """Return 1/(1 + exp(-1.5 g_k(x))), where g_k is a process of mean 0 and variance 1; shape (n, K)."""
+        angles = np.tile(self._phases, (len(contexts), 1))
+        for j, (frequencies, turns) in zip(self._relevant, self._waves, strict=True):
+            angles += _turned(self._features[j], contexts[:, j], frequencies, turns)
+        return np.asarray(expit(_STEEPNESS * (np.cos(angles) @ self._heights)), np.float64)
+
+
+def _turned(feature: Feature, values: Array, frequencies: Array, turns: Array) -> Array:
+    """Return by how much people's values turn each wave, shape (n, waves)."""
+    if levels_of(feature):
+        return np.asarray(turns[slots_of(feature, values)])
+    known = places_of(feature, values)[:, None] * frequencies + turns[0]
+    return np.asarray(np.where(np.isnan(values)[:, None], turns[-1], known))
+
+
+class SlopesSection(EnvironmentSection):
+    """Independent people: numbers uniform in their range or by rank, every level as frequent, rewards 0 or 1.
+
+    Attributes
+    ----------
+    function
+        The number of the function. By default every seed has one of its own.
+    scale
+        Standard deviation of an arm's log odds over people and functions, where all are uniform numbers and levels.
+    common
+        The share of their variance that is linear in numbers in the same way at every level, if there are numbers.
+    missing
+        The share of people without a value, of every feature that may be missing.
+    """
+
+    name: Literal["slopes"]
+    function: Seed | None = None
+    scale: float = Field(default=0.75, gt=0, le=10, allow_inf_nan=False)
+    common: float = Field(default=0.7, ge=0, le=1, allow_inf_nan=False)
+    missing: float = Field(default=0.3, ge=0, lt=1, allow_inf_nan=False)
+
+    def environment(self, spec: ArmsSpec, seed: int) -> "SlopesEnvironment":
+        """Make the environment of the function, or of the seed's."""
+        return SlopesEnvironment(self, spec.features, spec.arm_count, seed if self.function is None else self.function)
+
+
+class SlopesEnvironment(Independent):
+    """Linear log odds with normal slopes, and intercepts and further slopes of every level.
+
+    Parameters
+    ----------
+    section
+        Its scale and shares.
+    features
+        Those of the spec.
+    arms
+        How many.
+    function
+        Seeds the slopes.
+    """
+
+    def __init__(self, section: SlopesSection, features: Mapping[str, Feature], arms: int, function: int) -> None:
+        super().__init__(features.values(), section.missing)
+        self._section = section
+        rng = np.random.default_rng([function, 13, arms, len(self._features)])
+        self._numbers = [j for j, feature in enumerate(self._features) if not levels_of(feature)]
+        self._kinds = [j for j, feature in enumerate(self._features) if levels_of(feature)]
+        self._slopes = rng.standard_normal((len(self._numbers), arms))
+        # Without levels an arm has an intercept and further slopes all the same, as if all people were at one level.
+        slots = [levels_of(self._features[j]) + 1 for j in self._kinds] or [1]
+        self._intercepts = [rng.standard_normal((count, arms)) for count in slots]
+        self._changes = [rng.standard_normal((count, len(self._numbers), arms)) for count in slots]
+
+    def means(self, contexts: Array) -> Array:
+        """Return 1/(1 + exp(-scale g_k(x))), where g_k has mean 0 and variance 1 over functions; shape (n, K).
+
+        With z the numbers as `_standardised` has them, b the slopes, a the intercepts and c the changes, all of them
+        normal, g = sqrt(common) z b + sqrt(1 - common) (a_l + z c_l) / sqrt(2), where the level l is that of each
+        feature with levels, added up and divided by the root of their number.
+        """
+        z = self._standardised(contexts)
+        at = [slots_of(self._features[j], contexts[:, j]) for j in self._kinds] or [np.zeros(len(contexts), np.int64)]
+        own = np.zeros((len(contexts), self._slopes.shape[1]))
+        for slots, intercepts, changes in zip(at, self._intercepts, self._changes, strict=True):
+            own += intercepts[slots] + np.einsum("nj,njk->nk", z, changes[slots])
+        own /= np.sqrt((1 + (len(self._numbers) > 0)) * len(at))
+        common = self._section.common if self._numbers else 0.0
+        effects = np.sqrt(common) * (z @ self._slopes) + np.sqrt(1 - common) * own
+        return np.asarray(expit(self._section.scale * effects), np.float64)
+
+    def _standardised(self, contexts: Array) -> Array:
+        """Return numbers with mean 0 and variances that add up to 1, (n, numbers); 0 for those without one."""
+        z = np.zeros((len(contexts), len(self._numbers)))
+        for place, j in enumerate(self._numbers):
+            values = contexts[:, j]
+            centred = (places_of(self._features[j], values) - 0.5) * np.sqrt(12 / len(self._numbers))
+            z[:, place] = np.where(np.isnan(values), 0.0, centred)
+        return z

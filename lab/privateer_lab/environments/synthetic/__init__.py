@@ -1,1 +1,0 @@
-"""Environments whose people follow a formula."""

@@ -1,1 +1,0 @@
-"""The report of an experiment: what was asked, what was learned, and what it means, on one page for the team."""

@@ -1,0 +1,115 @@
+"""The report of an experiment as one HTML file: what was asked, what was learned, and what it means, for the team."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from privateer_core.answer.parts import BinMeans, EffectsOverTime
+from privateer_core.answer.policy_view import BinShares
+from privateer_lab.answer_tables import Row, Titled, estimates_of, rows_of, tables_of
+from privateer_lab.figures import readable
+from privateer_lab.pages.report_findings import Findings, meaning, warnings
+from privateer_lab.pages.report_pictures import of_answer, of_policy
+from privateer_lab.pages.templates import page
+
+_ROWS: Final = 60
+"""Rows of a table; the commands have the others."""
+_NAMES: Final = 40
+_LOCAL: Final = "http://127.0.0.1:8000"
+
+
+class Shown(NamedTuple):
+    """A table as the page has it."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    more: int
+
+
+def html(found: Findings, url: str) -> str:
+    """Return the page; ``url`` is the server's address, for the commands."""
+    return page(
+        "report.html",
+        found=found,
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        privateer=version("privateer-lab"),
+        meaning=meaning(found),
+        warnings=warnings(found),
+        options=_listed(found.spec.options),
+        features=_listed(list(found.spec.features)) or "no features",
+        policy=[of_policy(found.policy.shows, found.spec)],
+        estimates=of_answer(found.answer) if found.rounds else [],
+        confidence=_confidence(found),
+        policy_facts=[(one.name, readable(one.value)) for one in found.policy.facts],
+        policy_tables=[_shown(one) for one in rows_of(found.policy.shows)],
+        tables=[table for table in map(_shown, _tables(found)) if table.rows],
+        commands=_commands(found, url),
+    )
+
+
+def _confidence(found: Findings) -> str:
+    """Return the confidence of intervals that are shown together; empty if there are none."""
+    answer = found.answer
+    if answer.confidence is None or not (answer.estimates or answer.effects):
+        return ""
+    return f"{100 * answer.confidence:g} %"
+
+
+def _tables(found: Findings) -> Iterator[Titled]:
+    answer = found.answer if found.rounds else msgspec.structs.replace(found.answer, estimates=(), parts=())
+    if answer.estimates and not answer.effects:
+        yield Titled("estimates", estimates_of(answer.estimates))
+    for means in answer.all_of(BinMeans):
+        for one in rows_of(means):
+            yield one._replace(title=one.title + _of_larger_bins(means, found))
+    apart = BinMeans | EffectsOverTime
+    others = tuple(part for part in answer.parts if not isinstance(part, apart))
+    for one in tables_of(msgspec.structs.replace(answer, parts=others)):
+        # A table that is cut off keeps what is decided.
+        yield one._replace(rows=sorted(one.rows, key=_is_undecided)) if len(one.rows) > _ROWS else one
+
+
+def _is_undecided(row: Row) -> bool:
+    return row.get("decided") is False
+
+
+def _of_larger_bins(means: BinMeans, found: Findings) -> str:
+    """Say that the estimates of a bin may be about several of the policy's."""
+    shows, rows = found.policy.shows, len(means.bins)
+    bins = len(shows.bins) if isinstance(shows, BinShares) else 0
+    return f". Reports are about {rows:,} bins; the policy divides them further, into {bins:,}" if rows < bins else ""
+
+
+def _shown(table: Titled) -> Shown:
+    columns = list(dict.fromkeys(key for row in table.rows for key in row))
+    cells = [[_cell(row.get(name)) for name in columns] for row in table.rows[:_ROWS]]
+    return Shown(table.title, columns, cells, max(0, len(table.rows) - _ROWS))
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else readable(value)
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_NAMES])
+    return shown if len(names) <= _NAMES else f"{shown}, ... ({len(names):,} in all)"
+
+
+def _commands(found: Findings, url: str) -> list[tuple[str, str]]:
+    """Return how to get the raw data."""
+    at, name = "" if url.rstrip("/") == _LOCAL else f" --url {url}", found.spec.name
+    commands = [
+        (f"privateer show {name}{at} --json", "where it stands, the result, the privacy record"),
+        (f"privateer policy {name}{at} --json", "the policy"),
+        (f"privateer account experiment {name}{at} --json > record.json", "the privacy record"),
+        ("privateer account verify record.json", "recompute its claims"),
+        (f"privateer review {name}{at} --out review", "a pack for reviewers"),
+        (f"privateer export {name} {name}.json", "policy, result, record and state in one file; needs the admin token"),
+    ]
+    if found.answer.concludes:
+        commands.insert(2, (f"privateer effects {name}{at} --json", "the result"))
+    return commands

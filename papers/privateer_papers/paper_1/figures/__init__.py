@@ -1,1 +1,0 @@
-"""Paper 1's figures and its table on census data."""

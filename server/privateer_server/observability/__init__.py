@@ -1,1 +1,0 @@
-"""Observability for operators: metrics, gauges, traces."""

@@ -1,1 +1,0 @@
-"""Bounds on the load that strangers cause: connections, rates, memory, and shares of a processor."""

@@ -1,1 +1,0 @@
-"""Upload tokens: what attests a device, keys, blind signatures, and tokens."""

@@ -1,0 +1,217 @@
+"""A test that is over: its effects beside those of Welch's test, what a curator's noise adds, and what is refused."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_ind
+
+import privateer_lab as lab
+from privateer_core.errors import PrivateerError, SpecError
+from privateer_lab import finished_test
+from privateer_lab.simulation.devices import SeededNoise
+from tests.unit.lab.cli.test_command_line import run
+
+SHARES = {"old": 0.5, "new": 0.5}
+
+
+def bought(people: int = 20_000, seed: int = 0) -> dict[str, Any]:
+    """Rows of a test of two options of which one sells more on phones alone; a tenth of them without a country."""
+    rng = np.random.default_rng(seed)
+    arm, phone = rng.choice(["new", "old"], people), rng.random(people) < 0.5
+    country = np.where(rng.random(people) < 0.1, None, rng.choice(["de", "fr"], people))
+    rate = 0.2 + 0.1 * phone * (arm == "new")
+    return {
+        "arm": arm,
+        "platform": np.where(phone, "phone", "desk"),
+        "country": country,
+        "age": rng.uniform(18, 80, people),
+        "bought": rng.random(people) < rate,
+    }
+
+
+def width(found: lab.FinishedTest) -> float:
+    [effect] = found.answer.effects
+    return effect.high - effect.low
+
+
+def test_the_interval_is_that_of_welch() -> None:
+    rows = bought()
+    [effect] = lab.analyze(rows, reward="bought", control="old").answer.effects
+    new, old = (rows["bought"][rows["arm"] == one].astype(float) for one in ("new", "old"))
+    welch = ttest_ind(new, old, equal_var=False).confidence_interval(0.95)
+    assert (effect.low, effect.high) == pytest.approx((welch.low, welch.high), abs=2e-4)
+    assert effect.value == pytest.approx(new.mean() - old.mean(), abs=1e-5)
+    assert effect.is_decided
+
+
+def test_numbers_have_the_interval_of_welch_and_a_curator_adds_a_fifth() -> None:
+    rng = np.random.default_rng(4)
+    arm = rng.choice(["new", "old"], 6000)
+    rows = {"arm": arm, "score": rng.normal(900 + 6 * (arm == "new"), 70)}
+    new, old = (rows["score"][arm == one] for one in ("new", "old"))
+    welch = ttest_ind(new, old, equal_var=False).confidence_interval(0.95)
+    [effect] = lab.analyze(rows, reward="score", control="old").answer.effects
+    assert (effect.low, effect.high) == pytest.approx((welch.low, welch.high), rel=0.02)
+    private = lab.analyze(rows, reward="score", shares=SHARES, bounds=(500.0, 1300.0), epsilon=1.0)
+    assert 0.95 < width(private) / (welch.high - welch.low) < 1.4
+
+
+def test_segments_are_told_apart_and_their_average_is_not_lost() -> None:
+    found = lab.analyze(bought(), reward="bought", control="old", segments=["platform"])
+    by_segment = {
+        one.group: one for one in found.answer.effects if one.group in ("platform=desk", "platform=phone/other")
+    }
+    assert by_segment["platform=phone/other"].is_decided
+    assert not by_segment["platform=desk"].is_decided
+    assert len(found.answer.effects) == 3
+
+
+def test_cuts_and_values_make_the_segments_that_are_given() -> None:
+    segments: dict[str, Any] = {"age": [30, 50], "country": ["de", "other"]}
+    rows = {name: values for name, values in bought().items() if name != "platform"}
+    rows["country"] = np.where(rows["country"] == None, "xx", rows["country"])  # noqa: E711 - in every row
+    found = lab.analyze(rows, reward="bought", control="old", segments=segments)
+    assert len({one.group for one in found.answer.effects}) == 7
+    assert found.answer.people == 20_000
+
+
+def test_rows_without_a_value_are_a_segment() -> None:
+    found = lab.analyze(bought(), reward="bought", control="old", segments=["country"])
+    assert "country=missing" in {one.group for one in found.answer.effects}
+
+
+def test_noise_is_new_every_time_and_what_the_promise_asks_for() -> None:
+    """The spread of 60 answers has the variance of the noise: a chi-square between .55 and 1.6 of it, alarm 1e-3."""
+    rows = bought(2000)
+
+    def value() -> float:
+        [effect] = lab.analyze(rows, reward="bought", shares=SHARES, epsilon=0.5).answer.effects
+        assert effect.value is not None
+        return effect.value
+
+    exact = lab.analyze(rows, reward="bought", shares=SHARES).answer.effects[0].value
+    assert exact is not None
+    drawn = np.array([value() for _ in range(60)])
+    # A rate of f has noise of 2 (2/epsilon)^2 ((1-f)^2 + f^2) / n^2, at 1,000 people an arm and f of .22 about.
+    expected = 2 * 2 * 4.0**2 * (0.78**2 + 0.22**2) / 1000**2
+    assert len(set(drawn.tolist())) == 60
+    assert 0.55 * expected < np.mean(np.square(drawn - exact)) < 1.6 * expected
+
+
+def test_with_a_promise_nothing_public_is_taken_from_the_rows() -> None:
+    rows = bought(2000)
+    with pytest.raises(SpecError, match="public"):
+        lab.analyze(rows, reward="bought", epsilon=1.0)
+    with pytest.raises(SpecError, match="public"):
+        lab.analyze(rows, reward="bought", shares=SHARES, segments=["platform"], epsilon=1.0)
+
+
+def test_two_tables_that_differ_in_a_row_have_the_same_experiment() -> None:
+    """What is released beside noisy sums must not tell of a row: bounds, levels, cuts, shares, people."""
+    rows = bought(2000)
+    other = {name: values.copy() for name, values in rows.items()}
+    other["arm"][0], other["bought"][0], other["age"][0] = "old", True, 140.0
+    one, two = (
+        lab.analyze(each, reward="bought", shares=SHARES, segments={"age": [30, 50]}, epsilon=1.0)
+        for each in (rows, other)
+    )
+    assert one.spec == two.spec
+    assert one.assumed == two.assumed
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("bought", 2.5),
+        ("bought", "yes"),
+        ("bought", float("nan")),
+        ("arm", "blue"),
+        ("arm", None),
+        ("age", "old"),
+        ("age", float("inf")),
+        ("platform", None),
+        ("platform", 7),
+    ],
+)
+def test_one_row_is_never_refused_and_moves_the_answer_by_itself_alone(
+    name: str, value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the same noise, the answers of two tables that differ in a row differ by what the row weighs."""
+    monkeypatch.setattr(finished_test, "SecureNoise", lambda: SeededNoise(1))
+    segments: dict[str, Any] = {"age": [30, 50], "platform": ["phone", "other"]}
+    rows = bought(4000)
+    other = {key: values.astype(object) for key, values in rows.items()}
+    other[name][7] = value
+    one, two = (
+        lab.analyze(each, reward="bought", shares=SHARES, segments=segments, epsilon=2.0) for each in (rows, other)
+    )
+    assert (one.spec, one.assumed) == (two.spec, two.assumed)
+    for before, after in zip(one.answer.effects, two.answer.effects, strict=True):
+        if before.value is not None and after.value is not None:
+            assert abs(before.value - after.value) < 0.02
+
+
+def test_one_row_of_a_file_does_not_decide_how_the_others_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Codes of 0 and digits: a reader that guesses takes them for numbers, unless one row has a letter."""
+    monkeypatch.setattr(finished_test, "SecureNoise", lambda: SeededNoise(1))
+    rng, found = np.random.default_rng(2), []
+    rows = [
+        f"{rng.choice(['new', 'old'])},{rng.choice(['01067', '10115'])},{int(rng.random() < 0.3)}" for _ in range(3000)
+    ]
+    for last in ("new,01067,1", "new,x,1"):
+        path = tmp_path / "rows.csv"
+        path.write_text("\n".join(["arm,zip,bought", *rows, last]))
+        made = lab.analyze(path, reward="bought", shares=SHARES, segments={"zip": ["01067", "other"]}, epsilon=2.0)
+        found.append([one.value for one in made.answer.effects])
+    assert np.allclose(*found, atol=0.02)
+
+
+def test_uneven_arms_are_reported_unless_they_were_meant() -> None:
+    rows = bought()
+    kept = (rows["arm"] == "new") | (np.random.default_rng(1).random(20_000) < 0.5)
+    uneven = {name: values[kept] for name, values in rows.items()}
+    assert lab.analyze(uneven, reward="bought").answer.warnings
+    assert not lab.analyze(uneven, reward="bought", shares={"old": 1 / 3, "new": 2 / 3}).answer.warnings
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments", "words"),
+    [
+        ({"arm": np.full(2000, "old")}, {}, "arm: has one arm"),
+        ({}, {"control": "blue"}, "control: is not among the arms"),
+        ({}, {"reward": "price"}, "price: the frame has no such column"),
+        ({"bought": np.full(2000, "yes")}, {}, "bought: must be numbers"),
+        ({"bought": np.full(2000, np.nan)}, {}, "bought: must be finite"),
+        ({"bought": np.full(2000, 7.0)}, {}, "bought: has one value"),
+        ({}, {"segments": "age"}, "segments: must be a list"),
+        ({}, {"segments": ["age"]}, "age: has 2,000 values"),
+        ({}, {"bounds": (1.0, 0.0)}, "reward: the range is empty"),
+        ({}, {"shares": {"old": 0.5, "blue": 0.5}}, "arm: row"),
+        ({}, {"shares": {"old": 0.5, "new": 0.7}}, "algorithm.shares"),
+        ({}, {"shares": SHARES, "epsilon": -1.0}, "privacy.epsilon"),
+        ({"arm": np.where(np.arange(2000) % 2, "<b>", "old")}, {}, "arm: has 1 names of arms with other signs"),
+        ({"age": np.arange(2000) // 10}, {"segments": ["age"]}, "frame: has 2,000 rows, too few"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(changes: dict[str, Any], arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(PrivateerError, match=f"^{re.escape(words)}"):
+        lab.analyze({**bought(2000), **changes}, **{"reward": "bought", **arguments})
+
+
+def test_the_command_says_what_it_takes_for_granted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows, path = bought(3000), tmp_path / "rows.csv"
+    lines = zip(rows["arm"], rows["platform"], rows["bought"].astype(int), strict=True)
+    path.write_text("arm,platform,bought\n" + "".join(f"{a},{p},{b}\n" for a, p, b in lines))
+    code, out, err = run(capsys, "analyze", str(path), "--reward", "bought", "--segment", "platform=phone,other")
+    assert (code, err) == (0, "")
+    assert "Every arm was meant to get the same share" in out
+    assert "platform=phone" in out
+    code, _, err = run(capsys, "analyze", str(path), "--reward", "bought", "--share", "old")
+    assert (code, err.count("\n")) == (2, 1)
+    code, _, err = run(capsys, "analyze", str(tmp_path / "none.csv"))
+    assert (code, err.count("\n")) == (2, 1)

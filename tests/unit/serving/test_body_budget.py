@@ -1,0 +1,105 @@
+"""Room for bodies: bounded, given back, and taken from those who hold most without finishing."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from privateer_core.errors import TooLarge, Unavailable
+from privateer_core.serving.body_budget import Budget, Reservation
+from privateer_core.serving.http.report_endpoint import Body, unchanged
+from privateer_core.wire.batch import UPLOAD
+
+
+async def chunks(*parts: bytes) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
+async def endless() -> AsyncIterator[bytes]:
+    yield b"x"
+    await asyncio.Event().wait()
+
+
+class Holder:
+    """Somebody whose body does not end."""
+
+    def __init__(self, budget: Budget, size: int, sender: str, *, is_trusted: bool = False) -> None:
+        self.room = budget.reserve(size, sender, is_trusted=is_trusted)
+        self.task = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        with self.room:
+            await self.room.read(endless())
+
+
+async def test_a_body_holds_what_it_has_until_it_is_answered() -> None:
+    budget = Budget(100)
+    with budget.reserve(60, "a") as room:
+        assert await room.read(chunks(b"12", b"34")) == b"1234"
+        budget.reserve(96, "b").__exit__(None, None, None)
+        with pytest.raises(Unavailable, match="too many bodies"):
+            budget.reserve(97, "b")
+    assert budget.reserve(100, "b").size == 100
+
+
+async def test_a_body_above_its_room_is_refused() -> None:
+    budget = Budget(100)
+    with pytest.raises(TooLarge), budget.reserve(3, "a") as room:
+        await room.read(chunks(b"12", b"34"))
+    assert budget.reserve(100, "b").size == 100
+
+
+async def test_the_oldest_unfinished_body_of_whom_holds_most_makes_room() -> None:
+    budget = Budget(100)
+    person = Holder(budget, 10, "person")
+    flood = [Holder(budget, 30, "flood") for _ in range(3)]
+    await asyncio.sleep(0)
+    with budget.reserve(20, "another") as room:
+        assert await room.read(chunks(b"whole")) == b"whole"
+    with pytest.raises(Unavailable):
+        await flood[0].task
+    left = [person.task, flood[1].task, flood[2].task]
+    assert not any(task.done() for task in left)
+    for task in left:
+        task.cancel()
+    await asyncio.wait(left)
+    assert budget.reserve(100, "b").size == 100
+
+
+async def test_trusted_and_finished_bodies_make_no_room() -> None:
+    budget = Budget(100)
+    trusted = Holder(budget, 50, "shuffler", is_trusted=True)
+    with budget.reserve(50, "a") as room:
+        await room.read(chunks(bytes(50)))
+        with pytest.raises(Unavailable):
+            budget.reserve(1, "b")
+    trusted.task.cancel()
+    await asyncio.wait([trusted.task])
+
+
+async def test_nobody_makes_room_in_vain() -> None:
+    budget = Budget(100)
+    with budget.reserve(50, "shuffler", is_trusted=True) as room:
+        await room.read(chunks(bytes(50)))
+        person = Holder(budget, 10, "person")
+        await asyncio.sleep(0)
+        with pytest.raises(Unavailable):
+            budget.reserve(51, "flood")
+        await asyncio.sleep(0)
+        assert not person.task.done()
+        person.task.cancel()
+        await asyncio.wait([person.task])
+
+
+def test_what_is_announced_is_what_is_reserved() -> None:
+    assert Body.unsigned("12", 100, "a").length == 12
+    assert Body.unsigned(None, 100, "a").length == 100
+    with pytest.raises(TooLarge, match="more than 100 bytes"):
+        Body.unsigned("101", 100, "a")
+
+
+async def test_a_changed_body_is_told_at_its_end() -> None:
+    room: Reservation = Budget(100).reserve(100, "a", is_trusted=True)
+    with pytest.raises(type(UPLOAD.changed())):
+        await room.read(unchanged(chunks(b"12"), bytes(32), UPLOAD.changed()))
