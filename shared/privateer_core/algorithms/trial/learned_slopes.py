@@ -8,6 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.errors import SpecError
+
 Array = NDArray[np.float64]
 SLOPE_MAX: Final = 1.5
 """The steepest slope, in ranges of the reward for a range of the number: a steeper one moves too much to a bound."""
@@ -47,3 +49,30 @@ def adjusted(values: Array, numbers: Array, learned: Sequence[LearnedSlope]) -> 
         return values
     above = sum(one.slope * (numbers[:, place] - one.mean) for place, one in enumerate(learned))
     return np.asarray(np.clip(values - above, 0.0, 1.0))
+
+
+def check_learned(names: Sequence[str], looks: int, *, curated: bool, numeric: bool) -> None:
+    """Check that slopes of numbers can be learned, one in each of the first of so many looks.
+
+    Parameters
+    ----------
+    curated
+        Whether a curator sees the number beside the reward.
+    numeric
+        Whether rewards are numbers whose variance is measured.
+
+    Raises
+    ------
+    SpecError
+        If they cannot.
+    """
+    field, declare = f"reward.adjust.{names[0]}", "declare mean and slope from old data instead of low and high"
+    if not curated:
+        detail = "a slope is learned only where a curator adds up records: other reports have no room for it"
+        raise SpecError(detail, field=field, remedy=declare)
+    if not numeric:
+        detail = "a slope is learned of rewards that are numbers alone"
+        raise SpecError(detail, field=field, remedy='set reward.kind = "numeric", or remove it')
+    if looks <= len(names):
+        detail = f"each slope is learned in a look of its own, and there are only {looks} looks"
+        raise SpecError(detail, field=field, remedy=f"raise experiment.horizon or algorithm.looks, or {declare}")

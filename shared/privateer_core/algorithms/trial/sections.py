@@ -1,11 +1,13 @@
 """Sections of a trial's spec."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from privateer_core.errors import SpecError
+from privateer_core.spec.features import Feature, Scaled
 from privateer_core.spec.reward import REWARD
 from privateer_core.spec.sections import Finite, Section
 
@@ -129,6 +131,61 @@ class SegmentsSection(Section):
             if not cuts or list(cuts) != sorted(set(cuts)):
                 raise SpecError("must be one or more that rise", field=f"segments.cuts.{name}", remedy="sort them")
         return self
+
+    def check_features(self, features: Mapping[str, Feature]) -> None:
+        """Check that segments are of features of the spec, and that cuts part people.
+
+        Raises
+        ------
+        SpecError
+            If a name is none of the features, or a number is not cut, or cut twice over.
+        """
+        for name in (*self.by, *self.cuts):
+            if name not in features:
+                known = ", ".join(features)
+                raise SpecError(f"no feature is {name!r}", field="segments.by", remedy=f"name some of: {known}")
+        for name in self.cuts:
+            if name not in self.by:
+                raise SpecError("is not in segments.by", field=f"segments.cuts.{name}", remedy="add it there")
+            if not isinstance(features[name], Scaled):
+                raise SpecError("has levels", field=f"segments.cuts.{name}", remedy="remove it: levels are segments")
+        for name in self.by:
+            self._check_feature(name, features[name])
+
+    def _check_feature(self, name: str, feature: Feature) -> None:
+        number = isinstance(feature, Scaled)
+        if self.bins is not None:
+            if not number or feature.missing or self.cuts:
+                detail = "needs numbers that are never missing, and no cuts beside it"
+                raise SpecError(detail, field="segments.bins", remedy="remove it, and give segments.cuts")
+        elif number and name not in self.cuts:
+            remedy = f"add segments.cuts.{name}, or segments.bins"
+            raise SpecError(f"{name!r} is a number that is not cut", field="segments.by", remedy=remedy)
+        elif isinstance(feature, Scaled):
+            places = feature.places(np.array(self.cuts[name]))
+            if len(set(places.tolist())) < len(places) or places[0] <= 0 or places[-1] > 1:
+                detail = "must be distinct cuts above the least value and up to the largest"
+                raise SpecError(detail, field=f"segments.cuts.{name}", remedy="correct them, or the feature's bounds")
+
+    def check_shares(self, names: Sequence[str]) -> None:
+        """Check that every segment has a share, if any has.
+
+        Raises
+        ------
+        SpecError
+            If one has none, or is none of ``names``, or the sum is not 1.
+        """
+        if self.shares is None or self.shares == "equal":
+            return
+        if strange := sorted(set(self.shares) - set(names)):
+            detail = f"no segment is {strange[0]!r}"
+            raise SpecError(detail, field="segments.shares", remedy=f"name them as: {', '.join(names)}")
+        if lacking := [name for name in names if name not in self.shares]:
+            detail = f"must be one for each segment, and {lacking[0]!r} has none"
+            raise SpecError(detail, field="segments.shares", remedy="add it")
+        if abs(sum(self.shares.values()) - 1) > 1e-6:
+            detail = f"must have a sum of 1, not {sum(self.shares.values()):.4g}"
+            raise SpecError(detail, field="segments.shares", remedy="correct them")
 
 
 def planned_looks(people: int, least: int, most: int) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from pydantic import model_validator
 from typing_extensions import override
 
 from privateer_core.algorithms.trial.coin_questions import CoinQuestion, coin_layout, questions_of
+from privateer_core.algorithms.trial.learned_slopes import check_learned
 from privateer_core.algorithms.trial.sections import WORDS, SegmentsSection, TrialSection, planned_looks
 from privateer_core.algorithms.trial.segments import EVERYBODY, Segmentation, crossed, factor_of, names_of
 from privateer_core.errors import SpecError
@@ -58,7 +59,8 @@ class TrialSpec(ArmsSpec):
         self._check_looks()
         self._check_effect()
         self._check_guardrails()
-        self._check_learned()
+        if self.learned:
+            check_learned(self.learned, len(self.looks), curated=self.privacy.trust.curated, numeric=self.numeric)
         return self
 
     def _check_growth(self) -> None:
@@ -67,23 +69,12 @@ class TrialSpec(ArmsSpec):
             raise SpecError(detail, field="experiment.round_growth", remedy="remove it, or set algorithm.looks")
 
     def _check_segments(self) -> None:
-        section, features = self.segments, self.features
-        for name in (*section.by, *section.cuts):
-            if name not in features:
-                known = ", ".join(features)
-                raise SpecError(f"no feature is {name!r}", field="segments.by", remedy=f"name some of: {known}")
-        for name in section.cuts:
-            if name not in section.by:
-                raise SpecError("is not in segments.by", field=f"segments.cuts.{name}", remedy="add it there")
-            if not isinstance(features[name], Scaled):
-                raise SpecError("has levels", field=f"segments.cuts.{name}", remedy="remove it: levels are segments")
-        for name in section.by:
-            self._check_feature(name)
+        self.segments.check_features(self.features)
         if self.segment_count > SEGMENTS_MAX:
             detail = f"make {self.segment_count} segments, at most {SEGMENTS_MAX}"
             raise SpecError(detail, field="segments.by", remedy="name fewer features, or cut them less often")
         self._check_keys()
-        self._check_segment_shares()
+        self.segments.check_shares(self.segment_names)
 
     def _check_keys(self) -> None:
         """Refuse more than a symbol of two bytes can name, with its bit."""
@@ -97,39 +88,6 @@ class TrialSpec(ArmsSpec):
         field = "segments.by" if self.segments.bins is None else "segments.bins"
         remedy = f"have at most {most * self.segment_count // keys} segments, or fewer experiment.arms or guardrails"
         raise SpecError(detail, field=field, remedy=remedy)
-
-    def _check_feature(self, name: str) -> None:
-        """Refuse a number that is not cut, or cut twice over; and cuts that part nobody."""
-        feature, section = self.features[name], self.segments
-        number = isinstance(feature, Scaled)
-        if section.bins is not None:
-            if not number or feature.missing or section.cuts:
-                detail = "needs numbers that are never missing, and no cuts beside it"
-                raise SpecError(detail, field="segments.bins", remedy="remove it, and give segments.cuts")
-        elif number and name not in section.cuts:
-            remedy = f"add segments.cuts.{name}, or segments.bins"
-            raise SpecError(f"{name!r} is a number that is not cut", field="segments.by", remedy=remedy)
-        elif number:
-            assert isinstance(feature, Scaled)
-            places = feature.places(np.array(section.cuts[name]))
-            if len(set(places.tolist())) < len(places) or places[0] <= 0 or places[-1] > 1:
-                detail = "must be distinct cuts above the least value and up to the largest"
-                raise SpecError(detail, field=f"segments.cuts.{name}", remedy="correct them, or the feature's bounds")
-
-    def _check_segment_shares(self) -> None:
-        given = self.segments.shares
-        if given is None or given == "equal":
-            return
-        names = self.segment_names
-        if strange := sorted(set(given) - set(names)):
-            detail = f"no segment is {strange[0]!r}"
-            raise SpecError(detail, field="segments.shares", remedy=f"name them as: {', '.join(names)}")
-        if lacking := [name for name in names if name not in given]:
-            detail = f"must be one for each segment, and {lacking[0]!r} has none"
-            raise SpecError(detail, field="segments.shares", remedy="add it")
-        if abs(sum(given.values()) - 1) > 1e-6:
-            detail = f"must have a sum of 1, not {sum(given.values()):.4g}"
-            raise SpecError(detail, field="segments.shares", remedy="correct them")
 
     def _check_alpha(self) -> None:
         section, most = self.algorithm, self.alpha_most
@@ -175,22 +133,6 @@ class TrialSpec(ArmsSpec):
         if section.guardrails and section.intervals == "strict":
             detail = "have no strict intervals"
             raise SpecError(detail, field="algorithm.guardrails", remedy='set algorithm.intervals = "sequential"')
-
-    def _check_learned(self) -> None:
-        """Refuse to learn slopes where no curator sees the number beside the reward, and where no look is left."""
-        if not self.learned:
-            return
-        field = f"reward.adjust.{self.learned[0]}"
-        declare = "declare mean and slope from old data instead of low and high"
-        if not self.privacy.trust.curated:
-            detail = "a slope is learned only where a curator adds up records: other reports have no room for it"
-            raise SpecError(detail, field=field, remedy=declare)
-        if not self.numeric:
-            detail = "a slope is learned of rewards that are numbers alone"
-            raise SpecError(detail, field=field, remedy='set reward.kind = "numeric", or remove it')
-        if len(self.looks) <= len(self.learned):
-            detail = f"each slope is learned in a look of its own, and there are only {len(self.looks)} looks"
-            raise SpecError(detail, field=field, remedy=f"raise experiment.horizon or algorithm.looks, or {declare}")
 
     @property
     def learned(self) -> tuple[str, ...]:
