@@ -21,8 +21,7 @@ KINDS = {
     "partition": ("peaks-shuffle", {"horizon": 40_000}, True),
     "linear": ("linear", {"horizon": 30_000}, False),
 }
-"""An example of each algorithm whose arms depend on the context, what is changed of it, and whether its first rounds are
-those of the promise."""
+"""An example of each algorithm whose arms depend on the context, what is changed, and whether first rounds are usual."""
 
 
 def regrets(kind, model, epsilon, **privacy):
@@ -31,7 +30,7 @@ def regrets(kind, model, epsilon, **privacy):
     told["experiment"] |= experiment | ({"round_size": first_round(epsilon)} if usual and model == "local" else {})
     told["privacy"] = {"model": model, "epsilon": epsilon, **({"delta": 1e-6} if model == "shuffle" else {}), **privacy}
     spec = parse_spec(told)
-    return [simulate_once(spec, seed).facts["regret"] for seed in SEEDS]
+    return [simulate_once(spec, seed).regret for seed in SEEDS]
 
 
 def first_round(epsilon):
