@@ -50,6 +50,6 @@ def test_shuffled_reports_lose_no_more_than_local_ones(kind, epsilon):
 
 
 def test_planted_a_cap_and_rounds_as_before_lose_more():
-    """What was the default: local epsilon 4 and first rounds of 1,000 at epsilon 8."""
+    """The least cap that epsilon 8 allows, and first rounds of 1,000 as by the earlier default."""
     before = regrets("partition", "shuffle", 8.0, local_epsilon_max=8.0, min_batch=1000)
     assert loses_more(before, regrets("partition", "local", 8.0))

@@ -64,7 +64,7 @@ class Promise(Calibrated, Protocol):
     def as_alone(self) -> bool: ...  # noqa: D102
 
 
-Calibrate = Callable[[Promise, int, Any, Allotment | None], AnyMechanism]
+Calibrate = Callable[[Calibrated, int, Any, Allotment | None], AnyMechanism]
 """(privacy, honest people, question, what one of several reports of a person may cost) to the mechanism that keeps the
 promise and says most."""
 
