@@ -17,7 +17,8 @@ from privateer_core.mechanisms.vectors.vector_bits import BitVectors
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.questions import KeyedHits, KeyedMeans, L2VectorSum, VectorSum
-from privateer_core.privacy.trust import TRUST, Promise, Serving, Trust, trust_of
+from privateer_core.privacy.calibrations import Calibrated
+from privateer_core.privacy.trust import TRUST, Serving, Trust, trust_of
 from privateer_core.spec.spec import Privacy
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from privateer_papers.paper_5.bits import published_vectors
@@ -38,23 +39,23 @@ def classic_noise(ball: Ball, epsilon: float, delta: float) -> float:
     return classic_gaussian_standard_deviation(epsilon, delta, ball.diameter)
 
 
-def _cells(privacy: Promise, _honest: int, question: KeyedMeans, _share: Allotment | None) -> Any:
+def _cells(privacy: Calibrated, _honest: int, question: KeyedMeans, _share: Allotment | None) -> Any:
     return LaplaceCells.calibrated(question, privacy.bound)
 
 
-def _normal(privacy: Promise, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
+def _normal(privacy: Calibrated, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
     return GaussianVectors(question.ball, classic_noise(question.ball, privacy.bound, privacy.delta))
 
 
-def _bits(privacy: Promise, honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
+def _bits(privacy: Calibrated, honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
     return published_vectors(question.ball, privacy.bound, privacy.delta, honest)
 
 
-def _curated(privacy: Promise, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
+def _curated(privacy: Calibrated, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
     return CentralVectors(question.ball, classic_noise(question.ball, privacy.bound, privacy.delta))
 
 
-def _hits(_: Promise, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
+def _hits(_: Calibrated, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
     # Paper 4's learners have exact sums, and draw the noise of what they make of several rounds.
     return CellPairs(question.layout)
 
