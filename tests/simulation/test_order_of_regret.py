@@ -21,7 +21,7 @@ KINDS = {
     "partition": ("peaks-shuffle", {"horizon": 40_000}, True),
     "linear": ("linear", {"horizon": 30_000}, False),
 }
-"""Of each algorithm whose arms depend on the context an example, what is changed, and whether first rounds are usual."""
+"""Examples of algorithms whose arms depend on the context; what is changed, and whether first rounds are usual."""
 
 
 def regrets(kind, model, epsilon, **privacy):
