@@ -21,8 +21,7 @@ KINDS = {
     "partition": ("peaks-shuffle", {"horizon": 40_000}, True),
     "linear": ("linear", {"horizon": 30_000}, False),
 }
-"""An example of each algorithm whose arms depend on the context, what is changed of it, and whether its first rounds
-are those of the promise."""
+"""Examples of algorithms whose arms depend on the context; what is changed, and whether first rounds are usual."""
 
 
 def regrets(kind, model, epsilon, **privacy):
@@ -31,7 +30,7 @@ def regrets(kind, model, epsilon, **privacy):
     told["experiment"] |= experiment | ({"round_size": first_round(epsilon)} if usual and model == "local" else {})
     told["privacy"] = {"model": model, "epsilon": epsilon, **({"delta": 1e-6} if model == "shuffle" else {}), **privacy}
     spec = parse_spec(told)
-    return [simulate_once(spec, seed).facts["regret"] for seed in SEEDS]
+    return [simulate_once(spec, seed).regret for seed in SEEDS]
 
 
 def first_round(epsilon):
@@ -51,6 +50,6 @@ def test_shuffled_reports_lose_no_more_than_local_ones(kind, epsilon):
 
 
 def test_planted_a_cap_and_rounds_as_before_lose_more():
-    """What was the default: local epsilon 4 and first rounds of 1,000 at epsilon 8."""
+    """The least cap that epsilon 8 allows, and first rounds of 1,000 as by the earlier default."""
     before = regrets("partition", "shuffle", 8.0, local_epsilon_max=8.0, min_batch=1000)
     assert loses_more(before, regrets("partition", "local", 8.0))

@@ -14,6 +14,7 @@ import numpy as np
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.event_symbol import EventSymbol
+from privateer_core.mechanisms.grouped_bit import GroupedBit
 from privateer_core.mechanisms.mechanism import Mechanism
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
@@ -109,6 +110,12 @@ def _of_rate(mechanism: SignedSymbol | EventSymbol, asked: Asked) -> float:
     assert isinstance(asked.question, KeyedMeans)
     question = replace(asked.question, key_share=asked.within)
     return asked.apart * asked.within**2 / (4 * mechanism.variance(question))
+
+
+@information.register
+def _(mechanism: GroupedBit, asked: Asked) -> float:
+    # The arm that is looked at is the first group.
+    return asked.arm * float(mechanism.gains[0]) ** 2
 
 
 @information.register

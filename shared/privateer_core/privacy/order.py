@@ -2,9 +2,13 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
+import numpy as np
+
 from privateer_core.accounting.accountant import account
+from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.privacy.information import Asked, information
 from privateer_core.privacy.terms import Terms, calibrate
 from privateer_core.privacy.trust import LOCAL_EPSILON_MOST, TIGHT, hidden_in_batches, stands_alone
@@ -39,12 +43,16 @@ def told(spec: Spec, privacy: Privacy, people: int, arm: float | None = None) ->
     arm
         Share of the arm that is looked at; None: of arms alike.
     """
-    return _told(*_under(spec, privacy, people), people, arm)
+    return _told(*_under(spec, privacy, people, arm), people, arm)
 
 
-def _under(spec: Spec, privacy: Privacy, people: int) -> tuple[Spec, Terms]:
+def _under(spec: Spec, privacy: Privacy, people: int, arm: float | None = None) -> tuple[Spec, Terms]:
+    """Return the experiment with another promise, and a round's terms; arms that are batches have the share ``arm``."""
     under = spec.model_copy(update={"privacy": privacy})
-    return under, calibrate(privacy, people, under.usual_question(), under.fewest(people), under.reports)
+    question: Any = under.usual_question()
+    if arm is not None and under.groups_arms:
+        question = replace(question, layout=Layout(question.layout.seed, np.array([[round(arm * UNIT)]], np.uint32)))
+    return under, calibrate(privacy, people, question, under.fewest(people), under.reports)
 
 
 def _told(under: Spec, terms: Terms, people: int, arm: float | None = None) -> float:
