@@ -54,6 +54,8 @@ export class Participation {
     const Kind = ALGORITHMS.get(this.spec.algorithm);
     if (!Kind) throw refused("this client does not know the algorithm", "algorithm");
     if (!this.spec.arms.length) throw malformed("an experiment has two arms or more");
+    const named = this.spec.groupsArms || this.spec.asAlone;
+    if (named && !Kind.ARMS.includes(this.spec.privacy.arms)) throw malformed("the algorithm has no such promise about arms");
     if (!this.terms?.mechanism) throw malformed("not a policy");
     const serving = this.spec.trust.serves[Kind.QUESTION];
     this.mechanism = round.batch > 0 ? mechanism(serving, this.terms.mechanism) : null;

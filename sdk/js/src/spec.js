@@ -63,7 +63,8 @@ export class Spec {
     const small = typeof delta === "number" && delta >= 0 && delta < 0.5;
     const crowd = within(honest_fraction, 1) && Number.isSafeInteger(min_batch) && within(local_epsilon_max, EPSILON_MAX);
     // Where a curator sees records no report is private by itself.
-    const told = ["seen", "hidden"].includes(arms) || (arms === "as-local" && !(this.trust.curated && this.trust.promises));
+    const told = ["seen", "hidden"].includes(arms)
+      || (["as-local", "grouped"].includes(arms) && !(this.trust.curated && this.trust.promises));
     if (!promised || !small || !crowd || !told) throw malformed("not a promise that this client knows");
   }
 
@@ -71,7 +72,7 @@ export class Spec {
     const { window, times, period } = this;
     if (!(window >= 0 && window < Infinity)) throw malformed("a conversion window has a length");
     const sized = Number.isSafeInteger(times) && times >= 1 && times <= REPORTS_MAX && period >= PERIOD_MIN && period < Infinity;
-    if (!sized || (this.asAlone && times > 1)) throw malformed("a person makes a number of reports");
+    if (!sized || (this.asAlone && times > 1) || (this.groupsArms && window)) throw malformed("a person makes a number of reports");
   }
 
   /** Epsilon of the promise; infinite where nothing is promised. */
@@ -84,10 +85,9 @@ export class Spec {
     return this.privacy.arms === "seen" && hidesArms(this.trust);
   }
 
-  /** Where coins alone choose arms: whether the people of a batch who got one arm are a batch of their own. With a window
-   * the arm stays in the key. */
+  /** Where coins alone choose arms: whether the people of a batch who got one arm are a batch of their own. */
   get groupsArms() {
-    return this.armInKey && this.trust.batched && !this.window;
+    return this.privacy.arms === "grouped" && this.trust.batched;
   }
 
   /** Whether shuffled reports are made as those that nobody hides: each keeps epsilon by itself. */

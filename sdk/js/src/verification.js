@@ -11,7 +11,13 @@ const DIGITS = 1 + 1e-6;
 const FEW = 65_536;
 const FAR = 4;
 /** Who may see arms, from the promise that assumes least on. */
-const ARMS = ["seen", "as-local", "hidden"];
+const ARMS = ["seen", "as-local", "grouped", "hidden"];
+/** What a promise assumes of those who see arms. @type {Record<string, string>} */
+const ASSUMED = {
+  "as-local": "who sees which arm a person got learns from the report for which contexts that arm is",
+  grouped: "the promise counts on nobody choosing by arm whose reports to drop or to falsify",
+  hidden: "the promise counts on nobody seeing which arm a person got",
+};
 
 /**
  * What a device accepts; the application sets it, never a server.
@@ -22,8 +28,9 @@ const ARMS = ["seen", "as-local", "hidden"];
  * it says less, and needs the application's consent
  * @property {number} honest_fraction the largest share of a batch that the promise may count on
  * @property {number} min_batch the fewest reports of a batch
- * @property {"seen" | "as-local" | "hidden"} arms who may see which arm this person got. "seen": the whole promise has to hold
- * against them; "as-local": it is enough that reports keep what they keep where nobody shuffles; "hidden": nobody who gets
+ * @property {"seen" | "as-local" | "grouped" | "hidden"} arms who may see which arm this person got. "seen": the whole promise has to hold
+ * against them; "as-local": it is enough that reports keep what they keep where nobody shuffles; "grouped": it holds as
+ * long as nobody chooses by arm whose reports to drop or to falsify; "hidden": nobody who gets
  * reports, or reads releases, sees it. Each accepts what those before it do
  * @property {boolean} curator whether records may be sent to the server as they are, for it to protect or not; where it
  * does not, `epsilon` must be Infinity as well
@@ -101,10 +108,7 @@ function afford(mechanism, spec, round, limits) {
 /** Refuse a promise that assumes more about who sees arms than the device does. @param {Spec} spec @param {Limits} limits */
 function checkArms({ privacy, trust }, limits) {
   const accepted = !hidesArms(trust) || ARMS.indexOf(privacy.arms) <= ARMS.indexOf(limits.arms);
-  const assumed = privacy.arms === "hidden"
-    ? "the promise counts on nobody seeing which arm a person got"
-    : "who sees which arm a person got learns from the report for which contexts that arm is";
-  check(accepted, `${assumed}: do not take part, or set limits.arms to '${privacy.arms}'`, "arms");
+  check(accepted, `${ASSUMED[privacy.arms]}: do not take part, or set limits.arms to '${privacy.arms}'`, "arms");
 }
 
 /** People of a batch that the promise counts on, rounded down to three digits.

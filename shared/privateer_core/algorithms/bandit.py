@@ -96,7 +96,7 @@ class BanditSpec(ArmsSpec):
         """
         if self.groups_arms:
             return SmallDomainMeans(choice, seen=True)
-        if not self.arm_in_key:
+        if not self.privacy.arm_in_key:
             return KeyedMeans(choice)
         played = int(np.count_nonzero(choice.shares[0]))
         return SmallDomainMeans(Layout.ungrouped(played, choice.seed), key_share=1 / played)
@@ -108,12 +108,13 @@ class BanditSpec(ArmsSpec):
     def concerns(self) -> list[str]:
         """Say what hiding the arm costs, where it is hidden in the report."""
         found = super().concerns()
-        if not self.arm_in_key:
+        if not self.privacy.arm_in_key:
             return found
         return [
             *found,
             "reports hide the arm, because privacy.arms = 'seen' promises privacy against whoever sees which arm a "
-            "person got. If nobody does, privacy.arms = 'hidden' learns with half of the regret",
+            "person got. If nobody does, privacy.arms = 'hidden' learns with half of the regret; if somebody does who "
+            "drops no reports by their arm, 'grouped' loses less above epsilon 1",
         ]
 
     @classmethod
@@ -122,6 +123,7 @@ class BanditSpec(ArmsSpec):
         promises = {str(promise["model"]): promise for promise in example_promises()}
         made = {name: cls._instance(promise) for name, promise in promises.items()}
         made["local-kl-ucb"] = cls._instance(promises["local"], host="kl-ucb")
+        made["shuffle-grouped"] = cls._instance(promises["shuffle"] | {"arms": "grouped"})
         made["shuffle-hidden"] = cls._instance(promises["shuffle"] | {"arms": "hidden"}, host="tsallis-inf")
         made["central-best-arm"] = cls._instance(promises["central"], objective="best-arm")
         return made
@@ -209,7 +211,7 @@ class BanditPolicy(ArmsPolicy):
             return grouped and self.asks_about(1, spec.arm_count)
         if not isinstance(self.terms.mechanism, KeyedMechanism | HitsMechanism):
             return False
-        same = self.fresh_coins == spec.arm_in_key
+        same = self.fresh_coins == spec.privacy.arm_in_key
         return same and (self.asks_about(len(self.cells)) if self.fresh_coins else self.asks_about(1, spec.arm_count))
 
     @override

@@ -22,7 +22,10 @@ _FOR_THE_BATCH: Final = "together they see everybody's own noisy vector, whose n
 _SEE_NO_ARMS: Final = "who see no arms"
 _SEE_ARMS: Final = "who see arms too"
 _UNSEEN: Final = "nobody who gets reports, or reads what is published, sees which arm a person got"
-_WHATEVER_THE_ARM: Final = "whether an honest person's report is in a batch does not depend on the arm that they got"
+_WHATEVER_THE_ARM: Final = (
+    "whether an honest person's report is in a batch does not depend on the arm that they got, and nobody chooses by "
+    "arm whose reports to drop or to falsify"
+)
 _BESIDE_THE_ARM: Final = "reward, and context among bins where the report's coins give the arm"
 _WORDS_MAX: Final = 1000
 """Characters of a text: words of a certificate are shown on screens."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Final, get_args
 
 from privateer_core.errors import SpecError, TermsRefused
-from privateer_core.privacy.certificate import needs_unseen_arms
 from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.trust import TIGHT, honest_people
 from privateer_core.spec.spec import Arms, Privacy, Spec
@@ -16,6 +15,12 @@ BATCH_MAX: Final = 100_000_000
 _WORK_MAX: Final = {"messages": 1 << 17, "directions": 1024, "seed": (1 << 64) - 1}
 """What a mechanism may ask of a device, where it has such a size."""
 _REMEDY: Final = "do not take part"
+_ASSUMED: Final = {
+    "as-local": ("who sees which arm a person got learns from the report for which contexts that arm is", "they may"),
+    "grouped": ("the promise counts on nobody choosing by arm whose reports to drop or to falsify", "nobody does"),
+    "hidden": ("the promise counts on nobody seeing which arm a person got", "nobody sees it"),
+}
+"""What a promise assumes of those who see arms, and the condition under which a device may accept it."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +39,10 @@ class Limits:
     arms
         ``seen``: somebody who gets reports, or reads releases, may see which arm this person got, and the whole promise
         has to hold against them. ``as-local``: against them it is enough that reports keep what they keep where nobody
-        shuffles: coins may say for which contexts the arm is. ``hidden``: nobody sees it, so promises that count on it
-        are accepted. Each accepts what those before it do.
+        shuffles: coins may say for which contexts the arm is. ``grouped``: the promise has to hold against them, but
+        may count on nobody's choosing by arm whose reports to drop or to falsify. Else a report keeps ``local_epsilon``
+        alone. ``hidden``: nobody sees it, so promises that count on it are accepted. Each accepts what those before it
+        do.
     curator
         Whether records may be sent to the server as they are, for it to protect or not. Where it does not, ``epsilon``
         must be infinite as well.
@@ -131,11 +138,7 @@ def _check_arms(privacy: Privacy, limits: Limits) -> None:
     """Refuse a promise that assumes more about who sees arms than the device does."""
     order = get_args(Arms)
     accepted = not privacy.trust.hides_arms or order.index(privacy.arms) <= order.index(limits.arms)
-    if needs_unseen_arms(privacy):
-        detail, condition = "the promise counts on nobody seeing which arm a person got", "nobody sees it"
-    else:
-        detail = "who sees which arm a person got learns from the report for which contexts that arm is"
-        condition = "they may"
+    detail, condition = _ASSUMED.get(privacy.arms, ("", ""))
     remedy = f"do not take part, or set Limits(arms='{privacy.arms}') if {condition}"
     _check(accepted, detail, "arms", remedy)
 
@@ -143,7 +146,8 @@ def _check_arms(privacy: Privacy, limits: Limits) -> None:
 def _check_promise(terms: Terms, privacy: Privacy) -> None:
     """Refuse a mechanism that does not keep the promise, by the accountant."""
     alone, most = terms.mechanism.local_epsilon, privacy.alone_most
-    fits = alone <= most or math.isinf(alone) or not privacy.trust.batched
+    needs_batch = math.isinf(alone) and not privacy.as_alone
+    fits = alone <= most or needs_batch or not privacy.trust.batched
     _check(fits, f"a report alone costs {alone:g}, the spec allows {most:g}", "local_epsilon")
     try:
         holds = terms.holds

@@ -345,7 +345,9 @@ def _check_amplified(privacy: Promise) -> None:
     """Refuse a promise of a batch whose reports are private by themselves, too."""
     if privacy.local_epsilon_max < privacy.bound:
         detail = f"must be at least epsilon, {privacy.bound:g}, not {privacy.local_epsilon_max:g}"
-        raise _refused("local_epsilon_max", detail, f"raise it; {privacy.bound + _ABOVE:g} is usual")
+        raise _refused(
+            "local_epsilon_max", detail, f"raise it; {usual_local_epsilon(privacy.model, privacy.bound):g} is usual"
+        )
     if privacy.min_batch < BATCH_MIN:
         raise _refused("min_batch", f"must be at least {BATCH_MIN}", "raise it; 1000 is usual")
     if privacy.honest_fraction * privacy.min_batch < 1:

@@ -34,7 +34,7 @@ from privateer_core.spec.features import Feature
 from privateer_core.spec.reward import GuardedReward, Reward
 from privateer_core.spec.sections import Section
 
-Arms = Literal["seen", "as-local", "hidden"]
+Arms = Literal["seen", "as-local", "grouped", "hidden"]
 """Who may see arms, from the promise that assumes least on."""
 BATCH_MAX: Final = 1_000_000
 """The most that ``min_batch`` may be."""
@@ -75,7 +75,8 @@ class Privacy(Section):
         ``seen``: the promise holds against somebody who also sees which arm each person got, e.g. because the arm's
         content is fetched over the network. ``hidden``: it counts on nobody seeing that. ``as-local``: shuffled reports
         are made as if nobody hid them, with the coins that chose the arm. Against who sees arms a report keeps what it
-        keeps where nobody shuffles.
+        keeps where nobody shuffles. ``grouped``: coins alone choose, and each arm's people are a batch of their own.
+        The promise holds against who sees arms as long as nobody drops or falsifies reports by their arm.
     min_batch
         The fewest reports that a shuffler releases together. By default 1,000; where reports are private by themselves,
         too, 300 from epsilon 2 and 100 from epsilon 4.
@@ -116,8 +117,8 @@ class Privacy(Section):
             if not promises and getattr(self, name):
                 detail = f"must not be given {where}, which promises nothing"
                 raise SpecError(detail, field=f"privacy.{name}", remedy="remove it")
-        if self.arms == "as-local" and self.trust.hides_arms and not self.trust.batched:
-            detail = f"'as-local' needs reports that are private by themselves, and {where} none is"
+        if self.arms in ("as-local", "grouped") and self.trust.hides_arms and not self.trust.batched:
+            detail = f"'{self.arms}' needs reports that are private by themselves, and {where} none is"
             raise SpecError(detail, field="privacy.arms", remedy="remove it")
         return self
 
@@ -295,6 +296,18 @@ class Spec(Section):
         return self
 
     @model_validator(mode="after")
+    def _arms_may_be_batches(self) -> Self:
+        if self.privacy.arms != "grouped" or not self.privacy.trust.hides_arms:
+            return self
+        if not self.coins_alone:
+            detail = "'grouped' is for algorithms whose coins alone choose, whoever a person is"
+            raise SpecError(detail, field="privacy.arms", remedy="remove it")
+        if self.experiment.conversion_window:
+            detail = "'grouped' has no late reports: their ages would part an arm's people into small batches"
+            raise SpecError(detail, field="privacy.arms", remedy="remove it, or experiment.conversion_window")
+        return self
+
+    @model_validator(mode="after")
     def _rewards_are_adjusted(self) -> Self:
         if self.reward.adjust and not self.adjusts:
             detail = "needs an algorithm that compares arms with each other alone: others learn how high rewards are"
@@ -348,17 +361,8 @@ class Spec(Section):
 
     @property
     def groups_arms(self) -> bool:
-        """Whether the people of a batch who got one arm are a batch of their own, since somebody may see who they are.
-
-        Late reports would need ages, which make small batches: with a conversion window the arm stays in the key.
-        """
-        private = self.coins_alone and self.privacy.arm_in_key
-        return private and self.privacy.trust.batched and not self.experiment.conversion_window
-
-    @property
-    def arm_in_key(self) -> bool:
-        """Whether reports hide the arm as they hide the rest of the record, with coins that say nothing about it."""
-        return self.privacy.arm_in_key and not self.groups_arms
+        """Whether the people of a batch who got one arm are a batch of their own."""
+        return self.privacy.arms == "grouped" and self.privacy.trust.batched
 
     @property
     def rewards(self) -> int:

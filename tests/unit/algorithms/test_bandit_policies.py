@@ -57,7 +57,8 @@ def test_published_rounds_are_small():
 
 def test_a_seen_arm_is_said_to_cost():
     assert SPECS["central"].concerns()
-    assert not SPECS["shuffle"].concerns()
+    assert SPECS["shuffle"].concerns()
+    assert not SPECS["shuffle-grouped"].concerns()
     assert not SPECS["shuffle-hidden"].concerns()
     assert not SPECS["local"].concerns()
 
@@ -87,7 +88,8 @@ def test_policies_that_no_learner_makes_are_refused(name, wrong):
 
     def check() -> None:
         mechanism = msgspec.structs.replace(policy.terms.mechanism, layout=wrong)
-        replace(policy, terms=replace(policy.terms, mechanism=mechanism)).check(spec)
+        bad = {"choice": wrong} if policy.choice else {"terms": replace(policy.terms, mechanism=mechanism)}
+        replace(policy, **bad).check(spec)
 
     with pytest.raises((Malformed, SpecError)):  # a mechanism of groups refuses other groups than it has epsilons
         check()

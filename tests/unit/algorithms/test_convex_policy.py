@@ -105,7 +105,7 @@ def test_who_tells_ages_and_who_takes_earlier_decisions(name):
     policy = Schedule(SPECS[name]).open(3, 7).policy
     assert policy.tells_age is (name.startswith("local") or name == "none")
     assert policy.takes(7)
-    assert policy.takes(6) is (name not in ("shuffle", "shuffle-hidden", "published"))
+    assert policy.takes(6) is (name not in ("shuffle-grouped", "shuffle-hidden", "published"))
     assert not policy.takes(8)
 
 

@@ -18,7 +18,7 @@ from privateer_core.wire.publication import Round
 from tests.contract.subjects import specs
 from tests.support.people import rounds
 
-SHUFFLED = ["bandit-shuffle", "convex-shuffle"]
+SHUFFLED = ["bandit-shuffle-grouped", "convex-shuffle-grouped"]
 
 
 def opened(name):
@@ -45,7 +45,7 @@ def test_every_arm_keeps_the_promise_by_itself(name):
 
 def test_a_side_of_a_direction_is_a_group():
     """Planted otherwise: shares of directions would count on twice the people who got one point."""
-    spec, policy = opened("convex-shuffle")
+    spec, policy = opened("convex-shuffle-grouped")
     shares = policy.terms.mechanism.layout.shares[0]
     assert len(shares) == 2 * spec.domain.dimension
     coins = np.arange(4000, dtype=np.uint32)
@@ -55,7 +55,7 @@ def test_a_side_of_a_direction_is_a_group():
 
 def test_a_batch_that_counts_on_everybody_is_refused():
     """Planted: coins that chose the arm, and a bit as exact as all of the batch together would allow."""
-    spec, policy = opened("bandit-shuffle")
+    spec, policy = opened("bandit-shuffle-grouped")
     whole = SignedSymbol(policy.layout, min(policy.terms.mechanism.epsilons), 1, elsewhere=False)
     with pytest.raises(Malformed):
         replace(policy, terms=replace(policy.terms, mechanism=whole)).check(spec)
@@ -64,10 +64,10 @@ def test_a_batch_that_counts_on_everybody_is_refused():
 
 
 def test_a_share_that_is_smaller_than_its_epsilon_allows_is_refused():
-    spec = specs()["bandit-shuffle"]
+    spec = specs()["bandit-shuffle-grouped"]
     policy = next(iter(rounds(spec, seed=1))).policy
     facts = Round(spec.name, 1, spec.privacy.model, policy.terms.batch, 70, bytes(32), 1)
-    limits = Limits(epsilon=1.0, delta=1e-6)
+    limits = Limits(epsilon=1.0, delta=1e-6, arms="grouped")
     verify(policy.terms, spec, "", facts, limits)
     few = Layout(policy.layout.seed, np.array([[2_000, 34_000]], np.uint32))
     mechanism = GroupedBit(few, policy.terms.mechanism.epsilons)
@@ -76,17 +76,56 @@ def test_a_share_that_is_smaller_than_its_epsilon_allows_is_refused():
     assert refused.value.field == "delta"
 
 
-def test_late_outcomes_keep_the_arm_in_the_key():
-    spec = specs()["bandit-shuffle"]
-    later = spec.model_copy(update={"experiment": spec.experiment.model_copy(update={"conversion_window": 3600.0})})
-    assert (spec.groups_arms, spec.arm_in_key) == (True, False)
-    assert (later.groups_arms, later.arm_in_key) == (False, True)
-    for name in ("partition-shuffle", "linear-shuffle", "bandit-local", "bandit-central", "bandit-shuffle-hidden"):
-        assert not specs()[name].groups_arms
+def changed(name, **tables):
+    """An instance with other values in its tables, by table."""
+    body = specs()[name].model_dump(mode="json")
+    return type(specs()[name]).model_validate(body | {table: body[table] | more for table, more in tables.items()})
+
+
+@pytest.mark.parametrize("name", ["partition-shuffle", "linear-shuffle", "trial-shuffle", "sparse-shuffle"])
+def test_groups_are_for_arms_that_coins_alone_choose(name):
+    with pytest.raises(SpecError, match="whose coins alone choose"):
+        changed(name, privacy={"arms": "grouped"})
+
+
+def test_groups_have_no_late_reports_and_no_curator():
+    with pytest.raises(SpecError, match="no late reports"):
+        changed("bandit-shuffle-grouped", experiment={"conversion_window": 3600.0})
+    with pytest.raises(SpecError, match="private by themselves"):
+        changed("bandit-central", privacy={"arms": "grouped"})
+
+
+def test_seen_arms_count_on_nobody_who_drops_reports_by_arm():
+    """The arm is in the key there: 100 of 1,000 people may be missing, all of one arm. Groups need consent for that."""
+    seen, grouped = specs()["bandit-shuffle"], specs()["bandit-shuffle-grouped"]
+    assert (seen.groups_arms, grouped.groups_arms) == (False, True)
+    made = [
+        certify(spec.name, spec.privacy, [opened(name)[1].terms])
+        for spec, name in ((seen, "bandit-shuffle"), (grouped, "bandit-shuffle-grouped"))
+    ]
+    assert [any("chooses by arm" in text for text in one.assumes) for one in made] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("arms", "accepted"), [("seen", False), ("as-local", False), ("grouped", True), ("hidden", True)]
+)
+def test_a_device_takes_groups_with_the_applications_consent_alone(arms, accepted):
+    spec, policy = (
+        specs()["bandit-shuffle-grouped"],
+        next(iter(rounds(specs()["bandit-shuffle-grouped"], seed=1))).policy,
+    )
+    facts = Round(spec.name, 1, spec.privacy.model, policy.terms.batch, 70, bytes(32), 1)
+    limits = Limits(epsilon=1.0, delta=1e-6, arms=arms)
+    if accepted:
+        verify(policy.terms, spec, "", facts, limits)
+        return
+    with pytest.raises(TermsRefused, match="drop or to falsify") as refused:
+        verify(policy.terms, spec, "", facts, limits)
+    assert refused.value.field == "arms"
 
 
 def test_the_certificate_claims_the_worst_arm_and_not_the_mean():
-    spec, policy = opened("bandit-shuffle")
+    spec, policy = opened("bandit-shuffle-grouped")
     shares = Layout(1, np.array([[1_000, 30_000]], np.uint32))
     uneven = GroupedBit.amplified(spec.asked(shares), 1.0, 1e-6, policy.terms.honest, 4.0)
     made = certify(spec.name, spec.privacy, [policy.terms, replace(policy.terms, mechanism=uneven)])
@@ -101,7 +140,7 @@ def test_the_certificate_claims_the_worst_arm_and_not_the_mean():
 
 
 def test_a_row_says_the_shares():
-    spec, policy = opened("bandit-shuffle")
+    spec, policy = opened("bandit-shuffle-grouped")
     row = planned_of(policy.terms)
     assert sum(row.mechanism["shares"]) == 65_536
     assert terms_of(row, type(spec), spec.privacy, 1).event == policy.terms.event
@@ -109,7 +148,7 @@ def test_a_row_says_the_shares():
 
 @pytest.mark.parametrize("shares", [None, [], [65_536], [65_535, 0, 0], [-1, 65_537, 0], [1.0, 65_535, 0], "abc", {}])
 def test_a_row_of_other_shares_is_refused(shares):
-    spec, policy = opened("bandit-shuffle")
+    spec, policy = opened("bandit-shuffle-grouped")
     row = planned_of(policy.terms)
     wrong = PlannedTerms(batch=row.batch, honest=row.honest, mechanism=row.mechanism | {"shares": shares})
     with pytest.raises(SpecError, match="mechanism"):

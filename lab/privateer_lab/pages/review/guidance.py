@@ -161,6 +161,7 @@ def _said(topic: str, question: str, answer: str, missing: str) -> ReviewPoint:
 _IN_WORDS: Final = {
     "signed-symbol": "the device's randomized response over symbols that hide group, arm and reward bit",
     "event-symbol": "the device's randomized response over symbols of a reward in each group, and one of none",
+    "grouped-bit": "the device's randomized response to a bit, as exact as the people of its arm allow",
     "named-symbol": "the device's randomized response over symbols that name the group and the answer",
     "vector-symbol": "the device's randomized response over directions, for a bounded vector",
     "gaussian-vectors": "normal noise that the device adds to a bounded vector",

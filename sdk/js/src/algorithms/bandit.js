@@ -9,6 +9,8 @@ import { GroupedBit } from "../mechanisms/index.js";
 export class BanditPolicy {
   /** What a round asks. @type {import("../trust.js").Question} */
   static QUESTION = "names";
+  /** What else than "seen" and "hidden" its promise may say of arms where they are hidden. @type {string[]} */
+  static ARMS = ["grouped"];
 
   /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
   constructor(told, spec) {
@@ -42,7 +44,7 @@ export class BanditPolicy {
     const { layout } = this;
     const chooses = layout.keys === 1 && layout.groups === spec.arms.length && layout.rises;
     if (!chooses || this.cells.some((arm) => !spec.playable[arm])) throw malformed("not a policy of this algorithm");
-    const own = this.freshCoins === (spec.armInKey && !spec.groupsArms) && this.grouped === spec.groupsArms;
+    const own = this.freshCoins === spec.armInKey && this.grouped === spec.groupsArms;
     const [keys, groups] = this.freshCoins ? [this.cells.length, 1] : [1, spec.arms.length];
     const asked = own && this.reported.keys === keys && this.reported.groups === groups;
     if (!asked && batch > 0) throw malformed("not a policy of this algorithm");

@@ -23,6 +23,8 @@ const [CURATED, BATCHED, FEW, ALONE, CLEAR] = [0.3, 0.1, 5, 0.1, 3];
 export class LinearPolicy {
   /** What a round asks. @type {import("../trust.js").Question} */
   static QUESTION = "directions";
+  /** What else than "seen" and "hidden" its promise may say of arms where they are hidden. @type {string[]} */
+  static ARMS = ["as-local"];
 
   /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
   constructor(told, spec) {

@@ -12,6 +12,8 @@ const NEEDED = ["active", "axes", "bins", "depths", "dimension", "paths", "terms
 export class PartitionPolicy {
   /** What a round asks. @type {import("../trust.js").Question} */
   static QUESTION = "means";
+  /** What else than "seen" and "hidden" its promise may say of arms where they are hidden. @type {string[]} */
+  static ARMS = ["as-local"];
 
   /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
   constructor(told, spec) {

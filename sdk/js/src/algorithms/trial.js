@@ -39,6 +39,8 @@ class Factor {
 export class TrialPolicy {
   /** What a round asks. @type {import("../trust.js").Question} */
   static QUESTION = "hits";
+  /** What else than "seen" and "hidden" its promise may say of arms where they are hidden. @type {string[]} */
+  static ARMS = [];
 
   /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
   constructor(told, spec) {

@@ -93,7 +93,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         asks = ahead.batch > 0
         shares = self.shares(state, ahead) if asks else np.eye(self.spec.arm_count)[self.leader(state)]
         choice = layout(ahead.seed, shares)
-        own = choice if self.spec.arm_in_key or not asks else None
+        own = choice if self.spec.privacy.arm_in_key or not asks else None
         return BanditPolicy(ahead.version, self.terms(ahead, self.spec.asked(choice)), own)
 
     def leader(self, state: BanditState) -> int:
@@ -112,7 +112,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
             return kl_ucb(posterior, self.playable, state.reported, ahead.batch)
         if self.spec.algorithm.host == "tsallis-inf":
             return self._tsallis(state, ahead.batch)
-        draws = _DRAWS_HIDDEN if self.spec.arm_in_key else _DRAWS
+        draws = _DRAWS_HIDDEN if self.spec.privacy.arm_in_key else _DRAWS
         horizon = self.spec.experiment.horizon
         left = horizon - state.reported
         if tells_apart(posterior, self.playable, horizon):
@@ -123,7 +123,7 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
         """Return Tsallis-INF's shares, at the learning rate 2 / (c sqrt(t)) for losses as faint as their reports."""
         posterior, people = state.posterior, state.reported + batch
         faint = math.sqrt(PER_REWARD * posterior.people.sum() / posterior.precision.sum())
-        hidden = self.spec.arm_in_key
+        hidden = self.spec.privacy.arm_in_key
         least = 1 / (self.playable.sum() * people ** (1 / 3)) if hidden else 1 / UNIT
         return tsallis(posterior.losses, self.playable, 2 / (faint * math.sqrt(people)), least)
 

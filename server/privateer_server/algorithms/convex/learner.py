@@ -85,7 +85,7 @@ class ConvexLearner(RoundsLearner[ConvexSpec, ConvexState, ConvexPolicy]):
         """Return points around a centre; where nobody is asked everybody gets the centre."""
         spec, rule, terms = self.spec, self.rule, self.terms(ahead, self.spec.asked(ahead.seed))
         centre, axes = self._around(state, ahead, terms)
-        slope, seed, apart = rule.slope, ahead.seed, spec.arm_in_key
+        slope, seed, apart = rule.slope, ahead.seed, spec.privacy.arm_in_key
         return ConvexPolicy(ahead.version, centre, axes, rule.points, spec.reward.span, slope, seed, apart, terms)
 
     def _around(self, state: ConvexState, ahead: NewRound, terms: Terms) -> tuple[Array, Array]:

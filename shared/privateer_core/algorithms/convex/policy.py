@@ -101,7 +101,7 @@ class ConvexPolicy(Policy):
 
     def _asks(self, spec: ConvexSpec) -> bool:
         mechanism, asked = self.terms.mechanism, spec.asked(self.seed)
-        if self.fresh_coins != spec.arm_in_key or isinstance(mechanism, GroupedBit) != spec.groups_arms:
+        if self.fresh_coins != spec.privacy.arm_in_key or isinstance(mechanism, GroupedBit) != spec.groups_arms:
             return False
         layout = getattr(mechanism, "layout", None)
         if not isinstance(layout, Layout):

@@ -211,11 +211,11 @@ class ConvexSpec(Spec):
         """Return what a round asks: the mean score of every direction, of which a person contributes to one.
 
         The direction is where arms are: in the key if others see what people get and a report must not tell, else in
-        the coins: together with its side, where others may see both.
+        the coins: together with its side, where those who see both are reckoned with.
         """
         if self.groups_arms:
             return KeyedMeans(even(seed, 2 * self.domain.dimension), seen=True)
-        if self.arm_in_key:
+        if self.privacy.arm_in_key:
             keys = self.domain.dimension
             return KeyedMeans(Layout.ungrouped(keys, seed), 1.0, 1 / keys)
         return KeyedMeans(even(seed, self.domain.dimension))
@@ -238,6 +238,7 @@ class ConvexSpec(Spec):
         made["local-ellipsoid"] = cls._instance(promises["local"], one | {"estimator": "ellipsoid"}, "box")
         smooth = {"feedback": "one-point", "estimator": "ellipsoid", "smoothness": 1.0}
         made["local-smooth"] = cls._instance(promises["local"], smooth)
+        made["shuffle-grouped"] = cls._instance(promises["shuffle"] | {"arms": "grouped"}, two)
         made["shuffle-hidden"] = cls._instance(promises["shuffle"] | {"arms": "hidden"}, one | {"lipschitz": 2.0})
         return made
 

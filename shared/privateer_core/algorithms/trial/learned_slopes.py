@@ -74,5 +74,6 @@ def check_learned(names: Sequence[str], looks: int, *, curated: bool, numeric: b
         detail = "a slope is learned of rewards that are numbers alone"
         raise SpecError(detail, field=field, remedy='set reward.kind = "numeric", or remove it')
     if looks <= len(names):
-        detail = f"each slope is learned in a look of its own, and there are only {looks} looks"
-        raise SpecError(detail, field=field, remedy=f"raise experiment.horizon or algorithm.looks, or {declare}")
+        detail = f"each slope is learned in a look of its own, and looks are {looks}, not {len(names) + 1} or more"
+        remedy = f"lower experiment.round_size, raise experiment.horizon or algorithm.looks, or {declare}"
+        raise SpecError(detail, field=field, remedy=remedy)

@@ -336,7 +336,7 @@ class TrialSpec(ArmsSpec):
 
     @override
     def usual_question(self) -> KeyedHits:
-        return self.question_after(ADJUSTMENTS_MAX)
+        return self.question_after(0)
 
     def question_after(self, learned: int) -> KeyedHits:
         """Return what a round asks at planned shares of the arms, when so many slopes are learned."""

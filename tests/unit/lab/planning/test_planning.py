@@ -131,7 +131,7 @@ def test_plan_prints_and_draws(capsys: pytest.CaptureFixture[str], tmp_path: Pat
         assert 0 < row["regret_mean"] <= row["regret_worst"] < 0.42 * 3000
     assert plot.read_bytes().startswith(b"\x89PNG")
     assert plot.with_suffix(".svg").exists()
-    said = run(capsys, "plan", SPEC, *sizes)[1]
+    said = run(capsys, "plan", SPEC, *sizes, "--set", "privacy.local_epsilon_max=4")[1]
     assert "people to 50%" in said
     assert "A shuffled promise of epsilon 4 lets no report cost more by itself" in said
 

@@ -154,9 +154,15 @@ def test_values_are_normal_around_their_level_with_the_scale_of_the_prior():
     assert means[:, 0] != pytest.approx(plain.posterior()[0][:, 0], abs=1e-4)
 
 
+def prior_of(precision, level, cells=1, spread=0.5):
+    """The scale after cells of such a precision each, all of which found the same."""
+    return PriorScale.observed(np.full(cells, float(precision)), np.full(cells, level * precision), spread)
+
+
+@pytest.mark.parametrize("cells", [1, 100])
 @pytest.mark.parametrize(("precision", "level"), [(0.5, -1.0), (1e4, -0.99), (1e9, -1.0), (30.0, 0.1)])
-def test_the_scale_leaves_room_whatever_was_observed(precision, level):
-    prior = PriorScale.observed(precision, 1.2 * level * precision)
+def test_the_scale_leaves_room_whatever_was_observed(precision, level, cells):
+    prior = prior_of(precision, 1.2 * level, cells)
     assert abs(prior.level) <= 1
     assert prior.sure <= abs(prior.level)
     assert prior.scale > 0
@@ -166,6 +172,17 @@ def test_the_scale_leaves_room_whatever_was_observed(precision, level):
 
 def test_a_level_that_noise_made_is_not_sure():
     """Planted: a level of one standard deviation from 0, and the same of a hundred."""
-    noisy, clear = PriorScale.observed(100.0, 10.0), PriorScale.observed(1e6, 1e5)
+    noisy, clear = prior_of(1.0, 0.1, cells=100), prior_of(1e4, 0.1, cells=100_000)
     assert noisy.scale == pytest.approx(1.0)
-    assert clear.scale == pytest.approx(1 - 0.099**2, rel=1e-3)
+    assert clear.scale == pytest.approx(1 - 0.1**2, rel=1e-3)
+
+
+def test_cells_that_were_played_more_are_not_where_values_are_expected():
+    """Planted: weights by precision alone, by which values would be expected where the best arms are."""
+    precision = np.array([1e5, 1e2] * 50)
+    means = np.array([0.9, -0.5] * 50)
+    assert PriorScale.observed(precision, precision * means, 0.5).level == pytest.approx(0.2, abs=0.02)
+    assert precision @ means / precision.sum() > 0.89
+    rare = PriorScale.observed(precision, precision * -0.99, 0.5)
+    assert rare.level == pytest.approx(-0.99, abs=1e-3)
+    assert rare.scale < 0.05

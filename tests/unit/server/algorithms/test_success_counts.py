@@ -24,7 +24,7 @@ SHARES = np.array([0.6, 0.3, 0.1])
 def learned(model, runs=300, people=4000, weaker=1.0):
     """Posteriors after a round each, of people who play three arms; ``weaker`` divides a curator's noise, unsaid."""
     spec, choice = BanditSpec.instances()[model], layout(9, SHARES)
-    own = choice if spec.arm_in_key else None
+    own = choice if spec.privacy.arm_in_key else None
     policy = BanditPolicy(1, calibrate(spec.privacy, people, spec.asked(choice)), own)
     learner, rng, none = learner_for(spec), np.random.default_rng(11), np.zeros((people, 0))
     mechanism = policy.terms.mechanism.weaker(weaker) if weaker != 1 else policy.terms.mechanism
