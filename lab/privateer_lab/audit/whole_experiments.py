@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 
 from privateer_core.accounting.events import Event, Gaussian, Parallel
 from privateer_core.algorithms import ALGORITHMS, algorithm
+from privateer_core.mechanisms import AnyMechanism, GroupedBit
 from privateer_core.policies.decisions import Plays, Points
 from privateer_core.policies.policy import Policy
+from privateer_core.spec.adjustment import learned_names, with_numbers
 from privateer_core.spec.spec import Spec
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.lower_bounds import Scores
@@ -96,6 +98,11 @@ def _count(policies: list[Policy], samples: int) -> int:
     return min(samples // 8, max(_LEAST, int(samples * _BYTES / size)))
 
 
+def _largest_group(mechanism: AnyMechanism) -> int:
+    """Return the arm that most people have, where arms are groups that are seen: an arm may have nobody."""
+    return int(np.argmax(mechanism.layout.shares[0])) if isinstance(mechanism, GroupedBit) else 0
+
+
 def _sampler(spec: Spec, policies: list[Policy], people: tuple[TargetPerson, TargetPerson]) -> Sampler:
     """Add up what all rounds that ask the target say for the left neighbour."""
     attack = view(spec.privacy.trust)
@@ -105,6 +112,7 @@ def _sampler(spec: Spec, policies: list[Policy], people: tuple[TargetPerson, Tar
             (_maker(spec, policy, people[0]), _maker(spec, policy, people[1])),
             _maker(spec, policy, _OTHERS),
             policy.terms.honest,
+            _largest_group(policy.terms.mechanism),
         )
         for policy in policies
     ]
@@ -150,4 +158,7 @@ def contribution(spec: Spec, policy: Policy, contexts: NDArray[np.float64], coin
         rewards = np.repeat(policy.read(spec, dict(zip(shown, ends, strict=True)))[0], len(coins), axis=0)
     else:
         rewards = np.repeat(policy.read(spec, reward)[0], len(coins))
+    if learned := len(learned_names(spec.reward.adjust)):
+        # Numbers from before lie at the ends of their bounds, as rewards do.
+        rewards = with_numbers(rewards, np.full((len(coins), learned), np.clip((1 + side) / 2, 0.0, 1.0)))
     return policy.contribute(contexts, coins, decisions, rewards)
