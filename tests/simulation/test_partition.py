@@ -105,10 +105,11 @@ def test_offers_that_swap_places_in_small():
         ("quadrants-local.toml", 1.0, 1800),
         ("peaks-local.toml", 1.0, 2400),
         ("peaks-local.toml", 4.0, 800),
-        ("slopes-shuffle.toml", 1.0, 1700),
+        ("slopes-shuffle.toml", 1.0, 1900),
     ],
 )
 def test_what_is_promised_of_the_examples(example, epsilon, most):
+    """Means of ten seeds. 50 seeds of slopes-shuffle lose 1,644, each with a deviation of 290."""
     assert mean_regret(example, epsilon, range(10)) <= most
 
 
