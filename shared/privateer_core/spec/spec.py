@@ -303,8 +303,8 @@ class Spec(Section):
             detail = "'grouped' is for algorithms whose coins alone choose, whoever a person is"
             raise SpecError(detail, field="privacy.arms", remedy="remove it")
         if self.experiment.conversion_window:
-            detail = "'grouped' has no late reports: their ages would part an arm's people into small batches"
-            raise SpecError(detail, field="privacy.arms", remedy="remove it, or experiment.conversion_window")
+            detail = "arms that are 'grouped' have no late reports: ages would part an arm's people into small batches"
+            raise SpecError(detail, field="experiment.conversion_window", remedy="remove it, or privacy.arms")
         return self
 
     @model_validator(mode="after")

@@ -89,7 +89,7 @@ def test_groups_are_for_arms_that_coins_alone_choose(name):
 
 
 def test_groups_have_no_late_reports_and_no_curator():
-    with pytest.raises(SpecError, match="no late reports"):
+    with pytest.raises(SpecError, match="have no late reports"):
         changed("bandit-shuffle-grouped", experiment={"conversion_window": 3600.0})
     with pytest.raises(SpecError, match="private by themselves"):
         changed("bandit-central", privacy={"arms": "grouped"})

@@ -101,7 +101,8 @@ class ConvexPolicy(Policy):
 
     def _asks(self, spec: ConvexSpec) -> bool:
         mechanism, asked = self.terms.mechanism, spec.asked(self.seed)
-        if self.fresh_coins != spec.privacy.arm_in_key or isinstance(mechanism, GroupedBit) != spec.groups_arms:
+        grouped = spec.groups_arms and self.terms.batch > 0
+        if self.fresh_coins != spec.privacy.arm_in_key or isinstance(mechanism, GroupedBit) != grouped:
             return False
         layout = getattr(mechanism, "layout", None)
         if not isinstance(layout, Layout):
