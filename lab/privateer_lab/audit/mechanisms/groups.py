@@ -1,4 +1,4 @@
-"""Attacks on bits of groups: alone, and shuffled before an adversary who sees everybody's arm."""
+"""Attacks on bits of groups, shuffled before an adversary who sees everybody's arm; alone they are parts."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_lab.audit.case import Case, MechanismPart
 from privateer_lab.audit.mechanisms.keyed import maker, symbol_part
-from privateer_lab.audit.views import Target, batches, mechanism_case, reports
+from privateer_lab.audit.views import Target, batches, mechanism_case
 
 LAYOUT: Final = Layout(5, np.array([[13_107, 45_875]], np.uint32))
 """Three arms, of a fifth, a half and three tenths of the coins."""
@@ -18,14 +18,11 @@ _DELTA, _BATCH, _LOCAL_MAX = 0.1, 100, 12.0
 
 
 def group_cases(samples: int) -> list[Case]:
-    """Return attacks on bits alone, and on a batch from every arm, with the companions that hide a person least."""
-    alone = GroupedBit(LAYOUT, (2.0, 2.0, 2.0))
+    """Return attacks on a batch from every arm, with the companions that hide a person least."""
     shuffled = GroupedBit.amplified(KeyedMeans(LAYOUT, seen=True), 1.0, _DELTA, _BATCH, _LOCAL_MAX)
     found, others = [], maker((0, 0.0), LAYOUT)
     for what, (left, right) in {"opposite rewards": _OPPOSITE, "nothing to tell": _NOTHING}.items():
         both, count = (maker(left, LAYOUT), maker(right, LAYOUT)), max(2000, samples // 4)
-        target = Target(alone, both)
-        found.append(mechanism_case(f"bits of groups, {what}", reports, target, (2.0, 0.0), 2 * samples))
         for arm in range(LAYOUT.groups):
             target = Target(shuffled, both, others, _BATCH, arm)
             name = f"batches whose arms are seen, arm {arm}, {what}"
