@@ -1,5 +1,6 @@
 """Attacks on bits of groups, shuffled before an adversary who sees everybody's arm; alone they are parts."""
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -9,7 +10,7 @@ from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_lab.audit.case import Case, MechanismPart
 from privateer_lab.audit.mechanisms.keyed import maker, symbol_part
-from privateer_lab.audit.views import Target, batches, mechanism_case
+from privateer_lab.audit.views import Target, batches, mechanism_case, model_of
 
 LAYOUT: Final = Layout(5, np.array([[13_107, 45_875]], np.uint32))
 """Three arms, of a fifth, a half and three tenths of the coins."""
@@ -33,7 +34,8 @@ def group_cases(samples: int) -> list[Case]:
 def group_parts() -> list[MechanismPart]:
     """Return the bit of a person, and that of somebody with nothing to tell, as parts."""
     one = GroupedBit(LAYOUT, (2.0, 2.0, 2.0))
-    return [
+    found = [
         symbol_part("the bit of a group", one, _OPPOSITE),
         symbol_part("the bit of people without a value", one, _NOTHING),
     ]
+    return [replace(part, model=model_of(batches)) for part in found]
