@@ -17,7 +17,8 @@ from privateer_core.codec import decode
 from privateer_core.errors import InputError, Malformed, SpecError, TermsRefused
 from privateer_core.policies.decisions import Decisions, message_size, with_ages
 from privateer_core.policies.policy import Policy, Recalling
-from privateer_core.primitives.contributions import BoundedVectors, KeyedValues
+from privateer_core.primitives.bounded_vectors import BoundedVectors
+from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.terms_verification import Limits, verify
 from privateer_core.sampling.entropy import SecureNoise

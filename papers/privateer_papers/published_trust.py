@@ -19,7 +19,7 @@ from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.questions import KeyedHits, KeyedMeans, L2VectorSum, VectorSum
 from privateer_core.privacy.calibrations import Calibrated
 from privateer_core.privacy.trust import TRUST, Serving, Trust, trust_of
-from privateer_core.spec.spec import Privacy
+from privateer_core.spec.privacy import Privacy
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from privateer_papers.paper_5.bits import published_vectors
 

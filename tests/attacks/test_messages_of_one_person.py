@@ -4,8 +4,8 @@ import numpy as np
 
 from privateer_core.mechanisms.local_symbol import REPORT
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
+from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.clipping import Ball
-from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.sampling.entropy import SecureNoise
 
 PEOPLE, REPEATS = 2000, 4

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from privateer_core.mechanisms.vectors.vector_bits import BIT, BitVectors
+from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.primitives.clipping import VectorTotal
-from privateer_core.primitives.contributions import VectorSums
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.wire.publication import Round, decode_publication
 from privateer_server.intake.accumulator import Accumulator

@@ -31,13 +31,8 @@ from privateer_core.mechanisms.central_sums import UNIT as CENTRAL_UNIT
 from privateer_core.mechanisms.event_symbol import NAMING
 from privateer_core.mechanisms.screened_moments import GRID as MOMENT_GRID
 from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
-from privateer_core.primitives.contributions import (
-    BoundedVectors,
-    KeyedEvents,
-    KeyedValues,
-    SecondMomentSums,
-    VectorSums,
-)
+from privateer_core.primitives.bounded_vectors import BoundedVectors, SecondMomentSums, VectorSums
+from privateer_core.primitives.contributions import KeyedEvents, KeyedValues
 from privateer_core.primitives.public_coins import UNIT as SHARES
 from privateer_core.spec.spec import Spec
 from privateer_lab.simulation.devices import SeededNoise

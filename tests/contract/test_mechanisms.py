@@ -16,7 +16,8 @@ import privateer_core.mechanisms
 from privateer_core.codec import decode, encode
 from privateer_core.errors import BatchRefused, InputError, OutOfRange
 from privateer_core.mechanisms import BitVectors, Mechanism, ScreenedMoments, VectorSymbol
-from privateer_core.primitives.contributions import BoundedVectors, KeyedValues
+from privateer_core.primitives.bounded_vectors import BoundedVectors
+from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.privacy.trust import TRUST
 from privateer_lab.simulation.devices import SeededNoise
 from privateer_papers.published_trust import ROWS

@@ -23,11 +23,11 @@ from privateer_core.primitives.questions import (
     VectorSum,
 )
 from privateer_core.privacy import order
-from privateer_core.privacy.information import Asked, information
+from privateer_core.privacy.information import AskedCell, information
 from privateer_core.privacy.order import concerns_of, told
 from privateer_core.privacy.terms import calibrate
 from privateer_core.privacy.trust import TRUST
-from privateer_core.spec.spec import Privacy
+from privateer_core.spec.privacy import Privacy
 
 MODELS = ("none", "central", "shuffle", "local")
 """From most trust on."""
@@ -132,7 +132,7 @@ def test_every_kind_of_question_is_told_more_of_by_whoever_trusts_more(kind):
         values = []
         for model in MODELS:
             terms = calibrate(promise(model, epsilon), people, question)
-            values.append(information(terms.mechanism, Asked(question, people, key=key)))
+            values.append(information(terms.mechanism, AskedCell(question, people, key=key)))
         assert all(more >= less * (1 - SLACK) for more, less in pairwise(values)), (epsilon, people, key, values)
 
 
@@ -155,7 +155,7 @@ def test_planted_a_cap_below_the_promise_of_an_arm_in_the_key_breaks_the_order()
 
 def test_planted_arms_that_share_rounds_break_the_order(monkeypatch):
     """Were arms not to take turns, context-bound arms would be told by their shares' squares, as in first rounds."""
-    monkeypatch.setattr(order, "Asked", lambda *args, **more: Asked(*args, **more | {"in_turns": False}))
+    monkeypatch.setattr(order, "AskedCell", lambda *args, **more: AskedCell(*args, **more | {"in_turns": False}))
     assert {(4.0, people, 0.1) for people in PEOPLE} <= set(violations("partition", of=value.__wrapped__))
 
 
@@ -177,7 +177,7 @@ def test_a_mechanism_of_which_nobody_has_said_it_is_refused():
         pass
 
     with pytest.raises(TypeError, match="Unknown"):
-        information(Unknown(), Asked(QUESTIONS["means"], 1000))
+        information(Unknown(), AskedCell(QUESTIONS["means"], 1000))
 
 
 def test_a_cap_that_decides_is_said_with_what_another_would_change():
@@ -191,5 +191,5 @@ def test_a_cap_that_decides_is_said_with_what_another_would_change():
 
 def test_keys_of_few_people_are_told_less_of():
     mechanism = calibrate(promise("local", 1.0), 1000, QUESTIONS["means"]).mechanism
-    asked = Asked(QUESTIONS["means"], 1000, key=0.4)
+    asked = AskedCell(QUESTIONS["means"], 1000, key=0.4)
     assert information(mechanism, replace(asked, key=0.1)) < information(mechanism, asked)

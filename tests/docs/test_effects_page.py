@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.spec.spec import Privacy
+from privateer_core.spec.privacy import Privacy
 from privateer_lab.cli.input_files import load_spec
 from privateer_papers.command import all_reproductions
 from privateer_papers.paper_4.frontier import setting_of

@@ -28,7 +28,7 @@ from privateer_core.mechanisms import VectorMechanism
 from privateer_core.mechanisms.cell_pairs import CellTriples
 from privateer_core.mechanisms.event_symbol import EventSymbol
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
-from privateer_core.primitives.contributions import BoundedVectors
+from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.public_coins import mix
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.terms_verification import Limits

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privateer_core.spec.spec import Privacy
+from privateer_core.spec.privacy import Privacy
 from privateer_papers.paper_4.frontier import UNIFORM, error_of, losses_of, matched, means_of, published, setting_of
 from privateer_papers.paper_4.interval_peers import intervals
 from privateer_papers.paper_4.numbers import ConSE

@@ -17,8 +17,8 @@ from privateer_core.algorithms import ALGORITHMS, algorithm
 from privateer_core.mechanisms import MECHANISMS
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.vectors.vector_noise import GaussianVectors
+from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.clipping import Ball
-from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.privacy.trust import TRUST
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_lab.audit import suite as whole

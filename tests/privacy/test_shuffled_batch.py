@@ -16,7 +16,7 @@ from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import Layout, bucket, sign
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.terms import calibrate
-from privateer_core.spec.spec import Privacy
+from privateer_core.spec.privacy import Privacy
 from privateer_lab.simulation.devices import SeededNoise
 from tests.support.statistics import FALSE_ALARM
 

@@ -12,7 +12,7 @@ from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.primitives.contributions import BERNSTEIN, ValueParts
 from privateer_core.primitives.questions import KeyedHits
 from privateer_core.privacy.trust import honest_people
-from privateer_core.spec.spec import Privacy
+from privateer_core.spec.privacy import Privacy
 from privateer_server.algorithms.trial.allocation import matching
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence

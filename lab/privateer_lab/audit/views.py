@@ -23,7 +23,8 @@ from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.mechanisms.vectors.vector_bits import BitVectors
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
-from privateer_core.primitives.contributions import BoundedVectors, CellHits, KeyedValues, SecondMomentSums
+from privateer_core.primitives.bounded_vectors import BoundedVectors, SecondMomentSums
+from privateer_core.primitives.contributions import CellHits, KeyedValues
 from privateer_core.primitives.public_coins import bucket, sign
 from privateer_core.privacy.trust import TRUST, Trust
 from privateer_core.sampling.entropy import SecureNoise
@@ -178,7 +179,7 @@ def _named_likelihood(mechanism: NamedSymbol, made: KeyedValues, rows: NDArray[A
 def _grouped_likelihood(mechanism: GroupedBit, made: KeyedValues, rows: NDArray[Any]) -> Scores:
     local = np.array(mechanism.epsilons)[mechanism.groups_of(made.coins)]
     own = rows["symbol"] == np.where(made.keys < 0, -1, made.values > 0)
-    # Who has nothing to tell sends either bit.
+    # People who have nothing to tell send either bit with the same probability.
     return np.where(made.keys < 0, -math.log(2), np.where(own, local, 0.0) - np.log1p(np.exp(local)))
 
 

@@ -15,7 +15,8 @@ from rich.table import Table
 from privateer_core.answer.facts import Table as TypedTable
 from privateer_core.errors import SpecError, printable
 from privateer_core.privacy.order import concerns_of
-from privateer_core.spec.spec import BATCH_MAX, Spec
+from privateer_core.spec.privacy import BATCH_MAX
+from privateer_core.spec.spec import Spec
 from privateer_lab.answer_tables import rows_of
 from privateer_lab.cli.command_line import Jobs, Json, On, PeopleSpec, Seeds, Set, Users
 from privateer_lab.cli.input_files import load_spec

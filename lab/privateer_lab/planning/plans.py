@@ -17,7 +17,8 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
 from privateer_core.privacy.terms import allotment_of
 from privateer_core.privacy.trust import BATCH_MIN, TRUST, Trust, honest_people
-from privateer_core.spec.spec import BATCH_MAX, Privacy, Spec
+from privateer_core.spec.privacy import BATCH_MAX, Privacy
+from privateer_core.spec.spec import Spec
 from privateer_lab.simulation.delayed_reports import waiting_of
 from privateer_lab.simulation.parallel import Backend, each
 from privateer_lab.simulation.simulate import Run, simulate_once

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms, Decisions, Plays, message_size
 from privateer_core.policies.policy import Boxes
-from privateer_core.primitives.contributions import BoundedVectors, merged
+from privateer_core.primitives.bounded_vectors import BoundedVectors
+from privateer_core.primitives.contributions import merged
 from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ArmsSpec

@@ -15,8 +15,8 @@ from privateer_core.algorithms.bandit import BanditPolicy, BanditSection, Bandit
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import VectorMechanism
 from privateer_core.policies.decisions import Arms
+from privateer_core.primitives.bounded_vectors import BoundedVectors, VectorSums
 from privateer_core.primitives.clipping import Ball
-from privateer_core.primitives.contributions import BoundedVectors, VectorSums
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import Question, VectorSum
 from privateer_papers.published_trust import PublishedPrivacy, refuse_model

@@ -17,8 +17,8 @@ from privateer_core.algorithms.convex.policy import ConvexPolicy
 from privateer_core.algorithms.convex.spec import ConvexSection, ConvexSpec
 from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms
+from privateer_core.primitives.bounded_vectors import BoundedVectors, VectorSums
 from privateer_core.primitives.clipping import Ball
-from privateer_core.primitives.contributions import BoundedVectors, VectorSums
 from privateer_core.primitives.questions import Question, VectorSum
 from privateer_core.privacy.terms import Terms
 from privateer_papers.published_trust import PublishedPrivacy, refuse_model

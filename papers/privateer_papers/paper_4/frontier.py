@@ -18,7 +18,7 @@ from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import KeyedHits
 from privateer_core.privacy.terms import calibrate
 from privateer_core.privacy.trust import TRUST
-from privateer_core.spec.spec import Privacy
+from privateer_core.spec.privacy import Privacy
 from privateer_lab.pages.plots import COLOURS, panels
 from privateer_lab.simulation.parallel import each
 from privateer_papers.paper_4.numbers import ConSE

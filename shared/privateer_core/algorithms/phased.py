@@ -19,15 +19,16 @@ from privateer_core.errors import InputError, SpecError
 from privateer_core.mechanisms import VectorMechanism
 from privateer_core.policies.decisions import Plays
 from privateer_core.policies.policy import Policy
+from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.clipping import Ball
-from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.primitives.public_coins import Draw
 from privateer_core.primitives.questions import Question, VectorSum
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.actions import Actions
+from privateer_core.spec.privacy import idle_default
 from privateer_core.spec.reward import Reward, numbers_of
 from privateer_core.spec.sections import Section, parse_section
-from privateer_core.spec.spec import ExperimentTable, Spec, example_promises, idle_default
+from privateer_core.spec.spec import ExperimentTable, Spec, example_promises
 
 _UNIT_MAX: Final = 1e50
 """Rewards may have any unit whose squares, and theirs, are numbers."""

@@ -22,8 +22,8 @@ from privateer_core.errors import InputError, SpecError
 from privateer_core.mechanisms import ScreenedMoments, VectorMechanism
 from privateer_core.policies.decisions import Arms
 from privateer_core.policies.policy import ArmsPolicy
+from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.clipping import Ball
-from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.primitives.public_coins import classes_of
 from privateer_core.primitives.questions import Question, SecondMoments
 from privateer_core.privacy.terms import Terms

@@ -16,8 +16,9 @@ from privateer_core.accounting.events import Choice, Event, Gaussian, Repeated, 
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
+from privateer_core.primitives.bounded_vectors import BoundedVectors, SecondMomentSums
 from privateer_core.primitives.clipping import Ball
-from privateer_core.primitives.contributions import BoundedVectors, SecondMomentSums, Total
+from privateer_core.primitives.contributions import Total
 from privateer_core.primitives.questions import SecondMoments
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.laplace import choose, simulate_choice

@@ -14,7 +14,8 @@ from privateer_core.errors import Malformed
 from privateer_core.mechanisms import KeyedMechanism
 from privateer_core.policies.analyzers import Analyzer, ByChoices, Counted
 from privateer_core.policies.decisions import Arms, age_of
-from privateer_core.primitives.contributions import BoundedVectors, KeyedValues
+from privateer_core.primitives.bounded_vectors import BoundedVectors
+from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import Draw
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.reward import GuardedReward, Reward

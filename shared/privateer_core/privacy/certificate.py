@@ -12,7 +12,7 @@ from privateer_core.accounting.events import EPSILON_MAX, Event, Parallel, Pure,
 from privateer_core.errors import SpecError
 from privateer_core.privacy.terms import Terms, composed
 from privateer_core.privacy.trust import TIGHT
-from privateer_core.spec.spec import Privacy
+from privateer_core.spec.privacy import Privacy
 
 FORMAT: Final = "privateer/certificate/2"
 RECORD: Final = "the whole record"

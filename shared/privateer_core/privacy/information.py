@@ -27,7 +27,7 @@ from privateer_core.primitives.questions import KeyedMeans, Question, VectorSum
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedCell:
     """What a round asks, and of whom.
 
     Attributes
@@ -72,7 +72,7 @@ class Asked:
 
 
 @singledispatch
-def information(mechanism: Mechanism, asked: Asked) -> float:
+def information(mechanism: Mechanism, asked: AskedCell) -> float:
     """Return what one person tells of one cell, or of one coordinate; infinite where nothing is added to a vector.
 
     Parameters
@@ -92,7 +92,7 @@ def information(mechanism: Mechanism, asked: Asked) -> float:
 
 
 @information.register
-def _(mechanism: SignedSymbol, asked: Asked) -> float:
+def _(mechanism: SignedSymbol, asked: AskedCell) -> float:
     if isinstance(asked.question, KeyedMeans) and asked.question.rate is not None:
         return _of_rate(mechanism, asked)
     own, other = mechanism.response.truth + mechanism.response.other, mechanism.response.other
@@ -101,25 +101,25 @@ def _(mechanism: SignedSymbol, asked: Asked) -> float:
 
 
 @information.register
-def _(mechanism: EventSymbol, asked: Asked) -> float:
+def _(mechanism: EventSymbol, asked: AskedCell) -> float:
     return _of_rate(mechanism, asked)
 
 
-def _of_rate(mechanism: SignedSymbol | EventSymbol, asked: Asked) -> float:
-    """Of a rare rate a report's estimate has a variance of its own."""
+def _of_rate(mechanism: SignedSymbol | EventSymbol, asked: AskedCell) -> float:
+    """Return the information of a report on a rare rate, whose estimate has a variance of its own."""
     assert isinstance(asked.question, KeyedMeans)
     question = replace(asked.question, key_share=asked.within)
     return asked.apart * asked.within**2 / (4 * mechanism.variance(question))
 
 
 @information.register
-def _(mechanism: GroupedBit, asked: Asked) -> float:
+def _(mechanism: GroupedBit, asked: AskedCell) -> float:
     # The arm that is looked at is the first group.
     return asked.arm * float(mechanism.gains[0]) ** 2
 
 
 @information.register
-def _(mechanism: NamedSymbol, asked: Asked) -> float:
+def _(mechanism: NamedSymbol, asked: AskedCell) -> float:
     response, levels = mechanism.response, mechanism.levels
     own = response.truth + response.other
     # Scores of those that say nothing of the key are at every level alike.
@@ -130,26 +130,26 @@ def _(mechanism: NamedSymbol, asked: Asked) -> float:
     return _scored(asked, response.gain, own, others)
 
 
-def _scored(asked: Asked, gain: float, own: float, others: float) -> float:
-    """Of a score that is not 0 with chance ``own`` for people of the cell, and ``others`` for those who are not."""
+def _scored(asked: AskedCell, gain: float, own: float, others: float) -> float:
+    """Return that of a score which is not 0 with probability ``own`` for the cell's people, ``others`` for the rest."""
     share = asked.within
     return asked.apart * (gain * share) ** 2 / (share * own + (1 - share) * others)
 
 
 @information.register
-def _(mechanism: CentralSums, asked: Asked) -> float:
+def _(mechanism: CentralSums, asked: AskedCell) -> float:
     laplace = 2 * mechanism.scale**2
     return _curated(asked, mechanism.standard_deviation**2 + laplace)
 
 
 @information.register
-def _(mechanism: CellPairs, asked: Asked) -> float:
+def _(mechanism: CellPairs, asked: AskedCell) -> float:
     # A score is the difference of the first and the last sum.
     return _curated(asked, 2 * mechanism.noise)
 
 
-def _curated(asked: Asked, noise: float) -> float:
-    """Of a cell's sum of scores with noise of a round; people's own scores vary, too.
+def _curated(asked: AskedCell, noise: float) -> float:
+    """Return that of a person in a cell's sum, to which a curator adds noise; people's own scores vary, too.
 
     Cells of other arms have noise of their own, whatever is public of arms.
     """
@@ -161,39 +161,39 @@ def _curated(asked: Asked, noise: float) -> float:
 
 
 @information.register
-def _(mechanism: VectorSymbol, asked: Asked) -> float:
+def _(mechanism: VectorSymbol, asked: AskedCell) -> float:
     return _vector(asked, mechanism.error / mechanism.ball.coordinates)
 
 
 @information.register
-def _(mechanism: GaussianVectors, asked: Asked) -> float:
+def _(mechanism: GaussianVectors, asked: AskedCell) -> float:
     return _vector(asked, mechanism.error / mechanism.ball.coordinates)
 
 
 @information.register
-def _(mechanism: BitVectors, asked: Asked) -> float:
+def _(mechanism: BitVectors, asked: AskedCell) -> float:
     each = mechanism.bits * mechanism.probability * (1 - mechanism.probability) * mechanism.unit**2
     return _vector(asked, each)
 
 
 @information.register
-def _(mechanism: CentralVectors, asked: Asked) -> float:
+def _(mechanism: CentralVectors, asked: AskedCell) -> float:
     return _vector(asked, (mechanism.standard_deviation * mechanism.ball.step) ** 2 / asked.people)
 
 
 @information.register
-def _(mechanism: RunningVectors, asked: Asked) -> float:
+def _(mechanism: RunningVectors, asked: AskedCell) -> float:
     # Noise of the sum of all rounds, each of as many people.
     whole = mechanism.standard_deviation**2 * mechanism.factorization.variance(mechanism.steps)
     return _vector(asked, whole * mechanism.ball.step**2 / (mechanism.steps * asked.people))
 
 
 @information.register
-def _(mechanism: ScreenedMoments, asked: Asked) -> float:
-    # Of the products of a feature with the value.
+def _(mechanism: ScreenedMoments, asked: AskedCell) -> float:
+    # The products of a feature with the value have the noise of the last column.
     return _vector(asked, float(mechanism.variances[0, -1]) / asked.people)
 
 
-def _vector(asked: Asked, each: float) -> float:
-    """Of a sum of vectors, where one person adds noise of variance ``each`` to every coordinate."""
+def _vector(asked: AskedCell, each: float) -> float:
+    """Return that of a person in a sum of vectors, who adds noise of variance ``each`` to every coordinate."""
     return asked.apart * asked.within**2 / each if each else math.inf

@@ -9,10 +9,11 @@ import numpy as np
 
 from privateer_core.accounting.accountant import account
 from privateer_core.primitives.public_coins import UNIT, Layout
-from privateer_core.privacy.information import Asked, information
+from privateer_core.privacy.information import AskedCell, information
 from privateer_core.privacy.terms import Terms, calibrate
 from privateer_core.privacy.trust import LOCAL_EPSILON_MOST, TIGHT, hidden_in_batches, stands_alone
-from privateer_core.spec.spec import Privacy, Spec
+from privateer_core.spec.privacy import Privacy
+from privateer_core.spec.spec import Spec
 
 _NARROWER: Final = 0.9
 """A larger cap is worth a word if it makes intervals so much narrower."""
@@ -58,7 +59,7 @@ def _under(spec: Spec, privacy: Privacy, people: int, arm: float | None = None) 
 def _told(under: Spec, terms: Terms, people: int, arm: float | None = None) -> float:
     alike = 1 / (len(under.options) - len(under.retired)) if under.tells_of_arms else 1.0
     looked_at = alike if arm is None or not under.tells_of_arms else arm
-    asked = Asked(under.usual_question(), people, arm=looked_at, in_turns=under.takes_turns)
+    asked = AskedCell(under.usual_question(), people, arm=looked_at, in_turns=under.takes_turns)
     return under.telling * information(terms.mechanism, asked)
 
 

@@ -16,7 +16,8 @@ from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.privacy.certificate import Certificate, certify
 from privateer_core.privacy.terms import Terms
 from privateer_core.sampling.response import SYMBOLS_MAX
-from privateer_core.spec.spec import REPORTS_MAX, Privacy, Spec, idle_default
+from privateer_core.spec.privacy import Privacy, idle_default
+from privateer_core.spec.spec import REPORTS_MAX, Spec
 
 FORMAT: Final = "privateer/record/2"
 JUMP: Final = 1_000_000

@@ -25,8 +25,8 @@ from privateer_core.privacy.record import (
 )
 from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.trust import check_promise, honest_people, trust_of
+from privateer_core.spec.privacy import Privacy, idle_default
 from privateer_core.spec.sections import parse_section
-from privateer_core.spec.spec import Privacy, idle_default
 
 _REMEDY: Final = "ask for a new record, and do not trust this one"
 _PEOPLE_MAX: Final = 10**12

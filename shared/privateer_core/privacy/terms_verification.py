@@ -7,7 +7,8 @@ from typing import Final, get_args
 from privateer_core.errors import SpecError, TermsRefused
 from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.trust import TIGHT, honest_people
-from privateer_core.spec.spec import Arms, Privacy, Spec
+from privateer_core.spec.privacy import Arms, Privacy
+from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import Round
 
 BATCH_MAX: Final = 100_000_000

@@ -14,7 +14,7 @@ from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans, SmallDomainMeans
 from privateer_core.privacy.terms import calibrate
-from privateer_core.spec.spec import Privacy
+from privateer_core.spec.privacy import Privacy
 from privateer_lab.simulation.devices import SeededNoise
 from privateer_server.rounds.loop import Schedule
 from tests.support.specs import make_spec

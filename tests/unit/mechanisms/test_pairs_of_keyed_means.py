@@ -16,7 +16,7 @@ from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.terms import Terms, calibrate
 from privateer_core.privacy.trust import TRUST
-from privateer_core.spec.spec import Privacy
+from privateer_core.spec.privacy import Privacy
 from privateer_lab.audit.lower_bounds import Scores
 from privateer_lab.simulation.devices import SeededNoise
 from tests.support.statistics import realised_epsilon

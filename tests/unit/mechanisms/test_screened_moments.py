@@ -8,8 +8,8 @@ import pytest
 
 from privateer_core.errors import OutOfRange, SpecError
 from privateer_core.mechanisms.screened_moments import GRID, SENSITIVITY, ScreenedMoments
+from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.clipping import Ball
-from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.primitives.questions import SecondMoments
 from privateer_lab.simulation.devices import SeededNoise
 

@@ -8,8 +8,8 @@ from privateer_core.accounting.allotment import allot
 from privateer_core.accounting.events import Repeated, ShuffledSubset
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
+from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.clipping import Ball
-from privateer_core.primitives.contributions import BoundedVectors
 from privateer_lab.simulation.devices import SeededNoise
 
 BALL = Ball("l2", 1.0, 9)

@@ -12,11 +12,11 @@ from privateer_core.errors import BatchRefused, SpecError
 from privateer_core.mechanisms.vectors.vector_bits import BIT, BitVectors
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors, vector_standard_deviation
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
+from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.clipping import Ball, VectorTotal
-from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.primitives.questions import VectorSum
 from privateer_core.privacy.terms import calibrate
-from privateer_core.spec.spec import Privacy
+from privateer_core.spec.privacy import Privacy
 from privateer_lab.simulation.devices import SeededNoise
 from privateer_papers.paper_5.bits import published_vectors
 from privateer_papers.published_trust import classic_noise

@@ -12,8 +12,8 @@ from scipy.special import beta, betaincc
 
 from privateer_core.mechanisms.vectors.vector_directions import best_directions, products
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
+from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.clipping import Ball
-from privateer_core.primitives.contributions import BoundedVectors
 from privateer_lab.simulation.devices import SeededNoise
 from tests.support.statistics import centred, realised_epsilon
 

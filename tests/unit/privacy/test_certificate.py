@@ -16,7 +16,7 @@ from privateer_core.primitives.questions import KeyedMeans, VectorSum
 from privateer_core.privacy.certificate import certify, read_certificate, recompute
 from privateer_core.privacy.terms import Terms, calibrate
 from privateer_core.privacy.trust import TRUST
-from privateer_core.spec.spec import Privacy
+from privateer_core.spec.privacy import Privacy
 from privateer_papers.published_trust import PublishedPrivacy
 
 PRIVACY = {

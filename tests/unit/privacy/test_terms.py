@@ -16,7 +16,7 @@ from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.terms import Terms, calibrate
 from privateer_core.privacy.trust import honest_people
 from privateer_core.sampling.response import RandomizedResponse
-from privateer_core.spec.spec import Privacy
+from privateer_core.spec.privacy import Privacy
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from privateer_papers.published_trust import PublishedPrivacy
 from tests.support.shuffling import sampled_blanket_delta

@@ -14,7 +14,8 @@ from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans, VectorSum
 from privateer_core.privacy.terms import calibrate, nobody_asked
 from privateer_core.privacy.trust import TRUST, honest_people, trust_of
-from privateer_core.spec.spec import Privacy, example_promises
+from privateer_core.spec.privacy import Privacy
+from privateer_core.spec.spec import example_promises
 from privateer_core.wire.publication import Round
 
 QUESTIONS = (KeyedMeans(Layout(3, np.zeros((4, 2), np.uint32))), VectorSum(Ball("max", 1.0, 4), 3))

@@ -14,11 +14,11 @@ from privateer_core.accounting.gaussian import gaussian_standard_deviation
 from privateer_core.codec import decode, encode
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import BitVectors, VectorSymbol
+from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.clipping import Ball
-from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.primitives.questions import VectorSum
 from privateer_core.privacy.terms import Terms, calibrate, nobody_asked
-from privateer_core.spec.spec import Privacy
+from privateer_core.spec.privacy import Privacy
 from privateer_papers.published_trust import PublishedPrivacy
 from tests.support.phased import TRUST
 from tests.support.statistics import FALSE_ALARM

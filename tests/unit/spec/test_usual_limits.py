@@ -6,7 +6,7 @@ from privateer_client.participation import Participation, meaning
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError, TermsRefused
 from privateer_core.privacy.terms_verification import Limits
-from privateer_core.spec.spec import Privacy
+from privateer_core.spec.privacy import Privacy
 from privateer_lab.planning.plans import variants
 from tests.support.publications import published
 from tests.support.specs import make_spec, tables

@@ -15,7 +15,7 @@ from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.terms import calibrate
 from privateer_core.sampling.entropy import SecureNoise
-from privateer_core.spec.spec import Privacy
+from privateer_core.spec.privacy import Privacy
 from privateer_lab.audit.case import Case, Sampler
 from privateer_lab.audit.lower_bounds import Scores
 from privateer_lab.audit.views import (

@@ -9,8 +9,8 @@ import numpy as np
 
 from privateer_core.accounting.events import Choice
 from privateer_core.mechanisms.screened_moments import GRID, Moments, ScreenedMoments
+from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.clipping import Ball
-from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.primitives.questions import SecondMoments
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_lab.audit.case import Case, Integers, MechanismPart, Noise, Outcomes, noise_part, outcome_part

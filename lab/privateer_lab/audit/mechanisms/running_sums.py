@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
+from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.clipping import GRID, Ball
-from privateer_core.primitives.contributions import BoundedVectors
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_lab.audit.case import Case, Integers, MechanismPart, Noise, Sampler, noise_part
 from privateer_lab.audit.law import NormalLaw, noise_surprise

@@ -56,7 +56,7 @@ export class TrialPolicy {
     /** @type {Question[]} */
     this.questions = told.questions;
     /** @type {import("../adjustment.js").Learned[]} */
-    this.learned = told.learned ?? [];
+    this.learned = told.learned === undefined ? [] : told.learned;
     this.arms = spec.arms.length;
     this.segments = this.factors.reduce((product, one) => product * one.parts, 1);
     this.check(spec, told);

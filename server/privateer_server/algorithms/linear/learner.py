@@ -17,7 +17,7 @@ from privateer_core.answer import Answer
 from privateer_core.answer.facts import Fact
 from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.answer.parts import Figures
-from privateer_core.primitives.contributions import RunningSums, VectorSums
+from privateer_core.primitives.bounded_vectors import RunningSums, VectorSums
 from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner
 from privateer_server.algorithms.linear.context_moments import PEOPLE, Contexts, frame, slopes
 from privateer_server.algorithms.linear.posterior import Posterior, RewardLevel, level_of, posterior

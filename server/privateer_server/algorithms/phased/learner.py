@@ -15,8 +15,8 @@ from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.facts import Fact
 from privateer_core.answer.parts import Figures, Ground
 from privateer_core.errors import SpecError
+from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.primitives.clipping import Ball
-from privateer_core.primitives.contributions import VectorSums
 from privateer_core.primitives.public_coins import Draw
 from privateer_core.primitives.questions import VectorSum
 from privateer_core.privacy.terms import calibrate

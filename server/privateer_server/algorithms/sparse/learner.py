@@ -14,7 +14,7 @@ from privateer_core.answer import Answer
 from privateer_core.answer.facts import Fact, Table
 from privateer_core.answer.parts import Figures, Gain
 from privateer_core.errors import SpecError
-from privateer_core.primitives.contributions import SecondMomentSums, VectorSums
+from privateer_core.primitives.bounded_vectors import SecondMomentSums, VectorSums
 from privateer_core.primitives.questions import SecondMoments
 from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner
 from privateer_server.algorithms.sparse.coefficients import (

@@ -15,7 +15,7 @@ from privateer_core.answer.policy_view import Coefficients, PolicyView
 from privateer_core.mechanisms import VectorMechanism
 from privateer_core.policies.decisions import Arms
 from privateer_core.policies.policy import ArmsPolicy
-from privateer_core.primitives.contributions import BoundedVectors
+from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.public_coins import classes_of, mix, normals_of
 from privateer_core.privacy.terms import Terms
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.policies.analyzers import Analyzer
+from privateer_core.primitives.bounded_vectors import BoundedVectors, VectorSums
 from privateer_core.primitives.clipping import VectorTotal
-from privateer_core.primitives.contributions import BoundedVectors, VectorSums
 
 Array = NDArray[np.float64]
 MATRIX: Final = math.sqrt(1 / 3)

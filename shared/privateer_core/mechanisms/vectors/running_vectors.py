@@ -21,8 +21,8 @@ from privateer_core.accounting.gaussian import gaussian_standard_deviation
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.mechanism import Mechanism
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors
+from privateer_core.primitives.bounded_vectors import BoundedVectors, RunningSums
 from privateer_core.primitives.clipping import Ball, VectorTotal
-from privateer_core.primitives.contributions import BoundedVectors, RunningSums
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.normal import EPSILON_MAX, sampling_cost
 

@@ -20,8 +20,8 @@ from privateer_core.accounting.events import Event, ShuffledBits
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
 from privateer_core.errors import BatchRefused, SpecError
 from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
+from privateer_core.primitives.bounded_vectors import BoundedVectors, VectorSums
 from privateer_core.primitives.clipping import Array, Ball, VectorTotal
-from privateer_core.primitives.contributions import BoundedVectors, VectorSums
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.response import binomial
 

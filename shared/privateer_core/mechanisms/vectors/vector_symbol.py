@@ -22,8 +22,8 @@ from privateer_core.mechanisms.vectors.vector_directions import (
     several_directions,
     unit_variance,
 )
+from privateer_core.primitives.bounded_vectors import BoundedVectors, VectorSums
 from privateer_core.primitives.clipping import Ball, VectorTotal
-from privateer_core.primitives.contributions import BoundedVectors, VectorSums
 from privateer_core.primitives.public_coins import classes_of, mix, normals_of
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.response import SubsetResponse

@@ -16,7 +16,7 @@ from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.certificate import certify
 from privateer_core.privacy.terms import calibrate
-from privateer_core.spec.spec import Privacy
+from privateer_core.spec.privacy import Privacy
 from privateer_lab.cli.account import print_rounds
 from privateer_lab.cli.ask import claimed
 from privateer_lab.cli.output import print_table

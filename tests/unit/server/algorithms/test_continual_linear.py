@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
-from privateer_core.primitives.contributions import RunningSums
+from privateer_core.primitives.bounded_vectors import RunningSums
 from privateer_core.spec.sections import parse_section
 from privateer_server.algorithms.linear import learner
 from privateer_server.algorithms.linear.learner import ContinualLearner, ResidualLearner

@@ -7,7 +7,7 @@ import pytest
 
 from privateer_core.algorithms.linear.design_matrix import prior_moments
 from privateer_core.policies.decisions import Arms
-from privateer_core.primitives.contributions import VectorSums
+from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_server.algorithms.linear.context_moments import people, slopes
 from privateer_server.algorithms.linear.posterior import level_of, posterior
 from privateer_server.rounds.loop import Schedule

@@ -6,7 +6,7 @@ import numpy as np
 
 from privateer_core.codec import decode, encode
 from privateer_core.policies.decisions import Arms
-from privateer_core.primitives.contributions import VectorSums
+from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.linear.learner import LinearState
 from privateer_server.rounds.loop import Schedule

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privateer_core.primitives.contributions import VectorSums
+from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_lab.environments import environment_for
 from privateer_lab.simulation.simulate import simulate_once
 from privateer_server.algorithms import learner_for

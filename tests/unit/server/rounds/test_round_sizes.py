@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from privateer_core.algorithms.phased import PhasedSpec
-from privateer_core.primitives.contributions import VectorSums
+from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.spec.sections import parse_section
 from privateer_server.rounds.loop import Schedule
 
