@@ -124,7 +124,8 @@ def simulate(
     names = chosen(baseline, parsed)
     started = time.perf_counter()
     runs = progress(runs_of(parsed, seeds, jobs, backend), seeds, "runs")
-    result = {"experiment": parsed.name, **parsed.privacy.model_dump(), **summary(parsed, runs, started)}
+    promise = parsed.privacy.model_dump() | {"local_epsilon_max": parsed.privacy.alone_most}
+    result = {"experiment": parsed.name, **promise, **summary(parsed, runs, started)}
     if names and len(runs) == seeds:
         others = progress(play(parsed, names, seeds, jobs, backend), seeds, "baselines")
         result["baselines"] = summaries(others)

@@ -2,10 +2,10 @@
 
 import re
 import tomllib
-from collections.abc import Sequence
-from typing import Annotated, Any, Final, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Final, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
 from privateer_core.errors import SpecError
 
@@ -16,6 +16,30 @@ class Section(BaseModel):
     """A table with known keys only; it does not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _counts_no_boolean(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Refuse true and false where a number is meant: they would count as 1 and 0."""
+        section = handler(data)
+        if isinstance(data, Mapping):
+            for name in _booleans_as_numbers(data, section.__dict__):
+                raise ValueError(f"{name}: must be a number, not true or false")
+        return section
+
+
+def _booleans_as_numbers(given: Any, taken: Any) -> Iterator[str]:
+    """Yield the dotted names of booleans that were given and taken for numbers; sections inside have checked theirs."""
+    if isinstance(given, Mapping) and isinstance(taken, Mapping):
+        pairs = [(str(name), value, taken.get(name)) for name, value in given.items()]
+    elif isinstance(given, list | tuple) and isinstance(taken, list | tuple):
+        pairs = [(str(place), *pair) for place, pair in enumerate(zip(given, taken, strict=False))]
+    else:
+        pairs = []
+    for name, value, found in pairs:
+        if isinstance(value, bool) and type(found) in (int, float):
+            yield name
+        yield from (f"{name}.{inner}" for inner in _booleans_as_numbers(value, found))
 
 
 S = TypeVar("S", bound=Section)

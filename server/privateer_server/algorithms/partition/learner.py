@@ -17,6 +17,7 @@ from privateer_server.algorithms.partition.allocation import (
     Allocation,
     BinKinds,
     best_probabilities,
+    mixed,
     only_best,
     thompson_draw,
 )
@@ -181,7 +182,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         if in_key:
             parts = subdivided(process, state.active, self.space, self.splitting)
         else:
-            parts = undivided(state.tree, state.posterior.mean)
+            parts = undivided(state.tree, state.expected if not ahead.batch else state.posterior.mean)
         rows = parts.rows
         active = state.active[rows] if ahead.batch else only_best(state.active[rows], self._tried(state), parts.mean)
         # What may move is watched: with forgetting bins with one active arm ask their people too.
@@ -193,6 +194,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         if in_key:
             one_arm = kinds.one_arm[rows[bins], None]
             shares = np.where(one_arm, thompson_draw(*beliefs, rows[bins], ahead.seed), shares)
+        shares = self._mixed(state, shares, active[bins], rows[bins])
         people = (state.population.shares[self.cohorts.index(ahead.cohort), rows] * parts.shares)[bins]
         tree: dict[str, Any] = {"axes": parts.tree.all_axes(self.spec.dimension), "depths": parts.tree.depths}
         tree |= {"paths": parts.tree.paths, "active": active, "bins": bins}
@@ -207,6 +209,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         active = np.tile(self.playable, (len(one), 1))
         exploration = self.allocation.selecting * self._exploration(state, self._kinds(state, process))
         shares = best_probabilities(means, exploration * np.sqrt(variances), active)
+        shares = self._mixed(state, shares, active, len(state.tree) + np.arange(rows.start, rows.stop))
         people = selection.population.shares[self.cohorts.index(ahead.cohort), rows]
         tree = {"axes": one.axes, "depths": one.depths, "paths": one.paths, "active": active}
         tree["bins"] = np.arange(len(one))
@@ -219,6 +222,12 @@ class PartitionLearner(CohortLearner[PartitionState]):
     def _exploration(self, state: PartitionState, kinds: BinKinds) -> Array:
         half_life = self.forgetting.half_life(state.discounted)
         return self.allocation.exploration(kinds, state.own, half_life, state.prior.rarity)
+
+    def _mixed(self, state: PartitionState, shares: Array, active: Bools, rows: NDArray[np.int64]) -> Array:
+        """Return shares of arms, (boxes, arms), where one arm may be best for everybody; ``rows`` are the boxes."""
+        if state.constant is None:
+            return shares
+        return mixed(shares, active, state.constant, rows, self._exploration(state, BinKinds.none()))
 
     @staticmethod
     def _tried(state: PartitionState) -> Bools:
@@ -239,10 +248,10 @@ class PartitionLearner(CohortLearner[PartitionState]):
         known = estimated(state.population, state.evidence, self.spec, policy, release, rows, before, parts)
         state = replace(state, population=known[0], evidence=known[1])
         since = state.posterior.computed
-        if not (_is_news(state, since, _NEWS) or self.forgetting.is_due(state.seen - since)):
+        if not (state.is_news(since, _NEWS) or self.forgetting.is_due(state.seen - since)):
             return state
         state = self.rescaled(self.discounted(state))
-        if _is_news(state, state.hyperparameters.fitted, _FITTED) and len(state.tree) <= _FITTED_BINS:
+        if state.is_news(state.hyperparameters.fitted, _FITTED) and len(state.tree) <= _FITTED_BINS:
             state = self._fitted(state)
         return self._windowed(self.split(self.sifted(self.computed(state))))
 
@@ -256,7 +265,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         selection = self.selection.decided(selection, state.hyperparameters.spread, state.prior, state.own)
         state = replace(state, selection=selection)
         if selection.open:
-            is_news = _is_news(state, state.hyperparameters.fitted, _FITTED)
+            is_news = state.is_news(state.hyperparameters.fitted, _FITTED)
             return self.computed(self._fitted(state) if is_news else state)
         state = self.computed(self._fitted(state))
         while len(state.tree) < len((after := self.split(self.sifted(state))).tree) <= _FIRST_BINS:
@@ -275,14 +284,14 @@ class PartitionLearner(CohortLearner[PartitionState]):
         return replace(state, discounted=discounted, evidence=discounted.current)
 
     def _windowed(self, state: PartitionState) -> PartitionState:
-        window = windowed(state.window, state.tree, _endless(state), state.own, self._likelihood(state))
+        window = windowed(state.window, state.tree, state.endless, state.own, self._likelihood(state))
         return replace(state, window=window)
 
     def contradiction(self, state: PartitionState) -> Contradiction | None:
         """Whether rounds since a window opened contradict those before; None before the first window opens."""
         if state.window is None:
             return None
-        return contradiction(state.window, state.tree, _endless(state), self._likelihood(state))
+        return contradiction(state.window, state.tree, state.endless, self._likelihood(state))
 
     def _likelihood(self, state: PartitionState) -> Any:
         return lambda known: self.process(state, known, math.inf).likelihood()
@@ -295,7 +304,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
 
     def rescaled(self, state: PartitionState) -> PartitionState:
         """Expect values where those that were observed are on the average."""
-        precision, moment = _observed(state)
+        precision, moment = state.observed
         if not precision.any():
             return state
         return replace(
@@ -304,12 +313,14 @@ class PartitionLearner(CohortLearner[PartitionState]):
 
     @override
     def measured_rate(self, state: PartitionState) -> MeasuredRate | None:
-        precision, moment = (float(values.sum()) for values in _observed(state))
+        precision, moment = (float(values.sum()) for values in state.observed)
         return MeasuredRate.normal((1 + moment / precision) / 2, 0.5 / math.sqrt(precision)) if precision else None
 
     def computed(self, state: PartitionState) -> PartitionState:
-        """Compute the posterior."""
-        return replace(state, posterior=BinPosterior(*self.process(state).posterior(), state.seen))
+        """Compute the posterior, and where coins choose arms that of arms that differ by the same everywhere."""
+        process = self.process(state)
+        constant = None if self.spec.privacy.arm_in_key else process.constant_arms()
+        return replace(state, posterior=BinPosterior(*process.posterior(), state.seen), constant=constant)
 
     def sifted(self, state: PartitionState) -> PartitionState:
         """Drop arms that are behind, and take back those that may be the best again."""
@@ -372,27 +383,6 @@ class PartitionLearner(CohortLearner[PartitionState]):
         common = state.hyperparameters.common
         variance = self.process(state).variances() if common else state.posterior.variance
         return means, (high - low) * np.sqrt(variance) / 2
-
-
-def _observed(state: PartitionState) -> tuple[Array, Array]:
-    """Return precisions and moments of all cells that rounds were about, unfaded; (cells,) each."""
-    known = [_endless(state).cells, *([state.selection.evidence.cells] if state.selection else [])]
-    precision, moment = (np.concatenate(values) for values in zip(*known, strict=True))
-    return precision, moment
-
-
-def _is_news(state: PartitionState, before: int, times: float) -> bool:
-    """Whether ``times`` as many people have reported as ``before``.
-
-    Sources do not count once own people report: many reports of little information must not hold up a few of much.
-    """
-    others = state.seen - state.own if state.own else 0
-    return state.seen - others >= times * max(0, before - others)
-
-
-def _endless(state: PartitionState) -> BinEvidence:
-    """Return the evidence that has not faded, of all rounds that posteriors know."""
-    return state.discounted.endless if state.discounted else state.evidence
 
 
 def learner(spec: PartitionSpec) -> Learner:
