@@ -26,6 +26,7 @@ from privateer_lab.figures import margin, readable
 from privateer_lab.planning import first_look
 from privateer_lab.planning.first_look import begun, so_far
 from privateer_lab.planning.first_rounds import first_rounds
+from privateer_lab.planning.least_batches import batches
 from privateer_lab.planning.plans import (
     EPSILON_MAX,
     EPSILONS,
@@ -36,7 +37,6 @@ from privateer_lab.planning.plans import (
     PlanResults,
     Refused,
     Variant,
-    batches,
     foreseen,
     possible,
     runs_of,
@@ -162,7 +162,7 @@ class _Report:
             "foreseen": msgspec.to_builtins(self.foreseen),
             "batches": self.batches,
             "first_rounds": self.first_rounds,
-            "warnings": concerns,
+            "warnings": [*concerns, *self.found.warnings()],
         }
 
     def _print(self) -> None:

@@ -1,24 +1,21 @@
 """Planning: what an experiment would cost and earn under other promises, before anybody is asked for data."""
 
 import math
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.accounting.amplification import shuffled_delta
-from privateer_core.accounting.events import ShuffledResponse
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
-from privateer_core.privacy.terms import allotment_of
-from privateer_core.privacy.trust import BATCH_MIN, TRUST, Trust, honest_people
-from privateer_core.spec.privacy import BATCH_MAX, Privacy
+from privateer_core.privacy.trust import TRUST, Trust
+from privateer_core.spec.privacy import Privacy
 from privateer_core.spec.spec import Spec
+from privateer_lab.simulation.constant_option import behind_the_constant, constant_warnings
 from privateer_lab.simulation.delayed_reports import waiting_of
 from privateer_lab.simulation.parallel import Backend, each
 from privateer_lab.simulation.simulate import Run, simulate_once
@@ -267,10 +264,19 @@ class PlanResults:
 
         If no seed is complete, those that have any run are there with what they have.
         """
+        return [outcome(variant, runs) for variant, runs in self._compared()]
+
+    def warnings(self) -> Sequence[str]:
+        """Say under which promises one option for everybody would have earned more."""
+        runs = self._compared()
+        found = {f"{one.model} at epsilon {one.epsilon:g}": behind_the_constant(one.spec, some) for one, some in runs}
+        return constant_warnings(found)
+
+    def _compared(self) -> list[tuple[Variant, list[Run]]]:
         common = self._common()
         kept = ((self._wanted[place], self._runs[place]) for place in self._left())
         chosen = ((variant, [runs[seed] for seed in sorted(common or runs)]) for variant, runs in kept)
-        return [outcome(variant, runs) for variant, runs in chosen if runs]
+        return [(variant, runs) for variant, runs in chosen if runs]
 
     def _left(self) -> list[int]:
         return [place for place, one in enumerate(self._wanted) if not self.refuses(one)]
@@ -346,56 +352,3 @@ def curve(runs: list[Run], points: int = 24) -> list[dict[str, float]]:
     regrets = np.array([np.interp(at, seen, regret) for seen, regret, *_ in curves]) / at
     rows = zip(at.tolist(), regrets.mean(axis=0).tolist(), regrets.max(axis=0).tolist(), strict=True)
     return [{"people": people, "regret_mean": mean, "regret_worst": worst} for people, mean, worst in rows]
-
-
-@lru_cache(maxsize=256)
-def smallest_batch(privacy: Privacy, epsilon: float, local_epsilon: float, reports: int = 1) -> int | None:
-    """Return the smallest batch with which reports of ``local_epsilon`` each keep a promise of ``epsilon`` shuffled.
-
-    So many ``reports`` of a person share the promise. None if no batch that a spec may name is large enough. The number
-    is for reports of two symbols, which need the most (docs/privacy.md): larger alphabets, and symbols of vectors, need
-    fewer.
-    """
-    delta = privacy.delta or _DELTA
-    share = allotment_of(privacy.trust, epsilon, delta, reports)
-
-    def enough(batch: int) -> bool:
-        honest = honest_people(privacy, batch)
-        if share is not None and honest:
-            return share.covers(ShuffledResponse(local_epsilon, 2, honest))
-        return honest > 0 and shuffled_delta(epsilon, local_epsilon, 2, honest) <= delta
-
-    low, high = BATCH_MIN - 1, BATCH_MIN
-    while not enough(high):
-        if high == BATCH_MAX:
-            return None
-        low, high = high, min(4 * high, BATCH_MAX)
-    while high - low > max(1, low // 1000):
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
-
-
-def batches(wanted: Iterable[Variant]) -> list[dict[str, Any]]:
-    """Return, for each promise about a batch, the least ``min_batch`` that doubles a report's epsilon, and at its most.
-
-    Without a batch it would be the promise's, shared by all reports of a person.
-    Reports without an epsilon of their own are left out: they are private in a batch of any size or in none.
-    """
-    return [_batches(one.spec.privacy, one.epsilon, one.spec.reports) for one in wanted if _amplified(one.spec)]
-
-
-def _amplified(spec: Spec) -> bool:
-    terms = spec.planned("")
-    return terms is not None and terms.trust.batched and math.isfinite(terms.mechanism.local_epsilon)
-
-
-def _batches(privacy: Privacy, epsilon: float, reports: int) -> dict[str, Any]:
-    limit, double = privacy.local_epsilon_max, 2 * epsilon / reports
-    return {
-        "epsilon": epsilon,
-        "delta": privacy.delta,
-        "min_batch_to_double": smallest_batch(privacy, epsilon, double, reports) if double <= limit else None,
-        "local_epsilon_max": limit,
-        "min_batch_at_max": smallest_batch(privacy, epsilon, limit, reports),
-    }

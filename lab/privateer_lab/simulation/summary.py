@@ -13,6 +13,7 @@ from privateer_core.privacy.order import concerns_of
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
+from privateer_lab.simulation.constant_option import behind_the_constant, constant_warnings
 from privateer_lab.simulation.delayed_reports import assumed
 from privateer_lab.simulation.simulate import Run
 
@@ -49,7 +50,7 @@ def summary(spec: Spec, runs: list[Run], started: float) -> dict[str, Any]:
         "rounds_mean": _mean([run.rounds for run in runs]),
         **promise(spec, terms),
         "assumed": assumed(spec),
-        "warnings": warnings(spec, terms, means),
+        "warnings": [*warnings(spec, terms, means), *constant_warnings({"": behind_the_constant(spec, runs)})],
         "users": runs[0].people,
         "seeds": len(runs),
         "users_per_second": sum(run.people for run in runs) / wall,

@@ -93,8 +93,8 @@ def _where_the_cap_decides(rounds: dict[int, tuple[Spec, Terms]]) -> Iterator[st
     if width <= _NARROWER:
         least = account(terms.event).epsilon(privacy.delta)
         yield (
-            f"reports have more noise than epsilon {privacy.bound:g} asks for. privacy.local_epsilon_max = {cap:g} limits "
-            "what a report tells by itself, to somebody who sees it outside of its batch, and in a round of "
+            f"reports have more noise than epsilon {privacy.bound:g} asks for. privacy.local_epsilon_max = {cap:g} "
+            "limits what a report tells by itself, to somebody who sees it outside of its batch, and in a round of "
             f"{people:,} people that limit is the stricter one: the batch keeps epsilon {least:.2g}. With "
             f"privacy.local_epsilon_max = {more:g} intervals are {1 - width:.0%} narrower. That costs protection where "
             f"shuffler and server work together: they learn of a person what epsilon {more:g} allows, in place of "

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
@@ -23,23 +23,28 @@ class Section(BaseModel):
         """Refuse true and false where a number is meant: they would count as 1 and 0."""
         section = handler(data)
         if isinstance(data, Mapping):
-            for name in _booleans_as_numbers(data, section.__dict__):
-                raise ValueError(f"{name}: must be a number, not true or false")
+            for name, value in data.items():
+                found = section.__dict__.get(name)
+                if _counts(value, found):
+                    raise ValueError(f"{name}: must be a number, not true or false")
+                if _holds_counted(value, found):
+                    raise ValueError(f"{name}: must have numbers in the place of true and false")
         return section
 
 
-def _booleans_as_numbers(given: Any, taken: Any) -> Iterator[str]:
-    """Yield the dotted names of booleans that were given and taken for numbers; sections inside have checked theirs."""
+def _counts(given: Any, taken: Any) -> bool:
+    """Whether a boolean was given and taken for a number."""
+    return isinstance(given, bool) and type(taken) in (int, float)
+
+
+def _holds_counted(given: Any, taken: Any) -> bool:
+    """Whether a list or table holds a boolean that was taken for a number; sections inside have checked theirs."""
+    pairs: Iterable[tuple[Any, Any]] = ()
     if isinstance(given, Mapping) and isinstance(taken, Mapping):
-        pairs = [(str(name), value, taken.get(name)) for name, value in given.items()]
+        pairs = ((value, taken.get(name)) for name, value in given.items())
     elif isinstance(given, list | tuple) and isinstance(taken, list | tuple):
-        pairs = [(str(place), *pair) for place, pair in enumerate(zip(given, taken, strict=False))]
-    else:
-        pairs = []
-    for name, value, found in pairs:
-        if isinstance(value, bool) and type(found) in (int, float):
-            yield name
-        yield from (f"{name}.{inner}" for inner in _booleans_as_numbers(value, found))
+        pairs = zip(given, taken, strict=False)
+    return any(_counts(*pair) or _holds_counted(*pair) for pair in pairs)
 
 
 S = TypeVar("S", bound=Section)

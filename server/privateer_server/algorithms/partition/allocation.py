@@ -76,10 +76,10 @@ class BinKinds:
     one_arm: Bools
 
     @classmethod
-    def none(cls) -> "BinKinds":
-        """Return those of one bin that is of no kind."""
-        no = np.zeros(1, np.bool_)
-        return cls(no, no, no)
+    def everywhere(cls) -> "BinKinds":
+        """Return those of the whole space: what is found of it serves all."""
+        yes, no = np.ones(1, np.bool_), np.zeros(1, np.bool_)
+        return cls(wide=yes, large=no, one_arm=no)
 
 
 class Allocation:

@@ -194,7 +194,9 @@ class PartitionLearner(CohortLearner[PartitionState]):
         if in_key:
             one_arm = kinds.one_arm[rows[bins], None]
             shares = np.where(one_arm, thompson_draw(*beliefs, rows[bins], ahead.seed), shares)
-        shares = self._mixed(state, shares, active[bins], rows[bins])
+        if state.constant is not None:
+            exploration = self._exploration(state, BinKinds.everywhere())
+            shares = mixed(shares, active[bins], state.constant, rows[bins], exploration)
         people = (state.population.shares[self.cohorts.index(ahead.cohort), rows] * parts.shares)[bins]
         tree: dict[str, Any] = {"axes": parts.tree.all_axes(self.spec.dimension), "depths": parts.tree.depths}
         tree |= {"paths": parts.tree.paths, "active": active, "bins": bins}
@@ -209,7 +211,6 @@ class PartitionLearner(CohortLearner[PartitionState]):
         active = np.tile(self.playable, (len(one), 1))
         exploration = self.allocation.selecting * self._exploration(state, self._kinds(state, process))
         shares = best_probabilities(means, exploration * np.sqrt(variances), active)
-        shares = self._mixed(state, shares, active, len(state.tree) + np.arange(rows.start, rows.stop))
         people = selection.population.shares[self.cohorts.index(ahead.cohort), rows]
         tree = {"axes": one.axes, "depths": one.depths, "paths": one.paths, "active": active}
         tree["bins"] = np.arange(len(one))
@@ -222,12 +223,6 @@ class PartitionLearner(CohortLearner[PartitionState]):
     def _exploration(self, state: PartitionState, kinds: BinKinds) -> Array:
         half_life = self.forgetting.half_life(state.discounted)
         return self.allocation.exploration(kinds, state.own, half_life, state.prior.rarity)
-
-    def _mixed(self, state: PartitionState, shares: Array, active: Bools, rows: NDArray[np.int64]) -> Array:
-        """Return shares of arms, (boxes, arms), where one arm may be best for everybody; ``rows`` are the boxes."""
-        if state.constant is None:
-            return shares
-        return mixed(shares, active, state.constant, rows, self._exploration(state, BinKinds.none()))
 
     @staticmethod
     def _tried(state: PartitionState) -> Bools:

@@ -18,14 +18,13 @@ from privateer_lab.cli import plan as planning
 from privateer_lab.planning import first_look
 from privateer_lab.planning import sweep as sweeps
 from privateer_lab.planning.first_look import begun, so_far
+from privateer_lab.planning.least_batches import batches, smallest_batch
 from privateer_lab.planning.plans import (
     PlanResults,
-    batches,
     outcome,
     people_needed,
     possible,
     runs_of,
-    smallest_batch,
     stages,
     variants,
 )
