@@ -2,5 +2,5 @@
 
 import os
 
-# Learners' matrices are small: threads of linear algebra would wait for each other, and take the processors of requests.
+# Matrices of learners are small: threads of linear algebra would wait for each other, and take processors from others.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -52,6 +52,7 @@ _NEWS: Final = 1.03
 _FITTED: Final = 1.25
 """The kernel is fitted again when this many times as many people have reported."""
 _FITTED_BINS: Final = 128
+_LIKELY: Final = 0.5
 
 
 class PartitionLearner(CohortLearner[PartitionState]):
@@ -310,6 +311,17 @@ class PartitionLearner(CohortLearner[PartitionState]):
     def measured_rate(self, state: PartitionState) -> MeasuredRate | None:
         precision, moment = (float(values.sum()) for values in state.observed)
         return MeasuredRate.normal((1 + moment / precision) / 2, 0.5 / math.sqrt(precision)) if precision else None
+
+    @override
+    def warnings(self, state: PartitionState) -> tuple[str, ...]:
+        found, constant = super().warnings(state), state.constant
+        if constant is None or constant.probability <= _LIKELY or not self.over(state):
+            return found
+        return (
+            *found,
+            "reports do not show that contexts matter: one option is best for everybody with probability "
+            f"{constant.probability:.2f}, and the last policy goes by that",
+        )
 
     def computed(self, state: PartitionState) -> PartitionState:
         """Compute the posterior, and where coins choose arms that of arms that differ by the same everywhere."""

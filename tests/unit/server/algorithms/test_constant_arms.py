@@ -26,8 +26,8 @@ LEARNED = {"privacy.epsilon": 4.0, "experiment.round_size": 250, "experiment.hor
 
 def beside(values, precision=200.0, prior=UNSCALED):
     """The model beside, where values (bins, arms) were observed, each with this precision."""
-    known = np.full(values.shape, precision)
-    return ConstantArms.beside(observed(LOWER, UPPER, known, known * values), KERNEL, prior)
+    known, process = np.full(values.shape, precision), values - prior.level
+    return ConstantArms.beside(observed(LOWER, UPPER, known, known * process), KERNEL, prior)
 
 
 def density(own, found, precision):
@@ -87,8 +87,10 @@ def test_everybody_gets_one_arm_where_contexts_do_not_matter_and_none_is_lost_wh
     policy = learner_for(spec).policy(last.state, NewRound(99, 0))
     assert (policy.active == (np.arange(ARMS) == 1)).all()
     assert last.state.constant.probability > 0.5
+    assert any("contexts matter" in warning for warning in learner_for(spec).answer(last.state).warnings)
     peaks = list(rounds(spec, PEAKS, seed))[-1]
     assert peaks.state.constant.probability < 0.01
+    assert not learner_for(spec).answer(peaks.state).warnings
     assert len(np.unique(learner_for(spec).policy(peaks.state, NewRound(99, 0)).active.argmax(axis=1))) == ARMS
 
 

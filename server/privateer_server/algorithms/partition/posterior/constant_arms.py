@@ -45,7 +45,7 @@ class ConstantArms:
         """
         constant = [ConstantKernel(kernel.lengths, kernel.spread, kernel.space)]
         if abs(prior.level) > _TELLING:
-            values = prior.level + prior.scale * observations.common_mean(constant[0])
+            values = prior.level + prior.scale * observations.posterior(constant[0])[0].mean(axis=1)
             constant.append(replace(constant[0], crowding=np.clip(values / prior.level, *_CROWDED)))
         likelihoods = [observations.likelihood(one) for one in constant]
         likelier = int(np.argmax(likelihoods))

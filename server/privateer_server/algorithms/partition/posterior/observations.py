@@ -59,10 +59,6 @@ class Observations:
             return self._common_part(kernel, known).variances()
         return np.diagonal(known, axis1=1, axis2=2).T
 
-    def common_mean(self, kernel: Kernel) -> Array:
-        """Posterior mean of what all arms have in common, shape (bins,), for a kernel with such a part."""
-        return self._common_part(kernel, self._known(kernel)).mean
-
     def _known(self, kernel: Kernel) -> Array:
         """Return posterior covariances of arms' values without a common part, or if it is known; (arms, bins, bins)."""
         return np.asarray(np.linalg.inv(np.linalg.inv(kernel.covariance(self.lower, self.upper)) + self.information))
