@@ -15,7 +15,7 @@ from privateer_lab.cli.command_line import Jobs, Json, On, PeopleSpec, Seeds, Se
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.cli.output import print_json, print_rows, print_table, progress, screen
 from privateer_lab.figures import margin, named
-from privateer_lab.planning.spec_draft import Draft, draft
+from privateer_lab.drafting.spec_draft import Draft, draft
 from privateer_lab.planning.sweep import SweepJournal, cells, combinations, parse_axes, write_parquet
 from privateer_lab.planning.sweep import sweep as rows_of
 from privateer_lab.simulation.simulate import figures_of

@@ -18,7 +18,7 @@ from privateer_lab.environments.functions import (
 from privateer_lab.environments.linear import DisjointSection, LinearSection, NeedlesSection
 from privateer_lab.environments.losses import LossesSection
 from privateer_lab.environments.mixed import MixedSection, SlopesSection
-from privateer_lab.environments.people_file import files_of
+from privateer_lab.environments.files.people_file import files_of
 
 __all__ = [
     "Environment",

@@ -20,7 +20,7 @@ from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
 from privateer_lab.planning.plans import curve
-from privateer_lab.planning.spec_draft import toml
+from privateer_lab.drafting.spec_draft import toml
 from privateer_lab.planning.sweep import SweepJournal, cells, product_of, read_journal
 from privateer_lab.planning.sweep import sweep as rows_of
 from privateer_lab.simulation.parallel import Backend, each

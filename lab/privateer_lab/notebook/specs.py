@@ -13,7 +13,7 @@ from privateer_core.spec.spec import Spec
 from privateer_core.spec.toml_file import apply_setting
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.environments import check_population
-from privateer_lab.planning.spec_draft import Draft, draft, toml
+from privateer_lab.drafting.spec_draft import Draft, draft, toml
 
 SpecLike: TypeAlias = Spec | Draft | Mapping[str, Any] | str | PathLike[str]
 """What `spec` takes."""
@@ -105,7 +105,7 @@ def spec_from(
     ignore
         Columns that are no features, such as the propensities of a log.
     arms, label, bounds, quantiles, name
-        As `privateer_lab.planning.spec_draft.draft` takes them.
+        As `privateer_lab.drafting.spec_draft.draft` takes them.
 
     Raises
     ------

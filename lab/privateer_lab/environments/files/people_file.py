@@ -13,7 +13,7 @@ from typing import Any, Final, TextIO
 import numpy as np
 
 from privateer_core.errors import SpecError
-from privateer_lab.environments.file_columns import (
+from privateer_lab.environments.files.file_columns import (
     Column,
     Texts,
     Unfit,

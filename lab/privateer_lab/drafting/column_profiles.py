@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.columns import is_missing, is_number
-from privateer_lab.environments.file_columns import NO, YES, Column, Texts, number_of
-from privateer_lab.environments.people_file import PeopleFile
+from privateer_lab.environments.files.file_columns import NO, YES, Column, Texts, number_of
+from privateer_lab.environments.files.people_file import PeopleFile
 
 Value: TypeAlias = str | bool | float
 _DISTINCT: Final = 10_000

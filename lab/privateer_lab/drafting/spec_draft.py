@@ -25,7 +25,7 @@ from privateer_core.spec.categories import OTHER
 from privateer_core.spec.context import COLUMNS_MAX, FEATURES_MAX, Context
 from privateer_core.spec.sections import parse_section
 from privateer_core.spec.spec import Spec, example_promises
-from privateer_lab.planning.column_profiles import Profile, Value, profiles_in, profiles_of
+from privateer_lab.drafting.column_profiles import Profile, Value, profiles_in, profiles_of
 
 LEVELS: Final = 15
 """Most levels that are taken from data: with others they are 4 columns."""

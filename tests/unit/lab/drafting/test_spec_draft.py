@@ -12,7 +12,7 @@ from privateer_core.spec.categories import Boolean, Categorical
 from privateer_core.spec.features import Numeric, Ranked
 from privateer_lab.cli.command_line import main
 from privateer_lab.environments import environment_for
-from privateer_lab.planning.spec_draft import draft
+from privateer_lab.drafting.spec_draft import draft
 
 GARDEN = Path(__file__).parents[4] / "examples" / "garden.csv"
 
