@@ -1,41 +1,32 @@
-"""A spec made from the columns of a data frame or a CSV file: a draft, whose bounds and levels become public.
+"""A spec made from the columns of a data frame or a file: a draft, whose bounds and levels become public.
 
 `draft` is for notebooks: ``print(draft(frame).text)``. What it takes from the data somebody has to confirm, since
 everybody may read a spec.
 """
 
-import json
-import math
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privateer_core.algorithms import ALGORITHMS, algorithm, read_spec
+from privateer_core.algorithms import read_spec
 from privateer_core.errors import SpecError
-from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.spec.arms import ArmsSpec
-from privateer_core.spec.categories import OTHER
-from privateer_core.spec.context import COLUMNS_MAX, FEATURES_MAX, Context
-from privateer_core.spec.sections import parse_section
 from privateer_core.spec.spec import Spec, example_promises
-from privateer_lab.drafting.column_profiles import Profile, Value, profiles_in, profiles_of
+from privateer_lab.drafting.column_profiles import TableRows, rows_of, shortened
+from privateer_lab.drafting.feature_drafts import FeatureDrafts, features_of, rounded
+from privateer_lab.drafting.logged_people import LoggedPeople, logged_people
+from privateer_lab.drafting.outcome_columns import ArmNames, arms_of, bounds_of_reward, classes_of, reward_of
+from privateer_lab.drafting.segment_drafts import segment_lines
+from privateer_lab.drafting.toml_values import toml
+from privateer_lab.drafting.usual_algorithms import by_context, with_effects
 
-LEVELS: Final = 15
-"""Most levels that are taken from data: with others they are 4 columns."""
-_RARE: Final = 0.01
-_FEW: Final = 10
-"""A level of fewer people, or of a smaller share of them, is not named: somebody might be known by it."""
-_INNER: Final = (0.01, 0.99)
-_CODES: Final = 8
-_SKEWED: Final = 8.0
-"""Numbers crowd if all are within so many times the range that holds the inner half."""
+_ROUND: Final = 1000
 
 
 @dataclass(frozen=True)
@@ -50,16 +41,31 @@ class Draft:
         Sentences about what comes from the data and becomes public.
     notes
         Sentences about what else was decided, such as columns that were left out.
+    log
+        The rows of a log, with what was chosen and what came of it; None where the draft is of none.
     """
 
     text: str
     confirm: tuple[str, ...]
     notes: tuple[str, ...]
+    log: "_Log | None" = field(default=None, repr=False)
 
     @property
     def spec(self) -> Spec:
         """The spec."""
         return read_spec(self.text)
+
+    @cached_property
+    def people(self) -> LoggedPeople | None:
+        """Simulated people made from the log; None without one. The model is fitted when they are first asked for."""
+        return self.log.people(cast(ArmsSpec, self.spec)) if self.log else None
+
+    def write(self, path: "str | os.PathLike[str]") -> None:
+        """Write the spec, and beside it the people of a log, whom it then names."""
+        file, text = Path(path), self.text
+        if self.people:
+            text += self.people.write(people_file(file))
+        file.write_text(text, encoding="utf-8")
 
     def __str__(self) -> str:
         return self.text
@@ -69,23 +75,24 @@ class Draft:
         return f"<pre>{escape(self.text)}</pre><ul>{said}</ul>"
 
 
-@dataclass
-class _Features:
-    """Lines of ``[context.features]``, and what is said of them."""
+def people_file(spec: Path) -> Path:
+    """Return the file of people beside a spec."""
+    return spec.with_name(f"{spec.stem}.people.parquet")
 
-    lines: list[str] = field(default_factory=list)
-    confirm: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    columns: int = 0
 
-    def take(self, name: str, table: Mapping[str, Any], from_data: str | None) -> None:
-        if from_data:
-            self.confirm.append(f"{name}: {from_data}")
-        remark = "  # from the data: confirm that it may be public" if from_data else ""
-        self.lines.append(f"{_key(name)} = {toml(table)}{remark}")
+@dataclass(frozen=True)
+class _Log:
+    """The rows of a log that have an option and a reward."""
 
-    def leave_out(self, name: str, why: str) -> None:
-        self.notes.append(f"{name} is left out: {why}.")
+    rows: TableRows
+    arm: str
+    reward: str
+    names: ArmNames
+
+    def people(self, spec: ArmsSpec) -> LoggedPeople:
+        columns = [self.rows.column(name) for name in spec.features]
+        rewards = reward_of(self.rows.column(self.reward))
+        return logged_people(spec, columns, self.rows.column(self.arm), list(self.names.values), rewards)
 
 
 def draft(
@@ -95,11 +102,11 @@ def draft(
     arms: Sequence[str] = (),
     label: str | None = None,
     bounds: Mapping[str, tuple[float, float]] | None = None,
-    quantiles: bool = False,
     seen_from: Path | None = None,
     reward: str | None = None,
     arm: str | None = None,
     ignore: Sequence[str] = (),
+    segments: Sequence[str] = (),
 ) -> Draft:
     """Draft a spec from the types and values of a table's columns.
 
@@ -116,14 +123,14 @@ def draft(
         A column that says which class somebody belongs to: no feature, but simulated people's truth.
     bounds
         Bounds of numeric columns that are public already, by name.
-    quantiles
-        Give numbers that crowd in a part of their range cut points in place of bounds.
     seen_from
         The folder that the spec will be in, if it names the file; by default the working directory.
     reward, arm
-        Columns of a log: what came of a choice, whose bounds become the reward's, and what was chosen.
+        Columns of a log: what came of a choice, and what was chosen. With both, people are made from the log.
     ignore
         More columns that are no features.
+    segments
+        Columns by which effects are wanted: the spec is that of a test, and these are its features.
 
     Raises
     ------
@@ -131,205 +138,130 @@ def draft(
         If there are no such columns, none that makes a feature, or a name that no spec may have.
     """
     path = str(table) if isinstance(table, str | Path) else None
-    profiles = profiles_in(path) if path else profiles_of(table)
-    known, outside = {profile.name: profile for profile in profiles}, {label, reward, arm, *ignore}
-    for wanted in [*(bounds or {}), *(name for name in (label, reward, arm, *ignore) if name)]:
-        if wanted not in known:
-            raise SpecError("no column has this name", field=wanted, remedy="see the names of the columns")
-    classes = _classes(known[label]) if label else []
-    features = _features([one for one in profiles if one.name not in outside], dict(bounds or {}), quantiles)
+    rows, bounds = rows_of(table), dict(bounds or {})
+    for wanted in [*bounds, *(one for one in (label, reward, arm, *ignore, *segments) if one)]:
+        rows.column(wanted)
+    _check_apart({"--arm": arm, "--reward": reward, "--label": label}, segments)
+    notes = _about(rows)
+    rows = _complete(rows, [one for one in (arm, reward) if one], notes)
+    names = arms_of(rows.column(arm)) if arm and not arms else ArmNames.given(arms)
+    classes = classes_of(rows.column(label)) if label else ArmNames.given(())
+    features = _features(rows, {label, reward, arm, *ignore} - {None}, bounds, segments, (arm, reward))
+    confirm, notes = list(features.confirm), notes + features.notes
     if arm and not arms:
-        arms = _classes(known[arm])
-        features.confirm.append(f"{arm}: the names of the {len(arms)} arms are from the data")
-    if not arms and not classes:
-        features.notes.append("No options are given: rename first and second in experiment.arms, or give --arms.")
-    rows = max(profile.rows for profile in profiles)
-    sections = [
-        *_opening(name, list(arms) or classes or ["first", "second"], rows),
-        "[context.features]",
-        *features.lines,
-        "",
-        *(_reward(known[reward], features, (bounds or {}).get(reward)) if reward else ()),
-        *_closing(),
-        *(_population(os.path.relpath(path, seen_from), label, classes, list(arms)) if path and label else ()),
-    ]
-    made = Draft("\n".join(sections) + "\n", tuple(features.confirm), tuple(features.notes))
+        confirm.insert(0, f"{shortened(arm)}: the names of the {len(names.values)} options are from the data")
+    notes += names.notes(shortened(arm or label or "--arms"))
+    if not names.values and not classes.values:
+        notes.append("No options are given: rename first and second in experiment.arms, or give --arms.")
+    options = names.allowed or classes.allowed or ["first", "second"]
+    told, said = _reward(rows, reward, bounds.get(reward or ""), notes)
+    confirm += said
+    sections = [*_opening(name, options, rows.total), "[context.features]", *features.lines, "", *told]
+    sections += segment_lines(rows, segments, confirm) + _closing(with_effects() if segments else by_context())
+    if path and label:
+        sections += _labelled(os.path.relpath(path, seen_from), label, list(classes.values), options)
+    log = _Log(rows, arm, reward, names) if arm and reward and not arms else None
+    made = Draft("\n".join(sections) + "\n", tuple(confirm), tuple(notes), log)
     read_spec(made.text)
     return made
 
 
-def _features(profiles: list[Profile], bounds: dict[str, tuple[float, float]], quantiles: bool) -> _Features:
-    found = _Features()
-    for profile in profiles:
-        before = len(found.lines), len(found.confirm)
-        _add(found, profile, bounds.get(profile.name), quantiles)
-        if len(found.lines) == before[0]:
-            continue
-        width = _columns_of(found.lines[-1])
-        if len(found.lines) > FEATURES_MAX or found.columns + width > COLUMNS_MAX:
-            del found.lines[before[0] :], found.confirm[before[1] :]
-            found.leave_out(profile.name, f"a spec has at most {FEATURES_MAX} features and {COLUMNS_MAX} columns")
-        else:
-            found.columns += width
-    if not found.lines:
-        raise SpecError("no column makes a feature", field="table", remedy="give numbers, yes or no, or few levels")
+def _check_apart(named: Mapping[str, str | None], segments: Sequence[str]) -> None:
+    """Refuse a column that is named for two things."""
+    seen: dict[str, str] = {}
+    for option, column in [*named.items(), *(("--segments", one) for one in segments)]:
+        if column and column in seen:
+            detail = f"is the column of {seen[column]} too"
+            raise SpecError(detail, field=f"{option} {shortened(column)}", remedy="name another column")
+        if column:
+            seen[column] = option
+
+
+def _about(rows: TableRows) -> list[str]:
+    if rows.kept == rows.total:
+        return []
+    return [f"Of {rows.total:,} rows a random sample of {rows.kept:,} was kept; all figures are of these."]
+
+
+def _complete(rows: TableRows, columns: Sequence[str], notes: list[str]) -> TableRows:
+    """Leave out rows without an option or a reward."""
+    if not columns:
+        return rows
+    known = np.all([rows.column(name).places >= 0 for name in columns], axis=0)
+    if not known.any():
+        told = " and ".join(map(shortened, columns))
+        raise SpecError("has no row with a value", field=told, remedy="name other columns")
+    if gaps := int((~known).sum()):
+        notes.append(f"{gaps:,} rows without {' or '.join(map(shortened, columns))} are left out.")
+    return rows.of(known)
+
+
+def _features(
+    rows: TableRows,
+    outside: set[str | None],
+    bounds: Mapping[str, tuple[float, float]],
+    segments: Sequence[str],
+    log: tuple[str | None, str | None],
+) -> FeatureDrafts:
+    """Make features of columns: of a wide table of those that tell most about options."""
+    profiles = [
+        one for one in rows.columns.values() if one.name in segments or (not segments and one.name not in outside)
+    ]
+    found = features_of(profiles, bounds)
+    if not found.full or not all(log):
+        return found
+    from privateer_lab.drafting.relevance import most_relevant_first
+
+    arm, reward = (rows.column(name) for name in log if name)
+    found = features_of(most_relevant_first(profiles, arm, reward_of(reward)), bounds)
+    found.notes.append("Features that tell most about which option is better for whom were taken first.")
     return found
 
 
-def _columns_of(line: str) -> int:
-    """Return the columns of a feature as its line of a spec has it."""
-    features = parse_section(Context, {"features": tomllib.loads(line)}).features
-    return sum(feature.columns for feature in features.values())
-
-
-def _add(found: _Features, profile: Profile, bounds: tuple[float, float] | None, quantiles: bool) -> None:
-    """Add a feature's line, or say why there is none."""
-    name, gaps = profile.name, {"missing": True} if profile.gaps else {}
-    if profile.gaps == profile.rows:
-        found.leave_out(name, "it has no values")
-    elif profile.is_constant:
-        found.leave_out(name, "every row has the same value")
-    elif bounds is not None:
-        found.take(name, {"low": bounds[0], "high": bounds[1], **gaps}, None)
-    elif profile.is_boolean:
-        found.take(name, {"boolean": True, **gaps}, None)
-    elif (numbers := profile.numbers) is not None:
-        _add_numbers(found, profile, numbers, gaps, quantiles)
-    else:
-        _add_levels(found, profile, gaps)
-
-
-def _add_numbers(
-    found: _Features, profile: Profile, numbers: NDArray[np.float64], gaps: dict[str, Any], quantiles: bool
-) -> None:
-    numbers = numbers[np.isfinite(numbers)]
-    quarters = np.quantile(numbers, (0.0, 0.25, 0.75, 1.0))
-    if quantiles and quarters[3] - quarters[0] > _SKEWED * (quarters[2] - quarters[1]):
-        cuts = _cuts(numbers)
-        if cuts[0] < cuts[-1]:
-            found.take(profile.name, {"quantiles": cuts, **gaps}, f"the cut points {toml(cuts)} are from the data")
-            return
-    low, high = _bounds(numbers)
-    said = f"low = {toml(low)} and high = {toml(high)} hold about 98 in 100 rows, rounded outward"
-    found.take(profile.name, {"low": low, "high": high, **gaps}, said)
-    if profile.counts is not None and len(profile.counts) <= _CODES and _whole(numbers):
-        count = len(profile.counts)
-        found.notes.append(f"{profile.name} has {count} whole numbers: if they are codes, list them as levels instead.")
-
-
-def _whole(numbers: NDArray[np.float64]) -> bool:
-    return bool((numbers == np.round(numbers)).all())
-
-
-def _bounds(numbers: NDArray[np.float64]) -> tuple[float, float]:
-    """Return bounds of two digits around the inner rows, which nobody's own number can be read from."""
-    low, high = np.quantile(numbers, _INNER)
-    if low == high:
-        low, high = float(numbers.min()), float(numbers.max())
-    unit = 10.0 ** math.floor(math.log10(high - low)) / 2
-    return _tidy(math.floor(low / unit) * unit), _tidy(math.ceil(high / unit) * unit)
-
-
-def _cuts(numbers: NDArray[np.float64]) -> list[float]:
-    """Return eleven cut points of two digits."""
-    return [_rounded(cut) for cut in np.quantile(numbers, np.linspace(*_INNER, 11))]
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.2g}")
-
-
-def _tidy(value: float) -> float:
-    """Remove what multiplying leaves in the last digits."""
-    return float(f"{value:.12g}")
-
-
-def _add_levels(found: _Features, profile: Profile, gaps: dict[str, Any]) -> None:
-    levels, others = _frequent(profile)
-    if not levels:
-        found.leave_out(profile.name, "it has too many different values, as names and dates do")
-        return
-    said = f"the names of its {len(levels)} levels are from the data"
-    if others:
-        said += f"; {others:,} rows of rarer ones count as '{OTHER}'"
-    found.take(profile.name, {"levels": levels, **gaps}, said)
-
-
-def _frequent(profile: Profile) -> tuple[list[str], int]:
-    """Return the frequent levels, the most frequent first, and how many rows have others."""
-    counts, known = profile.counts, profile.rows - profile.gaps
-    if counts is None:
-        return [], known
-    least = max(_FEW if known > 20 * _FEW else 1, _RARE * known)
-    frequent = [value for value, count in counts.most_common(LEVELS) if count >= least]
-    covered = sum(counts[value] for value in frequent)
-    # What is different in most rows is no level of anything.
-    return ([_text(value) for value in frequent] if covered >= known / 2 else []), known - covered
-
-
-def _text(value: Value) -> str:
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
-
-
-def _classes(profile: Profile) -> list[str]:
-    classes = sorted(_text(value) for value in profile.counts or ())
-    if not 2 <= len(classes) <= 16:
-        raise SpecError("must have 2 to 16 different values", field=profile.name, remedy="choose another column")
-    return classes
-
-
-def _opening(name: str, arms: list[str], rows: int) -> list[str]:
-    size = max(1, min(1000, rows))
+def _opening(name: str, arms: Sequence[str], rows: int) -> list[str]:
+    size = max(1, min(_ROUND, rows))
     return [
         "[experiment]",
         f"name = {toml(name)}",
-        f"arms = {toml(arms)}",
+        f"arms = {toml(list(arms))}",
         f"horizon = {max(rows, size)}  # people whose reports count",
         f"round_size = {size}",
         "",
     ]
 
 
-def _reward(profile: Profile, found: _Features, bounds: tuple[float, float] | None) -> list[str]:
-    """Return the section of a log's rewards: none if they are 0 and 1, as a spec's are by default.
+def _reward(
+    rows: TableRows, name: str | None, given: tuple[float, float] | None, notes: list[str]
+) -> tuple[list[str], list[str]]:
+    """Return the section of a log's rewards, and what of it somebody has to confirm.
 
     Of numbers it says where their bounds come from, and how much they vary between them.
     """
-    numbers = profile.numbers
-    if profile.is_boolean and not profile.gaps:
-        return []
-    if numbers is None or profile.gaps or not np.isfinite(numbers).all():
-        raise SpecError("must be numbers, one a row", field=profile.name, remedy="name the column of rewards")
-    if bounds is None and set(np.unique(numbers).tolist()) <= {0.0, 1.0}:
-        return []
-    within = bounds is None and numbers.min() >= 0 and numbers.max() <= 1
-    low, high = (0.0, 1.0) if within else bounds or _bounds(numbers)
-    given = "as given" if bounds else "those that a spec has" if within else "about 98 in 100 rewards are between them"
+    if name is None:
+        return [], []
+    numbers, what = reward_of(rows.column(name)), shortened(name)
+    if given is None and set(np.unique(numbers).tolist()) <= {0.0, 1.0}:
+        rate = rounded(float(numbers.mean()))
+        said = f"{what}: base_rate = {rate:g} of [reward], the share who say yes, is from the data"
+        return ["[reward]  # from the data: confirm that it may be public", f"base_rate = {rate:g}", ""], [said]
+    low, high, source = bounds_of_reward(numbers, given)
     inside = np.clip(numbers, low, high)
-    told = {"base_rate": _rounded(float(inside.mean())), "deviation": _rounded(float(inside.std()))}
+    told = {"base_rate": rounded(float(inside.mean())), "deviation": rounded(float(inside.std()))}
     usual = {"base_rate": low < told["base_rate"] < high, "deviation": 0 < told["deviation"] <= (high - low) / 2}
-    lines = [f"{name} = {toml(one)}  # after clipping, from the data" for name, one in told.items() if usual[name]]
-    names = ", ".join(([] if bounds or within else ["low", "high"]) + [name for name in told if usual[name]])
-    if names:
-        found.confirm.append(f"{profile.name}: {names} of [reward] are from the data; its bounds: {given}")
+    lines = [f"{key} = {toml(one)}  # after clipping, from the data" for key, one in told.items() if usual[key]]
+    keys = (["low", "high"] if source.from_data else []) + [key for key in told if usual[key]]
+    said = f"{what}: {', '.join(keys)} of [reward] are from the data; its bounds: {source.words}"
     clipped = float(((numbers < low) | (numbers > high)).mean())
-    found.notes.append(f"{profile.name} is a number: {clipped:.1%} of the rows are clipped to the bounds ({given}).")
-    remark = "  # from the data: confirm that it may be public" if names else ""
-    return ["[reward]" + remark, 'kind = "numeric"', f"low = {toml(low)}", f"high = {toml(high)}", *lines, ""]
+    notes.append(f"{what} is a number: {clipped:.1%} of the rows are clipped to the bounds ({source.words}).")
+    remark = "  # from the data: confirm that it may be public" if keys else ""
+    section = ["[reward]" + remark, 'kind = "numeric"', f"low = {toml(low)}", f"high = {toml(high)}", *lines, ""]
+    return section, [said] if keys else []
 
 
-def _closing() -> list[str]:
-    """Return the sections that no data decide: the first promise, and algorithm of means by features."""
+def _closing(fitting: str) -> list[str]:
+    """Return the sections that no data decide: the first promise, and the algorithm."""
     promise = next(example_promises())
     promise |= {"epsilon": 1.0} if "epsilon" in promise else {}
-    kinds = {one: algorithm(one).spec for one in ALGORITHMS}
-    fitting = next(
-        one
-        for one, spec in kinds.items()
-        if issubclass(spec, ArmsSpec) and spec.question is KeyedMeans and spec.model_fields["context"].is_required()
-    )
     return [
         "[privacy]  # what you promise to each person: `privateer plan` shows what it costs",
         *(f"{key} = {toml(value)}" for key, value in promise.items()),
@@ -339,19 +271,7 @@ def _closing() -> list[str]:
     ]
 
 
-def _population(path: str, label: str, classes: list[str], arms: list[str]) -> list[str]:
+def _labelled(path: str, label: str, classes: list[str], arms: Sequence[str]) -> list[str]:
     lines = ["", "[population]  # simulated people: the rows, whose class is the right arm", 'name = "csv"']
     lines += [f"path = {toml(path)}", f"label = {toml(label)}", 'ignore = ["*"]']
-    return lines + ([f"classes = {toml(classes)}"] if arms and arms != classes else [])
-
-
-def _key(name: str) -> str:
-    plain = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
-    return name if plain else toml(name)
-
-
-def toml(value: Any) -> str:
-    """Write a value as TOML; JSON's strings, lists, numbers and booleans are TOML's."""
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {toml(one)}" for key, one in value.items()) + " }"
-    return json.dumps(value).replace("\x7f", "\\u007f")
+    return lines + ([f"classes = {toml(classes)}"] if list(arms) != classes else [])
