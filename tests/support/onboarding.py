@@ -1,7 +1,7 @@
 """The question of a team that onboards people: which of three screens makes whom buy within seven days?
 
-The truth is known, so that whoever reads an answer can be checked: `means` has the probability of a purchase of everybody
-under every screen.
+The truth is known, so that whoever reads an answer can be checked: `means` has the probability of a purchase of
+everybody under every screen.
 """
 
 import csv

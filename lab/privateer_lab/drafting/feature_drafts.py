@@ -27,7 +27,7 @@ _FEW: Final = 10
 _INNER: Final = (0.01, 0.99)
 _CODES: Final = 8
 _SKEWED: Final = 8.0
-"""Numbers crowd if all are within so many times the range that holds the inner half."""
+"""Numbers crowd if the inner 98 in 100 have so many times the range of the inner half."""
 _MANY: Final = 1000
 """Rows from which whole numbers that are all different are taken for identifiers, whatever their order."""
 _DENSE: Final = 1.2
@@ -136,7 +136,7 @@ def _add_numbers(found: FeatureDrafts, profile: Profile, numbers: NDArray[np.flo
     if len(numbers) == 0 or numbers.min() == numbers.max():
         found.leave_out(profile.name, "it has fewer than two finite numbers")
         return
-    quarters = np.quantile(numbers, (0.0, 0.25, 0.75, 1.0))
+    quarters = np.quantile(numbers, (_INNER[0], 0.25, 0.75, _INNER[1]))
     if quarters[3] - quarters[0] > _SKEWED * (quarters[2] - quarters[1]):
         cuts = _cuts(numbers)
         if cuts[0] < cuts[-1]:

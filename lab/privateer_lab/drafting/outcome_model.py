@@ -121,7 +121,8 @@ def _believed(losses: dict[str, Array]) -> str:
     for larger in (BESIDE, TOGETHER):
         if larger in losses:
             better = losses[kind] - losses[larger]
-            if better.mean() > _CLEARLY * better.std() / np.sqrt(len(better)) > 0:
+            error = better.std() / np.sqrt(len(better))
+            if error > 0 and better.mean() > _CLEARLY * error:
                 kind = larger
     return kind
 

@@ -252,8 +252,10 @@ class Tuned(Environment):
     def rewards(self, contexts: Array, decisions: Any, rng: np.random.Generator) -> Array:
         means, reward = self.means(contexts)[np.arange(len(contexts)), decisions.arms], self._reward
         if self._noise is None:
-            return np.where(rng.random(len(means)) * reward.span < means - reward.low, reward.high, reward.low)
-        return np.clip(means + self._noise * rng.standard_normal(len(means)), reward.low, reward.high)
+            won = rng.random(len(means)) * reward.span < means - reward.low
+            return np.asarray(np.where(won, reward.high, reward.low), np.float64)
+        drawn = means + self._noise * rng.standard_normal(len(means))
+        return np.asarray(np.clip(drawn, reward.low, reward.high), np.float64)
 
 
 def _offset(effects: Array, place: float) -> float:

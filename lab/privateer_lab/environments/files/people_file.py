@@ -29,6 +29,8 @@ from privateer_lab.environments.files.file_columns import (
 _MISSING: Final = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 _BYTES: Final = {"value": 16, "feature": 24}
 """Most memory a row: a column twice while it grows; contexts of columns, as they are, and in the order of the seed."""
+_ROW_NAMES: Final = "row"
+"""What a first column without a name is called: data frames are written so, with their row numbers."""
 _BLOCK: Final = 2**20
 """Bytes that pyarrow reads at a time; also the longest row."""
 _ROWS: Final = 2**14
@@ -230,6 +232,8 @@ def _check_fits(needed: float, free: float) -> None:
 def _header_of(path: Path) -> list[str]:
     names = parquet_header(path) if is_parquet(path) else next((cells for _, cells in _records(path)), [])
     names = [name.strip() for name in names]
+    if names and not names[0] and _ROW_NAMES not in names:
+        names[0] = _ROW_NAMES
     if not names or not all(names) or len(set(names)) < len(names):
         raise refused(f"{path} has no header", "begin it with a row of distinct names, one a column")
     return names
