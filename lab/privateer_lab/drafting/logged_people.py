@@ -24,6 +24,8 @@ _GROUPS: Final = 5
 _UNEVEN: Final = 1e-6
 """Probability by chance below which options were not given at random."""
 _CELLS: Final = 8
+_TELLING: Final = 0.6
+"""Share of variance from which a feature is probably an outcome itself."""
 _WHAT: Final = {
     BY_ARM: "the means of the options alone, which no feature makes clearly better",
     BESIDE: "features beside the options: the best option is the same for everybody, as far as these rows tell",
@@ -108,13 +110,17 @@ class LoggedPeople:
         order = np.array_split(np.argsort(model.held_out, kind="stable"), _GROUPS)
         pairs = [(self._in_units(model.held_out[some]).mean(), self.got[some].mean()) for some in order]
         fifths = ", ".join(f"{expected:.3g} ({seen:.3g})" for expected, seen in pairs)
-        r2 = 1 - float(((self.rows.rewards - model.held_out) ** 2).mean() / self.rows.rewards.var())
         kind = _WHAT.get(model.kind, _DIFFERS)
         return [
             f"Simulated people: {len(self.got):,} rows, drawn with replacement, and a model of {kind}.",
-            f"Rows that it had not seen: {what} {listed}; R2 {r2:.4f}.",
+            f"Rows that it had not seen: {what} {listed}; R2 {self._r2:.4f}.",
             f"Calibration, expected (observed) by fifths of what was expected: {fifths}.",
         ]
+
+    @property
+    def _r2(self) -> float:
+        """Share of the variance of rewards that the model tells of rows that it had not seen."""
+        return 1 - float(((self.rows.rewards - self.model.held_out) ** 2).mean() / self.rows.rewards.var())
 
     def _worth(self) -> str:
         means = self.means.mean(axis=0)
@@ -127,16 +133,23 @@ class LoggedPeople:
         return f"Expected if everybody had the same option: {told}; {most}."
 
     def _warnings(self) -> list[str]:
-        found = []
-        for (name, feature), values in zip(self.spec.features.items(), self.rows.contexts.T, strict=True):
-            if _probability(_cells(feature, values), self.rows.arms) < _UNEVEN / len(self.spec.features):
-                found.append(shortened(name))
-        if not found:
-            return []
-        return [
-            f"Options were not given at random: their shares differ by {', '.join(found)}. The model takes what "
-            "differs between these people for what options do, as far as features do not say it."
+        features = zip(self.spec.features.items(), self.rows.contexts.T, strict=True)
+        least = _UNEVEN / len(self.spec.features)
+        chosen = [
+            shortened(name)
+            for (name, feature), values in features
+            if _probability(_cells(feature, values), self.rows.arms) < least
         ]
+        told = f"Features tell {self._r2:.0%} of how rewards vary, which is rare"
+        uneven = f"Options were not given at random: their shares differ by {', '.join(chosen)}"
+        model = (
+            "The model takes what differs between these people for what options do, as far as features do not say it."
+        )
+        found = {
+            f"{told}: leave out with --ignore what is known only after the choice.": self._r2 > _TELLING,
+            f"{uneven}. {model}": bool(chosen),
+        }
+        return [sentence for sentence, holds in found.items() if holds]
 
 
 def _fresh(columns: dict[str, Any], name: str, values: Array) -> str:

@@ -18,16 +18,18 @@ Array = NDArray[np.float64]
 Arms = NDArray[np.int64]
 BY_ARM, BESIDE, TOGETHER = "arms", "features", "interactions"
 _FOLDS: Final = 4
-_TREES: Final = 40
+_TREES: Final = 60
 _RATE: Final = 0.2
-_LEAVES: Final = 6
+_LEAVES: Final = 4
 _CLEARLY: Final = 2.0
 """Standard errors by which a larger model must be better on rows that it has not seen."""
 _LEAST: Final = 200
 """Rows below which the means of the options are all that is fitted."""
-_LEAF: Final = (20, 0.004)
+_LEAF: Final = (20, 0.01)
 """Rows of a leaf: at least so many, and so large a share."""
 _CLIP: Final = 1e-4
+_FACTORS: Final = np.linspace(0.0, 2.0, 41)
+"""Factors of differences between options that are tried: trees that stop early find them too small."""
 
 
 @dataclass(frozen=True)
@@ -107,24 +109,52 @@ def _fitted(rows: LoggedRows, arms: int) -> OutcomeModel:
         held_out |= {kind: one[counts[kind] - 1] for kind, one in trees.items()}
     losses = {kind: _losses(rows, one) for kind, one in held_out.items()}
     kind = _believed(losses)
-    means = (
-        np.tile(_means(rows, arms), (len(rows.rewards), 1))
-        if kind == BY_ARM
-        else _grown(rows, kind, counts[kind], arms)
-    )
     told = {name: float(one.mean()) for name, one in losses.items()}
-    return OutcomeModel(kind, _with_mean(rows, means), held_out[kind], told)
+    expected = held_out[kind]
+    if kind == BY_ARM:
+        means = np.tile(_means(rows, arms), (len(rows.rewards), 1))
+    else:
+        means = _grown(rows, rows, kind, counts[kind], arms)
+    if kind == TOGETHER:
+        unseen = np.empty(means.shape)
+        for out in (folds == fold for fold in range(_FOLDS)):
+            unseen[out] = _grown(rows.of(~out), rows.of(out), kind, counts[kind], arms)
+        factor = _factor(rows, unseen)
+        means, expected = _stretched(means, factor), _got(rows, _stretched(unseen, factor))
+    return OutcomeModel(kind, _with_mean(rows, means), expected, told)
+
+
+def _got(rows: LoggedRows, means: Array) -> Array:
+    """Return what is expected of the option that each row got."""
+    return np.asarray(means[np.arange(len(means)), rows.arms])
+
+
+def _stretched(means: Array, factor: float) -> Array:
+    """Return means whose differences between options are so many times as large, on the scale of log odds."""
+    odds = logit(means)
+    middle = odds.mean(axis=1, keepdims=True)
+    return _clipped(expit(middle + factor * (odds - middle)))
+
+
+def _factor(rows: LoggedRows, unseen: Array) -> float:
+    """Return the factor of differences that fits best what the model had not seen."""
+    losses = [_losses(rows, _got(rows, _stretched(unseen, factor))).mean() for factor in _FACTORS.tolist()]
+    return float(_FACTORS[int(np.argmin(losses))])
 
 
 def _believed(losses: dict[str, Array]) -> str:
-    kind = BY_ARM
-    for larger in (BESIDE, TOGETHER):
-        if larger in losses:
-            better = losses[kind] - losses[larger]
-            error = better.std() / np.sqrt(len(better))
-            if error > 0 and better.mean() > _CLEARLY * error:
-                kind = larger
-    return kind
+    """Return the largest model that is clearly better than all smaller ones."""
+    kinds = [kind for kind in (BY_ARM, BESIDE, TOGETHER) if kind in losses]
+    return next(
+        kind
+        for place, kind in reversed(list(enumerate(kinds)))
+        if all(_is_better(losses[smaller] - losses[kind]) for smaller in kinds[:place])
+    )
+
+
+def _is_better(gained: Array) -> bool:
+    error = float(gained.std()) / np.sqrt(len(gained))
+    return error > 0 and float(gained.mean()) > _CLEARLY * error
 
 
 def _losses(rows: LoggedRows, expected: Array) -> Array:
@@ -170,7 +200,7 @@ def _trees(rows: LoggedRows, kind: str, count: int) -> Any:
         learning_rate=_RATE,
         max_leaf_nodes=_LEAVES,
         min_samples_leaf=max(_LEAF[0], int(_LEAF[1] * len(rows.rewards))),
-        l2_regularization=10.0,
+        l2_regularization=1.0,
         categorical_features=[True, *rows.levels],
         interaction_cst=[[0], features] if kind == BESIDE else None,
         early_stopping=False,
@@ -196,16 +226,20 @@ def _held_out_trees(rows: LoggedRows, folds: Arms, kind: str) -> Array:
     return found
 
 
-def _grown(rows: LoggedRows, kind: str, count: int, arms: int) -> Array:
-    """Return what trees of all rows expect of every option, (n, arms)."""
+def _grown(rows: LoggedRows, people: LoggedRows, kind: str, count: int, arms: int) -> Array:
+    """Return what trees of rows expect of every option for people, (n, arms)."""
     model = _trees(rows, kind, count).fit(rows.table(rows.arms), rows.rewards)
-    tables = [rows.table(np.full(len(rows.rewards), arm)) for arm in range(arms)]
-    return np.stack([_staged(model, rows, table)[-1] for table in tables], axis=1)
+    tables = [people.table(np.full(len(people.rewards), arm)) for arm in range(arms)]
+    return np.stack([_expected(model, people, table) for table in tables], axis=1)
+
+
+def _expected(model: Any, people: LoggedRows, table: Array) -> Array:
+    return _clipped(model.predict_proba(table)[:, 1] if people.binary else model.predict(table))
 
 
 def _with_mean(rows: LoggedRows, means: Array) -> Array:
     """Return means moved alike for everybody, so that those of what people got have the mean of the rewards."""
-    got, wanted = means[np.arange(len(means)), rows.arms], float(rows.rewards.mean())
+    got, wanted = _got(rows, means), float(rows.rewards.mean())
     low, high = -5.0, 5.0
     for _ in range(60):
         middle = (low + high) / 2

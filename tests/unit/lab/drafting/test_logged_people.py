@@ -105,6 +105,13 @@ def test_options_that_were_not_given_at_random_are_noticed():
     assert not any("at random" in one for one in draft(log, arm="arm", reward="won").people.notes)
 
 
+def test_what_is_known_only_after_the_choice_is_noticed():
+    rng = np.random.default_rng(0)
+    won = rng.random(1_000) < 0.3
+    log = {"paid": won * rng.uniform(5, 9, 1_000), "arm": rng.integers(0, 2, 1_000), "won": won}
+    assert any("known only after the choice" in one for one in draft(log, arm="arm", reward="won").people.notes)
+
+
 def test_names_of_a_file_harm_neither_terminal_nor_spec(tmp_path, capsys):
     """Control characters, markup, long names and letters beyond 16 bits, as columns, options and levels."""
     rng, path = np.random.default_rng(0), tmp_path / "log.csv"
