@@ -158,7 +158,9 @@ def simulate(
     if population is not None:
         parsed = with_people(parsed, population)
     names = chosen(baseline, parsed)
-    _say(f"simulating {parsed.experiment.horizon:,} people, {seeds} times ...", as_json)
+    runs_planned = "1 run" if seeds == 1 else f"{seeds:,} runs"
+    what = "people" if parsed.people_key == "horizon" else "choices"
+    _say(f"simulating {parsed.experiment.horizon:,} {what}: {runs_planned} ...", as_json)
     started = time.perf_counter()
     runs = progress(runs_of(parsed, seeds, jobs, backend), seeds, "runs")
     result = {"experiment": parsed.name, **parsed.privacy.model_dump(), **summary(parsed, runs, started)}
