@@ -23,6 +23,8 @@ from privateer_lab.simulation.simulate import figures_of
 from privateer_lab.simulation.simulate import simulate as runs_of
 from privateer_lab.simulation.summary import summary
 
+_LARGE: Final = 8 << 20
+"""Bytes of a file that takes more than a second to read."""
 _OF_BATCHES: Final = ("min_batch", "honest_fraction", "local_epsilon_max")
 """Keys of a promise that say nothing where reports are not shuffled in batches."""
 
@@ -66,7 +68,8 @@ def spec_from(
     plan and simulate are then about these people.
     """
     given = dict(_bounds(one) for one in bounds)
-    _say(f"reading {data} ...", as_json)
+    size = data.stat().st_size if data.is_file() else 0
+    _say(f"reading {data}, {size >> 20:,} MiB ...", as_json or size < _LARGE)
     made = draft(
         data,
         name=name or _name(data),

@@ -153,7 +153,7 @@ def _believed(losses: dict[str, Array]) -> str:
 
 
 def _is_better(gained: Array) -> bool:
-    error = float(gained.std()) / np.sqrt(len(gained))
+    error = float(gained.std()) / len(gained) ** 0.5
     return error > 0 and float(gained.mean()) > _CLEARLY * error
 
 

@@ -1,5 +1,6 @@
 """People who are the rows of a file, with a column for every option of what they may expect of it."""
 
+from hashlib import sha256
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -195,6 +196,10 @@ class RowPeople(Environment):
         self._contexts, self._reward, self._noise = contexts, reward, noise
         self._observed = observed if reward.kind == "numeric" else None
         self._means = self._observed.possible(means) if self._observed else means
+
+    def __repr__(self) -> str:
+        told = sha256(self._contexts.tobytes() + self._means.tobytes()).hexdigest()[:16]
+        return f"RowPeople({told})"
 
     def contexts(self, _seen: int, people: int, rng: np.random.Generator) -> Array:
         """Return features, and last the row; shape (n, features + 1)."""
