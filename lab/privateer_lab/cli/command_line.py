@@ -97,6 +97,12 @@ SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, a TOML
 PeopleSpec = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, a TOML file with a population section.")]
 Set = Annotated[list[str], typer.Option("--set", help="Set a key of the spec: section.key=value. May be repeated.")]
 Users = Annotated[int | None, typer.Option(min=1, help="Number of people; the spec's by default.")]
+Population = Annotated[
+    str | None,
+    typer.Option(
+        help="Other simulated people: an environment, a TOML file with a population section, or module:Class."
+    ),
+]
 Seeds = Annotated[int, typer.Option(min=1, max=SEEDS_MAX, help="Number of independent runs of each setting.")]
 Jobs = Annotated[int | None, typer.Option(min=1, max=JOBS_MAX, help="Number of processes; one a core by default.")]
 On = Annotated[Backend, typer.Option(help="Run processes here, or on a Ray cluster.")]

@@ -18,10 +18,10 @@ from privateer_core.privacy.order import concerns_of
 from privateer_core.spec.privacy import BATCH_MAX
 from privateer_core.spec.spec import Spec
 from privateer_lab.answer_tables import rows_of
-from privateer_lab.cli.command_line import Jobs, Json, On, PeopleSpec, Seeds, Set, Users
+from privateer_lab.cli.command_line import Jobs, Json, On, PeopleSpec, Population, Seeds, Set, Users
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.cli.output import open_folder, print_json, print_rows, progress, screen
-from privateer_lab.environments import check_files
+from privateer_lab.environments import check_files, with_people
 from privateer_lab.figures import margin, readable
 from privateer_lab.planning import first_look
 from privateer_lab.planning.first_look import begun, so_far
@@ -65,6 +65,7 @@ def plan(
     epsilons: Annotated[str, typer.Option(help="Values of epsilon, separated by commas.")] = ",".join(
         map(str, EPSILONS)
     ),
+    population: Population = None,
     users: Users = None,
     seeds: Seeds = SEEDS,
     plot: Annotated[Path | None, typer.Option(help="Draw regret against people, as PNG and SVG of this name.")] = None,
@@ -79,6 +80,8 @@ def plan(
     """
     started = time.perf_counter()
     parsed, promises = load_spec(spec, settings, users), _epsilons(epsilons)
+    if population is not None:
+        parsed = with_people(parsed, population)
     check_files(parsed)
     wanted, refused = possible(parsed, _models(models), promises)
     if plot is not None:

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, Final
 
-from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
+from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import TRUST
-from privateer_core.spec.arms import ARMS_MAX, ARMS_MIN, ArmsSpec
+from privateer_core.spec.arms import ARMS_MAX, ARMS_MIN
 from privateer_core.spec.spec import Spec, example_promises
 from privateer_lab.answer_tables import rows_of
+from privateer_lab.drafting.usual_algorithms import with_effects
 from privateer_lab.notebook.data_frames import wanted
 from privateer_lab.notebook.planned import chosen, epsilons
 from privateer_lab.notebook.specs import SpecLike
@@ -155,16 +156,6 @@ def _plain(
         | {"power": power, "level": level, "looks": looks},
     }
     return parse_spec(tables)
-
-
-def with_effects() -> str:
-    """Return the name of the first algorithm that plans for an effect."""
-    for name in ALGORITHMS:
-        kind = algorithm(name).spec
-        section = kind.model_fields["algorithm"].annotation
-        if issubclass(kind, ArmsSpec) and "effect" in getattr(section, "model_fields", {}):
-            return name
-    raise AssertionError("no algorithm plans for an effect")
 
 
 def _sized(spec: Any, people: int) -> Spec:
