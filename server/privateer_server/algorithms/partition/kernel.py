@@ -29,9 +29,6 @@ _COMMON_LENGTH: Final = 3
 """Place of the length along each feature, .25, of the part that arms have in common."""
 _COMMON_ALONE: Final = 0.3
 """Standard deviation of what this part has in each bin alone."""
-_COMMON_SHARE: Final = 10.0
-"""Its variance is so many times that of features: what a crowd adds to all arms is much more than arms differ by. If it
-could pass for an arm's own, the one arm that is known in a crowded bin would seem bad, and those that are not good."""
 _RAREST: Final = 0.2
 _STEPS: Final = 20
 """Steps from a scale to the level and back. What they move shrinks by more than half in each."""
@@ -200,7 +197,7 @@ class Kernel:
         """
         lengths = np.full(len(self.lengths), _COMMON_LENGTH)
         total = sum(self._factors(lengths, lower, upper, known), np.zeros((len(lower), len(lower))))
-        return np.asarray(_COMMON_SHARE * (_LEVEL**2 + total + _COMMON_ALONE**2 * np.eye(len(lower))))
+        return np.asarray(_LEVEL**2 + total + _COMMON_ALONE**2 * np.eye(len(lower)))
 
     def _factors(
         self, lengths: NDArray[np.int64], lower: Array, upper: Array, known: Factors | None
