@@ -21,8 +21,8 @@ from privateer_core.spec.categories import LEVELS_MAX
 from privateer_core.spec.columns import is_missing
 from privateer_lab.notebook.data_frames import Array, Columns, column, columns_of, contexts_of, numbered, numbers, texts
 from privateer_lab.notebook.results import Found, found_in
-from privateer_lab.notebook.sizes import with_effects
 from privateer_lab.notebook.tabular import ResultTable, Tabular
+from privateer_lab.planning.plain_tests import with_effects
 from privateer_lab.simulation.devices import scaled
 from privateer_server.rounds.loop import Schedule
 
