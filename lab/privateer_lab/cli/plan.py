@@ -2,8 +2,9 @@
 
 import math
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
@@ -17,20 +18,21 @@ from privateer_core.spec.privacy import BATCH_MAX
 from privateer_lab.answer_tables import rows_of
 from privateer_lab.cli.command_line import Jobs, Json, On, PeopleSpec, Set, Users
 from privateer_lab.cli.input_files import load_spec
-from privateer_lab.cli.output import open_folder, print_json, print_rows, progress, screen
+from privateer_lab.cli.output import begin, open_folder, print_json, print_rows, progress, screen
 from privateer_lab.environments import check_files
-from privateer_lab.planning.expectation.choices import choices_of, with_people
+from privateer_lab.planning.expectation.choices import Choice, choices_of, with_people
 from privateer_lab.planning.expectation.expected import Expectation, expectation
+from privateer_lab.planning.expectation.partial_runs import PartialRun
 from privateer_lab.planning.expectation.search import SECONDS, Search
 from privateer_lab.planning.expectation.tests import found_by_tests, test_sentences
 from privateer_lab.planning.expectation.words import sentences, shown
 from privateer_lab.planning.first_rounds import first_rounds
-from privateer_lab.planning.plans import EPSILON_MAX, MODELS, batches, outcome
+from privateer_lab.planning.plans import EPSILON_MAX, MODELS, batches, outcome, with_finite
 from privateer_lab.simulation.delayed_reports import assumed
 from privateer_lab.simulation.parallel import SEEDS_MAX
 
-_DRAWN = ("as it is", "trust", "epsilon")
-"""Kinds of changes whose regret is drawn."""
+_PROMISES: Final = ("as it is", "trust", "epsilon")
+"""Kinds of changes that are other promises: their regret is drawn."""
 
 
 def register(app: typer.Typer) -> None:
@@ -68,47 +70,56 @@ def plan(
     if plot is not None:
         open_folder(plot.parent, "--plot")
     if not as_json:
-        long = (
-            f"about {seconds:g} seconds on two quiet cores" if seeds is None else f"{seeds} whole runs of each change"
-        )
-        typer.echo(f"privateer: trying {parsed.name} and changes of it on simulated people: {long} ...", err=True)
+        takes = f"about {seconds:g} seconds on two quiet cores" if seeds is None else f"{seeds} whole runs of each"
+        begin(f"trying {parsed.name} and changes of it on simulated people", takes)
     choices, refused = choices_of(parsed, *asked_for)
+    began, busy = time.perf_counter(), time.process_time()
     tests = found_by_tests(choices, seconds if seeds is None else math.inf, jobs, backend)
+    elsewhere = max(0.0, time.perf_counter() - began - (time.process_time() - busy))
     search = Search(choices, lambda runs, total: progress(runs, total, "runs"), jobs, backend)
     if seeds is None:
-        search.within(seconds, started)
+        search.within(seconds - elsewhere, started)
     else:
         search.whole(seeds)
     runs = search.runs
     if 0 not in runs:
         raise typer.Exit(130)
     found = expectation(parsed, choices, runs)
-    outcomes = [
-        outcome(choices[place].variant, [one.run for one in some])
-        for place, some in sorted(runs.items())
-        if choices[place].kind in _DRAWN
-    ]
-    variants = [choice.variant for choice in choices if choice.kind in _DRAWN]
-    result = {
-        "experiment": parsed.name,
-        "words": [*test_sentences(parsed, tests), *sentences(found)],
-        "expected": msgspec.to_builtins(found),
-        "outcomes": outcomes,
-        "refused": [one.row for one in (*refused, *search.refused)],
-        "assumed": assumed(parsed),
-        "foreseen": msgspec.to_builtins(tests),
-        "batches": batches(variants),
-        "first_rounds": first_rounds(variants),
-        "warnings": list(dict.fromkeys(concern for one in variants for concern in concerns_of(one.spec))),
-    }
+    result = _result(found, choices, runs, tests) | {"refused": [one.row for one in (*refused, *search.refused)]}
     if as_json:
         print_json(result)
     else:
         _print(found, result)
     if plot is not None:
-        _draw(outcomes, parsed.name, found.counts, plot)
+        _draw(result["outcomes"], parsed.name, found.counts, plot)
     if search.is_interrupted:
         raise typer.Exit(130)
+
+
+def _result(
+    found: Expectation,
+    choices: Sequence[Choice],
+    runs: Mapping[int, Sequence[PartialRun]],
+    tests: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """Return all that is said, in words and in figures."""
+    spec, variants = choices[0].spec, [choice.variant for choice in choices if choice.kind in _PROMISES]
+    outcomes = [
+        outcome(choices[place].variant, [one.run for one in some])
+        for place, some in sorted(runs.items())
+        if choices[place].kind in _PROMISES
+    ]
+    return {
+        "experiment": spec.name,
+        "words": [*test_sentences(spec, tests), *sentences(found)],
+        "expected": msgspec.to_builtins(found),
+        "outcomes": with_finite(outcomes),
+        "assumed": assumed(spec),
+        "foreseen": msgspec.to_builtins(tests),
+        "batches": batches(variants),
+        "first_rounds": with_finite(first_rounds(variants)),
+        "warnings": list(dict.fromkeys(concern for one in variants for concern in concerns_of(one.spec))),
+    }
 
 
 def _models(text: str | None) -> list[str] | None:
@@ -144,7 +155,7 @@ def _print(found: Expectation, result: dict[str, Any]) -> None:
     for row in result["batches"]:
         screen.print(_batches(row))
     for row in result["refused"]:
-        said = f"{row['model']} at epsilon {row['epsilon']:g} is not possible: {row['why']}"
+        said = f"{_named(row)} is not possible: {row['why']}"
         screen.print(printable(said), markup=False, soft_wrap=True)
     for line in result["assumed"]:
         screen.print(line, soft_wrap=True)
@@ -182,10 +193,14 @@ def _print_foreseen(foreseen: list[dict[str, Any]]) -> None:
     tables = [(found, promise) for promise in foreseen for found in promise["tables"]]
     while tables:
         first = tables[0][0]
-        alike = [f"{promise['model']} at epsilon {promise['epsilon']:g}" for found, promise in tables if found == first]
+        alike = [_named(promise) for found, promise in tables if found == first]
         (titled,) = rows_of(msgspec.convert(first, TypedTable))
         print_rows(titled.title if len(alike) == len(foreseen) else f"{', '.join(alike)}: {titled.title}", titled.rows)
         tables = [(found, promise) for found, promise in tables if found != first]
+
+
+def _named(promise: dict[str, Any]) -> str:
+    return str(promise["model"]) + (f" at epsilon {promise['epsilon']:g}" if promise["epsilon"] else "")
 
 
 def _batches(row: dict[str, Any]) -> str:

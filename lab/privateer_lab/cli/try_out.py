@@ -9,11 +9,12 @@ import typer
 
 from privateer_core.errors import SpecError, printable
 from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.spec import Spec
 from privateer_lab.baselines.base import chosen
 from privateer_lab.baselines.run import play, summaries
 from privateer_lab.cli.command_line import Jobs, Json, On, PeopleSpec, Seeds, Set, Users
 from privateer_lab.cli.input_files import load_spec
-from privateer_lab.cli.output import print_json, print_rows, print_table, progress, screen
+from privateer_lab.cli.output import begin, print_json, print_rows, print_table, progress, screen
 from privateer_lab.figures import margin, named
 from privateer_lab.planning.spec_draft import Draft, draft
 from privateer_lab.planning.sweep import SweepJournal, cells, combinations, parse_axes, write_parquet
@@ -24,6 +25,8 @@ from privateer_lab.simulation.summary import summary
 
 _OF_BATCHES: Final = ("min_batch", "honest_fraction", "local_epsilon_max")
 """Keys of a promise that say nothing where reports are not shuffled in batches."""
+
+_A_RUN: Final = "a run takes a second to a minute"
 
 
 def register(app: typer.Typer) -> None:
@@ -123,7 +126,11 @@ def simulate(
     parsed = load_spec(spec, settings, users)
     names = chosen(baseline, parsed)
     started = time.perf_counter()
-    runs = progress(runs_of(parsed, seeds, jobs, backend), seeds, "runs")
+    coming = runs_of(parsed, seeds, jobs, backend)
+    if not as_json:
+        people = getattr(parsed.experiment, parsed.people_key)
+        begin(f"simulating {people:,} {_counted(parsed)}, {seeds} run{'s' * (seeds > 1)}", _A_RUN)
+    runs = progress(coming, seeds, "runs")
     result = {"experiment": parsed.name, **parsed.privacy.model_dump(), **summary(parsed, runs, started)}
     if names and len(runs) == seeds:
         others = progress(play(parsed, names, seeds, jobs, backend), seeds, "baselines")
@@ -142,6 +149,10 @@ def simulate(
         print_baselines(result)
     if len(runs) < seeds:
         raise typer.Exit(130)
+
+
+def _counted(spec: Spec) -> str:
+    return "people" if spec.people_key == "horizon" else "choices"
 
 
 def load(context: typer.Context) -> None:
@@ -169,6 +180,7 @@ def sweep(
     path = out if out.suffix == ".csv" else out.with_name(out.name + ".csv")
     with SweepJournal(path, axes, figures) as journal:
         missing = len(journal.missing(wanted))
+        begin(f"{missing} of {len(wanted)} runs into {path}", f"{_A_RUN}; Ctrl-C keeps what came")
         done = progress(rows_of(wanted, journal, jobs, backend), missing, "runs")
     if len(done) < missing:
         raise typer.Exit(130)
@@ -189,6 +201,8 @@ def peers(
 
     parsed = load_spec(spec, settings, users)
     makers = contestants(parsed)
+    if not as_json:
+        begin(f"{seeds} run{'s' * (seeds > 1)} of each of {', '.join(makers)}", "a minute or more for 100,000 people")
     rows = progress(compare(cast(ArmsSpec, parsed), makers, seeds), seeds * len(makers), "runs")
     found = side_by_side(rows, parsed.experiment.horizon)
     if as_json:

@@ -63,10 +63,18 @@ def with_effects() -> str:
     """Return the name of the first algorithm that plans for an effect."""
     for name in ALGORITHMS:
         kind = algorithm(name).spec
-        section = kind.model_fields["algorithm"].annotation
-        if issubclass(kind, ArmsSpec) and "effect" in getattr(section, "model_fields", {}):
+        if issubclass(kind, ArmsSpec) and _plans_for_effects(kind):
             return name
     raise AssertionError("no algorithm plans for an effect")
+
+
+def is_test(spec: Spec) -> bool:
+    """Tell whether an experiment compares arms with a control."""
+    return _plans_for_effects(type(spec))
+
+
+def _plans_for_effects(kind: type[Spec]) -> bool:
+    return "effect" in getattr(kind.model_fields["algorithm"].annotation, "model_fields", {})
 
 
 def least_effect(people: int, arms: int, rate: float, variant: Variant) -> float | None:

@@ -1,7 +1,7 @@
 """Planning: what an experiment would cost and earn under other promises, before anybody is asked for data."""
 
 import math
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
@@ -320,6 +320,11 @@ def _foresee(variant: Variant) -> dict[str, Any]:
     learner = cast(Foreseeing, learner_for(variant.spec))
     tables = learner.foreseen(waiting_of(variant.spec))
     return {"model": variant.model, "epsilon": variant.epsilon, "tables": tables}
+
+
+def with_finite(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows whose epsilon is None where nothing is promised, as documents have no infinity."""
+    return [{**row, "epsilon": row["epsilon"] if math.isfinite(row["epsilon"]) else None} for row in rows]
 
 
 def _median(found: list[int | None]) -> int | None:

@@ -15,6 +15,7 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.environments import default_environment
 from privateer_lab.planning.expectation.kept_features import people_with, telling, with_features
 from privateer_lab.planning.expectation.partial_runs import PartialRun, played
+from privateer_lab.planning.plain_tests import is_test
 from privateer_lab.planning.plans import EPSILON_MAX, Refused, Variant, possible, refusal
 
 Kind: TypeAlias = Literal["as it is", "trust", "epsilon", "features", "people", "rounds"]
@@ -79,7 +80,7 @@ def choices_of(
         found, refused = possible(spec, models or promised, epsilons or usual)
         return [own, *(Choice("trust", _promise(one), one) for one in found if not _same(one, own))], refused
     promises, refused = _promises(spec)
-    return [own, *promises, *_features(spec), *_sizes(spec)], refused
+    return [own, *promises, *_features(spec), *_sizes(spec)] if not is_test(spec) else [own, *promises], refused
 
 
 def _same(one: Variant, own: Choice) -> bool:

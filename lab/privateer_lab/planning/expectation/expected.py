@@ -10,7 +10,7 @@ from scipy.special import stdtrit
 from privateer_core.spec.spec import Spec
 from privateer_lab.planning.expectation.choices import Choice, Kind
 from privateer_lab.planning.expectation.partial_runs import PartialRun
-from privateer_lab.planning.plain_tests import least_effect
+from privateer_lab.planning.plain_tests import is_test, least_effect
 from privateer_lab.planning.plans import people_needed
 
 _OWN_SPREAD: Final = 3
@@ -74,6 +74,8 @@ class Expectation(msgspec.Struct, frozen=True):
     ----------
     experiment, counts
         Its name, and what is counted: people, or choices for all of them.
+    is_test
+        Whether arms are compared with a control, so that what people earn while it runs is the lesser question.
     is_rate, reward
         Whether rewards are no or yes, and what they are called; empty: nobody said.
     single_option, single, random, best
@@ -86,6 +88,7 @@ class Expectation(msgspec.Struct, frozen=True):
 
     experiment: str
     counts: str
+    is_test: bool
     is_rate: bool
     reward: str
     single_option: str
@@ -126,6 +129,7 @@ def expectation(spec: Spec, choices: Sequence[Choice], runs: Mapping[int, Sequen
     return Expectation(
         experiment=spec.name,
         counts="people" if spec.people_key == "horizon" else "choices",
+        is_test=is_test(spec),
         is_rate=spec.reward.kind == "binary" and (spec.reward.low, spec.reward.high) == (0.0, 1.0),
         reward=_called(table),
         single_option=spec.options[max(set(places), key=places.count)],

@@ -8,9 +8,11 @@ from privateer_core.answer.facts import Table
 from privateer_core.spec.spec import Spec
 from privateer_lab.planning.expectation.choices import Choice
 from privateer_lab.planning.plain_tests import LEAST
-from privateer_lab.planning.plans import foreseen
+from privateer_lab.planning.plans import foreseen, with_finite
 from privateer_lab.simulation.parallel import Backend
 
+_SHOWN: Final = 6
+"""Segments that the words name."""
 _SHARE: Final = 0.25
 """Share of the time that figures of further promises may take."""
 
@@ -29,8 +31,8 @@ def found_by_tests(
     took = (time.perf_counter() - started) / len(first)
     others = [one for one in promises if one not in first]
     if not found or took * len(others) > _SHARE * seconds:
-        return found
-    return found + foreseen(others, jobs, backend)
+        return with_finite(found)
+    return with_finite(found + foreseen(others, jobs, backend))
 
 
 def test_sentences(spec: Spec, found: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -40,12 +42,14 @@ def test_sentences(spec: Spec, found: Sequence[dict[str, Any]]) -> Iterator[str]
         return
     (_, own), *others = rows
     people = getattr(spec.experiment, spec.people_key)
-    whom = "; ".join(f"{where}: {_points(spec, value)}" for where, value in own.items())
-    yield f"With {people:,} people this test finds effects of at least these sizes: {whom}."
+    listed = list(own.items())
+    whom = "; ".join(f"{where}: {_points(spec, value)}" for where, value in listed[:_SHOWN])
+    more = f"; and {len(listed) - _SHOWN} more below" if len(listed) > _SHOWN else ""
+    yield f"With {people:,} people this test finds effects from these sizes on: {whom}{more}."
     for one, least in others:
-        name = f"under {one['model']} at epsilon {one['epsilon']:g}" if one["epsilon"] != float("inf") else ""
-        smallest = min(least.values())
-        yield f"{(name or 'without privacy').capitalize()} the smallest is {_points(spec, smallest)}."
+        if least:
+            promise = f"Under {one['model']} at epsilon {one['epsilon']:g}" if one["epsilon"] else "Without privacy"
+            yield f"{promise} the smallest is {_points(spec, min(least.values()))}."
 
 
 def _least(tables: Sequence[Table]) -> Iterator[tuple[str, float]]:

@@ -51,11 +51,12 @@ class _Words:
         self._found, self._own, self._unit = found, found.own, shown(found)
 
     def all(self) -> Iterator[str]:
-        yield self._headline()
-        if self._found.by_context:
+        yield self._while_it_runs() if self._found.is_test else self._headline()
+        if self._found.by_context and not self._found.is_test:
             yield self._when()
             yield from self._features()
-        yield from self._trust()
+        if not self._found.is_test:
+            yield from self._trust()
         yield from self._listed("epsilon", "At ")
         yield from self._listed("people", "With ")
         yield from self._rounds()
@@ -67,6 +68,14 @@ class _Words:
 
     def _value(self, row: ExpectedRow) -> str:
         return self._unit.write(row.value)
+
+    def _while_it_runs(self) -> str:
+        own, write = self._own, self._unit.write
+        best, random = write(self._found.single), write(self._found.random)
+        return (
+            f"While it runs people can expect {write(own.value)}; {best} with the best option, "
+            f"{self._found.single_option!r}, and {random} with options at random."
+        )
 
     def _headline(self) -> str:
         own, found = self._own, self._found
@@ -83,7 +92,9 @@ class _Words:
                 f"{self._unit.write(found.single)}, and options at random have {random}."
             )
         if not own.gains:
-            return f"{with_whom} nothing from choosing by context: {expected}, and {single}.{_test(own, self._unit)}"
+            return (
+                f"{with_whom} no sure gain from choosing by context: {expected}, and {single}.{_test(own, self._unit)}"
+            )
         end = self._unit.write(own.value_at_the_end)
         return f"{with_whom} {expected} instead of {single}; by the end it is {end}."
 
@@ -97,7 +108,7 @@ class _Words:
         if not rows:
             return
         best = max(rows, key=lambda row: row.value)
-        more, chance = best.value - self._own.value, max(best.margin or 0.0, self._own.margin or 0.0)
+        more, chance = self._more(best)
         said = f"{listed(best.features)} alone: {self._value(best)}"
         if more > chance:
             yield f"With {said}. The other features cost more than they tell."
@@ -105,6 +116,10 @@ class _Words:
             yield f"With {said}, the same but for chance: the other features tell little."
         else:
             yield f"With {said}. The other features are worth it."
+
+    def _more(self, row: ExpectedRow) -> tuple[float, float]:
+        """Return how much more a change earns, and how much may be chance."""
+        return row.value - self._own.value, math.hypot(row.margin or 0.0, self._own.margin or 0.0)
 
     def _trust(self) -> Iterator[str]:
         for row in self._of("trust"):
@@ -123,7 +138,8 @@ class _Words:
         if not rows:
             return
         best = max(rows, key=lambda row: row.value)
-        if best.value - self._own.value > max(best.margin or 0.0, self._own.margin or 0.0):
+        more, chance = self._more(best)
+        if more > chance:
             yield f"With {best.change}: {self._value(best)}."
         else:
             yield f"Rounds of other sizes are no better ({', '.join(row.change for row in rows)})."
