@@ -232,7 +232,7 @@ def _draw(outcomes: list[dict[str, Any]], name: str, what: str, path: Path) -> N
             colour = COLOURS[epsilons.index(row["epsilon"]) % len(COLOURS)]
             mean = [point["regret_mean"] for point in row["path"]]
             worst = [point["regret_worst"] for point in row["path"]]
-            axis.plot(people, mean, color=colour, label=f"epsilon {row['epsilon']:g}")
+            axis.plot(people, mean, color=colour, label=f"epsilon {row['epsilon']:g}" if row["epsilon"] else "")
             axis.plot(people, worst, color=colour, linewidth=0.7, linestyle=":")
         axis.axhline(
             outcomes[0]["best_constant_regret"] / outcomes[0]["people"], color="#555555", linestyle="--", linewidth=0.8

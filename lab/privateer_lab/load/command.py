@@ -160,8 +160,9 @@ def _load(options: argparse.Namespace, people: LoadPeople) -> LoadResult:
     how |= {"issuer": options.issuer, "attestation_secret": _secret(options.attestation_secrets)}
 
     def begins() -> None:
-        rate = "" if options.json else "; some hundred to some thousand take part a second ..."
-        print(f"privateer: {printable(str(people))}{rate}", file=sys.stderr)
+        print(f"privateer: {printable(str(people))}", file=sys.stderr)
+        if not options.json:
+            print("privateer: they take part over HTTP: hundreds to thousands a second ...", file=sys.stderr)
 
     at = options.name, options.url, options.shuffler
     return run_load(*at, population=people.population, begins=begins, **how)

@@ -77,7 +77,7 @@ def choices_of(
     if models or epsilons:
         usual = [spec.privacy.bound if spec.privacy.trust.promises else _USUAL_EPSILON]
         promised = [name for name, row in TRUST.items() if row.promises]
-        found, refused = possible(spec, models or promised, epsilons or usual)
+        found, refused = _possible(spec, models or promised, epsilons or usual)
         return [own, *(Choice("trust", _promise(one), one) for one in found if not _same(one, own))], refused
     promises, refused = _promises(spec)
     return [own, *promises, *_features(spec), *_sizes(spec)] if not is_test(spec) else [own, *promises], refused

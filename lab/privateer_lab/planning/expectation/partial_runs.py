@@ -16,6 +16,8 @@ from privateer_lab.simulation.scores import Point
 from privateer_lab.simulation.simulate import simulation
 from privateer_lab.simulation.simulation import Run, Simulation
 
+_LEAST: Final = 4
+"""Rounds of each run, at least: the first ones tell little more than chance does."""
 _SAMPLE: Final = 20_000
 """People, at most, who show what the last policy gives to all that are left."""
 
@@ -52,17 +54,17 @@ class PartialRun:
     @property
     def gain_at_the_end(self) -> float:
         """What a choice earns above the best single option under the last policy."""
-        before, last = ((0, 0.0, 0.0, 0.0), *self.run.path)[-2:]
+        before, last = _last_part(self.run.path)
         return ((last[2] - before[2]) - (last[1] - before[1])) / (last[0] - before[0])
 
 
 def played(
     spec: Spec, seed: int, seconds: float, people: Callable[[int], Environment] | None = None
 ) -> PartialRun | SpecError:
-    """Run a spec until ``seconds`` of processor time are over, at least one round; a refusal is returned, not raised.
+    """Run a spec until ``seconds`` of processor time are over, at least a few rounds; return a refusal if there is one.
 
-    The time is that of this process, so that other work on the machine changes nothing. A run that is not cut short
-    depends on its seed alone.
+    The time is that of this process, so that other work on the machine changes nothing. It begins with the second
+    round: the first one also reads files and calibrates. A run that is not cut short depends on its seed alone.
 
     Parameters
     ----------
@@ -76,8 +78,10 @@ def played(
     started = time.process_time()
     try:
         run = simulation(spec, seed, environment=people(seed) if people else None)
-        while run.step.batch and _in_time(run, time.process_time() - started, seconds):
+        begins = started
+        while run.step.batch and _in_time(run, time.process_time() - begins, seconds):
             run.close_round()
+            begins = time.process_time() if run.rounds == 1 else begins
         learned = run.people
         _finish(run)
     except SpecError as error:
@@ -90,9 +94,9 @@ def played(
 
 def _in_time(run: Simulation, spent: float, seconds: float) -> bool:
     """Tell whether the next round would end in time, if a person costs as much as so far."""
-    if not run.rounds or math.isinf(seconds) or not isinstance(run.spec, ArmsSpec):
+    if run.rounds < _LEAST or math.isinf(seconds) or not isinstance(run.spec, ArmsSpec):
         return True
-    return spent * (1 + run.step.batch / max(run.people, 1)) <= seconds if run.people else spent <= seconds
+    return spent * (1 + run.step.batch / max(run.people, 1)) <= seconds
 
 
 def _finish(run: Simulation) -> None:
@@ -105,10 +109,15 @@ def _finish(run: Simulation) -> None:
     run.path.append(run.score.point)
 
 
+def _last_part(path: tuple[Point, ...]) -> tuple[Point, Point]:
+    """Return the ends of the last part of a path in which somebody chose: late reports close rounds without."""
+    last = path[-1]
+    return next((one for one in reversed(path) if one[0] < last[0]), (0, 0.0, 0.0, 0.0)), last
+
+
 def _to_the_horizon(run: Run, choices: int) -> Run:
     """Return the run with as many choices as its experiment has: the last part of its path goes on."""
-    path: tuple[Point, ...] = ((0, 0.0, 0.0, 0.0), *run.path)
-    before, last = np.array(path[-2]), np.array(path[-1])
+    before, last = map(np.array, _last_part(run.path))
     if last[0] >= choices:
         return run
     _, regret, constant, uniform = (last + (last - before) * (choices - last[0]) / (last[0] - before[0])).tolist()

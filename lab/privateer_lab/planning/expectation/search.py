@@ -17,6 +17,8 @@ _START: Final = 1.0
 """Seconds until a command's modules are there."""
 _PROCESS: Final = 1.6
 """Seconds until a further process is there."""
+_AFTER_THE_FIRST_ROUND: Final = 0.75
+"""Share of the time that runs take after their first round, at most."""
 _RUNS: Final = {"as it is": 4, "trust": 2, "features": 2}
 """Runs of each kind of change; one of others. What varies is known from all together."""
 _MOST: Final = 4
@@ -97,7 +99,7 @@ class Search:
         waits = _START + (_PROCESS if self._jobs > 1 else 0.0) + time.process_time() - started
         total = max(0.0, seconds - waits) * self._jobs
         first = [(place, one, seed) for seed in range(max(_RUNS.values())) for place, one in self._all(seed)]
-        each_has = total / len(first)
+        each_has = _AFTER_THE_FIRST_ROUND * total / len(first)
         self._take([(*one, each_has) for one in first])
         spent = sum(one.run.seconds for one in self._came if isinstance(one.run, PartialRun))
         times = min(_MOST - 1, int((total - spent) / spent)) if spent else 0

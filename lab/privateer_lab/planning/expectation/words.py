@@ -92,11 +92,13 @@ class _Words:
                 f"{self._unit.write(found.single)}, and options at random have {random}."
             )
         if not own.gains:
-            return (
-                f"{with_whom} no sure gain from choosing by context: {expected}, and {single}.{_test(own, self._unit)}"
-            )
+            gain = f"no sure gain from choosing by context{self._so_far(own)}"
+            return f"{with_whom} {gain}: {expected}, and {single}.{_test(own, self._unit)}"
         end = self._unit.write(own.value_at_the_end)
         return f"{with_whom} {expected} instead of {single}; by the end it is {end}."
+
+    def _so_far(self, row: ExpectedRow) -> str:
+        return f" within the first {row.learned_from:,} {self._found.counts}" if row.is_cut_short else ""
 
     def _when(self) -> str:
         if self._own.pays_after is None:
@@ -127,7 +129,7 @@ class _Words:
             if row.gains or not self._found.by_context:
                 yield f"{named}: {self._value(row)}."
             else:
-                yield f"{named}: no gain.{_test(row, self._unit)}"
+                yield f"{named}: no gain{self._so_far(row)}.{_test(row, self._unit)}"
 
     def _listed(self, kind: Kind, start: str) -> Iterator[str]:
         if rows := self._of(kind):
