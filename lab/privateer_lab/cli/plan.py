@@ -71,10 +71,12 @@ def plan(
         open_folder(plot.parent, "--plot")
     if not as_json:
         takes = f"about {seconds:g} seconds on two quiet cores" if seeds is None else f"{seeds} whole runs of each"
+        takes += ", and what the promises take that you name" if any(asked_for) else ""
         begin(f"trying {parsed.name} and changes of it on simulated people", takes)
     choices, refused = choices_of(parsed, *asked_for)
     began, busy = time.perf_counter(), time.process_time()
-    tests = found_by_tests(choices, seconds if seeds is None else math.inf, jobs, backend)
+    limit = seconds if seeds is None and not any(asked_for) else math.inf
+    tests = found_by_tests(choices, limit, jobs, backend)
     elsewhere = max(0.0, time.perf_counter() - began - (time.process_time() - busy))
     search = Search(choices, lambda runs, total: progress(runs, total, "runs"), jobs, backend)
     if seeds is None:

@@ -153,7 +153,7 @@ class _Words:
         if self._own.margin is None:
             yield f"Each figure is from {runs}, which is too few to say how sure it is."
         else:
-            yield f"Each figure is from {runs}. The truth is within ± in about 19 of 20 cases."
+            yield f"Each figure is from {runs}. ± is what chance does to it, in about 19 of 20 cases."
         if cut := [row for row in rows if row.is_cut_short]:
             least = min(cut, key=lambda row: row.learned_from / row.people)
             yield (
