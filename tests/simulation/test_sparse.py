@@ -59,10 +59,11 @@ def test_rewards_far_from_the_middle_are_told_by_what_is_left_of_them(monkeypatc
 
 def test_what_is_left_is_looked_at_where_noise_leaves_that_clearer():
     """By hand, three arms at -.9: of 9,000 people .81/3 each, and noise of scale 20 times 1.9^2 - 1: 2,430, 1,717."""
-    assert is_clearer(9000, (-0.9, -0.9, -0.9), 3, 20.0)
-    assert not is_clearer(6000, (-0.9, -0.9, -0.9), 3, 20.0)
-    assert is_clearer(1, (-0.9, -0.9, -0.9), 3, 0.0)
-    assert not is_clearer(9000, (0.0, 0.0, 0.0, 0.25), 3, 20.0)
+    assert is_clearer(9000, (-0.9, -0.9, -0.9), 3, 20.0, 0.0)
+    assert not is_clearer(6000, (-0.9, -0.9, -0.9), 3, 20.0, 0.0)
+    assert is_clearer(1, (-0.9, -0.9, -0.9), 3, 0.0, 0.0)
+    assert not is_clearer(9000, (0.0, 0.0, 0.0, 0.25), 3, 20.0, 0.0)
+    assert is_clearer(1000, (-0.4, -0.4, -0.4), 3, 20.0, 0.4), "products with features that decide are off by 200"
 
 
 def test_an_arm_that_nobody_played_is_expected_where_arms_are():

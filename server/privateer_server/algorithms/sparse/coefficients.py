@@ -110,11 +110,12 @@ def correlate(arms: int, people: int, moments: Array, variances: Array) -> bool:
     return bool((ratios > threshold(len(ratios), _ALARM)).any())
 
 
-def is_clearer(people: int, predicted: Sequence[float], arms: int, scale: float) -> bool:
+def is_clearer(people: int, predicted: Sequence[float], arms: int, scale: float, level: float) -> bool:
     """Whether so many people's products with what is left of rewards tell features apart better than with rewards.
 
-    What is predicted no longer varies from person to person. But scores have a wider range, and with it a choice's
-    Gumbel noise, of variance (pi scale)^2 / 6.
+    What is predicted no longer varies from person to person. And where features decide, they are off the middle among
+    those who get an arm: up to (arms - 1) / (arms + 1), of uniform ones. Their products with a level then hide what the
+    feature does. But scores have a wider range, and with it a choice's Gumbel noise, of variance (pi scale)^2 / 6.
 
     Parameters
     ----------
@@ -122,11 +123,14 @@ def is_clearer(people: int, predicted: Sequence[float], arms: int, scale: float)
         What is predicted by arms, the first, and by features.
     scale
         Of a choice's noise in a sum of products with rewards.
+    level
+        What rewards are off the middle, as far as that is sure, where features decide; 0 where coins do.
     """
     intercepts, values = np.array(predicted[:arms]), np.array(predicted[arms:])
     varied = np.square(intercepts).mean() + UNIFORM * np.square(values).sum()
     wider = 1 + np.abs(intercepts).max() + np.abs(values).sum()
-    return bool(people * UNIFORM * varied > (np.pi * scale) ** 2 / 6 * (wider**2 - 1))
+    off = people * level * (arms - 1) / (arms + 1)
+    return bool(people * UNIFORM * varied + off**2 > (np.pi * scale) ** 2 / 6 * (wider**2 - 1))
 
 
 def threshold(features: int, chance: float = 1 - CONFIDENCE) -> float:
@@ -183,6 +187,11 @@ class Played:
         """The mean reward of all, and its standard deviation."""
         mean = float(self.sums.sum()) / self.people
         return mean, float(_deviations(np.array(mean), len(self.sums) * self.noise, np.array(float(self.people))))
+
+    @property
+    def level(self) -> float:
+        """How far the mean reward is from the middle, as far as that is sure: a standard deviation less, or 0."""
+        return max(0.0, abs(self.mean[0]) - self.mean[1]) if self.people else 0.0
 
     @property
     def means(self) -> tuple[Array, Array]:

@@ -186,19 +186,19 @@ class EpochLearner(SparseLearner[EpochState]):
             places = tuple(range(len(kept)))
             return kept, replace(spec.question_about(len(kept), 0), kept=places)
         question = replace(spec.question_about(spec.arm_features, 0), kept=tuple(kept.tolist()), screened=screened)
-        predicted = self._predicted(state, kept) if state.people else ()
+        found, by_features = self.estimates(state), len(self.decided(state)["places"]) > 0
+        predicted = self._predicted(found, np.searchsorted(state.places, kept)) if found else ()
         if predicted and not state.correlated:
             mechanism: Any = self.terms(ahead, question).mechanism
-            if not is_clearer(ahead.batch, predicted, spec.arm_count, mechanism.score_scale):
+            level = state.explored.level if by_features else 0.0
+            if not is_clearer(ahead.batch, predicted, spec.arm_count, mechanism.score_scale, level):
                 predicted = ()
         return np.arange(spec.arm_features), replace(question, predicted=predicted)
 
-    def _predicted(self, state: EpochState, kept: Places) -> tuple[float, ...]:
-        """Return what is predicted of rewards by arms and by kept features."""
-        found, arms = self.estimates(state), self.spec.arm_count
-        assert found is not None, "people have reported"
-        values = found.shrunk[arms:][np.searchsorted(state.places, kept)]
-        values, intercepts = in_ball(values, found.shrunk[:arms])
+    def _predicted(self, found: Estimates, kept: Places) -> tuple[float, ...]:
+        """Return what is predicted of rewards by arms and by features that are kept, at these places of a block."""
+        arms = self.spec.arm_count
+        values, intercepts = in_ball(found.shrunk[arms:][kept], found.shrunk[:arms])
         return (*intercepts.tolist(), *values.tolist())
 
     @override
