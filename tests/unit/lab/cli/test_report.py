@@ -24,8 +24,8 @@ from privateer_core.answer.parts import (
     Gain,
     GuardrailEffects,
     MeansOfBin,
-    Rule,
-    Rules,
+    Recommendation,
+    Recommendations,
 )
 from privateer_core.answer.policy_view import ArmsOfBin, ArmsOfGroup, BinShares, GroupShares, PolicyView
 from privateer_core.codec import encode
@@ -191,7 +191,7 @@ def test_text_of_a_hostile_server_stays_text() -> None:
         Table.of(HOSTILE, columns, ((HOSTILE, HOSTILE), ("sample ratio", HOSTILE))),
         GuardrailEffects(HOSTILE, (Effect(HOSTILE, HOSTILE, 0.2, 0.1, 0.3, "decided better", remark=HOSTILE),)),
         Figures(HOSTILE, (Fact(HOSTILE, HOSTILE),)),
-        Rules((Rule(HOSTILE, HOSTILE, "ahead, and not decided"),)),
+        Recommendations((Recommendation(HOSTILE, HOSTILE, "ahead, and not decided"),)),
     )
     answer = Answer(
         *("learning", 10, 1, 0.95),
