@@ -7,6 +7,7 @@ import msgspec
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
+from privateer_core.answer.conclusion import PublishedAnswer
 from privateer_core.answer.export import Export
 from privateer_core.errors import BatchRefused
 from privateer_core.privacy.record import Record
@@ -34,7 +35,7 @@ from privateer_server.api.pages import KEPT
 
 _OK: Final = 200
 _STRUCTS: Final = (
-    *(Record, Risks, PublishedPolicy, PublishedState, PublishedResult, Export),
+    *(Record, Risks, PublishedPolicy, PublishedState, PublishedAnswer, PublishedResult, Export),
     *(UploadAnswer, BatchAnswer, Proof, Directory),
 )
 CLAIM: Final = signature(SIGNATURE_HEADER, "The shuffler's signature of the experiment's name.", required=True)

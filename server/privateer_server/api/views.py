@@ -8,6 +8,7 @@ import msgspec
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.answer import Answer
+from privateer_core.answer.conclusion import PublishedAnswer
 from privateer_core.answer.export import Status
 from privateer_core.answer.stored import decode_answer
 from privateer_core.codec import decode
@@ -93,6 +94,21 @@ def state(experiment: Experiment) -> models.PublishedState:
     about = _named(facts, ("experiment", "version"))
     answer = _ended(experiment.answer(current), experiment.status)
     return models.PublishedState(**about, status=experiment.status, round=progress, answer=answer)
+
+
+def answer(experiment: Experiment, lines: list[LogLine]) -> PublishedAnswer:
+    """Return the answer of an experiment with these changes: what follows from what was found, and all of that."""
+    current, status = experiment.current, experiment.status
+    found = _ended(experiment.answer(current), status)
+    return PublishedAnswer(
+        experiment=experiment.name,
+        version=current.round.version,
+        status=status,
+        algorithm=current.spec.algorithm.name,
+        began=_time(lines[0].at) if lines else None,
+        conclusion=experiment.conclusion(current, found),
+        found=found,
+    )
 
 
 def result(experiment: Experiment) -> models.PublishedResult:

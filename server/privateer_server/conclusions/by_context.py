@@ -11,7 +11,7 @@ from privateer_core.answer.parts import Gain
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.policies.policy import Policy
 from privateer_core.spec.arms import ArmsSpec
-from privateer_server.conclusions.findings import Findings
+from privateer_server.conclusions.learned_answer import LearnedAnswer
 from privateer_server.conclusions.rule_words import short
 from privateer_server.conclusions.rules import Advantage, Prospect, prospect_of, rules_of, sureness_of
 from privateer_server.conclusions.wording import people, plain, signed
@@ -20,8 +20,10 @@ _MORE_MAX = 50
 """Times the people so far that are worth naming."""
 
 
-def context_findings(bare: Conclusion, findings: Findings, expected: ExpectedRewards, policy: Policy) -> Conclusion:
-    """Return a conclusion with the rules of a policy that asks nobody; with headline and gain, if no test has others."""
+def context_findings(
+    bare: Conclusion, findings: LearnedAnswer, expected: ExpectedRewards, policy: Policy
+) -> Conclusion:
+    """Return a conclusion with the rules of a policy that asks nobody; and headline and gain, if no test has them."""
     spec = findings.spec
     assert isinstance(spec, ArmsSpec)
     prospect = prospect_of(spec.features, expected, policy, spec.playable)
@@ -37,7 +39,7 @@ def context_findings(bare: Conclusion, findings: Findings, expected: ExpectedRew
     )
 
 
-def _gain(findings: Findings, prospect: Prospect, advantage: Advantage) -> Gain:
+def _gain(findings: LearnedAnswer, prospect: Prospect, advantage: Advantage) -> Gain:
     option = findings.spec.options[prospect.constant]
     rows, weights = np.arange(len(prospect.chosen)), prospect.people.weights
     policy = float(weights @ prospect.means[rows, prospect.chosen])
@@ -49,10 +51,11 @@ def _gain(findings: Findings, prospect: Prospect, advantage: Advantage) -> Gain:
     low, high = advantage.value - advantage.radius, advantage.value + advantage.radius
     if not math.isfinite(advantage.radius):
         return Gain(option, None, None, None, findings.answer.people)
-    return Gain(option, *(round(one, 6) for one in (advantage.value, low, high)), findings.answer.people, means)
+    value, low, high = (round(one, 6) for one in (advantage.value, low, high))
+    return Gain(option, value, low, high, findings.answer.people, means)
 
 
-def _chosen(findings: Findings, prospect: Prospect, rules: Rules, advantage: Advantage) -> Headline:
+def _chosen(findings: LearnedAnswer, prospect: Prospect, rules: Rules, advantage: Advantage) -> Headline:
     """Say what choosing by context is expected to gain, or that this is not known."""
     option, radius = findings.spec.options[prospect.constant], advantage.radius
     by = _listed(dict.fromkeys(one.feature for rule in rules.rules for one in rule.where))
@@ -72,7 +75,7 @@ def _chosen(findings: Findings, prospect: Prospect, rules: Rules, advantage: Adv
     return Headline("rules", findings.said(f"choose by {by}. By the rules below {figures} {best}."), sureness, *parts)
 
 
-def _constant(findings: Findings, prospect: Prospect, rules: Rules) -> Headline:
+def _constant(findings: LearnedAnswer, prospect: Prospect, rules: Rules) -> Headline:
     """Say that everybody gets the same, and whether that is known to be the best."""
     [rule], options = rules.rules, findings.spec.options
     name = short(rule.option)

@@ -6,7 +6,7 @@ from privateer_core.answer.conclusion import Headline, Rules, Sureness
 from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.spec.spec import Spec
-from privateer_server.conclusions.findings import Findings
+from privateer_server.conclusions.learned_answer import LearnedAnswer
 from privateer_server.conclusions.rule_words import short
 from privateer_server.conclusions.wording import people, plain, signed
 
@@ -25,7 +25,7 @@ def baseline_of(spec: Spec, rate: MeasuredRate | None) -> Estimate | None:
     return Estimate(spec.options[0], value, low, high)
 
 
-def effects_headline(findings: Findings, rules: Rules | None, baseline: Estimate | None) -> Headline:
+def effects_headline(findings: LearnedAnswer, rules: Rules | None, baseline: Estimate | None) -> Headline:
     """Say which option is better than the control on average, or for whom; and what is not decided, with the reason."""
     control, gain = findings.spec.options[0], findings.answer.gain
     if rules and len(rules.rules) > 1 and gain and gain.value is not None and gain.low is not None and gain.low > 0:
@@ -50,8 +50,8 @@ def effects_headline(findings: Findings, rules: Rules | None, baseline: Estimate
     return Headline("one option", findings.said(said) + _differs(findings), sureness, *parts)
 
 
-def _leading(findings: Findings) -> Effect | None:
-    """Return the largest effect among everybody that is decided better; else the largest of which something is known."""
+def _leading(findings: LearnedAnswer) -> Effect | None:
+    """Return the largest effect among everybody that is decided better; else the largest that is known."""
     everybody = [one for one in findings.answer.effects if one.group is None]
     known = [one for one in everybody if one.value is not None]
     better = [one for one in known if one.is_decided and one.value is not None and one.value > 0]
@@ -70,7 +70,7 @@ def _change(one: Effect, control: str, baseline: Estimate | None) -> str:
     return f"{mean}, which is {one.value / baseline.value:+.0%}" if baseline.low > 0 else mean
 
 
-def _differs(findings: Findings) -> str:
+def _differs(findings: LearnedAnswer) -> str:
     """Say how many effects in groups are decided, and of which sign."""
     groups = [one for one in findings.answer.effects if one.group is not None]
     if not groups:
@@ -83,7 +83,7 @@ def _differs(findings: Findings) -> str:
     return f" Of {len(groups):,} effects in segments {better:,} are decided better and {worse:,} worse."
 
 
-def effects_surer(findings: Findings) -> tuple[str, ...]:
+def effects_surer(findings: LearnedAnswer) -> tuple[str, ...]:
     """Say of effects among everybody that are not decided, the largest first, how many people would decide them.
 
     An interval is narrower by the root of the people; with probability .8 an estimate is not nearer to 0 than its own

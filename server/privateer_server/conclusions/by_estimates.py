@@ -1,12 +1,12 @@
-"""The headlines of algorithms that rate options one by one, score options by their features, or find a point of a set."""
+"""Headlines of algorithms that rate options one by one, score them by their features, or find a point of a set."""
 
 from collections.abc import Sequence
 
 from privateer_core.answer.conclusion import Headline
 from privateer_core.answer.estimates import Estimate
-from privateer_core.answer.parts import Point
-from privateer_core.answer.policy_view import Coefficients
-from privateer_server.conclusions.findings import Findings
+from privateer_core.answer.policy_view import Coefficients, Point
+from privateer_core.spec.arms import ArmsSpec
+from privateer_server.conclusions.learned_answer import LearnedAnswer
 from privateer_server.conclusions.rule_words import number, short
 from privateer_server.conclusions.wording import people, plain, signed
 
@@ -15,7 +15,7 @@ _SHOWN = 6
 _MORE_MAX = 50
 
 
-def _leaders(findings: Findings) -> tuple[Estimate, Estimate | None]:
+def _leaders(findings: LearnedAnswer) -> tuple[Estimate, Estimate | None]:
     """Return the option that is recommended, or else the one with the highest estimate; and the best of the others."""
     ranked = sorted(findings.answer.estimates, key=lambda one: -one.value)
     ranked = [one for one in ranked if one.name not in findings.spec.retired] or ranked
@@ -24,7 +24,7 @@ def _leaders(findings: Findings) -> tuple[Estimate, Estimate | None]:
     return named, others[0] if others else None
 
 
-def options_headline(findings: Findings) -> Headline:
+def options_headline(findings: LearnedAnswer) -> Headline:
     """Say which option is the best, against the next one, and whether that is decided; intervals hold together."""
     best, second = _leaders(findings)
     name, radius = _called(findings, best.name), (best.high - best.low) / 2
@@ -45,16 +45,16 @@ def options_headline(findings: Findings) -> Headline:
     return Headline("one option", said, "not known", best.name, second.name, value, low, high)
 
 
-def _is_decided(findings: Findings, rivals: Sequence[Estimate]) -> bool:
+def _is_decided(findings: LearnedAnswer, rivals: Sequence[Estimate]) -> bool:
     return findings.answer.ground == "decided against all other options" or not rivals
 
 
-def _called(findings: Findings, name: str) -> str:
-    """Return what an option is called: actions have numbers."""
-    return f"action {name}" if name.isdigit() else short(name)
+def _called(findings: LearnedAnswer, name: str) -> str:
+    """Return what an option is called: actions, which affect everybody, have numbers."""
+    return short(name) if isinstance(findings.spec, ArmsSpec) else f"action {name}"
 
 
-def options_surer(findings: Findings) -> tuple[str, ...]:
+def options_surer(findings: LearnedAnswer) -> tuple[str, ...]:
     """Say how many people would tell the best option from the next one, if they differ as much as they seem to."""
     best, second = _leaders(findings)
     asked = findings.answer.people
@@ -68,7 +68,7 @@ def options_surer(findings: Findings) -> tuple[str, ...]:
     return (f"If they differ as much as they seem to, {people(asked * more)} in all would tell which is better.",)
 
 
-def point_headline(findings: Findings, point: Point) -> Headline:
+def point_headline(findings: LearnedAnswer, point: Point) -> Headline:
     """Say at which point everybody is, and how much that may lose."""
     shown = [f"{short(name)} = {number(value)}" for name, value in list(point.centre.items())[:_SHOWN]]
     if len(point.centre) > _SHOWN:
@@ -81,7 +81,7 @@ def point_headline(findings: Findings, point: Point) -> Headline:
     return Headline("point", f"{sentence} {bound}", "not known", control="the best point", low=-lost.high)
 
 
-def scores_headline(findings: Findings, shown: Coefficients | None) -> Headline:
+def scores_headline(findings: LearnedAnswer, shown: Coefficients | None) -> Headline:
     """Say by which features options are scored, and what that gains."""
     gain = findings.answer.gain
     ranked = sorted(shown.shared.items(), key=lambda one: -abs(one[1])) if shown else []

@@ -5,8 +5,8 @@ import msgspec
 from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Conclusion, Headline
 from privateer_core.answer.estimates import Estimate
-from privateer_core.answer.parts import Gain, Point
-from privateer_core.answer.policy_view import Coefficients, PolicyView
+from privateer_core.answer.parts import Gain
+from privateer_core.answer.policy_view import Coefficients, Point, PolicyView
 from privateer_core.spec.spec import Spec
 from privateer_server.conclusions.by_context import context_findings
 from privateer_server.conclusions.by_effects import baseline_of, effects_headline, effects_surer
@@ -16,7 +16,7 @@ from privateer_server.conclusions.by_estimates import (
     point_headline,
     scores_headline,
 )
-from privateer_server.conclusions.findings import Findings
+from privateer_server.conclusions.learned_answer import LearnedAnswer
 from privateer_server.conclusions.wording import people, privacy_of, unit_of
 from privateer_server.rounds.loop import Schedule, Step
 
@@ -60,7 +60,7 @@ def _nothing(step: Step, answer: Answer) -> str:
 def _found(bare: Conclusion, schedule: Schedule, step: Step, answer: Answer) -> Conclusion:
     """Return the conclusion with what was found, by the kind of what there is."""
     spec, learner = schedule.spec, schedule.learner
-    findings = Findings(spec, answer)
+    findings = LearnedAnswer(spec, answer)
     expected = learner.expected(step.state)
     if expected is not None:
         policy = learner.last(step.state, step.policy.version, 0).policy
@@ -82,7 +82,7 @@ def _found(bare: Conclusion, schedule: Schedule, step: Step, answer: Answer) -> 
     return shown
 
 
-def _with_effects(shown: Conclusion, findings: Findings, schedule: Schedule, step: Step) -> Conclusion:
+def _with_effects(shown: Conclusion, findings: LearnedAnswer, schedule: Schedule, step: Step) -> Conclusion:
     spec: Spec = schedule.spec
     baseline: Estimate | None = baseline_of(spec, schedule.learner.measured_rate(step.state))
     return msgspec.structs.replace(
@@ -96,7 +96,7 @@ def _with_effects(shown: Conclusion, findings: Findings, schedule: Schedule, ste
     )
 
 
-def _with_scores(shown: Conclusion, findings: Findings, policy: PolicyView, gain: Gain | None) -> Conclusion:
+def _with_scores(shown: Conclusion, findings: LearnedAnswer, policy: PolicyView, gain: Gain | None) -> Conclusion:
     shows = policy.shows
     headline = scores_headline(findings, shows if isinstance(shows, Coefficients) else None)
     return msgspec.structs.replace(shown, headline=headline, gain=gain, is_measured=gain is not None)

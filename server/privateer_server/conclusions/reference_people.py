@@ -80,11 +80,12 @@ def _within(feature: Feature, lower: Array, upper: Array, places: Array) -> Arra
     if block.codes:
         return _coded(codes_within(block, lower, upper), np.array(block.codes), block.columns, places[:, 0])
     low, high = lower[:, 0], upper[:, 0]
-    numbers, must_miss = low + places[:, 0] * (high - low), np.zeros(len(low), np.bool_)
+    numbers = low + places[:, 0] * (high - low)
+    must_miss: Bools = np.zeros(len(low), np.bool_)
     if isinstance(feature, Ordinal):
         middles = feature.places(np.arange(len(feature.levels), dtype=np.float64))
         allowed = (middles >= low[:, None]) & (middles < high[:, None])
-        numbers, must_miss = middles[_chosen(allowed, places[:, 0])], ~allowed.any(axis=1)
+        numbers, must_miss = middles[_chosen(allowed, places[:, 0])], np.asarray(~allowed.any(axis=1))
     if not feature.missing:
         return np.asarray(numbers[:, None])
     can_miss = (upper[:, 1] == 1) & (low <= MISSING_PLACE) & (high > MISSING_PLACE)

@@ -70,9 +70,9 @@ def search(parts: Bools, worth: Array, chosen: Ints) -> RuleList:
 
     Notes
     -----
-    Greedy: each step finds the option and the pair of parts that improve most on the rules so far, of all pairs, so that
-    two features that matter only together are found, and narrows it. A rule that is found later comes before the others.
-    Rules and parts that bring nothing any more are taken out at the end.
+    Greedy: each step finds the option and the pair of parts that improve most on the rules so far, of all pairs, so
+    that two features that matter only together are found, and narrows it. A rule that is found later comes before the
+    others. Rules and parts that bring nothing any more are taken out at the end.
     """
     people = np.arange(len(chosen))
     options, totals = np.unique(chosen), worth.sum(axis=0)
@@ -82,7 +82,7 @@ def search(parts: Bools, worth: Array, chosen: Ints) -> RuleList:
     if gain <= _NOTHING * max(1.0, float(np.abs(totals).max())):
         return RuleList((rest,), 1.0)
     task = _Task(parts, worth, options, gain, float(totals[best]))
-    rules = (rest,)
+    rules: tuple[FoundRule, ...] = (rest,)
     while len(rules) < RULES_MAX and task.kept(rules) < ENOUGH:
         found = task.better(rules)
         if found is None:
@@ -107,7 +107,7 @@ class _Task:
 
     def given(self, rules: tuple[FoundRule, ...]) -> Ints:
         first = np.stack([one.covers for one in rules]).argmax(axis=0)
-        return np.array([one.option for one in rules])[first]
+        return np.asarray(np.array([one.option for one in rules])[first])
 
     def kept(self, rules: tuple[FoundRule, ...]) -> float:
         """Return the share of the gain that rules keep."""
@@ -137,7 +137,7 @@ class _Task:
             if sums[one] <= better[covers].sum() + _NARROWER * self.gain:
                 break
             parts, covers = (*parts, one), covers & self.parts[one]
-        return FoundRule(parts, option, covers)
+        return FoundRule(parts, option, np.asarray(covers))
 
     def settled(self, rules: tuple[FoundRule, ...]) -> tuple[FoundRule, ...]:
         """Give everybody else the option that is best for them."""
@@ -155,7 +155,7 @@ class _Task:
         for place in range(len(rules) - 1):
             for part in rules[place].parts:
                 rest = tuple(one for one in rules[place].parts if one != part)
-                wider = replace(rules[place], parts=rest, covers=self.parts[list(rest)].all(axis=0))
+                wider = replace(rules[place], parts=rest, covers=np.asarray(self.parts[list(rest)].all(axis=0)))
                 changed = (*rules[:place], wider, *rules[place + 1 :])
                 if rest and self._is_as_good(changed, rules):
                     rules = changed

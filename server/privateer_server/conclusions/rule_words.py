@@ -14,6 +14,8 @@ _NAME: Final = 60
 """Characters of a name in a sentence."""
 _LISTED: Final = 6
 """Levels that are listed one by one."""
+_KEPT: Final = 3
+"""Levels that are listed although those that are left out are fewer."""
 _WHOLE: Final = 1000
 """Numbers from here on are written without decimals."""
 
@@ -57,7 +59,7 @@ def _interval(name: str, one: Between, all_: Between) -> str:
 def _levels(one: Among, all_: Among) -> str:
     left = [value for value in all_.values if value not in one.values]
     gone = all_.missing and not one.missing
-    if len(one.values) > 1 and len(left) + gone < len(one.values) + one.missing:
+    if len(one.values) > _KEPT and len(left) + gone < len(one.values) + one.missing:
         return f"is not {_listed(left, gone)}"
     return f"is {_listed(list(one.values), one.missing)}"
 

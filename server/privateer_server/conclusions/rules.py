@@ -25,6 +25,8 @@ Ints = NDArray[np.int64]
 CERTAIN: Final = 0.95
 LIKELY: Final = 0.8
 _DIGITS: Final = 4
+_CERTAIN_MOST: Final = 0.9999
+"""No probability by a model is said to be higher."""
 _LEARNED: Final = "shares of people are what reports or the spec say"
 _ASSUMED: Final = "shares are of people spread evenly over what the spec declares: nothing is known of who comes"
 
@@ -161,7 +163,7 @@ def _rule(
         else _rounded(min(max(float(averages[option]), bounds[0]), bounds[1])),
         next_best=None if second is None else options[second],
         difference=None if second is None else _rounded(rivals[second].value),
-        certainty=None if expected.decided is not None else _rounded(certainty),
+        certainty=None if expected.decided is not None else min(_CERTAIN_MOST, _rounded(certainty)),
         sureness=sureness,
     )
 

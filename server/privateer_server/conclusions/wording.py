@@ -61,5 +61,5 @@ def people(count: float) -> str:
 
 
 def _rounded_up(count: float) -> int:
-    unit = 10 ** max(0, math.floor(math.log10(max(count, 1.0))) - 1)
+    unit: int = 10 ** max(0, math.floor(math.log10(max(count, 1.0))) - 1)
     return math.ceil(count / unit) * unit

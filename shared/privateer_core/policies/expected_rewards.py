@@ -9,6 +9,13 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
+def summed_by(places: NDArray[np.int64], weights: Array, size: int) -> Array:
+    """Return sums of weights (n, options) of those at each of so many places, (size, options)."""
+    summed = np.zeros((size, weights.shape[1]))
+    np.add.at(summed, places, weights)
+    return summed
+
+
 @dataclass(frozen=True)
 class ExpectedRewards:
     """What is expected of every option, where people are, and how surely; all of it follows from releases.

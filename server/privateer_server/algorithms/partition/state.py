@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from privateer_core.algorithms.partition import PartitionSpec
 from privateer_core.algorithms.partition.bins import Bins
-from privateer_core.policies.expected_rewards import ExpectedRewards
+from privateer_core.policies.expected_rewards import ExpectedRewards, summed_by
 from privateer_server.algorithms import LearnerState
 from privateer_server.algorithms.partition.bin_tree import BinTree
 from privateer_server.algorithms.partition.change_detection import Window
@@ -107,8 +107,7 @@ class PartitionState(LearnerState):
         spread, size = process.spread_of(), len(tree)
 
         def deviation(contexts: Array, weights: Array) -> float:
-            rows = bins.locate(contexts)
-            summed = np.stack([np.bincount(rows, one, size) for one in weights.T], axis=1)
+            summed = summed_by(bins.locate(contexts), weights, size)
             return reward.span / 2 * spread(summed) if spread else float((np.abs(summed) * deviations).sum())
 
         return ExpectedRewards(*bins.edges(), self.population.shares[0], at, deviation, learned=True)

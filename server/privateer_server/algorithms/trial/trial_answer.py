@@ -22,7 +22,7 @@ from privateer_core.answer.parts import (
     Recommendation,
     Recommendations,
 )
-from privateer_core.policies.expected_rewards import ExpectedRewards
+from privateer_core.policies.expected_rewards import ExpectedRewards, summed_by
 from privateer_server.algorithms.trial.decisions import (
     DIGITS,
     TrialFindings,
@@ -104,8 +104,7 @@ def expected(state: TrialState, found: TrialFindings, spec: TrialSpec) -> Expect
         return means[rows], deviations[rows]
 
     def deviation(contexts: Array, weights: Array) -> float:
-        rows = segmentation.locate(contexts)
-        summed = np.stack([np.bincount(rows, one, size) for one in weights.T], axis=1)
+        summed = summed_by(segmentation.locate(contexts), weights, size)
         return float((np.abs(summed) * np.where(summed, deviations, 0.0)).sum())
 
     lower, upper = segmentation.corners(spec.dimension)

@@ -7,7 +7,7 @@ from privateer_core.spec.spec import Spec
 
 
 @dataclass(frozen=True)
-class Findings:
+class LearnedAnswer:
     """An answer and the spec of its experiment."""
 
     spec: Spec
