@@ -8,7 +8,7 @@ import numpy as np
 from rich.text import Text
 
 from privateer_core.answer import Answer
-from privateer_core.answer.conclusion import PublishedAnswer
+from privateer_core.answer.conclusion import Conclusion, PublishedAnswer
 from privateer_core.answer.facts import Between
 from privateer_core.answer.parts import AnswerPart, BinMeans, Contradiction, EffectsOverTime, FeatureSelection
 from privateer_core.answer.policy_view import BinShares, PolicyView, leading
@@ -52,13 +52,12 @@ def print_map(view: PolicyView, arms: Sequence[str]) -> bool:
     return is_map
 
 
-def print_answer(published: PublishedAnswer) -> None:
+def print_answer(conclusion: Conclusion, answer: Answer) -> None:
     """Print the headline, estimates with their intervals, and whatever else was found.
 
     Estimates that are effects are not printed twice, nor are those of every look: a picture shows them.
     """
-    answer = published.found
-    for sentence in sentences(published.conclusion, answer):
+    for sentence in sentences(conclusion, answer):
         screen.print(sentence, soft_wrap=True, markup=False)
     confidence = "" if answer.confidence is None else f"intervals of {_percent(answer.confidence)} confidence"
     if answer.effects:

@@ -235,7 +235,7 @@ def effects(
     if as_json:
         print_json(msgspec.to_builtins(published.found))
         return
-    print_answer(published)
+    print_answer(published.conclusion, published.found)
 
 
 def _write_effects(

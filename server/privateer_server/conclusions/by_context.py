@@ -12,6 +12,7 @@ from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.policies.policy import Policy
 from privateer_core.spec.arms import ArmsSpec
 from privateer_server.conclusions.learned_answer import LearnedAnswer
+from privateer_server.conclusions.rule_search import ENOUGH, ENOUGH_OF_CHANCE
 from privateer_server.conclusions.rule_words import short
 from privateer_server.conclusions.rules import Advantage, Prospect, prospect_of, rules_of, sureness_of
 from privateer_server.conclusions.wording import people, plain, signed
@@ -27,10 +28,11 @@ def context_findings(
     spec = findings.spec
     assert isinstance(spec, ArmsSpec)
     prospect = prospect_of(spec.features, expected, policy, spec.playable)
-    rules = rules_of(spec.options, spec.features, (spec.reward.low, spec.reward.high), prospect)
+    advantage = prospect.advantage(prospect.chosen, prospect.constant, prospect.people.weights)
+    enough = ENOUGH if advantage.value > advantage.radius else ENOUGH_OF_CHANCE
+    rules = rules_of(spec.options, spec.features, (spec.reward.low, spec.reward.high), prospect, enough)
     if expected.differences:
         return msgspec.structs.replace(bare, rules=rules)
-    advantage = prospect.advantage(prospect.chosen, prospect.constant, prospect.people.weights)
     is_constant = len(rules.rules) == 1
     headline = _constant(findings, prospect, rules) if is_constant else _chosen(findings, prospect, rules, advantage)
     gain = None if is_constant else _gain(findings, prospect, advantage)
@@ -92,7 +94,7 @@ def _constant(findings: LearnedAnswer, prospect: Prospect, rules: Rules) -> Head
         sentence = f"everybody gets {name}, and {unknown}: {difference} is expected."
     else:
         against = f"{difference} against {short(rule.next_best)}, the next best, is expected"
-        sentence = f"give everybody {name}: {against}; no rule for whom does better."
+        sentence = f"give everybody {name}: {against}; no rule for whom is known to do better."
     return Headline(
         "one option", findings.said(sentence), rule.sureness, rule.option, rule.next_best, found.value, low, high
     )

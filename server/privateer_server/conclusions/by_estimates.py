@@ -77,6 +77,8 @@ def point_headline(findings: LearnedAnswer, point: Point) -> Headline:
     sentence = findings.said(f"use the point {', '.join(shown)}.")
     if lost is None:
         return Headline("point", sentence, "not known")
+    if lost.high >= findings.spec.reward.span:
+        return Headline("point", f"{sentence} How much it may lose is not known yet.", "not known")
     bound = f"The average point so far loses at most {number(lost.high)} of mean reward against the best one."
     return Headline("point", f"{sentence} {bound}", "not known", control="the best point", low=-lost.high)
 

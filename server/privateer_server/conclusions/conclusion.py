@@ -77,7 +77,7 @@ def _found(bare: Conclusion, schedule: Schedule, step: Step, answer: Answer) -> 
         return msgspec.structs.replace(shown, headline=options_headline(findings), surer=options_surer(findings))
     if point := answer.first_of(Point):
         return msgspec.structs.replace(shown, headline=point_headline(findings, point))
-    if expected is None and answer.says_something:
+    if expected is None and answer.people and answer.says_something:
         return _with_scores(shown, findings, step.policy.view(spec), answer.gain)
     return shown
 

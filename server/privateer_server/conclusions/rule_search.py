@@ -13,6 +13,8 @@ Ints = NDArray[np.int64]
 RULES_MAX: Final = 7
 ENOUGH: Final = 0.98
 """Share of the policy's gain that is enough."""
+ENOUGH_OF_CHANCE: Final = 0.8
+"""The same where it is not known whether there is a gain: more rules would say what chance says."""
 _PARTS_MAX: Final = 4
 """Parts that a rule joins, at most."""
 _PRICE: Final = 0.005
@@ -56,7 +58,7 @@ class RuleList:
         return np.asarray(np.stack([one.covers for one in self.rules]).argmax(axis=0))
 
 
-def search(parts: Bools, worth: Array, chosen: Ints) -> RuleList:
+def search(parts: Bools, worth: Array, chosen: Ints, enough: float = ENOUGH) -> RuleList:
     """Return few rules whose value is near that of a policy.
 
     Parameters
@@ -67,6 +69,8 @@ def search(parts: Bools, worth: Array, chosen: Ints) -> RuleList:
         Shape (n, options): the reward of each option for everybody, times their share.
     chosen
         Shape (n,): the policy's options.
+    enough
+        The share of the policy's gain that rules must keep, if seven can.
 
     Notes
     -----
@@ -81,9 +85,9 @@ def search(parts: Bools, worth: Array, chosen: Ints) -> RuleList:
     rest = FoundRule((), best, np.ones(len(chosen), np.bool_))
     if gain <= _NOTHING * max(1.0, float(np.abs(totals).max())):
         return RuleList((rest,), 1.0)
-    task = _Task(parts, worth, options, gain, float(totals[best]))
+    task = _Task(parts, worth, options, gain, float(totals[best]), enough)
     rules: tuple[FoundRule, ...] = (rest,)
-    while len(rules) < RULES_MAX and task.kept(rules) < ENOUGH:
+    while len(rules) < RULES_MAX and task.kept(rules) < enough:
         found = task.better(rules)
         if found is None:
             break
@@ -99,6 +103,7 @@ class _Task:
     options: Ints
     gain: float
     constant: float
+    enough: float
 
     @cached_property
     def numbers(self) -> Array:
@@ -162,7 +167,7 @@ class _Task:
         return rules
 
     def _is_as_good(self, rules: tuple[FoundRule, ...], before: tuple[FoundRule, ...]) -> bool:
-        return self.kept(rules) >= min(ENOUGH, self.kept(before) - _NOTHING)
+        return self.kept(rules) >= min(self.enough, self.kept(before) - _NOTHING)
 
     def ordered(self, rules: tuple[FoundRule, ...]) -> tuple[FoundRule, ...]:
         """Put rules for more people first, where that changes nothing for anybody."""

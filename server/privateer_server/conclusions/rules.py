@@ -17,7 +17,7 @@ from privateer_core.policies.policy import Policy
 from privateer_core.spec.features import Feature
 from privateer_server.conclusions.feature_parts import FeaturePart, parts_of
 from privateer_server.conclusions.reference_people import ReferencePeople, people_in
-from privateer_server.conclusions.rule_search import FoundRule, search
+from privateer_server.conclusions.rule_search import ENOUGH, FoundRule, search
 from privateer_server.conclusions.rule_words import in_words
 
 Array = NDArray[np.float64]
@@ -103,9 +103,21 @@ def prospect_of(
 
 
 def rules_of(
-    options: Sequence[str], features: Mapping[str, Feature], bounds: tuple[float, float], prospect: Prospect
+    options: Sequence[str],
+    features: Mapping[str, Feature],
+    bounds: tuple[float, float],
+    prospect: Prospect,
+    enough: float = ENOUGH,
 ) -> Rules:
-    """Return the rules, of all people whom the spec allows for; means are within ``bounds``, those of rewards."""
+    """Return the rules, of all people whom the spec allows for.
+
+    Parameters
+    ----------
+    bounds
+        Those of rewards: means are within them.
+    enough
+        The share of the policy's gain that rules must keep, if seven can.
+    """
     people, means, expected = prospect.people, prospect.means, prospect.expected
     edges = expected.lower, expected.upper
     likes = people.weights[:, None] * means
@@ -114,7 +126,7 @@ def rules_of(
     for name, feature in features.items():
         columns[name] = slice(start, start := start + feature.columns)
     held = [one.holds(people.contexts[:, columns[one.name]]) for one in parts]
-    found = search(np.array(held).reshape(-1, len(people.weights)), likes, prospect.chosen)
+    found = search(np.array(held).reshape(-1, len(people.weights)), likes, prospect.chosen, enough)
     first, alone = found.first, len(found.rules) == 1
     made = []
     for place, one in enumerate(found.rules):
