@@ -80,7 +80,7 @@ def _differs(findings: LearnedAnswer) -> str:
     if not decided:
         return " In no segment is an effect decided."
     better = len(decided) - worse
-    return f" Of {len(groups):,} effects in segments {better:,} are decided better and {worse:,} worse."
+    return f" Of {len(groups):,} effects in segments {better:,} {'is' if better == 1 else 'are'} decided better, {worse:,} worse."
 
 
 def effects_surer(findings: LearnedAnswer) -> tuple[str, ...]:
