@@ -95,7 +95,11 @@ def _gain(conclusion: Conclusion) -> Iterator[Titled]:
     means = [one.value for one in gain.means]
     policy, constant = means if len(means) == 2 else (None, None)
     is_measured = "measured with people who got both"
-    how = is_measured if conclusion.is_measured else "expected by the model and not measured; interval of 95 %"
+    how = (
+        is_measured
+        if conclusion.is_measured
+        else "expected by the model and not measured, with its own interval of 95 %"
+    )
     row = {
         "by context": policy,
         f"{gain.option} for everybody": constant,

@@ -30,12 +30,12 @@ from privateer_core.serving.http.report_endpoint import answer
 from privateer_core.wire.batch import SIGNATURE_HEADER, BatchAnswer, UploadAnswer
 from privateer_core.wire.token_keys import Directory
 from privateer_core.wire.transparency_log import Proof
-from privateer_server.api.models import PublishedPolicy, PublishedResult, PublishedState
+from privateer_server.api.models import PublishedPolicy, PublishedState
 from privateer_server.api.pages import KEPT
 
 _OK: Final = 200
 _STRUCTS: Final = (
-    *(Record, Risks, PublishedPolicy, PublishedState, PublishedAnswer, PublishedResult, Export),
+    *(Record, Risks, PublishedPolicy, PublishedState, PublishedAnswer, Export),
     *(UploadAnswer, BatchAnswer, Proof, Directory),
 )
 CLAIM: Final = signature(SIGNATURE_HEADER, "The shuffler's signature of the experiment's name.", required=True)

@@ -12,7 +12,7 @@ from privateer_core.answer.conclusion import PublishedAnswer
 from privateer_core.answer.export import Status
 from privateer_core.answer.stored import decode_answer
 from privateer_core.codec import decode
-from privateer_core.errors import NotFound, SpecError
+from privateer_core.errors import SpecError
 from privateer_core.wire.publication import Round, decode_publication, digest
 from privateer_server.algorithms import learner_for
 from privateer_server.api import models
@@ -109,24 +109,6 @@ def answer(experiment: Experiment, lines: list[LogLine]) -> PublishedAnswer:
         conclusion=experiment.conclusion(current, found),
         found=found,
     )
-
-
-def result(experiment: Experiment) -> models.PublishedResult:
-    """Return the answer in the current publication.
-
-    Raises
-    ------
-    NotFound
-        If publications have none, or none with this version.
-    """
-    found = published_answer(experiment)
-    if found is None:
-        if not experiment.current.schedule.learner.publishes_result:
-            detail = f"publications of {experiment.name} carry no result"
-            remedy = f"privateer show {experiment.name}, or read /experiments/{experiment.name}/state"
-            raise NotFound(detail, remedy=remedy)
-        raise NotFound(f"{experiment.name} has no result yet", remedy="wait for the end of the round")
-    return models.PublishedResult(experiment.name, experiment.current.round.version, experiment.status, found)
 
 
 def published_answer(experiment: Experiment) -> Answer | None:

@@ -51,9 +51,7 @@ def test_a_running_test_says_so_far() -> None:
 
 def test_an_open_effect_is_not_recommended_and_says_why() -> None:
     found = effects_headline(learned(effects=(OPEN,)), None, None)
-    said = (
-        "It is not decided whether long is better than now: +0.010 (-0.010 to +0.030) against now; its interval holds 0."
-    )
+    said = "It is not decided whether long is better than now: +0.010 (-0.010 to +0.030) against now; its interval holds 0."
     assert (found.sentence, found.sureness) == (said, "not known")
 
 
