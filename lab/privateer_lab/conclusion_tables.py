@@ -94,12 +94,9 @@ def _gain(conclusion: Conclusion) -> Iterator[Titled]:
         return
     means = [one.value for one in gain.means]
     policy, constant = means if len(means) == 2 else (None, None)
-    is_measured = "measured with people who got both"
-    how = (
-        is_measured
-        if conclusion.is_measured
-        else "expected by the model and not measured, with its own interval of 95 %"
-    )
+    how = "expected by the model and not measured, with its own interval of 95 %"
+    if conclusion.is_measured:
+        how = "measured with people who got both"
     row = {
         "by context": policy,
         f"{gain.option} for everybody": constant,

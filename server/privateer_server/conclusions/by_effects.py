@@ -80,7 +80,8 @@ def _differs(findings: LearnedAnswer) -> str:
     if not decided:
         return " In no segment is an effect decided."
     better = len(decided) - worse
-    return f" Of {len(groups):,} effects in segments {better:,} {'is' if better == 1 else 'are'} decided better, {worse:,} worse."
+    said = f"{better:,} {'is' if better == 1 else 'are'} decided better, {worse:,} worse"
+    return f" Of {len(groups):,} effects in segments {said}."
 
 
 def effects_surer(findings: LearnedAnswer) -> tuple[str, ...]:

@@ -51,7 +51,8 @@ def test_a_running_test_says_so_far() -> None:
 
 def test_an_open_effect_is_not_recommended_and_says_why() -> None:
     found = effects_headline(learned(effects=(OPEN,)), None, None)
-    said = "It is not decided whether long is better than now: +0.010 (-0.010 to +0.030) against now; its interval holds 0."
+    change = "+0.010 (-0.010 to +0.030) against now; its interval holds 0"
+    said = f"It is not decided whether long is better than now: {change}."
     assert (found.sentence, found.sureness) == (said, "not known")
 
 

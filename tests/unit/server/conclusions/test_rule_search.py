@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privateer_server.conclusions.rule_search import RULES_MAX, search
+from privateer_server.conclusions.rule_search import RULES_MAX, RuleList, search
 
 Array = NDArray[np.float64]
 CUTS = np.arange(1, 8) / 8
@@ -25,8 +25,8 @@ def worth_of(best: NDArray[np.int64], options: int, apart: float = 1.0) -> Array
     return apart * np.eye(options)[best] / len(best)
 
 
-def given(found, people: int) -> NDArray[np.int64]:
-    return np.array([one.option for one in found.rules])[found.first]
+def given(found: RuleList) -> NDArray[np.int64]:
+    return np.asarray(np.array([one.option for one in found.rules])[found.first])
 
 
 def test_four_quadrants_with_four_options_are_four_rules() -> None:
@@ -35,7 +35,7 @@ def test_four_quadrants_with_four_options_are_four_rules() -> None:
     found = search(parts, worth_of(best, 4), best)
     assert len(found.rules) == 4
     assert found.gain_kept == pytest.approx(1.0)
-    assert (given(found, len(best)) == best).all()
+    assert (given(found) == best).all()
     assert not found.rules[-1].parts
 
 
@@ -45,7 +45,7 @@ def test_quadrants_that_share_two_options_are_found_though_no_number_matters_alo
     found = search(parts, worth_of(best, 2), best)
     # Two of the quadrants are everybody else.
     assert len(found.rules) == 3
-    assert (given(found, len(best)) == best).all()
+    assert (given(found) == best).all()
 
 
 def test_stripes_are_a_rule_each() -> None:
@@ -53,7 +53,7 @@ def test_stripes_are_a_rule_each() -> None:
     best = np.digitize(people[:, 0], [0.25, 0.625])
     found = search(parts, worth_of(best, 3), best)
     assert len(found.rules) == 3
-    assert (given(found, len(best)) == best).all()
+    assert (given(found) == best).all()
 
 
 def test_a_constant_policy_is_one_rule() -> None:
@@ -77,7 +77,7 @@ def test_rules_are_few_where_chance_decides_everywhere_and_never_lose_against_on
     assert 1 < len(found.rules) <= RULES_MAX
     assert 0 < found.gain_kept < 1
     rows = np.arange(len(people))
-    assert worth[rows, given(found, len(people))].sum() >= worth.sum(axis=0).max()
+    assert worth[rows, given(found)].sum() >= worth.sum(axis=0).max()
 
 
 def test_what_rules_keep_is_what_they_earn() -> None:
@@ -87,7 +87,7 @@ def test_what_rules_keep_is_what_they_earn() -> None:
     found = search(parts, worth, best)
     rows, constant = np.arange(len(best)), worth.sum(axis=0).max()
     gain = worth[rows, best].sum() - constant
-    assert found.gain_kept == pytest.approx((worth[rows, given(found, len(best))].sum() - constant) / gain)
+    assert found.gain_kept == pytest.approx((worth[rows, given(found)].sum() - constant) / gain)
 
 
 def test_a_search_is_the_same_twice_and_takes_less_than_a_second() -> None:
