@@ -75,7 +75,7 @@ def _rule(one: Rule) -> Row:
         "mean reward": one.mean,
         "next best": one.next_best,
         "ahead by": None if one.difference is None else _signed(one.difference),
-        "sure that it is the best": certain,
+        "how sure": certain,
     }
 
 
