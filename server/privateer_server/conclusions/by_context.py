@@ -11,11 +11,10 @@ from privateer_core.answer.parts import Gain
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.policies.policy import Policy
 from privateer_core.spec.arms import ArmsSpec
-from privateer_server.conclusions.learned_answer import LearnedAnswer
 from privateer_server.conclusions.rule_search import ENOUGH, ENOUGH_OF_CHANCE
 from privateer_server.conclusions.rule_words import short
 from privateer_server.conclusions.rules import Advantage, Prospect, prospect_of, rules_of, sureness_of
-from privateer_server.conclusions.wording import people, plain, signed
+from privateer_server.conclusions.wording import LearnedAnswer, people, plain, signed
 
 _MORE_MAX = 50
 """Times the people so far that are worth naming."""

@@ -6,9 +6,8 @@ from privateer_core.answer.conclusion import Headline, Rules, Sureness
 from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.spec.spec import Spec
-from privateer_server.conclusions.learned_answer import LearnedAnswer
 from privateer_server.conclusions.rule_words import short
-from privateer_server.conclusions.wording import people, plain, signed
+from privateer_server.conclusions.wording import LearnedAnswer, people, plain, signed
 
 _POWER = 0.8
 _MORE_MAX = 100

@@ -6,9 +6,8 @@ from privateer_core.answer.conclusion import Headline
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.policy_view import Coefficients, Point
 from privateer_core.spec.arms import ArmsSpec
-from privateer_server.conclusions.learned_answer import LearnedAnswer
 from privateer_server.conclusions.rule_words import number, short
-from privateer_server.conclusions.wording import people, plain, signed
+from privateer_server.conclusions.wording import LearnedAnswer, people, plain, signed
 
 _SHOWN = 6
 """Coordinates or features that a sentence names."""

@@ -16,8 +16,7 @@ from privateer_server.conclusions.by_estimates import (
     point_headline,
     scores_headline,
 )
-from privateer_server.conclusions.learned_answer import LearnedAnswer
-from privateer_server.conclusions.wording import people, privacy_of, unit_of
+from privateer_server.conclusions.wording import LearnedAnswer, people, privacy_of, unit_of
 from privateer_server.rounds.loop import Schedule, Step
 
 

@@ -1,8 +1,10 @@
-"""Figures in sentences, and what rewards, privacy and what is not known yet are in words."""
+"""What was found of an experiment, and how sentences say its figures, its rewards and its cost in privacy."""
 
 import math
+from dataclasses import dataclass
 from typing import Final
 
+from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import PrivacyCost, RewardUnit
 from privateer_core.spec.spec import Spec
 from privateer_server.conclusions.rule_words import number
@@ -10,6 +12,25 @@ from privateer_server.conclusions.rule_words import number
 _DIGITS_MAX: Final = 6
 _FEW_DIGITS: Final = 3
 """A first digit below this has another one beside it."""
+
+
+@dataclass(frozen=True)
+class LearnedAnswer:
+    """An answer and the spec of its experiment."""
+
+    spec: Spec
+    answer: Answer
+
+    @property
+    def rates_options(self) -> bool:
+        """Whether estimates are mean rewards of the options, one by one."""
+        estimates = self.answer.estimates
+        names = {one.name for one in estimates}
+        return bool(estimates) and not self.answer.effects and names <= set(self.spec.options)
+
+    def said(self, sentence: str) -> str:
+        """Return a sentence that does not begin with a name; one that may change says so."""
+        return sentence[:1].upper() + sentence[1:] if self.answer.is_over else f"So far: {sentence}"
 
 
 def decimals_of(radius: float) -> int:

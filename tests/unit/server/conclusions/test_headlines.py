@@ -17,9 +17,8 @@ from privateer_server.conclusions.by_estimates import (
     point_headline,
     scores_headline,
 )
-from privateer_server.conclusions.learned_answer import LearnedAnswer
 from privateer_server.conclusions.rule_words import short
-from privateer_server.conclusions.wording import decimals_of, privacy_of, signed
+from privateer_server.conclusions.wording import LearnedAnswer, decimals_of, privacy_of, signed
 from tests.support.specs import make_spec
 
 SPEC = make_spec({"experiment.arms": ["now", "short", "long"]})
