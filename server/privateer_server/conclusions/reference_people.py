@@ -15,7 +15,7 @@ from privateer_core.spec.features import Feature
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 _PEOPLE: Final = 4096
-_IN_A_BOX: Final = 8
+_IN_A_BOX: Final = 4
 """People in a box at least: a cut through it parts them about as it parts the box."""
 _MISSING: Final = 0.1
 """Share of people without a number in a box that holds both, as nothing is known of it."""

@@ -23,6 +23,9 @@ _LEAST: Final = 0.002
 """Share of the policy's gain that one more rule must bring."""
 _NARROWER: Final = 0.01
 """Share of the policy's gain that a further part in a rule must bring."""
+_STEPS: Final = 12
+_TRIED: Final = 8
+"""Pairs of parts that are narrowed, for each option."""
 _NOTHING: Final = 1e-9
 
 
@@ -74,9 +77,9 @@ def search(parts: Bools, worth: Array, chosen: Ints, enough: float = ENOUGH) -> 
 
     Notes
     -----
-    Greedy: each step finds the option and the pair of parts that improve most on the rules so far, of all pairs, so
-    that two features that matter only together are found, and narrows it. A rule that is found later comes before the
-    others. Rules and parts that bring nothing any more are taken out at the end.
+    Greedy: each step takes the option and the pairs of parts that improve most on the rules so far, of all pairs, so
+    that two features that matter only together are found, narrows them, and keeps the best. A rule that is found later
+    comes before the others. Rules and parts that bring nothing any more are taken out at the end.
     """
     people = np.arange(len(chosen))
     options, totals = np.unique(chosen), worth.sum(axis=0)
@@ -87,8 +90,10 @@ def search(parts: Bools, worth: Array, chosen: Ints, enough: float = ENOUGH) -> 
         return RuleList((rest,), 1.0)
     task = _Task(parts, worth, options, gain, float(totals[best]), enough)
     rules: tuple[FoundRule, ...] = (rest,)
-    while len(rules) < RULES_MAX and task.kept(rules) < enough:
-        found = task.better(rules)
+    for _ in range(_STEPS):
+        if len(rules) == RULES_MAX:  # exceptions may have made others needless
+            rules = task.pruned(rules)
+        found = task.better(rules) if len(rules) < RULES_MAX and task.kept(rules) < enough else None
         if found is None:
             break
         rules = task.settled((found, *rules))
@@ -122,27 +127,33 @@ class _Task:
     def better(self, rules: tuple[FoundRule, ...]) -> FoundRule | None:
         """Return the rule that improves most on others as an exception from them; None where none does."""
         now, some = self.given(rules), self.numbers
-        own = self.worth[np.arange(len(now)), now]
-        price, most, found = _PRICE * self.gain, -np.inf, None
-        for option in self.options.tolist():
-            better = self.worth[:, option] - own
-            joint = (some * better) @ some.T
-            joint[joint < _LEAST * self.gain] = -np.inf
-            joint -= price * (2 - np.eye(len(some)))
-            place = np.unravel_index(int(joint.argmax()), joint.shape)
-            if joint[place] > most + _NOTHING:
-                most, found = float(joint[place]), (tuple(dict.fromkeys(map(int, place))), option, better)
-        return None if found is None else self._narrowed(*found)
+        gains = self.worth[:, self.options] - self.worth[np.arange(len(now)), now][:, None]
+        most_of_each = np.maximum(gains, 0.0).sum(axis=0)
+        most, found = -np.inf, None
+        for column in np.argsort(-most_of_each, kind="stable").tolist():
+            if most_of_each[column] - _PRICE * self.gain <= most:
+                break  # no rule for this option, or for those after it, can improve more
+            better = gains[:, column]
+            joint = (some * better) @ some.T + _PRICE * self.gain * np.eye(len(some))
+            for place in np.argsort(-joint, axis=None, kind="stable")[:_TRIED].tolist():
+                pair = tuple(dict.fromkeys(divmod(place, len(some))))
+                one, value = self._narrowed(pair, int(self.options[column]), better)
+                net = value - _PRICE * self.gain * len(one.parts)
+                if value >= _LEAST * self.gain and net > most + _NOTHING:
+                    most, found = net, one
+        return found
 
-    def _narrowed(self, parts: tuple[int, ...], option: int, better: Array) -> FoundRule:
-        covers = self.parts[list(parts)].all(axis=0)
+    def _narrowed(self, parts: tuple[int, ...], option: int, better: Array) -> tuple[FoundRule, float]:
+        """Return the rule for those who are in all of some parts, and in more where that improves; and its value."""
+        covers = np.asarray(self.parts[list(parts)].all(axis=0))
+        value = float(better[covers].sum())
         while len(parts) < _PARTS_MAX:
             sums = self.numbers @ (better * covers)
             one = int(sums.argmax())
-            if sums[one] <= better[covers].sum() + _NARROWER * self.gain:
+            if sums[one] <= value + _NARROWER * self.gain:
                 break
-            parts, covers = (*parts, one), covers & self.parts[one]
-        return FoundRule(parts, option, np.asarray(covers))
+            parts, covers, value = (*parts, one), covers & self.parts[one], float(sums[one])
+        return FoundRule(parts, option, covers), value
 
     def settled(self, rules: tuple[FoundRule, ...]) -> tuple[FoundRule, ...]:
         """Give everybody else the option that is best for them."""
