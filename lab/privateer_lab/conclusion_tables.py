@@ -92,8 +92,7 @@ def _gain(conclusion: Conclusion) -> Iterator[Titled]:
     gain = conclusion.gain
     if gain is None or gain.value is None:
         return
-    means = [one.value for one in gain.means]
-    policy, constant = means if len(means) == 2 else (None, None)
+    policy, constant = conclusion.means or (None, None)
     how = "expected by the model and not measured, with its own interval of 95 %"
     if conclusion.is_measured:
         how = "measured with people who got both"

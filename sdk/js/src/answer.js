@@ -118,7 +118,7 @@
  *   answer: Answer}} PublishedState
  */
 /**
- * How sure it is that an option is the best: decided by a test, or by the learner's model with a probability of .95 or .8.
+ * How sure it is that an option is the best: decided by a test, or by the learner's model with a probability of .98 or .9.
  * @typedef {"decided" | "almost certain" | "likely" | "not known"} Sureness
  */
 /**
@@ -137,7 +137,7 @@
  * @typedef {{headline: Headline, people: number | null, planned: number, rounds: number | null,
  *   reward: {low: number, high: number, sentence: string},
  *   privacy: {model: string, epsilon: number | null, delta: number, sentence: string}, rules: Rules | null, gain: Gain | null,
- *   is_measured: boolean, control: string | null, baseline: Estimate | null, effects: Effect[], estimates: Estimate[],
+ *   is_measured: boolean, means: [number, number] | null, control: string | null, baseline: Estimate | null, effects: Effect[], estimates: Estimate[],
  *   confidence: number | null, surer: string[], warnings: string[]}} Conclusion
  */
 /**

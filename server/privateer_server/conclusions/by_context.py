@@ -6,7 +6,6 @@ import msgspec
 import numpy as np
 
 from privateer_core.answer.conclusion import Conclusion, Headline, Rules
-from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.parts import Gain
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.policies.policy import Policy
@@ -16,6 +15,7 @@ from privateer_server.conclusions.rule_words import short
 from privateer_server.conclusions.rules import Advantage, Prospect, prospect_of, rules_of, sureness_of
 from privateer_server.conclusions.wording import LearnedAnswer, people, plain, signed
 
+_DIGITS = 6
 _MORE_MAX = 50
 """Times the people so far that are worth naming."""
 
@@ -35,25 +35,25 @@ def context_findings(
     is_constant = len(rules.rules) == 1
     headline = _constant(findings, prospect, rules) if is_constant else _chosen(findings, prospect, rules, advantage)
     gain = None if is_constant else _gain(findings, prospect, advantage)
-    return msgspec.structs.replace(
-        bare, rules=rules, headline=headline, gain=gain, surer=_surer(bare, advantage, rules)
-    )
+    means = None if gain is None or gain.value is None else _means(findings, prospect)
+    surer = _surer(bare, advantage, rules)
+    return msgspec.structs.replace(bare, rules=rules, headline=headline, gain=gain, means=means, surer=surer)
 
 
 def _gain(findings: LearnedAnswer, prospect: Prospect, advantage: Advantage) -> Gain:
-    option = findings.spec.options[prospect.constant]
-    rows, weights = np.arange(len(prospect.chosen)), prospect.people.weights
-    policy = float(weights @ prospect.means[rows, prospect.chosen])
-    constant = float(weights @ prospect.means[:, prospect.constant])
-    means = tuple(
-        Estimate(name, round(value, 6), round(value, 6), round(value, 6))
-        for name, value in (("chosen by context", policy), (f"{option} for everybody", constant))
-    )
-    low, high = advantage.value - advantage.radius, advantage.value + advantage.radius
-    if not math.isfinite(advantage.radius):
+    option, radius = findings.spec.options[prospect.constant], advantage.radius
+    if not math.isfinite(radius):
         return Gain(option, None, None, None, findings.answer.people)
-    value, low, high = (round(one, 6) for one in (advantage.value, low, high))
-    return Gain(option, value, low, high, findings.answer.people, means)
+    value, low, high = (round(advantage.value + by, _DIGITS) for by in (0.0, -radius, radius))
+    return Gain(option, value, low, high, findings.answer.people)
+
+
+def _means(findings: LearnedAnswer, prospect: Prospect) -> tuple[float, float]:
+    """Return the mean rewards that are expected by context and of the best single option, within their bounds."""
+    rows, weights, reward = np.arange(len(prospect.chosen)), prospect.people.weights, findings.spec.reward
+    by_option = prospect.means[rows, prospect.chosen], prospect.means[:, prospect.constant]
+    policy, constant = (min(max(float(weights @ one), reward.low), reward.high) for one in by_option)
+    return round(policy, _DIGITS), round(constant, _DIGITS)
 
 
 def _chosen(findings: LearnedAnswer, prospect: Prospect, rules: Rules, advantage: Advantage) -> Headline:
@@ -88,12 +88,15 @@ def _constant(findings: LearnedAnswer, prospect: Prospect, rules: Rules) -> Head
     found = prospect.advantage(given, second, prospect.people.weights)
     low, high = found.value - found.radius, found.value + found.radius
     difference = signed(found.value, low, high)
-    if rule.sureness == "not known":
-        unknown = f"it is not known whether that is better than {short(rule.next_best)}"
-        sentence = f"everybody gets {name}, and {unknown}: {difference} is expected."
-    else:
-        against = f"{difference} against {short(rule.next_best)}, the next best, is expected"
+    other = short(rule.next_best)
+    if rule.sureness == "almost certain":
+        against = f"{difference} against {other}, the next best, is expected"
         sentence = f"give everybody {name}: {against}; no rule for whom is known to do better."
+    elif rule.sureness == "likely":
+        sentence = f"everybody gets {name}, which is likely better than {other}: {difference} is expected."
+    else:
+        unknown = f"it is not known whether that is better than {other}"
+        sentence = f"everybody gets {name}, and {unknown}: {difference} is expected."
     return Headline(
         "one option", findings.said(sentence), rule.sureness, rule.option, rule.next_best, found.value, low, high
     )

@@ -98,4 +98,5 @@ def _with_effects(shown: Conclusion, findings: LearnedAnswer, schedule: Schedule
 def _with_scores(shown: Conclusion, findings: LearnedAnswer, policy: PolicyView, gain: Gain | None) -> Conclusion:
     shows = policy.shows
     headline = scores_headline(findings, shows if isinstance(shows, Coefficients) else None)
-    return msgspec.structs.replace(shown, headline=headline, gain=gain, is_measured=gain is not None)
+    means = None if gain is None or not gain.means else (gain.means[0].value, gain.means[-1].value)
+    return msgspec.structs.replace(shown, headline=headline, gain=gain, means=means, is_measured=gain is not None)

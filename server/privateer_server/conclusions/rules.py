@@ -22,8 +22,9 @@ from privateer_server.conclusions.rule_words import in_words
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
-CERTAIN: Final = 0.95
-LIKELY: Final = 0.8
+CERTAIN: Final = 0.98
+"""Of two options that are equal either may seem better: one is called almost certain with probability .04."""
+LIKELY: Final = 0.9
 _DIGITS: Final = 4
 _CERTAIN_MOST: Final = 0.9999
 """No probability by a model is said to be higher."""

@@ -14,7 +14,7 @@ SENTENCE_MAX = 2048
 """Characters of a sentence."""
 Sureness: TypeAlias = Literal["decided", "almost certain", "likely", "not known"]
 """How sure it is that an option is the best: `decided` by a test that allows for all its looks and effects; `almost
-certain` or `likely` by the learner's model, from a probability of .95 or .8; else it is not known."""
+certain` or `likely` by the learner's model, from a probability of .98 or .9; else it is not known."""
 Finding: TypeAlias = Literal["nothing yet", "rules", "scores", "one option", "point", "failed"]
 """What was found: rules for whom, scores by features of an option, one option for all, or a point of a set."""
 
@@ -136,6 +136,8 @@ class Conclusion(Displayed, frozen=True):
     gain, is_measured
         What choosing by context earns over one option for all; and whether people who reported later measured it, or
         the learner's model expects it.
+    means
+        The mean rewards by context and of the best single option, where they are known.
     control, baseline
         The option that effects are compared with, and its mean reward.
     effects, estimates
@@ -166,6 +168,7 @@ class Conclusion(Displayed, frozen=True):
     rules: Rules | None = None
     gain: Gain | None = None
     is_measured: bool = False
+    means: tuple[float, float] | None = None
     control: str | None = None
     baseline: Estimate | None = None
     effects: tuple[Effect, ...] = ()

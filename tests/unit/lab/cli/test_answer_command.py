@@ -28,7 +28,8 @@ RULES = Rules(
 )
 FOUND: dict[str, Any] = {
     "rules": RULES,
-    "gain": Gain("right", 0.05, 0.02, 0.08, 2000, (Estimate("by", 0.63, 0.63, 0.63), Estimate("one", 0.5, 0.5, 0.5))),
+    "gain": Gain("right", 0.05, 0.02, 0.08, 2000),
+    "means": (0.63, 0.5),
     "surer": ("About 9,000 people in all would tell.",),
 }
 ANSWER = Answer("learning", 2000, 2, None)
