@@ -38,9 +38,10 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Ask: begin experiments, and read what was learned": {
         "create": ("ask", "Begin an experiment from a spec, or check the spec."),
         "list": ("ask", "List the experiments of a server."),
-        "show": ("ask", "Show progress, result and promise of an experiment."),
+        "answer": ("ask", "Say which option, for whom, how much better, and how sure."),
+        "show": ("ask", "Show progress, refused reports and promise of an experiment."),
         "policy": ("ask", "Show who gets which option."),
-        "effects": ("ask", "Show effects with intervals, and what else was found."),
+        "effects": ("ask", "Show effects with intervals, and all else that was found."),
         "report": ("ask", "Write what was asked and learned as one HTML file."),
         "analyze": ("analyze", "Show the effects of a test that is over, from a file of its rows."),
     },
