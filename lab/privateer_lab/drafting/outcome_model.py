@@ -154,7 +154,7 @@ def _believed(losses: dict[str, Array]) -> str:
 
 def _is_better(gained: Array) -> bool:
     error = float(gained.std()) / len(gained) ** 0.5
-    return error > 0 and float(gained.mean()) > _CLEARLY * error
+    return bool(error > 0 and gained.mean() > _CLEARLY * error)
 
 
 def _losses(rows: LoggedRows, expected: Array) -> Array:

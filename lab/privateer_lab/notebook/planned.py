@@ -14,12 +14,12 @@ from privateer_lab.notebook.simulated import count_of
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
-from privateer_lab.planning.least_batches import batches
 from privateer_lab.planning.plans import (
     EPSILON_MAX,
     EPSILONS,
     MODELS,
     PlanResults,
+    batches,
     foreseen,
     possible,
     runs_of,
@@ -128,7 +128,7 @@ def plan(
         table_of("batches", batches(wanted)),
         table_of("what can be found", _findings(foreseen([one for one in wanted if not found.refuses(one)]))),
         tuple(map(_left_out, found.refused)),
-        (*dict.fromkeys(concern for one in wanted for concern in concerns_of(one.spec)), *found.warnings()),
+        tuple(dict.fromkeys(concern for one in wanted for concern in concerns_of(one.spec))),
     )
 
 

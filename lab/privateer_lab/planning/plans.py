@@ -1,21 +1,24 @@
 """Planning: what an experiment would cost and earn under other promises, before anybody is asked for data."""
 
 import math
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.accounting.amplification import shuffled_delta
+from privateer_core.accounting.events import ShuffledResponse
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
-from privateer_core.privacy.trust import TRUST, Trust
-from privateer_core.spec.privacy import Privacy
+from privateer_core.privacy.terms import allotment_of
+from privateer_core.privacy.trust import BATCH_MIN, TRUST, Trust, honest_people
+from privateer_core.spec.privacy import BATCH_MAX, Privacy
 from privateer_core.spec.spec import Spec
-from privateer_lab.simulation.constant_option import behind_the_constant, constant_warnings
 from privateer_lab.simulation.delayed_reports import waiting_of
 from privateer_lab.simulation.parallel import Backend, each
 from privateer_lab.simulation.simulate import Run, simulate_once
@@ -28,9 +31,8 @@ _OF_PROMISES: Final = frozenset({"min_batch", "local_epsilon_max"})
 EPSILON_MAX: Final = 16
 EPSILONS: Final = (0.5, 1.0, 2.0, 4.0)
 SHARES: Final = (0.5, 0.8)
-SEEDS: Final = 8
-FIRST_SEEDS: Final = 2
-"""Seeds of the first table. One would have no interval."""
+_AT_ONCE: Final = 2
+"""Seeds of a variant that a process runs at once."""
 _DELTA: Final = 1e-6
 _WINDOW: Final = 1.25
 """Gains are averaged over this range of the number of choices."""
@@ -154,19 +156,16 @@ Came = tuple[int, Run | SpecError]
 """A variant's place, and a run of it or why its learner refuses it."""
 
 
-def runs_of(
-    wanted: list[Variant], seeds: int, jobs: int | None, backend: Backend, done: int = 0
-) -> Generator[Came, None, None]:
-    """Start all runs but the first ``done`` seeds, and yield what comes of them; earlier seeds begin first.
+def runs_of(wanted: list[Variant], seeds: int, jobs: int | None, backend: Backend) -> Generator[Came, None, None]:
+    """Start all runs, and yield what comes of them; earlier seeds begin first.
 
     A variant that its learner refuses has no runs.
     """
     # A process that has calibrated a variant runs a few seeds of it.
-    ends = [done, *(end for end in range(FIRST_SEEDS, seeds, FIRST_SEEDS) if end > done), seeds]
+    ends = [*range(0, seeds, _AT_ONCE), seeds]
     tasks = [
         (place, variant.spec, range(first, end))
         for first, end in pairwise(ends)
-        if first < end
         for place, variant in enumerate(wanted)
     ]
     return _single(each(_run, tasks, jobs, backend))
@@ -190,12 +189,6 @@ def refusal(spec: Spec, error: SpecError) -> SpecError:
     where = _under_which(error, spec.privacy.model, spec.privacy.bound)
     remedy = f"{error.remedy or 'change it'}; or choose other trust models and epsilons"
     return SpecError(error.detail, field=where, remedy=remedy)
-
-
-def stages(seeds: int) -> list[int]:
-    """Return after how many seeds there is a table: a few, then twice as many each time, and all of them."""
-    doubled = (FIRST_SEEDS << times for times in range(seeds.bit_length()))
-    return [*(stage for stage in doubled if stage < seeds), seeds]
 
 
 class PlanResults:
@@ -264,19 +257,10 @@ class PlanResults:
 
         If no seed is complete, those that have any run are there with what they have.
         """
-        return [outcome(variant, runs) for variant, runs in self._compared()]
-
-    def warnings(self) -> Sequence[str]:
-        """Say under which promises one option for everybody would have earned more."""
-        runs = self._compared()
-        found = {f"{one.model} at epsilon {one.epsilon:g}": behind_the_constant(one.spec, some) for one, some in runs}
-        return constant_warnings(found)
-
-    def _compared(self) -> list[tuple[Variant, list[Run]]]:
         common = self._common()
         kept = ((self._wanted[place], self._runs[place]) for place in self._left())
         chosen = ((variant, [runs[seed] for seed in sorted(common or runs)]) for variant, runs in kept)
-        return [(variant, runs) for variant, runs in chosen if runs]
+        return [outcome(variant, runs) for variant, runs in chosen if runs]
 
     def _left(self) -> list[int]:
         return [place for place, one in enumerate(self._wanted) if not self.refuses(one)]
@@ -338,6 +322,11 @@ def _foresee(variant: Variant) -> dict[str, Any]:
     return {"model": variant.model, "epsilon": variant.epsilon, "tables": tables}
 
 
+def with_finite(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows whose epsilon is None where nothing is promised, as documents have no infinity."""
+    return [{**row, "epsilon": row["epsilon"] if math.isfinite(row["epsilon"]) else None} for row in rows]
+
+
 def _median(found: list[int | None]) -> int | None:
     """Return the median, where None counts as more than any number."""
     ordered = sorted(found, key=lambda value: (value is None, value))
@@ -352,3 +341,56 @@ def curve(runs: list[Run], points: int = 24) -> list[dict[str, float]]:
     regrets = np.array([np.interp(at, seen, regret) for seen, regret, *_ in curves]) / at
     rows = zip(at.tolist(), regrets.mean(axis=0).tolist(), regrets.max(axis=0).tolist(), strict=True)
     return [{"people": people, "regret_mean": mean, "regret_worst": worst} for people, mean, worst in rows]
+
+
+@lru_cache(maxsize=256)
+def smallest_batch(privacy: Privacy, epsilon: float, local_epsilon: float, reports: int = 1) -> int | None:
+    """Return the smallest batch with which reports of ``local_epsilon`` each keep a promise of ``epsilon`` shuffled.
+
+    So many ``reports`` of a person share the promise. None if no batch that a spec may name is large enough. The number
+    is for reports of two symbols, which need the most (docs/privacy.md): larger alphabets, and symbols of vectors, need
+    fewer.
+    """
+    delta = privacy.delta or _DELTA
+    share = allotment_of(privacy.trust, epsilon, delta, reports)
+
+    def enough(batch: int) -> bool:
+        honest = honest_people(privacy, batch)
+        if share is not None and honest:
+            return share.covers(ShuffledResponse(local_epsilon, 2, honest))
+        return honest > 0 and shuffled_delta(epsilon, local_epsilon, 2, honest) <= delta
+
+    low, high = BATCH_MIN - 1, BATCH_MIN
+    while not enough(high):
+        if high == BATCH_MAX:
+            return None
+        low, high = high, min(4 * high, BATCH_MAX)
+    while high - low > max(1, low // 1000):
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def batches(wanted: Iterable[Variant]) -> list[dict[str, Any]]:
+    """Return, for each promise about a batch, the least ``min_batch`` that doubles a report's epsilon, and at its most.
+
+    Without a batch it would be the promise's, shared by all reports of a person.
+    Reports without an epsilon of their own are left out: they are private in a batch of any size or in none.
+    """
+    return [_batches(one.spec.privacy, one.epsilon, one.spec.reports) for one in wanted if _amplified(one.spec)]
+
+
+def _amplified(spec: Spec) -> bool:
+    terms = spec.planned("")
+    return terms is not None and terms.trust.batched and math.isfinite(terms.mechanism.local_epsilon)
+
+
+def _batches(privacy: Privacy, epsilon: float, reports: int) -> dict[str, Any]:
+    limit, double = privacy.local_epsilon_max, 2 * epsilon / reports
+    return {
+        "epsilon": epsilon,
+        "delta": privacy.delta,
+        "min_batch_to_double": smallest_batch(privacy, epsilon, double, reports) if double <= limit else None,
+        "local_epsilon_max": limit,
+        "min_batch_at_max": smallest_batch(privacy, epsilon, limit, reports),
+    }

@@ -11,6 +11,7 @@ from typing_extensions import override
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
 from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.answer.parts import AnswerPart, BinMeans, Contradiction
+from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.contributions import CellHits, KeyedRelease
 from privateer_server.algorithms import Learner, NewRound
 from privateer_server.algorithms.partition.allocation import (
@@ -52,7 +53,6 @@ _NEWS: Final = 1.03
 _FITTED: Final = 1.25
 """The kernel is fitted again when this many times as many people have reported."""
 _FITTED_BINS: Final = 128
-_LIKELY: Final = 0.5
 
 
 class PartitionLearner(CohortLearner[PartitionState]):
@@ -183,7 +183,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         if in_key:
             parts = subdivided(process, state.active, self.space, self.splitting)
         else:
-            parts = undivided(state.tree, state.expected if not ahead.batch else state.posterior.mean)
+            parts = undivided(state.tree, state.means if not ahead.batch else state.posterior.mean)
         rows = parts.rows
         active = state.active[rows] if ahead.batch else only_best(state.active[rows], self._tried(state), parts.mean)
         # What may move is watched: with forgetting bins with one active arm ask their people too.
@@ -314,14 +314,8 @@ class PartitionLearner(CohortLearner[PartitionState]):
 
     @override
     def warnings(self, state: PartitionState) -> tuple[str, ...]:
-        found, constant = super().warnings(state), state.constant
-        if constant is None or constant.probability <= _LIKELY or not self.over(state):
-            return found
-        return (
-            *found,
-            "reports do not show that contexts matter: one option is best for everybody with probability "
-            f"{constant.probability:.2f}, and the last policy goes by that",
-        )
+        found = super().warnings(state)
+        return (*found, *state.constant.warnings()) if state.constant and self.over(state) else found
 
     def computed(self, state: PartitionState) -> PartitionState:
         """Compute the posterior, and where coins choose arms that of arms that differ by the same everywhere."""
@@ -366,6 +360,10 @@ class PartitionLearner(CohortLearner[PartitionState]):
     @override
     def has_evidence(self, state: PartitionState) -> bool:
         return bool(state.seen or state.evidence.precision.any())
+
+    @override
+    def expected(self, state: PartitionState) -> ExpectedRewards | None:
+        return state.expected(self.spec, self.process(state)) if self.has_evidence(state) else None
 
     @override
     def bin_means(self, state: PartitionState) -> BinMeans:

@@ -7,17 +7,30 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from privateer_core.algorithms.partition import PartitionSpec
+from privateer_core.algorithms.partition.bins import Bins
+from privateer_core.policies.expected_rewards import ExpectedRewards, summed_by
 from privateer_server.algorithms import LearnerState
 from privateer_server.algorithms.partition.bin_tree import BinTree
 from privateer_server.algorithms.partition.change_detection import Window
 from privateer_server.algorithms.partition.feature_selection import Selection
 from privateer_server.algorithms.partition.forgetting import Discounted
-from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinPosterior
+from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinPosterior, BinProcess
 from privateer_server.algorithms.partition.kernel import UNSCALED, Hyperparameters, PriorScale
 from privateer_server.algorithms.partition.posterior.constant_arms import ConstantArms
 from privateer_server.algorithms.partition.round_estimates import Population
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LocatedBins(Bins):
+    """Bins that find people."""
+
+    dimension: int
+    axes: NDArray[np.int64]
+    depths: NDArray[np.int64]
+    paths: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -75,14 +88,22 @@ class PartitionState(LearnerState):
     constant: ConstantArms | None = None
 
     @property
-    def expected(self) -> Array:
+    def means(self) -> Array:
         """Posterior means of bins, (bins, arms), whether arms differ by the same everywhere or not."""
         mean = self.posterior.mean
         return self.constant.averaged(mean) if self.constant else mean
 
+    def is_news(self, before: int, times: float) -> bool:
+        """Whether ``times`` as many people have reported as ``before``.
+
+        Sources do not count once own people report: many reports of little information must not hold up a few of much.
+        """
+        others = self.seen - self.own if self.own else 0
+        return self.seen - others >= times * max(0, before - others)
+
     @property
     def endless(self) -> BinEvidence:
-        """Evidence that has not faded, of all rounds that posteriors know."""
+        """The evidence that has not faded, of all rounds that posteriors know."""
         return self.discounted.endless if self.discounted else self.evidence
 
     @property
@@ -92,13 +113,23 @@ class PartitionState(LearnerState):
         precision, moment = (np.concatenate(values) for values in zip(*known, strict=True))
         return precision, moment
 
-    def is_news(self, before: int, times: float) -> bool:
-        """Whether ``times`` as many people have reported as ``before``.
+    def expected(self, spec: PartitionSpec, process: BinProcess) -> ExpectedRewards:
+        """Return what is expected in the bins, whose people are shared out as they reported."""
+        tree, posterior, reward = self.tree, self.posterior, spec.reward
+        bins = LocatedBins(spec.dimension, tree.all_axes(spec.dimension), tree.depths, tree.paths)
+        means, deviations = reward.unscaled((1 + posterior.mean) / 2), reward.span * np.sqrt(posterior.variance) / 2
 
-        Sources do not count once own people report: many reports of little information must not hold up a few of much.
-        """
-        others = self.seen - self.own if self.own else 0
-        return self.seen - others >= times * max(0, before - others)
+        def at(contexts: Array) -> tuple[Array, Array]:
+            rows = bins.locate(contexts)
+            return means[rows], deviations[rows]
+
+        spread, size = process.spread_of(), len(tree)
+
+        def deviation(contexts: Array, weights: Array) -> float:
+            summed = summed_by(bins.locate(contexts), weights, size)
+            return reward.span / 2 * spread(summed) if spread else float((np.abs(summed) * deviations).sum())
+
+        return ExpectedRewards(*bins.edges(), self.population.shares[0], at, deviation, learned=True)
 
     @classmethod
     @override

@@ -15,6 +15,7 @@ Ints = NDArray[np.int64]
 
 _TELLING: Final = 0.2
 """A level nearer to 0 than this does not tell how many people are in a bin: what they add up to is nearly 0 anyway."""
+_LIKELY: Final = 0.5
 _CROWDED: Final = (0.05, 10.0)
 """A bin is taken to have this many times the people that are expected, at least and at most."""
 
@@ -56,3 +57,12 @@ class ConstantArms:
     def averaged(self, mean: Array) -> Array:
         """Return the means of bins under both models, (bins, arms), where those of the model in use are ``mean``."""
         return np.asarray(self.probability * self.mean[: len(mean)] + (1 - self.probability) * mean)
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return that last policies go by it, where it is the likelier model."""
+        if self.probability <= _LIKELY:
+            return ()
+        return (
+            "reports do not show that contexts matter: one option is best for everybody with probability "
+            f"{self.probability:.2f}, and the last policy goes by that",
+        )
