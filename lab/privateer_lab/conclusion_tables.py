@@ -71,11 +71,11 @@ def _rule(one: Rule) -> Row:
     return {
         "who": one.people,
         "gets": one.option,
+        "how sure": certain,
         "people": whole_percent(one.share),
         "mean reward": one.mean,
         "next best": one.next_best,
         "ahead by": None if one.difference is None else _signed(one.difference),
-        "how sure": certain,
     }
 
 
