@@ -18,7 +18,7 @@ export const kept = ({ rules, gain_kept: share }) => (share === null ? "" : `The
 
 function rulesPart({ rules, headline }) {
   if (!rules) return null;
-  const title = headline.sureness === "not known" ? "What each gets as things stand, which is not known to be best" : "Who should get what";
+  const title = headline.sureness === "not known" ? "What each gets when it ends, which is not known to be best" : "Who should get what";
   const columns = ["who", "gets", "how sure", "people", "mean reward", "next best", "ahead by"];
   return [el("h3", {}, title), table("rules", title, columns, ruleRows(rules), { titled: true }),
     el("p", { class: "muted" }, [rules.rules.length > 1 ? "The first rule that applies decides." : "", kept(rules)].filter(Boolean).join(" "))];

@@ -74,7 +74,7 @@ def test_what_is_not_known_is_not_said_to_be_better(
 ) -> None:
     unknown = Headline("rules", "So far: it is not known.", "not known")
     text = run(monkeypatch, capsys, document(ANSWER, **FOUND, headline=unknown))
-    assert "what each gets as things stand, which is not known to be best" in text
+    assert "what each gets when it ends, which is not known to be best" in text
     assert "who should get what" not in text
 
 
