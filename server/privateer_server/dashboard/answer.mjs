@@ -2,7 +2,7 @@
 
 import { el } from "./dom.mjs";
 import { table } from "./tables.mjs";
-import { figure, many, percent } from "./words.mjs";
+import { capital, figure, many, percent } from "./words.mjs";
 
 const signed = (value) => (value === null ? null : `${value >= 0 ? "+" : "–"}${figure(Math.abs(value))}`);
 const interval = (low, high) => (low === null || high === null ? null : `${signed(low)} to ${signed(high)}`);
@@ -32,7 +32,7 @@ function gainPart({ gain, is_measured: measured }) {
 
 /** The panel. */
 export function answerPanel({ conclusion }) {
-  const { headline, surer, privacy, reward } = conclusion;
-  return [el("p", { class: "recommended" }, headline.sentence), rulesPart(conclusion), gainPart(conclusion),
+  const { headline, warnings, surer, privacy, reward } = conclusion;
+  return [el("p", { class: "recommended" }, headline.sentence), warnings.map((one) => el("p", { class: "note" }, `${capital(one)}.`)), rulesPart(conclusion), gainPart(conclusion),
     surer.map((one) => el("p", {}, one)), el("p", { class: "muted" }, `${privacy.sentence} ${reward.sentence}`)];
 }
