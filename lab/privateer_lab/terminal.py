@@ -20,6 +20,8 @@ from privateer_lab.picture import COLOURS
 
 _LETTERS: Final = "ABCDEFGHIJKLMNOP"
 _NONE: Final = "."
+_LEAST_P: Final = 1e-6
+"""The least p-value that an answer has."""
 _ROWS: Final = 40
 """Bins of which a screen has the means."""
 
@@ -116,8 +118,15 @@ def _print(title: str, rows: Sequence[Row], *, words_left: bool = False) -> None
     if rows and set(rows[0]) == {"fact", "value"}:
         print_table(title, [(row["fact"], row["value"]) for row in rows])
     else:
-        cells = [{name: "" if cell is None else cell for name, cell in row.items()} for row in rows]
+        cells = [{name: _shown(name, cell) for name, cell in row.items()} for row in rows]
         print_rows(title, cells, words_left=words_left)
+
+
+def _shown(name: str, cell: object) -> object:
+    """Return what a screen shows of a cell: p-values are rounded up, so the least one is a bound."""
+    if name == "p" and cell == _LEAST_P:
+        return f"below {_LEAST_P:.6f}"
+    return "" if cell is None else cell
 
 
 def _print_some(title: str, rows: list[Row]) -> None:

@@ -25,7 +25,7 @@ from privateer_lab.cli.command_line import (
     Url,
 )
 from privateer_lab.cli.input_files import load_spec, read_document
-from privateer_lab.cli.output import print_json, print_table, screen
+from privateer_lab.cli.output import begin, print_json, print_table, screen
 from privateer_lab.conclusion_tables import ROWS_MAX
 from privateer_lab.figures import named
 from privateer_lab.load.populations import keep_people
@@ -269,6 +269,8 @@ def write_report(name: str, url: str, where: Path) -> None:
     from privateer_lab.pages.report_findings import findings
     from privateer_lab.pages.report_page import html
 
-    body = html(findings(name, url), url).encode()
+    found = findings(name, url)
+    begin("drawing", "a few seconds")
+    body = html(found, url).encode()
     where.write_bytes(body)
     screen.print(f"{where}: {len(body):,} bytes", soft_wrap=True, markup=False)

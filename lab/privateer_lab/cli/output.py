@@ -47,6 +47,11 @@ def open_folder(folder: Path, field: str) -> None:
         pass
 
 
+def begin(what: str, takes: str) -> None:
+    """Say on standard error what begins, and how long it may take; for people, so not beside JSON."""
+    typer.echo(f"privateer: {printable(what)}: {takes} ...", err=True)
+
+
 def print_json(value: Any) -> None:
     """Print one JSON document on standard output."""
     typer.echo(json.dumps(value, indent=2))

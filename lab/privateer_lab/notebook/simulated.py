@@ -15,13 +15,13 @@ from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Conclusion
 from privateer_core.errors import SpecError
 from privateer_core.spec.spec import Spec
+from privateer_lab.drafting.toml_values import toml
 from privateer_lab.notebook.policies import LoadedPolicy
 from privateer_lab.notebook.results import Found, found_in
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
 from privateer_lab.planning.plans import curve
-from privateer_lab.planning.spec_draft import toml
 from privateer_lab.planning.sweep import SweepJournal, cells, product_of, read_journal
 from privateer_lab.planning.sweep import sweep as rows_of
 from privateer_lab.simulation.parallel import Backend, each
@@ -78,7 +78,13 @@ class Simulated(Tabular):
 
 
 def simulate(
-    spec: SpecLike, *, users: int | None = None, seeds: int = 4, jobs: int | None = 1, backend: Backend = "processes"
+    spec: SpecLike,
+    *,
+    people: Any = None,
+    users: int | None = None,
+    seeds: int = 4,
+    jobs: int | None = 1,
+    backend: Backend = "processes",
 ) -> Simulated:
     """Simulate an experiment with the people of its ``population``, as ``privateer simulate`` does.
 
@@ -86,6 +92,8 @@ def simulate(
     ----------
     spec
         What `spec` takes.
+    people
+        Other people than those of the spec, as `spec` takes them.
     users
         The number of people; the spec's by default.
     seeds
@@ -109,7 +117,7 @@ def simulate(
     >>> made.summary["holds"]
     True
     """
-    parsed, started = read(spec, users=users), time.perf_counter()
+    parsed, started = read(spec, users=users, people=people), time.perf_counter()
     ended = each(_ended, [(parsed, seed) for seed in range(count_of(seeds))], jobs, backend)
     runs = sorted(ended, key=lambda one: one[0].seed)
     first = runs[0]
