@@ -53,7 +53,7 @@ class _Words:
     def all(self) -> Iterator[str]:
         yield self._while_it_runs() if self._found.is_test else self._headline()
         if self._found.by_context and not self._found.is_test:
-            yield self._when()
+            yield from self._when()
             yield from self._features()
         if not self._found.is_test:
             yield from self._trust()
@@ -100,10 +100,9 @@ class _Words:
     def _so_far(self, row: ExpectedRow) -> str:
         return f" within the first {row.learned_from:,} {self._found.counts}" if row.is_cut_short else ""
 
-    def _when(self) -> str:
-        if self._own.pays_after is None:
-            return f"Choosing by context does not pay within these {self._found.counts}."
-        return f"It takes about {_about(self._own.pays_after)} {self._found.counts} until choosing by context pays."
+    def _when(self) -> Iterator[str]:
+        if self._own.gains and self._own.pays_after is not None:
+            yield f"It takes about {_about(self._own.pays_after)} {self._found.counts} until choosing by context pays."
 
     def _features(self) -> Iterator[str]:
         rows = self._of("features")
@@ -175,7 +174,7 @@ def _promise(row: ExpectedRow) -> str:
     trust = TRUST[row.model]
     if row.epsilon is None:
         return "and no privacy"
-    who = "a curator" if trust.curated else "a shuffler" if trust.batched else "nobody to trust"
+    who = "a curator" if trust.curated else "a shuffler" if trust.batched else "no trust in anybody"
     return f"epsilon {row.epsilon:g} and {who}"
 
 

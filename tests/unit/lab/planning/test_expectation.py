@@ -142,6 +142,7 @@ def test_what_is_within_chance_is_no_gain() -> None:
     said = sentences(expected(row(0.054, margin=0.004, detectable=0.004)))
     assert "no sure gain from choosing by context: a success rate" in said[0]
     assert "detectable: 0.40 points" in said[0]
+    assert not any("pays" in one for one in said)
 
 
 def test_no_gain_of_a_run_that_was_cut_short_is_said_to_be_that() -> None:
