@@ -20,11 +20,12 @@ from privateer_core.sampling.entropy import NoiseSource, SecureNoise
 from privateer_core.spec.arms import ARM_NAME, ArmsSpec
 from privateer_core.spec.categories import LEVELS_MAX
 from privateer_core.spec.columns import is_missing
+from privateer_lab.drafting.usual_algorithms import with_effects
 from privateer_lab.notebook.data_frames import Array, Columns, column, columns_of, contexts_of, numbered, numbers, texts
 from privateer_lab.notebook.results import Found, found_in
 from privateer_lab.notebook.tabular import ResultTable, Tabular
-from privateer_lab.planning.plain_tests import with_effects
 from privateer_lab.simulation.devices import scaled
+from privateer_server.conclusions.conclusion import conclude
 from privateer_server.rounds.loop import Schedule
 
 _BLOCK: Final = 100_000
@@ -169,12 +170,12 @@ def analyze(
     spec = _parsed(data)
     chosen = numbered(columns, arm, arms)
     contexts = scaled(contexts_of(columns, spec), spec) if parts else np.zeros((len(rewards), 1))
-    answer = _answer(spec, contexts, chosen, spec.reward.scaled_all(rewards), known, SecureNoise())
+    found = _found(spec, contexts, chosen, spec.reward.scaled_all(rewards), known, SecureNoise())
     if clipped:
         said = (*said, f"{clipped:,} of {len(rewards):,} rewards are beyond the bounds, and count as the next bound.")
     better = _LOWER.format(reward=reward) if lower_is_better else _HIGHER
     given = () if is_private else (_shares_told(np.bincount(chosen, minlength=len(arms)), arms, shares),)
-    return FinishedTest(spec, found_in("test", answer), (better, *said, *given))
+    return FinishedTest(spec, found, (better, *said, *given))
 
 
 def _turned(rewards: Array, low: float, high: float, kind: str) -> tuple[Array, float, float]:
@@ -337,14 +338,14 @@ def _filled(values: NDArray[Any]) -> NDArray[Any]:
     return np.array(whole, dtype=object)
 
 
-def _answer(
+def _found(
     spec: ArmsSpec,
     contexts: Array,
     chosen: NDArray[np.int64],
     rewards: Array,
     known: NDArray[np.bool_] | None,
     noise: NoiseSource,
-) -> Answer:
+) -> Found:
     """Return what one look at all rows says; contexts (n, columns) and rewards (n,) are scaled.
 
     Rows that are not ``known``, (n,), have nothing to contribute.
@@ -360,4 +361,6 @@ def _answer(
         if known is not None:
             given = replace(given, keys=np.where(known[rows], given.keys, -1))
         total = mechanism.add(total, mechanism.randomize(given, noise))
-    return schedule.answer(schedule.close(step, mechanism.release(total, noise), 0))
+    over = schedule.close(step, mechanism.release(total, noise), 0)
+    answer = schedule.answer(over)
+    return found_in("test", answer, conclude(schedule, over, answer))

@@ -64,7 +64,7 @@ def analyze(
         return
     for line in found.assumed:
         screen.print(printable(line), soft_wrap=True, markup=False)
-    print_answer(found.answer)
+    print_answer(found.found.conclusion, found.answer)
 
 
 def _segment(text: str) -> tuple[str, list[str] | list[float]]:

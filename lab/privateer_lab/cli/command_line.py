@@ -38,9 +38,10 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Ask: begin experiments, and read what was learned": {
         "create": ("ask", "Begin an experiment from a spec, or check the spec."),
         "list": ("ask", "List the experiments of a server."),
-        "show": ("ask", "Show progress, result and promise of an experiment."),
+        "answer": ("ask", "Say which option, for whom, how much better, and how sure."),
+        "show": ("ask", "Show progress, refused reports and promise of an experiment."),
         "policy": ("ask", "Show who gets which option."),
-        "effects": ("ask", "Show effects with intervals, and what else was found."),
+        "effects": ("ask", "Show effects with intervals, and all else that was found."),
         "report": ("ask", "Write what was asked and learned as one HTML file."),
         "analyze": ("analyze", "Show the effects of a test that is over, from a file of its rows."),
     },
@@ -112,6 +113,12 @@ SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, a TOML
 PeopleSpec = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, a TOML file with a population section.")]
 Set = Annotated[list[str], typer.Option("--set", help="Set a key of the spec: section.key=value. May be repeated.")]
 Users = Annotated[int | None, typer.Option(min=1, help="Number of people; the spec's by default.")]
+Population = Annotated[
+    str | None,
+    typer.Option(
+        help="Other simulated people: an environment, a TOML file with a population section, or module:Class."
+    ),
+]
 Seeds = Annotated[int, typer.Option(min=1, max=SEEDS_MAX, help="Number of independent runs of each setting.")]
 Jobs = Annotated[int | None, typer.Option(min=1, max=JOBS_MAX, help="Number of processes; one a core by default.")]
 On = Annotated[Backend, typer.Option(help="Run processes here, or on a Ray cluster.")]

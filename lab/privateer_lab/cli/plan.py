@@ -16,11 +16,11 @@ from privateer_core.errors import SpecError, printable
 from privateer_core.privacy.order import concerns_of
 from privateer_core.spec.privacy import BATCH_MAX
 from privateer_lab.answer_tables import rows_of
-from privateer_lab.cli.command_line import Jobs, Json, On, PeopleSpec, Set, Users
+from privateer_lab.cli.command_line import Jobs, Json, On, PeopleSpec, Population, Set, Users
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.cli.output import begin, open_folder, print_json, print_rows, progress, screen
-from privateer_lab.environments import check_files
-from privateer_lab.planning.expectation.choices import Choice, choices_of, with_people
+from privateer_lab.environments import check_files, with_people
+from privateer_lab.planning.expectation.choices import Choice, choices_of, peopled
 from privateer_lab.planning.expectation.expected import Expectation, expectation
 from privateer_lab.planning.expectation.partial_runs import PartialRun
 from privateer_lab.planning.expectation.search import SECONDS, Search
@@ -48,6 +48,7 @@ def plan(
     epsilons: Annotated[
         str | None, typer.Option(help="Compare these values of epsilon alone, separated by commas, and the spec.")
     ] = None,
+    population: Population = None,
     users: Users = None,
     seconds: Annotated[
         float, typer.Option(min=0.1, max=86_400, help="How long to compute, on two cores with nothing else to do.")
@@ -64,7 +65,8 @@ def plan(
 ) -> None:
     """Say in words what an experiment can be expected to earn, and what would change that, before you ask anybody."""
     started = time.process_time()
-    parsed = with_people(load_spec(spec, settings, users))
+    parsed = load_spec(spec, settings, users)
+    parsed = peopled(parsed) if population is None else with_people(parsed, population)
     asked_for = (_models(models), _epsilons(epsilons))
     check_files(parsed)
     if plot is not None:

@@ -2,11 +2,12 @@
 
 from typing import Any, Final
 
-from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
+from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import TRUST
-from privateer_core.spec.arms import ARMS_MAX, ARMS_MIN, ArmsSpec
+from privateer_core.spec.arms import ARMS_MAX, ARMS_MIN
 from privateer_core.spec.spec import Spec, example_promises
+from privateer_lab.drafting.usual_algorithms import plans_for_effects, with_effects
 from privateer_lab.planning.plans import Variant, foreseen, variants
 
 LEAST: Final = "least effect"
@@ -59,22 +60,9 @@ def plain_test(
     return parse_spec(tables)
 
 
-def with_effects() -> str:
-    """Return the name of the first algorithm that plans for an effect."""
-    for name in ALGORITHMS:
-        kind = algorithm(name).spec
-        if issubclass(kind, ArmsSpec) and _plans_for_effects(kind):
-            return name
-    raise AssertionError("no algorithm plans for an effect")
-
-
 def is_test(spec: Spec) -> bool:
     """Tell whether an experiment compares arms with a control."""
-    return _plans_for_effects(type(spec))
-
-
-def _plans_for_effects(kind: type[Spec]) -> bool:
-    return "effect" in getattr(kind.model_fields["algorithm"].annotation, "model_fields", {})
+    return plans_for_effects(type(spec))
 
 
 def least_effect(people: int, arms: int, rate: float, variant: Variant) -> float | None:

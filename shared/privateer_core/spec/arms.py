@@ -124,6 +124,10 @@ class ArmsSpec(Spec):
             raise SpecError(detail, field="experiment.conversion_window", remedy="set it so, or remove the window")
         return self
 
+    @override
+    def concerns(self) -> list[str]:
+        return [*super().concerns(), *self.reward.concerns(self.privacy.trust.promises)]
+
     @property
     @override
     def features(self) -> Mapping[str, Feature]:

@@ -158,6 +158,6 @@ def _changed(spec: Spec, kind: Kind, change: str, values: dict[str, Any]) -> Ite
         yield Choice(kind, change, Variant(spec.privacy.model, spec.privacy.bound, parse_spec(tables)))
 
 
-def with_people(spec: Spec) -> Spec:
+def peopled(spec: Spec) -> Spec:
     """Return a spec with people: its own, or made-up ones where it has none."""
     return spec if spec.population is not None else spec.model_copy(update={"population": default_environment(spec)})
