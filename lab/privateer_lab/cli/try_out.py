@@ -25,6 +25,8 @@ from privateer_lab.simulation.summary import summary
 
 _LARGE: Final = 8 << 20
 """Bytes of a file that takes more than a second to read."""
+_MANY: Final = 10_000
+"""People whom it takes more than a second to simulate."""
 _OF_BATCHES: Final = ("min_batch", "honest_fraction", "local_epsilon_max")
 """Keys of a promise that say nothing where reports are not shuffled in batches."""
 
@@ -163,7 +165,10 @@ def simulate(
     names = chosen(baseline, parsed)
     runs_planned = "1 run" if seeds == 1 else f"{seeds:,} runs"
     what = "people" if parsed.people_key == "horizon" else "choices"
-    _say(f"simulating {parsed.experiment.horizon:,} {what}: {runs_planned} ...", as_json)
+    _say(
+        f"simulating {parsed.experiment.horizon:,} {what}: {runs_planned} ...",
+        as_json or parsed.experiment.horizon * seeds < _MANY,
+    )
     started = time.perf_counter()
     runs = progress(runs_of(parsed, seeds, jobs, backend), seeds, "runs")
     result = {"experiment": parsed.name, **parsed.privacy.model_dump(), **summary(parsed, runs, started)}
