@@ -6,6 +6,7 @@ trees of the features beside the option; and trees in which both meet, so that t
 person.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -153,7 +154,7 @@ def _believed(losses: dict[str, Array]) -> str:
 
 
 def _is_better(gained: Array) -> bool:
-    error = float(gained.std()) / len(gained) ** 0.5
+    error = float(gained.std()) / math.sqrt(len(gained))
     return error > 0 and float(gained.mean()) > _CLEARLY * error
 
 
