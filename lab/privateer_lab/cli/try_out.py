@@ -9,11 +9,12 @@ import typer
 
 from privateer_core.errors import SpecError, printable
 from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.spec import Spec
 from privateer_lab.baselines.base import chosen
 from privateer_lab.baselines.run import play, summaries
 from privateer_lab.cli.command_line import Jobs, Json, On, PeopleSpec, Population, Seeds, Set, Users
 from privateer_lab.cli.input_files import load_spec
-from privateer_lab.cli.output import print_json, print_rows, print_table, progress, screen
+from privateer_lab.cli.output import begin, print_json, print_rows, print_table, progress, screen
 from privateer_lab.drafting.spec_draft import Draft, draft, people_file
 from privateer_lab.environments import with_people
 from privateer_lab.figures import margin, named
@@ -25,10 +26,10 @@ from privateer_lab.simulation.summary import summary
 
 _LARGE: Final = 8 << 20
 """Bytes of a file that takes more than a second to read."""
-_MANY: Final = 10_000
-"""People whom it takes more than a second to simulate."""
 _OF_BATCHES: Final = ("min_batch", "honest_fraction", "local_epsilon_max")
 """Keys of a promise that say nothing where reports are not shuffled in batches."""
+
+_A_RUN: Final = "a run takes a second to a minute"
 
 
 def register(app: typer.Typer) -> None:
@@ -71,7 +72,8 @@ def spec_from(
     """
     given = dict(_bounds(one) for one in bounds)
     size = data.stat().st_size if data.is_file() else 0
-    _say(f"reading {data}, {size >> 20:,} MiB ...", as_json or size < _LARGE)
+    if size >= _LARGE and not as_json:
+        begin(f"reading {data}, {size >> 20:,} MiB", "a few seconds")
     made = draft(
         data,
         name=name or _name(data),
@@ -85,10 +87,8 @@ def spec_from(
         seen_from=out.parent if out else None,
     )
     if out:
-        if made.log:
-            _say(
-                f"fitting what comes of each option for whom to {made.log.rows.kept:,} rows: some seconds ...", as_json
-            )
+        if made.log and not as_json:
+            begin(f"fitting what comes of each option for whom to {made.log.rows.kept:,} rows", "some seconds")
         made.write(out)
     if as_json:
         fit = list(made.people.notes) if out and made.people else []
@@ -97,12 +97,6 @@ def spec_from(
     if not out:
         typer.echo(made.text, nl=False)
     _explain(made, data, out)
-
-
-def _say(what: str, quiet: bool) -> None:
-    """Say on standard error what is done that may take a while."""
-    if not quiet:
-        typer.echo(f"privateer: {printable(what)}", err=True)
 
 
 def _listed(text: str) -> list[str]:
@@ -163,14 +157,12 @@ def simulate(
     if population is not None:
         parsed = with_people(parsed, population)
     names = chosen(baseline, parsed)
-    runs_planned = "1 run" if seeds == 1 else f"{seeds:,} runs"
-    what = "people" if parsed.people_key == "horizon" else "choices"
-    _say(
-        f"simulating {parsed.experiment.horizon:,} {what}: {runs_planned} ...",
-        as_json or parsed.experiment.horizon * seeds < _MANY,
-    )
     started = time.perf_counter()
-    runs = progress(runs_of(parsed, seeds, jobs, backend), seeds, "runs")
+    coming = runs_of(parsed, seeds, jobs, backend)
+    if not as_json:
+        people = getattr(parsed.experiment, parsed.people_key)
+        begin(f"simulating {people:,} {_counted(parsed)}, {seeds} run{'s' * (seeds > 1)}", _A_RUN)
+    runs = progress(coming, seeds, "runs")
     result = {"experiment": parsed.name, **parsed.privacy.model_dump(), **summary(parsed, runs, started)}
     if names and len(runs) == seeds:
         others = progress(play(parsed, names, seeds, jobs, backend), seeds, "baselines")
@@ -189,6 +181,10 @@ def simulate(
         print_baselines(result)
     if len(runs) < seeds:
         raise typer.Exit(130)
+
+
+def _counted(spec: Spec) -> str:
+    return "people" if spec.people_key == "horizon" else "choices"
 
 
 def load(context: typer.Context) -> None:
@@ -216,6 +212,7 @@ def sweep(
     path = out if out.suffix == ".csv" else out.with_name(out.name + ".csv")
     with SweepJournal(path, axes, figures) as journal:
         missing = len(journal.missing(wanted))
+        begin(f"{missing} of {len(wanted)} runs into {path}", f"{_A_RUN}; Ctrl-C keeps what came")
         done = progress(rows_of(wanted, journal, jobs, backend), missing, "runs")
     if len(done) < missing:
         raise typer.Exit(130)
@@ -236,6 +233,8 @@ def peers(
 
     parsed = load_spec(spec, settings, users)
     makers = contestants(parsed)
+    if not as_json:
+        begin(f"{seeds} run{'s' * (seeds > 1)} of each of {', '.join(makers)}", "a minute or more for 100,000 people")
     rows = progress(compare(cast(ArmsSpec, parsed), makers, seeds), seeds * len(makers), "runs")
     found = side_by_side(rows, parsed.experiment.horizon)
     if as_json:

@@ -6,7 +6,6 @@ trees of the features beside the option; and trees in which both meet, so that t
 person.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -154,8 +153,8 @@ def _believed(losses: dict[str, Array]) -> str:
 
 
 def _is_better(gained: Array) -> bool:
-    error = float(gained.std()) / math.sqrt(len(gained))
-    return error > 0 and float(gained.mean()) > _CLEARLY * error
+    error = float(gained.std()) / len(gained) ** 0.5
+    return bool(error > 0 and gained.mean() > _CLEARLY * error)
 
 
 def _losses(rows: LoggedRows, expected: Array) -> Array:

@@ -3,6 +3,7 @@
 from privateer_core.algorithms import ALGORITHMS, algorithm
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.spec import Spec
 
 
 def by_context() -> str:
@@ -19,7 +20,11 @@ def with_effects() -> str:
     """Return the name of the first algorithm that plans for an effect."""
     for name in ALGORITHMS:
         kind = algorithm(name).spec
-        section = kind.model_fields["algorithm"].annotation
-        if issubclass(kind, ArmsSpec) and "effect" in getattr(section, "model_fields", {}):
+        if issubclass(kind, ArmsSpec) and plans_for_effects(kind):
             return name
     raise AssertionError("no algorithm plans for an effect")
+
+
+def plans_for_effects(kind: type[Spec]) -> bool:
+    """Tell whether specs of this kind say which effect they are to find."""
+    return "effect" in getattr(kind.model_fields["algorithm"].annotation, "model_fields", {})

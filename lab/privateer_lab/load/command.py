@@ -157,6 +157,8 @@ def _load(options: argparse.Namespace, people: LoadPeople) -> LoadResult:
 
     def begins() -> None:
         print(f"privateer: {printable(str(people))}", file=sys.stderr)
+        if not options.json:
+            print("privateer: they take part over HTTP: hundreds to thousands a second ...", file=sys.stderr)
 
     at = options.name, options.url, options.shuffler
     return run_load(*at, population=people.population, begins=begins, **how)

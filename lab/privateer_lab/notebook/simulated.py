@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from privateer_core.answer import Answer
+from privateer_core.answer.conclusion import Conclusion
 from privateer_core.errors import SpecError
 from privateer_core.spec.spec import Spec
 from privateer_lab.drafting.toml_values import toml
@@ -27,6 +28,7 @@ from privateer_lab.simulation.parallel import Backend, each
 from privateer_lab.simulation.simulate import figures_of, simulation, to_the_end
 from privateer_lab.simulation.simulation import Run
 from privateer_lab.simulation.summary import summary
+from privateer_server.conclusions.conclusion import conclude
 
 _POINTS: Final = 400
 """Most rounds of a path that are kept."""
@@ -121,10 +123,10 @@ def simulate(
     first = runs[0]
     return Simulated(
         parsed,
-        tuple(run for run, _, _ in runs),
+        tuple(run for run, *_ in runs),
         LoadedPolicy(parsed, first[1]),
-        found_in(parsed.name, first[2]) if first[2].says_something else None,
-        summary(parsed, [run for run, _, _ in runs], started),
+        found_in(parsed.name, *first[2:]) if first[2].says_something else None,
+        summary(parsed, [run for run, *_ in runs], started),
     )
 
 
@@ -141,10 +143,11 @@ def count_of(seeds: int) -> int:
     return seeds
 
 
-def _ended(spec: Spec, seed: int) -> tuple[Run, Any, Answer]:
-    """Return a run, its last policy, and what it found."""
+def _ended(spec: Spec, seed: int) -> tuple[Run, Any, Answer, Conclusion]:
+    """Return a run, its last policy, what it found, and what follows."""
     over = to_the_end(simulation(spec, seed))
-    return _shorter(over.outcome()), over.step.policy, over.schedule.answer(over.step)
+    answer = over.schedule.answer(over.step)
+    return _shorter(over.outcome()), over.step.policy, answer, conclude(over.schedule, over.step, answer)
 
 
 def _shorter(run: Run) -> Run:
