@@ -269,7 +269,8 @@ def write_report(name: str, url: str, where: Path) -> None:
     from privateer_lab.pages.report_findings import findings
     from privateer_lab.pages.report_page import html
 
-    begin(f"asking {url} and drawing", "a few seconds")
-    body = html(findings(name, url), url).encode()
+    found = findings(name, url)
+    begin("drawing", "a few seconds")
+    body = html(found, url).encode()
     where.write_bytes(body)
     screen.print(f"{where}: {len(body):,} bytes", soft_wrap=True, markup=False)

@@ -302,7 +302,8 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
         main(list(arguments))
     out, err = capsys.readouterr()
     assert "Traceback" not in err
-    return int(stop.value.code or 0), err or out
+    code = int(stop.value.code or 0)
+    return code, err if code else out
 
 
 def test_a_running_experiment(at: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
