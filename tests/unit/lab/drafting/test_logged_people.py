@@ -200,9 +200,7 @@ def test_the_onboarding_question_has_the_gain_that_the_page_states():
     """Choosing by context is truly worth .0101: three logs give .0056 to .0088, and those without differences 0."""
     for seed in range(3):
         for alike in (False, True):
-            table = {
-                name: values for name, values in people(50_000, seed, alike=alike).columns.items() if name != "user"
-            }
+            columns = people(50_000, seed, alike=alike).columns
             means = draft(columns, arm="screen", reward="bought", ignore=["user"]).people.means
             gain = means.max(axis=1).mean() - means.mean(axis=0).max()
             assert abs(gain) < 1e-9 if alike else 0.0045 < gain < 0.0101
