@@ -64,15 +64,19 @@ def known(made: list[Case], monkeypatch: pytest.MonkeyPatch) -> list[Case]:
 
 
 BY_DAY = {
-    "permuted batch": 400,
-    "permuted batch, two messages": 400,
-    "first place of a batch": 40,
-    "agreements in a batch": 40,
-    "seen arm, first round": 1000,
-    "seen arm, rare arm, another bin": 1000,
-    "seen arm, rare arm, opposite rewards": 1000,
+    "permuted batch": 200,
+    "permuted batch, two messages": 150,
+    "first place of a batch": 20,
+    "agreements in a batch": 20,
+    "seen arm, first round": 300,
+    "seen arm, rare arm, another bin": 300,
+    "seen arm, rare arm, opposite rewards": 300,
+    "choice and block": 100,
+    "choice of the rest": 100,
+    "block of moments": 100,
+    "the billboard": 100,
 }
-"""Samples of the attacks that take more than five seconds with theirs; the nightly run has all of them."""
+"""Samples of the attacks that take a second or more with theirs; the nightly run has all of them."""
 ATTACKS = 75
 """Attacks that there are at least, channels included."""
 
