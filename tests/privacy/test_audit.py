@@ -153,7 +153,8 @@ def test_true_claims_hold(
     [
         ("VectorSymbol", "64 symbols in l2", 50_000, 0.85),
         pytest.param("GaussianVectors", "vectors in l2", 200_000, 0.9, marks=pytest.mark.nightly),
-        ("CentralSums", "release, opposite rewards", 200_000, 0.85),
+        ("CentralSums", "release, opposite rewards", 50_000, 0.8),
+        pytest.param("CentralSums", "release, opposite rewards", 200_000, 0.85, marks=pytest.mark.nightly),
         pytest.param("VectorSymbol", "64 symbols in l2", 200_000, 0.9, marks=pytest.mark.nightly),
     ],
 )
@@ -165,7 +166,7 @@ def test_lower_bounds_come_close_to_exact_claims(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """At epsilon 1 the best proof is above 80 % of the claim, for randomized response and for normal noise."""
+    """At epsilon 1 the best proof is at least 80 % of the claim, for randomized response and for normal noise."""
     only(attack, monkeypatch, mechanism)
     _, result = audited(capsys, mechanism, samples=samples)
     assert max(f["lower_bound"] for f in result["findings"] if f["epsilon"] == 1.0) >= least

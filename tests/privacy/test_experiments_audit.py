@@ -90,7 +90,7 @@ def test_proofs_come_close_to_the_claims() -> None:
 
 
 def test_proofs_for_people_who_come_once_are_close_to_the_claims() -> None:
-    found = attacked("partition", ("local", "central"), 200_000)
+    found = attacked("partition", ("local", "central"), 60_000)
     assert all(stands for _, stands in found.values())
     for pair in ("opposite rewards", "another context"):
         assert found[f"local, {pair}"][0].lower_bound > 3.3

@@ -174,7 +174,7 @@ def test_the_words_say_how_many_bins_have_settled(shares: tuple[dict[str, float]
 
 
 def test_thousands_of_bins_are_a_small_picture() -> None:
-    sides = 60
+    sides = 45
     drawn = [
         ArmsOfBin((i / sides, j / sides), ((i + 1) / sides, (j + 1) / sides), (), {"a": 0.5, "b": 0.5})
         for i in range(sides)
