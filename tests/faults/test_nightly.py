@@ -1,4 +1,4 @@
-"""Two hundred lists of faults on each store, or more. CONTRIBUTING.md says how to run a single one again."""
+"""Five hundred lists of faults on each store. CONTRIBUTING.md says how to run a single one again."""
 
 import os
 
@@ -9,7 +9,7 @@ from tests.faults.shared_world import on
 from tests.support.postgres import Cluster
 
 FIRST = int(os.environ.get("PRIVATEER_FAULTS_SEED", "1000"))
-RUNS = int(os.environ.get("PRIVATEER_FAULTS_RUNS", "200"))
+RUNS = int(os.environ.get("PRIVATEER_FAULTS_RUNS", "500"))
 PARTS = 10 if RUNS >= 10 else 1
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(7200)]
 
