@@ -19,7 +19,7 @@ from privateer_core.answer.parts import (
     GuardrailEffects,
     HalfLives,
     Intervals,
-    Rules,
+    Recommendations,
 )
 from privateer_core.answer.policy_view import BinShares, Coefficients, GroupShares, PlayCounts, Point, PolicyView
 from privateer_lab.answer_words import chosen_by, contradicted, people_in, selected
@@ -111,7 +111,7 @@ def _interval(one: Estimate) -> Row:
 
 
 @rows_of.register
-def _(part: Rules) -> list[Titled]:
+def _(part: Recommendations) -> list[Titled]:
     rows = [
         {"segment": one.group, "arm": one.option, "decided": one.is_decided, "note": one.ground} for one in part.rules
     ]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, get_args
 
 from privateer_core.answer import Answer
+from privateer_core.answer.conclusion import Conclusion
 from privateer_core.answer.estimates import DECIDED, Effect, Reason
 from privateer_core.answer.facts import Between, Condition, Level
 from privateer_core.answer.parts import Contradiction, FeatureSelection
@@ -30,10 +31,9 @@ _TOGETHER: Final[dict[Reason, str]] = {
 """Reasons that several effects have in common, where they are worded otherwise."""
 
 
-def sentences(answer: Answer) -> Iterator[str]:
-    """Say what an answer recommends and why, how many effects are decided, and what ended the experiment."""
-    if answer.concludes:
-        yield headline(answer)
+def sentences(conclusion: Conclusion, answer: Answer) -> Iterator[str]:
+    """Say what was concluded, how many effects are decided and why the others are not, and what ended it."""
+    yield conclusion.headline.sentence
     if answer.effects:
         yield decided_in_words(answer.effects)
     if ended := ending(answer):
@@ -47,21 +47,6 @@ def ending(answer: Answer) -> str:
     if answer.ended:
         return _ENDED[answer.ended]
     return "Nobody is asked any more." if answer.is_over else ""
-
-
-def headline(answer: Answer) -> str:
-    """Say which single option an answer recommends, and what that rests on."""
-    option, ground, over = answer.recommended, answer.ground, answer.is_over
-    if option is None:
-        return f"It recommends no single option{'' if over else ' so far'}."
-    if ground is None:
-        return f"It names {option}. How sure that is, the result does not say."
-    if ground.startswith("decided"):
-        return f"{'It recommends' if over else 'So far it recommends'} {option}: {ground}."
-    if ground == "everybody gets it from now on":
-        return f"It recommends {option}: {ground}."
-    why = "given most, and too few people have reported to say more" if ground == "too few people to say" else ground
-    return f"It decided nothing that recommends a single option. {option} is {why}."
 
 
 def decided_in_words(effects: Sequence[Effect]) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtrc
 from typing_extensions import override
 
 from privateer_core.algorithms import parse_spec
@@ -19,18 +20,24 @@ from privateer_core.sampling.entropy import NoiseSource, SecureNoise
 from privateer_core.spec.arms import ARM_NAME, ArmsSpec
 from privateer_core.spec.categories import LEVELS_MAX
 from privateer_core.spec.columns import is_missing
+from privateer_lab.drafting.usual_algorithms import with_effects
 from privateer_lab.notebook.data_frames import Array, Columns, column, columns_of, contexts_of, numbered, numbers, texts
 from privateer_lab.notebook.results import Found, found_in
-from privateer_lab.notebook.sizes import with_effects
 from privateer_lab.notebook.tabular import ResultTable, Tabular
 from privateer_lab.simulation.devices import scaled
+from privateer_server.conclusions.conclusion import conclude
 from privateer_server.rounds.loop import Schedule
 
 _BLOCK: Final = 100_000
 """Rows that are counted at a time."""
 _NOBODY: Final = {"everybody": {"levels": ["everybody"]}}
 """A feature of one level, where no segments are asked for: a spec has one at least."""
-_HIGHER: Final = "A higher reward counts as better: of a harm, give the negative."
+_HIGHER: Final = "A higher reward counts as better: say so if a lower one is."
+_LOWER: Final = "A lower {reward} counts as better: an effect of 1 means that {reward} is lower by 1."
+_LEAST_P: Final = 1e-6
+"""Below, a p-value is said to be smaller."""
+_SURPRISING: Final = 1e-3
+"""A p-value of shares of arms that is no chance."""
 _CLIPPED: Final = "Rewards count from 0 to 1: others as the next of these."
 _MISSING: Final = "missing"
 _UNIT: Final = (0.0, 1.0)
@@ -84,6 +91,7 @@ def analyze(
     bounds: tuple[float, float] | None = None,
     epsilon: float | None = None,
     level: float = 0.05,
+    lower_is_better: bool = False,
 ) -> FinishedTest:
     """Return the effects of a randomized test that is over, from its rows.
 
@@ -116,6 +124,8 @@ def analyze(
         The promise to each person; None: no noise.
     level
         One minus the confidence of the intervals.
+    lower_is_better
+        Whether less of the reward is better, as of waiting times: effects say how much lower it is.
 
     Raises
     ------
@@ -143,25 +153,59 @@ def analyze(
         columns, known = _readable(columns, arm, reward, parts, shares, bounds)
     rewards, arms = numbers(columns, reward), _arms(columns, arm, control, shares)
     low, high, said = (*_UNIT, (_CLIPPED,)) if is_private and not bounds else _bounds(rewards, bounds, reward)
+    clipped = 0 if is_private else int(((rewards < low) | (rewards > high)).sum())
+    kind = _kind(rewards, bounds, is_private=is_private)
+    if lower_is_better:
+        rewards, low, high = _turned(rewards, low, high, kind)
     features = {one: _feature(columns, one, values, is_private=is_private) for one, values in parts.items()}
     cuts = {one: values for one, values in parts.items() if "levels" not in features[one]}
     data = {
         "experiment": {"name": "test", "arms": list(arms), "horizon": len(rewards), "round_size": len(rewards)},
         "context": {"features": features or _NOBODY},
         "segments": {"by": list(parts), "cuts": cuts},
-        "reward": {"low": low, "high": high, "kind": _kind(rewards, bounds, is_private=is_private)},
+        "reward": {"low": low, "high": high, "kind": kind},
         "privacy": {"model": _curator(promises=is_private), **({"epsilon": epsilon} if is_private else {})},
         "algorithm": {"name": with_effects(), "allocation": "fixed", "level": level, **_shares(shares, arms)},
     }
     spec = _parsed(data)
     chosen = numbered(columns, arm, arms)
     contexts = scaled(contexts_of(columns, spec), spec) if parts else np.zeros((len(rewards), 1))
-    answer = _answer(spec, contexts, chosen, spec.reward.scaled_all(rewards), known, SecureNoise())
-    clipped = 0 if is_private else int(((rewards < low) | (rewards > high)).sum())
+    found = _found(spec, contexts, chosen, spec.reward.scaled_all(rewards), known, SecureNoise())
     if clipped:
         said = (*said, f"{clipped:,} of {len(rewards):,} rewards are beyond the bounds, and count as the next bound.")
-    equal = () if shares else ("Every arm was meant to get the same share of people: give the shares if it was not.",)
-    return FinishedTest(spec, found_in("test", answer), (_HIGHER, *said, *equal))
+    better = _LOWER.format(reward=reward) if lower_is_better else _HIGHER
+    given = () if is_private else (_shares_told(np.bincount(chosen, minlength=len(arms)), arms, shares),)
+    return FinishedTest(spec, found, (better, *said, *given))
+
+
+def _turned(rewards: Array, low: float, high: float, kind: str) -> tuple[Array, float, float]:
+    """Return rewards of which more is better, with their bounds: no in the place of yes, or the negative."""
+    is_yes_or_no = kind == "binary" and (low, high) == _UNIT
+    return (1 - rewards, low, high) if is_yes_or_no else (-rewards, -high, -low)
+
+
+def _shares_told(counts: NDArray[np.int64], arms: tuple[str, ...], shares: Mapping[str, float] | None) -> str:
+    """Say what share of people each arm got, and whether chance explains how far that is from what was meant.
+
+    Parameters
+    ----------
+    counts
+        Shape (arms,): people of each.
+    """
+    people = int(counts.sum())
+    meant = np.array([shares[one] for one in arms]) if shares else np.full(len(arms), 1 / len(arms))
+    expected = people * meant / meant.sum()
+    p_value = float(chdtrc(len(arms) - 1, float((np.square(counts - expected) / expected).sum())))
+    got = ", ".join(f"{arm} {count / people:.1%}" for arm, count in zip(arms, counts.tolist(), strict=True))
+    chance = f"p {'below 1e-6' if p_value < _LEAST_P else f'{p_value:.2g}'}"
+    intended = "as given" if shares else "the same for all"
+    if p_value >= _SURPRISING:
+        return f"Shares of people ({got}) are what chance makes of those meant, {intended} ({chance})."
+    if shares:
+        remedy = "people are missing, or counted twice: find out why before you believe an effect"
+    else:
+        remedy = "give those that were meant; if all were meant to be the same, find out who is missing"
+    return f"Shares of people ({got}) are not what chance makes of those meant, {intended} ({chance}): {remedy}."
 
 
 def _parsed(data: dict[str, Any]) -> ArmsSpec:
@@ -236,7 +280,7 @@ def _arms(columns: Columns, arm: str, control: str | None, shares: Mapping[str, 
     if len(names) < 2:
         raise InputError("has one arm", field=arm, remedy="give the rows of at least two")
     if wrong := [name for name in names if not re.fullmatch(ARM_NAME, name)]:
-        detail = f"has {len(wrong)} names of arms with other signs than letters, digits, spaces and . + - _, or over 64"
+        detail = f"has {len(wrong)} names of arms with other signs than letters, digits, blanks, .+-_%()!?, or over 64"
         raise InputError(detail, field=arm, remedy="write them otherwise in the rows")
     if control is not None and control not in names:
         raise SpecError("is not among the arms", field="control", remedy=f"name one of {', '.join(names)}")
@@ -294,14 +338,14 @@ def _filled(values: NDArray[Any]) -> NDArray[Any]:
     return np.array(whole, dtype=object)
 
 
-def _answer(
+def _found(
     spec: ArmsSpec,
     contexts: Array,
     chosen: NDArray[np.int64],
     rewards: Array,
     known: NDArray[np.bool_] | None,
     noise: NoiseSource,
-) -> Answer:
+) -> Found:
     """Return what one look at all rows says; contexts (n, columns) and rewards (n,) are scaled.
 
     Rows that are not ``known``, (n,), have nothing to contribute.
@@ -317,4 +361,6 @@ def _answer(
         if known is not None:
             given = replace(given, keys=np.where(known[rows], given.keys, -1))
         total = mechanism.add(total, mechanism.randomize(given, noise))
-    return schedule.answer(schedule.close(step, mechanism.release(total, noise), 0))
+    over = schedule.close(step, mechanism.release(total, noise), 0)
+    answer = schedule.answer(over)
+    return found_in("test", answer, conclude(schedule, over, answer))

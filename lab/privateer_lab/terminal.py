@@ -8,21 +8,25 @@ import numpy as np
 from rich.text import Text
 
 from privateer_core.answer import Answer
+from privateer_core.answer.conclusion import Conclusion, PublishedAnswer
 from privateer_core.answer.facts import Between
 from privateer_core.answer.parts import AnswerPart, BinMeans, Contradiction, EffectsOverTime, FeatureSelection
 from privateer_core.answer.policy_view import BinShares, PolicyView, leading
 from privateer_lab.answer_tables import Row, estimates_of, rows_of, tables_of
 from privateer_lab.answer_words import contradicted, selected, sentences
 from privateer_lab.cli.output import print_rows, print_table, screen
+from privateer_lab.conclusion_tables import notes_of, tables_of_conclusion
 from privateer_lab.picture import COLOURS
 
 _LETTERS: Final = "ABCDEFGHIJKLMNOP"
 _NONE: Final = "."
+_LEAST_P: Final = 1e-6
+"""The least p-value that an answer has."""
 _ROWS: Final = 40
 """Bins of which a screen has the means."""
 
 
-def print_policy(name: str, view: PolicyView, arms: Sequence[str]) -> None:
+def print_policy(name: str, view: PolicyView, arms: Sequence[str], most: int | None = None) -> None:
     """Print a policy: as a map where it divides one or two numbers into bins, as tables otherwise.
 
     Parameters
@@ -31,20 +35,31 @@ def print_policy(name: str, view: PolicyView, arms: Sequence[str]) -> None:
         Of the experiment.
     arms
         Those of its spec, in order.
+    most
+        Rows of a table, at most; None: all.
     """
-    if isinstance(view.shows, BinShares) and _has_a_map(view.shows):
-        screen.print(draw_map(view.shows, arms))
+    if print_map(view, arms):
         return
     for title, rows in rows_of(view):
-        _print(f"policy of {name}: {title}", rows)
+        _print(f"policy of {name}: {title}", rows[:most])
+        if most is not None and len(rows) > most:
+            screen.print(f"{len(rows) - most:,} more of {len(rows):,} rows are not shown")
 
 
-def print_answer(answer: Answer) -> None:
-    """Print what an answer says, estimates with their intervals, and whatever else was found.
+def print_map(view: PolicyView, arms: Sequence[str]) -> bool:
+    """Print a policy that divides one or two numbers into bins as a map; tell whether it is one."""
+    is_map = isinstance(view.shows, BinShares) and _has_a_map(view.shows)
+    if isinstance(view.shows, BinShares) and is_map:
+        screen.print(draw_map(view.shows, arms))
+    return is_map
+
+
+def print_answer(conclusion: Conclusion, answer: Answer) -> None:
+    """Print the headline, estimates with their intervals, and whatever else was found.
 
     Estimates that are effects are not printed twice, nor are those of every look: a picture shows them.
     """
-    for sentence in sentences(answer):
+    for sentence in sentences(conclusion, answer):
         screen.print(sentence, soft_wrap=True, markup=False)
     confidence = "" if answer.confidence is None else f"intervals of {_percent(answer.confidence)} confidence"
     if answer.effects:
@@ -65,6 +80,29 @@ def print_answer(answer: Answer) -> None:
             _print_some(title, rows)
 
 
+def print_conclusion(published: PublishedAnswer) -> None:
+    """Print the answer of an experiment: its headline, rules, gain or effects, and what it rests on and cost."""
+    conclusion = published.conclusion
+    screen.print(conclusion.headline.sentence, style="bold", soft_wrap=True, markup=False)
+    for warning in conclusion.warnings:
+        screen.print(f"warning: {warning}", soft_wrap=True, markup=False)
+    for title, rows in tables_of_conclusion(conclusion):
+        _print(title, rows, words_left=True)
+    for note in notes_of(published):
+        screen.print(note, soft_wrap=True, markup=False)
+
+
+def print_rules(published: PublishedAnswer) -> bool:
+    """Print the headline and the rules alone; tell whether there are any."""
+    conclusion = published.conclusion
+    if conclusion.rules is None:
+        return False
+    screen.print(conclusion.headline.sentence, soft_wrap=True, markup=False)
+    title, rows = tables_of_conclusion(conclusion)[0]
+    _print(title, rows, words_left=True)
+    return True
+
+
 def print_warnings(answer: Answer) -> None:
     """Print what to look at before anybody acts on an answer."""
     for warning in answer.warnings:
@@ -75,12 +113,20 @@ def _with(answer: Answer, parts: tuple[AnswerPart, ...]) -> Answer:
     return msgspec.structs.replace(answer, parts=parts)
 
 
-def _print(title: str, rows: Sequence[Row]) -> None:
+def _print(title: str, rows: Sequence[Row], *, words_left: bool = False) -> None:
     """Print rows; what has no value is left empty, and facts are names and figures."""
     if rows and set(rows[0]) == {"fact", "value"}:
         print_table(title, [(row["fact"], row["value"]) for row in rows])
     else:
-        print_rows(title, [{name: "" if cell is None else cell for name, cell in row.items()} for row in rows])
+        cells = [{name: _shown(name, cell) for name, cell in row.items()} for row in rows]
+        print_rows(title, cells, words_left=words_left)
+
+
+def _shown(name: str, cell: object) -> object:
+    """Return what a screen shows of a cell: p-values are rounded up, so the least one is a bound."""
+    if name == "p" and cell == _LEAST_P:
+        return f"below {_LEAST_P:.6f}"
+    return "" if cell is None else cell
 
 
 def _print_some(title: str, rows: list[Row]) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from privateer_core.errors import SpecError
 from privateer_lab.cli.command_line import Jobs, Json, On
-from privateer_lab.cli.output import open_folder, print_json, progress, screen
+from privateer_lab.cli.output import begin, open_folder, print_json, progress, screen
 from privateer_lab.simulation.parallel import SEEDS_MAX
 
 if TYPE_CHECKING:  # it brings matplotlib, which takes a second
@@ -64,6 +64,8 @@ def reproduce(
         raise SpecError(f"cannot read {published}", field="--published", remedy="give the path of the CSV file")
     open_folder(out, "--out")
     made, effort = reproductions[name], Effort(quick, seeds or (2 if quick else 10), jobs, backend, published, adult)
+    if not as_json:
+        begin(made.title, "a minute or so" if quick else "minutes to hours; --quick makes a small version")
     found = progress(chain(made.rows(effort), (None,)), 0, "rows")
     rows, whole = Rows(row for row in found if row is not None), found[-1] is None
     verdict, paths = _finished(made, rows, whole, out)

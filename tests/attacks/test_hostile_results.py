@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from privateer_lab.cli import ask as command
+from privateer_core.answer.stored import read_answer
 from privateer_lab.pages.effect_report import draw_effects, markdown
 from privateer_lab.pages.plots import save
-from privateer_lab.services.rest import answer_in
+from tests.support.published_answers import document, published
 from tests.unit.lab.cli.test_command_line import run
 
 NAMES = [
@@ -43,8 +43,13 @@ def result(names: list[str] = NAMES) -> dict[str, Any]:
     }
 
 
+def serve(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]) -> None:
+    """Have the server answer so, whatever it is asked."""
+    monkeypatch.setattr("privateer_lab.services.rest.ask", lambda *_, **__: answer)
+
+
 def test_markdown_has_no_link_image_html_or_formula_of_a_servers() -> None:
-    text = markdown(NAMES[0], answer_in(result()), CLAIMS)
+    text = markdown(published(read_answer(result()), NAMES[0]), CLAIMS)
     tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
     inline = [child for token in tokens for child in token.children or []]
     kinds = {token.type for token in [*tokens, *inline]}
@@ -60,7 +65,7 @@ def test_markdown_has_no_link_image_html_or_formula_of_a_servers() -> None:
 
 
 def test_pictures_draw_dollars_and_underscores_as_they_are(tmp_path: Path) -> None:
-    few = answer_in(result(NAMES[6:]))
+    few = read_answer(result(NAMES[6:]))
     figure = draw_effects(NAMES[6], few)
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert {label.strip() for label in labels} == set(NAMES[6:])
@@ -72,7 +77,7 @@ def test_pictures_draw_dollars_and_underscores_as_they_are(tmp_path: Path) -> No
 
 def test_a_picture_of_very_many_estimates_has_the_first(tmp_path: Path) -> None:
     many = result([f"arm: {k}" for k in range(3_000)])
-    figure = draw_effects("many", answer_in(many | {"tables": []}))
+    figure = draw_effects("many", read_answer(many | {"tables": []}))
     assert "2,900 more of 3,000 are not drawn" in figure.axes[0].get_xlabel()
     assert save(figure, tmp_path / "many")
 
@@ -82,7 +87,7 @@ def test_a_picture_of_very_many_estimates_has_the_first(tmp_path: Path) -> None:
     [
         {"estimates": [{"name": "\x1b[2Jgone", "value": 0.1, "low": 0.0, "high": 0.2}]},
         {"estimates": [{"name": "a", "value": 1e400, "low": 0.0, "high": 0.2}]},
-        {"tables": [{"title": "a\nb", "columns": [], "rows": []}]},
+        {"warnings": ["a\nb"]},
         {"recommended": "a\u202eb"},
         {"confidence": "high"},
         None,
@@ -91,20 +96,20 @@ def test_a_picture_of_very_many_estimates_has_the_first(tmp_path: Path) -> None:
 def test_what_is_not_a_result_is_refused_in_one_line(
     change: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answer = {} if change is None else {"result": result() | change}
-    monkeypatch.setattr(command, "ask", lambda *_: json.loads(json.dumps(answer)))
+    answer = {} if change is None else document(read_answer(result()))
+    found = answer.get("found", {})
+    found |= change or {}
+    serve(monkeypatch, json.loads(json.dumps(answer)))
     code, out, err = run(capsys, "effects", "trial")
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
-    assert "not a result" in err
+    assert "not that of an experiment" in err
 
 
 def test_the_screen_and_json_show_names_as_they_are(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command, "ask", lambda *_: {"result": result()})
-    listed = result() | {"tables": []}
-    monkeypatch.setattr(command, "ask", lambda *_: {"result": listed})
+    serve(monkeypatch, document(read_answer(result() | {"tables": []})))
     _, shown, _ = run(capsys, "effects", "trial")
     assert all(name in shown for name in NAMES)
     assert "\x1b" not in shown

@@ -83,7 +83,7 @@ async def test_batches(settings: ServerSettings) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["", "/policy", "/state", "/history", "/privacy", "/risk", "/result", "/events", "/shuffler"]
+    "page", ["", "/policy", "/state", "/history", "/privacy", "/risk", "/answer", "/events", "/shuffler"]
 )
 async def test_pages(settings: ServerSettings, page: str) -> None:
     app = create_app(settings)

@@ -35,14 +35,6 @@ test("reasons are counted, decided ones first", () => {
   assert.equal(decisions.decidedInWords({ effects: [effect("x", HOLDS)] }), "None of 1 effect is decided.");
 });
 
-test("the headline says no more than was decided", () => {
-  const said = (answer, status = "ended") => decisions.headline({ ...answer, status }).join("");
-  assert.equal(said({ recommended: "b", ground: "decided against all other options" }), "It recommends b: decided against all other options.");
-  for (const ground of ["ahead, and not decided", "too few people to say"]) assert.match(said({ recommended: "b", ground }), /^It decided nothing that recommends/);
-  assert.doesNotMatch(said({ recommended: "b", ground: null }), /recommends/);
-  assert.equal(said({ recommended: null }, "learning"), "It recommends no single option so far.");
-});
-
 test("what ended it is said as it was", () => {
   const said = (ended, status = "ended") => decisions.endedInWords({ ended, status });
   assert.match(said("its horizon"), /^Its horizon ended it/);
@@ -82,11 +74,4 @@ test("effects over time are a series each, those first that are decided now; loo
   assert.deepEqual([first.label, second.label, others], ["y · treated", "x · treated", []]);
   assert.deepEqual(second.points, [{ at: 10, value: 1, low: 0, high: 2 }, { at: 20, value: 1.5, low: 0.5, high: 2.5 }]);
   assert.equal(first.points.length, 1);
-});
-
-test("an algorithm that publishes nothing but its policy leaves the word to it", () => {
-  const answer = { estimates: [], effects: [], recommended: null, parts: [{ kind: "table" }] };
-  assert.deepEqual([true, false].map((publishes) => decisions.concludes(answer, { publishes_result: publishes })), [true, false]);
-  assert.ok(decisions.concludes({ ...answer, recommended: "a" }, { publishes_result: false }));
-  assert.ok(!decisions.concludes({ ...answer, parts: [] }, { publishes_result: true }));
 });

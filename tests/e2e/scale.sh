@@ -51,8 +51,8 @@ for id in $(docker ps -q --filter "label=com.docker.compose.project=$project"); 
 done
 echo "scale: databases are hardened, with passwords of their own; every service has limits"
 
-sed "s/^round_size.*/round_size = $round/; s/^round_growth.*/round_growth = 0.0/; s/^horizon.*/horizon = 40000/" examples/peaks-shuffle.toml |
-  sed '/^model = /a min_batch = 500' >"$folder/spec.toml"
+sed "/^round_size/d; s/^round_growth.*/round_growth = 0.0/; s/^horizon.*/horizon = 40000\nround_size = $round/" \
+  examples/peaks-shuffle.toml | sed "/^model = /a min_batch = $round" >"$folder/spec.toml"
 curl -fs --retry 10 -X POST "$admin/experiments" -H "Authorization: Bearer $PRIVATEER_ADMIN_TOKEN" \
   -H 'Content-Type: application/toml' --data-binary @"$folder/spec.toml" >/dev/null || fail "not created"
 

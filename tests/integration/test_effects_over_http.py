@@ -116,7 +116,7 @@ def test_a_server_that_is_killed_says_what_one_process_says(tmp_path: Path) -> N
         driven(at, spec, people + 3000)
         killer.join()
         ended(at)
-        told = httpx.get(f"{at.server}/experiments/trial/result").json()["result"]
+        told = httpx.get(f"{at.server}/experiments/trial/answer").json()["found"]
     found = {one.name: one for one in in_process(spec).estimates}
     assert len(told["estimates"]) == len(found) == 10
     assert told["people"] == fact(told, "people") == people

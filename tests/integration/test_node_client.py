@@ -116,11 +116,11 @@ def test_its_reports_are_counted_and_learned_from(services: Services, name: str)
         time.sleep(0.05)
     assert (facts["accepted"], facts["refused"]) == (people, {})
     if name.startswith("questions"):
-        parts = _page(services, name, "/result")["result"]["parts"]
+        parts = _page(services, name, "/answer")["found"]["parts"]
         (asked,) = (part for part in parts if part["kind"] == "table")
         assert [row[-1] for row in asked["rows"]] == [0.72, 0.2, 0.08]
     elif name.startswith("trial"):
-        estimates = _page(services, name, "/result")["result"]["estimates"]
+        estimates = _page(services, name, "/answer")["found"]["estimates"]
         assert len(estimates) == 6  # two arms, in two segments and on average
         assert all(-1.5 < one["value"] < -0.5 and one["high"] < 0 for one in estimates)
     elif name.startswith("linear"):

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.node
 _SECRET = b"s" * 32
 _PEOPLE = 300
 _EXPERIMENTS = {"spring": _SHUFFLED, "autumn": _LOCAL, "summer": _SHUFFLED}
-_LIMITS = json.dumps({"epsilon": 4.0, "min_batch": _PEOPLE})
+_LIMITS = json.dumps({"epsilon": 4.0, "local_epsilon": 6.0, "min_batch": _PEOPLE})
 
 
 @pytest.fixture(scope="module")

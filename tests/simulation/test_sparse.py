@@ -1,5 +1,6 @@
 """Regret of high-dimensional bandits against the figures of docs/sparse.md, and what they find."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,8 @@ from privateer_core.answer.facts import Table
 from privateer_core.answer.parts import Figures
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.simulation.simulate import simulate_in_short, simulation
+from privateer_server.algorithms.sparse.coefficients import Played, estimates, is_clearer
+from privateer_server.algorithms.sparse.learner import EpochLearner
 from tests.support.sparse import sparse_spec
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sparse.toml"
@@ -40,6 +43,39 @@ def played(spec, seed: int = 0):
 def test_regret_falls_under_every_trust_model(model, changes, most):
     """Two seeds; the bounds have room for a half more than what was measured."""
     assert max(shares(sparse_spec(model, **changes), 2)) < most
+
+
+def test_rewards_far_from_the_middle_are_told_by_what_is_left_of_them(monkeypatch):
+    """Rewards of -1.5 of 2, four seeds: less what arms have they vary little, and so do products with features.
+
+    Planted: choices are by products with rewards as they are.
+    """
+    low = {"intercept": -1.5, "coefficients": [0.1, -0.1, 0.1], "deviation": 0.3}
+    spec = sparse_spec("none", experiment__horizon=32_000, **{f"population__{key}": one for key, one in low.items()})
+    assert np.mean(shares(spec, 4)) < 0.1
+    monkeypatch.setattr(sys.modules[EpochLearner.__module__], "is_clearer", lambda *_: False)
+    assert np.mean(shares(spec, 4)) > 0.15
+
+
+def test_what_is_left_is_looked_at_where_noise_leaves_that_clearer():
+    """By hand, three arms at -.9: of 9,000 people .81/3 each, and noise of scale 20 times 1.9^2 - 1: 2,430, 1,717."""
+    assert is_clearer(9000, (-0.9, -0.9, -0.9), 3, 20.0, 0.0)
+    assert not is_clearer(6000, (-0.9, -0.9, -0.9), 3, 20.0, 0.0)
+    assert is_clearer(1, (-0.9, -0.9, -0.9), 3, 0.0, 0.0)
+    assert not is_clearer(9000, (0.0, 0.0, 0.0, 0.25), 3, 20.0, 0.0)
+    assert is_clearer(1000, (-0.4, -0.4, -0.4), 3, 20.0, 0.4), "products with features that decide are off by 200"
+
+
+def test_an_arm_that_nobody_played_is_expected_where_arms_are():
+    """Of 3,000 people with -.9 +- 8 of noise nothing is beyond chance but what they have in common."""
+    alike = Played(3000, np.full(3, 1000.0), np.array([-905.0, -890.0, -910.0]), 64.0)
+    assert alike.expected == pytest.approx(np.full(3, -2705 / 3000))
+    apart = Played(3000, np.full(3, 1000.0), np.array([-905.0, -890.0, -600.0]), 64.0)
+    assert apart.expected[2] == pytest.approx(-0.6, abs=0.02)
+    moments = np.diag([1000.0, 0.0, 2000.0, 3000.0])
+    moments[:3, 3] = moments[3, :3] = -900.0, 0.0, -1800.0
+    found = estimates(3000, moments, np.zeros((4, 4)), np.full(3, -0.9))
+    assert found.shrunk == pytest.approx(np.full(3, -0.9))
 
 
 def test_intervals_hold_as_often_as_they_say():

@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 def analyze(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="A CSV or Parquet file: a row a person.")],
     arm: Annotated[str, typer.Option(help="Column of the option that a person got.")] = "arm",
-    reward: Annotated[str, typer.Option(help="Column of what came of it; a higher number is better.")] = "reward",
+    reward: Annotated[str, typer.Option(help="Column of what came of it: no or yes, or a number.")] = "reward",
     control: Annotated[
         str | None, typer.Option(help="Option with which the others are compared; the first by name by default.")
     ] = None,
@@ -40,6 +40,9 @@ def analyze(
     epsilon: Annotated[
         float | None, typer.Option(min=0.01, help="Add a curator's noise, so that the answer keeps this promise.")
     ] = None,
+    lower_is_better: Annotated[
+        bool, typer.Option("--lower-is-better", help="Less of the reward is better, as of waiting times.")
+    ] = False,
     level: Annotated[float, typer.Option(help="One minus the confidence of intervals.")] = 0.05,
     as_json: Json = False,
 ) -> None:
@@ -54,13 +57,14 @@ def analyze(
         bounds=None if bounds is None else _bounds(bounds),
         epsilon=epsilon,
         level=level,
+        lower_is_better=lower_is_better,
     )
     if as_json:
         print_json({"assumed": list(found.assumed), "answer": msgspec.to_builtins(found.answer)})
         return
     for line in found.assumed:
         screen.print(printable(line), soft_wrap=True, markup=False)
-    print_answer(found.answer)
+    print_answer(found.found.conclusion, found.answer)
 
 
 def _segment(text: str) -> tuple[str, list[str] | list[float]]:

@@ -1,4 +1,4 @@
-"""``create``, ``list``, ``show``, ``policy``, ``effects``, ``report``: experiments over REST, and what they found."""
+"""``create``, ``list``, ``answer``, ``show``, ``policy``, ``effects``, ``report``: experiments, and what they found."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from privateer_core.answer import Answer
+from privateer_core.answer.conclusion import PublishedAnswer
 from privateer_core.answer.export import read_export
 from privateer_core.errors import SpecError
 from privateer_core.privacy.order import concerns_of
@@ -25,13 +25,21 @@ from privateer_lab.cli.command_line import (
     Url,
 )
 from privateer_lab.cli.input_files import load_spec, read_document
-from privateer_lab.cli.output import print_json, print_table, screen
+from privateer_lab.cli.output import begin, print_json, print_table, screen
+from privateer_lab.conclusion_tables import ROWS_MAX
 from privateer_lab.figures import named
 from privateer_lab.load.populations import keep_people
-from privateer_lab.services.rest import answer_in, ask, policy_in
+from privateer_lab.services.rest import ask, policy_in, published_answer
 from privateer_lab.services.rest import create as post
 from privateer_lab.services.shuffler_status import held_for
-from privateer_lab.terminal import print_answer, print_policy, print_warnings
+from privateer_lab.terminal import (
+    print_answer,
+    print_conclusion,
+    print_map,
+    print_policy,
+    print_rules,
+    print_warnings,
+)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the experiment.")]
 
@@ -40,8 +48,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(create)
     app.command(name="list")(list_experiments)
-    app.command()(show)
-    for command in (policy, effects, report):
+    for command in (answer, show, policy, effects, report):
         app.command()(command)
 
 
@@ -109,18 +116,46 @@ def list_experiments(url: Url = URL, as_json: Json = False) -> None:
         screen.print(f"{row['name']}: {row['status']}, version {row['version']}, {row['model']}")
 
 
+def answer(
+    name: Name,
+    url: Url = URL,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what an experiment found, running or finished: which option, for whom, how much better, and how sure.
+
+    Then what it rests on, what would make it surer, and what it cost in privacy. privateer policy --all has every cell
+    of what people get, privateer effects all that the algorithm reports.
+    """
+    published = published_answer(url, name)
+    if html:
+        from privateer_lab.pages.answer_page import html as page
+
+        html.write_text(page(published), encoding="utf-8")
+    if as_json:
+        print_json(msgspec.to_builtins(published))
+    elif as_markdown:
+        from privateer_lab.pages.answer_page import markdown
+
+        typer.echo(markdown(published), nl=False)
+    elif not html:
+        print_conclusion(published)
+    else:
+        screen.print(f"{html}: {html.stat().st_size:,} bytes", soft_wrap=True, markup=False)
+
+
 def show(
     name: Name, url: Url = URL, shuffler_admin_url: ShufflerAdminUrl = SHUFFLER_ADMIN_URL, as_json: Json = False
 ) -> None:
-    """Show an experiment: its progress and result, refused reports by reason, and what it promises to a person.
+    """Show an experiment: its progress, refused reports by reason, and what it promises to a person.
 
-    It also says what waits at the shuffler.
+    It also says what waits at the shuffler; privateer answer says what was found.
     """
     page = f"{url}/experiments/{name}"
-    answer = ask("GET", page)
-    state = ask("GET", f"{page}/state")
-    found = answer_in(state.get("answer", state.get("state")))
-    answer["privacy"], answer["answer"] = ask("GET", f"{page}/privacy"), msgspec.to_builtins(found)
+    answer, found = ask("GET", page), published_answer(url, name)
+    answer["privacy"], answer["answer"] = ask("GET", f"{page}/privacy"), msgspec.to_builtins(found.found)
+    answer["conclusion"] = msgspec.to_builtins(found.conclusion)
     waits = held_for(answer, shuffler_admin_url)
     if waits:
         answer["at_shuffler"] = waits.document()
@@ -130,7 +165,7 @@ def show(
         _print_facts(name, answer, found, waits.words() if waits else None)
 
 
-def _print_facts(name: str, answer: dict[str, Any], found: Answer, waits: str | None) -> None:
+def _print_facts(name: str, answer: dict[str, Any], found: PublishedAnswer, waits: str | None) -> None:
     """Print what `show` found; ``waits`` is a sentence about the shuffler."""
     figures = {key: value for key, value in answer.items() if not isinstance(value, dict | list | bool | None)}
     print_table(name, [*named(figures), ("changes accepted", ", ".join(answer.get("accepts", ())) or None)])
@@ -138,10 +173,8 @@ def _print_facts(name: str, answer: dict[str, Any], found: Answer, waits: str | 
         screen.print(f"draining until {until}: only those who chose before report", soft_wrap=True)
     if waits:
         screen.print(waits, soft_wrap=True, markup=False)
-    if found.says_something:
-        print_answer(found)
-    else:
-        screen.print(_without_result(answer), soft_wrap=True)
+    screen.print(found.conclusion.headline.sentence, soft_wrap=True, markup=False)
+    print_warnings(found.found)
     if answer.get("refused"):
         print_table("refused reports", answer["refused"].items())
     else:
@@ -149,11 +182,6 @@ def _print_facts(name: str, answer: dict[str, Any], found: Answer, waits: str | 
     for claim in answer["privacy"]["certificate"]["claims"]:
         rows = [("about", claim["about"]), *claimed(claim["epsilon"], claim["delta"]), ("proof", claim["proof"])]
         print_table(f"privacy against {claim['against']}", rows)
-
-
-def _without_result(answer: dict[str, Any]) -> str:
-    """Say why there is no result."""
-    return "no result so far: wait for the end of the round" if answer.get("batch") else "it ended without a result"
 
 
 def claimed(epsilon: float | None, delta: float) -> list[tuple[str, Any]]:
@@ -167,23 +195,29 @@ def policy(
     name: Name,
     url: Url = URL,
     version: Annotated[int | None, typer.Option(min=1, help="Show the policy of this round, not the newest.")] = None,
+    is_all: Annotated[bool, typer.Option("--all", help="Show every part of the policy.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show a policy: as a map where it divides one or two numbers into bins, as tables otherwise.
+    """Show who gets which option: a map where one or two numbers decide, and the fewest rules that do nearly as well.
 
-    After the newest come the warnings of what was found.
+    With --all, or of an earlier round, it shows the policy itself: every bin of people, share and coefficient.
     """
-    facts = ask("GET", f"{url}/experiments/{name}")
     suffix = f"/{version}" if version else ""
-    answer = ask("GET", f"{url}/experiments/{name}/policy{suffix}")
+    published = ask("GET", f"{url}/experiments/{name}/policy{suffix}")
     if as_json:
-        print_json(answer)
+        print_json(published)
         return
+    facts, view = ask("GET", f"{url}/experiments/{name}"), policy_in(published.get("policy"))
     arms = facts["spec"].get("experiment", {}).get("arms", ())
-    print_policy(name, policy_in(answer.get("policy")), arms)
-    if version is None:
-        state = ask("GET", f"{url}/experiments/{name}/state")
-        print_warnings(answer_in(state.get("answer", state.get("state"))))
+    if is_all or version:
+        print_policy(name, view, arms)
+        return
+    found = published_answer(url, name)
+    is_drawn = print_map(view, arms)
+    if not (print_rules(found) or is_drawn):
+        print_policy(name, view, arms, ROWS_MAX)
+    print_warnings(found.found)
+    screen.print(f"privateer policy {name} --all shows every part of it, privateer answer {name} what it gains")
 
 
 def effects(
@@ -193,28 +227,27 @@ def effects(
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw FILE.png and FILE.svg.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what an experiment has found: estimates with intervals, and all that its algorithm reports beside them."""
-    page = f"{url}/experiments/{name}"
-    answer = ask("GET", f"{page}/result")
-    found = answer_in(answer.get("result"))
+    """Show all that an experiment's algorithm reports behind its answer: estimates with intervals, looks, figures."""
+    published = published_answer(url, name)
     if markdown or plot:
-        _write_effects(name, found, ask("GET", f"{page}/privacy")["certificate"]["claims"], markdown, plot)
+        claims = ask("GET", f"{url}/experiments/{name}/privacy")["certificate"]["claims"]
+        _write_effects(published, claims, markdown, plot)
     if as_json:
-        print_json(msgspec.to_builtins(found))
+        print_json(msgspec.to_builtins(published.found))
         return
-    print_answer(found)
+    print_answer(published.conclusion, published.found)
 
 
 def _write_effects(
-    name: str, answer: Answer, claims: list[dict[str, Any]], markdown: Path | None, plot: Path | None
+    published: PublishedAnswer, claims: list[dict[str, Any]], markdown: Path | None, plot: Path | None
 ) -> None:
     from privateer_lab.pages import effect_report
     from privateer_lab.pages.plots import save
 
     if markdown:
-        markdown.write_text(effect_report.markdown(name, answer, claims))
+        markdown.write_text(effect_report.markdown(published, claims))
     if plot:
-        save(effect_report.draw_effects(name, answer), plot)
+        save(effect_report.draw_effects(published.experiment, published.found), plot)
 
 
 def report(
@@ -236,6 +269,7 @@ def write_report(name: str, url: str, where: Path) -> None:
     from privateer_lab.pages.report_findings import findings
     from privateer_lab.pages.report_page import html
 
+    begin(f"asking {url} and drawing", "a few seconds")
     body = html(findings(name, url), url).encode()
     where.write_bytes(body)
     screen.print(f"{where}: {len(body):,} bytes", soft_wrap=True, markup=False)

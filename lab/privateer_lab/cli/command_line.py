@@ -21,55 +21,56 @@ from privateer_core.plugins import Plugins
 from privateer_lab.simulation.parallel import JOBS_MAX, SEEDS_MAX, Backend
 
 COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
-    "Try out": {
-        "demo": ("run", "Start services, let people take part, and show what is learned."),
-        "spec-from": ("try_out", "Draft a spec from the columns of a file."),
-        "plan": ("plan", "Show what an experiment would cost and earn under several promises."),
-        "simulate": ("try_out", "Run an experiment with simulated people."),
-        "sweep": ("try_out", "Run a spec over all combinations of settings."),
-        "load": ("try_out", "Let simulated people take part over HTTP."),
+    "Plan: what can you expect, before anybody is asked?": {
+        "spec-from": ("try_out", "Draft an experiment from the columns of a file."),
+        "plan": ("plan", "Say what an experiment can be expected to earn, and what would change that."),
+        "simulate": ("try_out", "Run an experiment with simulated people, without services."),
+        "sweep": ("try_out", "Simulate all combinations of some settings, into a table."),
+        "demo": ("run", "See a whole experiment: services, people and what was learned."),
     },
-    "Run services": {
-        "up": ("run", "Run a server and a shuffler until you interrupt them."),
-        "server": ("run", "Run the server."),
-        "shuffler": ("run", "Run the shuffler."),
-        "issuer": ("run", "Run the issuer of upload tokens."),
+    "Run: the services that people's devices talk to": {
+        "up": ("run", "Run a server and a shuffler here until you interrupt them."),
+        "load": ("try_out", "Let simulated people take part over HTTP, as devices do."),
+        "server": ("run", "Run the server alone."),
+        "shuffler": ("run", "Run the shuffler alone."),
+        "issuer": ("run", "Run the issuer of upload tokens alone."),
     },
-    "Ask": {
-        "create": ("ask", "Create an experiment from a spec, or check the spec."),
+    "Ask: begin experiments, and read what was learned": {
+        "create": ("ask", "Begin an experiment from a spec, or check the spec."),
         "list": ("ask", "List the experiments of a server."),
-        "show": ("ask", "Show progress, result and promise of an experiment."),
+        "answer": ("ask", "Say which option, for whom, how much better, and how sure."),
+        "show": ("ask", "Show progress, refused reports and promise of an experiment."),
         "policy": ("ask", "Show who gets which option."),
-        "effects": ("ask", "Show effects with intervals, and what else was found."),
+        "effects": ("ask", "Show effects with intervals, and all else that was found."),
         "report": ("ask", "Write what was asked and learned as one HTML file."),
-        "analyze": ("analyze", "Show the effects of a test that is over, from a file."),
+        "analyze": ("analyze", "Show the effects of a test that is over, from a file of its rows."),
     },
-    "Change": {
+    "Change: experiments that run": {
         "pause": ("change", "Ask nobody until you resume."),
         "resume": ("change", "Ask people again after a pause."),
-        "stop": ("change", "End an experiment."),
+        "stop": ("change", "End an experiment; what was learned stays."),
         "extend": ("change", "Let an experiment last longer."),
-        "add-arm": ("change", "Try one more arm."),
-        "retire-arm": ("change", "Give an arm to nobody any more."),
+        "add-arm": ("change", "Try one more option."),
+        "retire-arm": ("change", "Give an option to nobody any more."),
         "clone": ("change", "Begin an experiment with what another one has learned."),
         "delete": ("change", "Erase an experiment for good."),
         "log": ("change", "Show what was changed, when and by whom."),
         "export": ("change", "Write policy, result, record and certificate to files."),
     },
-    "Operate": {
+    "Operate: keep services healthy": {
         "doctor": ("operate", "Look for what is wrong with services, and change nothing."),
         "backup": ("operate", "Copy the database of a running server."),
         "restore": ("operate", "Make a data folder from a backup."),
-        "token": ("operate", "Make admin tokens of a server."),
+        "token": ("operate", "Make the tokens with which people administer a server."),
     },
-    "Prove": {
+    "Prove: that the promise to people holds": {
         "account": ("account", "Calculate privacy, and check records and certificates."),
         "audit": ("prove", "Attack every claim of privacy."),
         "review": ("prove", "Write a pack of documents for reviewers and lawyers."),
         "identity": ("prove", "Show the key that a server signs with."),
         "audit-log": ("prove", "Check what is new in a server's public log."),
     },
-    "Develop": {
+    "Measure: beside other software": {
         "bench": ("run", "Measure what a report costs on its way."),
         "peers": ("try_out", "Compare an experiment with libraries that have no privacy."),
     },
@@ -79,7 +80,22 @@ PLUGINS: Final = Plugins[Callable[[typer.Typer], None]]("privateer.commands", "d
 """What adds a command to the command line, by the command's name; ``account-x`` adds to the group ``account``."""
 _PAPERS: Final = {"reproduce": "Make a figure or table of a paper again."}
 """Commands of the distribution privateer-papers."""
+_LAST: Final = list(COMMANDS)[-1]
 _MODULES: Final = {name: module for commands in COMMANDS.values() for name, (module, _) in commands.items()}
+_WAY: Final = """Learn which option works best for whom, from people whose data never leaves their device in the clear.
+
+From a question to an answer in six commands:
+
+  1  privateer spec-from data.csv --out spec.toml   draft an experiment from a file of people like yours
+  2  privateer plan spec.toml                       read what to expect of it, before you ask anybody
+  3  privateer up                                   start the services here, and leave them running
+  4  privateer create spec.toml                     begin the experiment, with the token that `up` shows
+  5  privateer load NAME                            let simulated people take part, by the name in spec.toml
+  6  privateer answer NAME                          read which option is best, for whom, and how sure that is
+
+Without services, in place of 3 to 6: privateer simulate spec.toml
+All commands: privateer --help. More on one: privateer COMMAND --help"""
+"""What ``privateer`` alone says."""
 Url = Annotated[str, typer.Option(envvar="PRIVATEER_URL", help="Address of the server.")]
 AdminUrl = Annotated[str, typer.Option(envvar="PRIVATEER_ADMIN_URL", help="Address of the server's private listener.")]
 ShufflerAdminUrl = Annotated[
@@ -97,6 +113,12 @@ SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, a TOML
 PeopleSpec = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, a TOML file with a population section.")]
 Set = Annotated[list[str], typer.Option("--set", help="Set a key of the spec: section.key=value. May be repeated.")]
 Users = Annotated[int | None, typer.Option(min=1, help="Number of people; the spec's by default.")]
+Population = Annotated[
+    str | None,
+    typer.Option(
+        help="Other simulated people: an environment, a TOML file with a population section, or module:Class."
+    ),
+]
 Seeds = Annotated[int, typer.Option(min=1, max=SEEDS_MAX, help="Number of independent runs of each setting.")]
 Jobs = Annotated[int | None, typer.Option(min=1, max=JOBS_MAX, help="Number of processes; one a core by default.")]
 On = Annotated[Backend, typer.Option(help="Run processes here, or on a Ray cluster.")]
@@ -148,7 +170,7 @@ class _Commands(TyperGroup):
             for name, (_, line) in commands.items():
                 self.add_command(TyperCommand(name, help=line, rich_help_panel=heading))
         for name, line in _PAPERS.items():
-            self.add_command(TyperCommand(name, help=line, rich_help_panel="Develop", hidden=name not in PLUGINS))
+            self.add_command(TyperCommand(name, help=line, rich_help_panel=_LAST, hidden=name not in PLUGINS))
 
     @override
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -160,7 +182,7 @@ app = typer.Typer(
     name="privateer",
     cls=_Commands,
     help="Learn which option works best for whom, from people whose data never leaves their device in the clear.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
 )
 
@@ -176,10 +198,13 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     _: Annotated[
         bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
     ] = False,
-) -> None: ...
+) -> None:
+    if context.invoked_subcommand is None:
+        print(_WAY)
 
 
 def _plain(message: str) -> str:

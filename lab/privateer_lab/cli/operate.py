@@ -22,7 +22,7 @@ from privateer_lab.cli.command_line import (
     ShufflerPort,
     Token,
 )
-from privateer_lab.cli.output import print_json, screen
+from privateer_lab.cli.output import begin, print_json, screen
 from privateer_lab.services.rest import bearer, fetch
 from privateer_server.admin_tokens import Scope, new_token, shown_time
 
@@ -72,6 +72,8 @@ def doctor(
     else:
         ports = (server_port, shuffler_port, admin_port, shuffler_admin_port)
         places = of_up(data or Path("data"), ports, environment)
+    if not as_json:
+        begin("looking at services, files and keys", "a few seconds, longer where somebody does not answer")
     findings = examine_all(places)
     worst = max(one.level for one in findings)
     if as_json:

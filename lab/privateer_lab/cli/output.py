@@ -47,6 +47,11 @@ def open_folder(folder: Path, field: str) -> None:
         pass
 
 
+def begin(what: str, takes: str) -> None:
+    """Say on standard error what begins, and how long it may take; for people, so not beside JSON."""
+    typer.echo(f"privateer: {printable(what)}: {takes} ...", err=True)
+
+
 def print_json(value: Any) -> None:
     """Print one JSON document on standard output."""
     typer.echo(json.dumps(value, indent=2))
@@ -62,12 +67,13 @@ def print_table(title: str, rows: Iterable[tuple[str, Any]]) -> None:
     print_titled(title, table)
 
 
-def print_rows(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print a table with a column for each key of the rows."""
+def print_rows(title: str, rows: Sequence[Mapping[str, Any]], *, words_left: bool = False) -> None:
+    """Print a table with a column for each key of the rows; words are at the left if that is wanted."""
     table = Table()
     columns = list(dict.fromkeys(key for row in rows for key in row))
     for name in columns:
-        table.add_column(_cell(name), justify="right")
+        is_words = words_left and any(isinstance(row.get(name), str) and row[name] for row in rows)
+        table.add_column(_cell(name), justify="left" if is_words else "right")
     for row in rows:
         table.add_row(*(_cell(row.get(name, "")) for name in columns))
     print_titled(title, table)

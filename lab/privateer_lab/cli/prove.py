@@ -19,7 +19,7 @@ from privateer_core.wire.transparency_log import Head
 from privateer_lab.audit.transparency_log import AuditorState, LogContradiction, LogSource, compare
 from privateer_lab.audit.transparency_log import audit as checked
 from privateer_lab.cli.command_line import URL, Json, Url
-from privateer_lab.cli.output import open_folder, print_json, print_table, progress, screen
+from privateer_lab.cli.output import begin, open_folder, print_json, print_table, progress, screen
 from privateer_lab.figures import readable
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ def audit(
         remedy = f"choose from {', '.join(sorted(known))}"
         raise SpecError("no such mechanism or algorithm", field="--mechanism", remedy=remedy)
     total, findings = run_audit(samples, set(mechanism) or known)
+    if not as_json:
+        begin(f"{total} attacks with up to {samples:,} reports each", "seconds to minutes each")
     found = progress(findings, total, "attacks")
     if len(found) < total:
         raise typer.Exit(130)
@@ -119,6 +121,7 @@ def review(
     evidence = read_audit(audit, subject.spec, subject.record) if audit else None
     open_folder(out, "--out")  # before the audit, which takes minutes; and nothing is made for a wrong name
     if not audit and not no_audit:
+        begin(f"attacking what {named} claims, with up to {samples:,} reports each", "minutes")
         evidence = run_audit(subject.spec, subject.record, samples)
     made = make_review(subject, evidence, said)
     for path in write(made, out):

@@ -15,7 +15,7 @@ import typer
 from privateer_core.errors import SpecError
 from privateer_lab.audit.transparency_log import LogSource
 from privateer_lab.cli.command_line import ADMIN_URL, AdminPort, ServerPort, ShufflerAdminPort, ShufflerPort
-from privateer_lab.cli.output import print_json, print_table, screen
+from privateer_lab.cli.output import begin, print_json, print_table, screen
 from privateer_lab.figures import named
 from privateer_lab.services.processes import IssuerProcess, Services, free_port, running
 
@@ -149,6 +149,7 @@ def demo(
             tempfile.TemporaryDirectory(prefix="privateer-") as folder,
             running(Path(folder), free_port(), free_port(), quiet=True) as services,
         ):
+            begin(f"{users:,} simulated people take part over HTTP", "a minute or so")
             page = run_demo(services, users, out)
             if is_watched if keep is None else keep:
                 _stay(services, page, is_watched)
@@ -193,6 +194,8 @@ def bench(
     """Measure what a report costs on its way, in multiples of opening one, and how fast the accountant is."""
     from privateer_lab.bench import bench_accountant, bench_answers, bench_memory, bench_path, bench_replicas
 
+    if not as_json:
+        begin("starting services and measuring them", "one to five minutes")
     if memory:
         for row in bench_memory(memory):
             sizes = {name: round(value) for name, value in row.items()}

@@ -9,21 +9,27 @@ import typer
 
 from privateer_core.errors import SpecError, printable
 from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.spec import Spec
 from privateer_lab.baselines.base import chosen
 from privateer_lab.baselines.run import play, summaries
-from privateer_lab.cli.command_line import Jobs, Json, On, PeopleSpec, Seeds, Set, Users
+from privateer_lab.cli.command_line import Jobs, Json, On, PeopleSpec, Population, Seeds, Set, Users
 from privateer_lab.cli.input_files import load_spec
-from privateer_lab.cli.output import print_json, print_rows, print_table, progress, screen
+from privateer_lab.cli.output import begin, print_json, print_rows, print_table, progress, screen
+from privateer_lab.drafting.spec_draft import Draft, draft, people_file
+from privateer_lab.environments import with_people
 from privateer_lab.figures import margin, named
-from privateer_lab.planning.spec_draft import Draft, draft
 from privateer_lab.planning.sweep import SweepJournal, cells, combinations, parse_axes, write_parquet
 from privateer_lab.planning.sweep import sweep as rows_of
 from privateer_lab.simulation.simulate import figures_of
 from privateer_lab.simulation.simulate import simulate as runs_of
 from privateer_lab.simulation.summary import summary
 
+_LARGE: Final = 8 << 20
+"""Bytes of a file that takes more than a second to read."""
 _OF_BATCHES: Final = ("min_batch", "honest_fraction", "local_epsilon_max")
 """Keys of a promise that say nothing where reports are not shuffled in batches."""
+
+_A_RUN: Final = "a run takes a second to a minute"
 
 
 def register(app: typer.Typer) -> None:
@@ -50,33 +56,51 @@ def spec_from(
     bounds: Annotated[
         list[str], typer.Option(help="Public bounds of a numeric column: hours=0:80. May be repeated.")
     ] = [],  # noqa: B006 - typer's way to say none
-    quantiles: Annotated[
-        bool, typer.Option("--quantiles", help="Give crowded numbers cut points, not bounds.")
-    ] = False,
-    out: Annotated[Path | None, typer.Option(help="File to write the spec to.")] = None,
+    ignore: Annotated[list[str], typer.Option(help="A column that is no feature. May be repeated.")] = [],  # noqa: B006
+    segments: Annotated[
+        str, typer.Option(help="Columns by which effects are wanted, separated by commas: makes the spec of a test.")
+    ] = "",
+    out: Annotated[
+        Path | None, typer.Option(help="File to write the spec to; simulated people made from a log go beside it.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Draft a spec from the columns of a CSV or Parquet file; say what comes from the data and would become public."""
+    """Draft a spec from the columns of a CSV or Parquet file; say what comes from the data and would become public.
+
+    With --arm and --reward the file is a log of what people got and what came of it: a model is fitted to it, and
+    plan and simulate are then about these people.
+    """
     given = dict(_bounds(one) for one in bounds)
+    size = data.stat().st_size if data.is_file() else 0
+    if size >= _LARGE and not as_json:
+        begin(f"reading {data}, {size >> 20:,} MiB", "a few seconds")
     made = draft(
         data,
         name=name or _name(data),
-        arms=[arm.strip() for arm in arms.split(",") if arm.strip()],
+        arms=_listed(arms),
         label=label,
         reward=reward,
         arm=arm,
+        ignore=ignore,
+        segments=_listed(segments),
         bounds=given,
-        quantiles=quantiles,
         seen_from=out.parent if out else None,
     )
     if out:
-        out.write_text(made.text, encoding="utf-8")
+        if made.log and not as_json:
+            begin(f"fitting what comes of each option for whom to {made.log.rows.kept:,} rows", "some seconds")
+        made.write(out)
     if as_json:
-        print_json({"spec": made.text, "confirm": list(made.confirm), "notes": list(made.notes)})
+        fit = list(made.people.notes) if out and made.people else []
+        print_json({"spec": made.text, "confirm": list(made.confirm), "notes": list(made.notes), "people": fit})
         return
     if not out:
         typer.echo(made.text, nl=False)
-    _explain(made, out)
+    _explain(made, data, out)
+
+
+def _listed(text: str) -> list[str]:
+    return [one.strip() for one in text.split(",") if one.strip()]
 
 
 def _name(data: Path) -> str:
@@ -97,18 +121,27 @@ def _bounds(text: str) -> tuple[str, tuple[float, float]]:
     return name, found
 
 
-def _explain(made: Draft, out: Path | None) -> None:
+def _explain(made: Draft, data: Path, out: Path | None) -> None:
     """Say on standard error what somebody has to confirm, so that standard output is the spec alone."""
-    lines = [f"Wrote {out}."] if out else []
+    lines = []
+    if out:
+        lines = [f"Wrote {out} and {people_file(out)}." if made.people else f"Wrote {out}."]
     if made.confirm:
         lines += ["Everybody may read a spec. These come from the data: change or confirm them before you create it."]
         lines += [f"  {one}" for one in made.confirm]
-    for line in [*lines, *made.notes]:
+    lines += made.notes
+    if out and made.people:
+        kept = f"{people_file(out).name} has the features and rewards of these people: keep it as you keep {data.name}."
+        lines += [*made.people.notes, kept, "", f"Next: privateer plan {out}"]
+    elif made.log:
+        lines.append("With --out FILE simulated people are made of the rows, too.")
+    for line in lines:
         typer.echo(printable(line), err=True)
 
 
 def simulate(
     spec: PeopleSpec,
+    population: Population = None,
     users: Users = None,
     seeds: Seeds = 1,
     jobs: Jobs = None,
@@ -121,9 +154,15 @@ def simulate(
 ) -> None:
     """Run an experiment with simulated people in this process."""
     parsed = load_spec(spec, settings, users)
+    if population is not None:
+        parsed = with_people(parsed, population)
     names = chosen(baseline, parsed)
     started = time.perf_counter()
-    runs = progress(runs_of(parsed, seeds, jobs, backend), seeds, "runs")
+    coming = runs_of(parsed, seeds, jobs, backend)
+    if not as_json:
+        people = getattr(parsed.experiment, parsed.people_key)
+        begin(f"simulating {people:,} {_counted(parsed)}, {seeds} run{'s' * (seeds > 1)}", _A_RUN)
+    runs = progress(coming, seeds, "runs")
     result = {"experiment": parsed.name, **parsed.privacy.model_dump(), **summary(parsed, runs, started)}
     if names and len(runs) == seeds:
         others = progress(play(parsed, names, seeds, jobs, backend), seeds, "baselines")
@@ -142,6 +181,10 @@ def simulate(
         print_baselines(result)
     if len(runs) < seeds:
         raise typer.Exit(130)
+
+
+def _counted(spec: Spec) -> str:
+    return "people" if spec.people_key == "horizon" else "choices"
 
 
 def load(context: typer.Context) -> None:
@@ -169,6 +212,7 @@ def sweep(
     path = out if out.suffix == ".csv" else out.with_name(out.name + ".csv")
     with SweepJournal(path, axes, figures) as journal:
         missing = len(journal.missing(wanted))
+        begin(f"{missing} of {len(wanted)} runs into {path}", f"{_A_RUN}; Ctrl-C keeps what came")
         done = progress(rows_of(wanted, journal, jobs, backend), missing, "runs")
     if len(done) < missing:
         raise typer.Exit(130)
@@ -189,6 +233,8 @@ def peers(
 
     parsed = load_spec(spec, settings, users)
     makers = contestants(parsed)
+    if not as_json:
+        begin(f"{seeds} run{'s' * (seeds > 1)} of each of {', '.join(makers)}", "a minute or more for 100,000 people")
     rows = progress(compare(cast(ArmsSpec, parsed), makers, seeds), seeds * len(makers), "runs")
     found = side_by_side(rows, parsed.experiment.horizon)
     if as_json:

@@ -1,14 +1,17 @@
 """Environments: simulated people, as the ``[population]`` of a spec names them."""
 
 from contextlib import suppress
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.sections import parse_section
 from privateer_core.spec.spec import Spec
+from privateer_core.spec.toml_file import read_tables
 from privateer_lab.environments.classified import AdultSection, CsvSection
 from privateer_lab.environments.effects import EffectsSection, NumbersSection
 from privateer_lab.environments.environment import Environment, EnvironmentSection, PlayedRewards
+from privateer_lab.environments.files.people_file import files_of
 from privateer_lab.environments.functions import (
     BernoulliSection,
     PeaksSection,
@@ -18,7 +21,8 @@ from privateer_lab.environments.functions import (
 from privateer_lab.environments.linear import DisjointSection, LinearSection, NeedlesSection
 from privateer_lab.environments.losses import LossesSection
 from privateer_lab.environments.mixed import MixedSection, SlopesSection
-from privateer_lab.environments.people_file import files_of
+from privateer_lab.environments.own_people import OWN, OwnSection, own_population
+from privateer_lab.environments.rows import RowsSection
 
 __all__ = [
     "Environment",
@@ -27,8 +31,12 @@ __all__ = [
     "check_population",
     "default_environment",
     "environment_for",
+    "population_named",
     "population_of",
+    "with_people",
 ]
+
+S = TypeVar("S", bound=Spec)
 
 _KINDS: Final[dict[str, type[EnvironmentSection]]] = {
     "needles": NeedlesSection,
@@ -41,10 +49,12 @@ _KINDS: Final[dict[str, type[EnvironmentSection]]] = {
     "effects": EffectsSection,
     "numbers": NumbersSection,
     "csv": CsvSection,
+    "rows": RowsSection,
     "adult": AdultSection,
     "linear": LinearSection,
     "disjoint": DisjointSection,
     "losses": LossesSection,
+    OWN: OwnSection,
 }
 
 
@@ -84,6 +94,8 @@ def population_of(spec: Spec) -> EnvironmentSection | None:
 def check_population(spec: Spec) -> None:
     """Check the populations of a spec and its sources, as far as that can be done without their files.
 
+    People of one's own are refused: whoever runs a spec from elsewhere must not run code that it names.
+
     Raises
     ------
     SpecError
@@ -93,7 +105,50 @@ def check_population(spec: Spec) -> None:
     tables |= {f"sources.{place}.population": source.population for place, source in enumerate(spec.sources)}
     for field, table in tables.items():
         if table is not None:
+            if table.get("name") == OWN:
+                detail, remedy = "no spec can name a class", "name it with --population module:Class"
+                raise SpecError(detail, field=f"{field}.name", remedy=remedy)
             _parsed(spec, table, field)
+
+
+def population_named(text: str) -> dict[str, Any]:
+    """Return the population that somebody names: an environment, ``module:Class``, or a TOML file that has one.
+
+    Raises
+    ------
+    SpecError
+        If the file has no population, or names a class.
+    """
+    if not text.endswith(".toml"):
+        return own_population(text) if ":" in text else {"name": text}
+    table = read_tables(Path(text), [], "--population").get("population")
+    if not isinstance(table, dict):
+        raise SpecError("the file has no population section", field="--population", remedy="add one")
+    if table.get("name") == OWN:
+        remedy = "name it with --population module:Class"
+        raise SpecError("no file can name a class", field="--population", remedy=remedy)
+    return table
+
+
+def with_people(spec: S, people: Any) -> S:
+    """Return a spec with other people.
+
+    Parameters
+    ----------
+    people
+        What `population_named` takes, a table of a ``[population]``, a class, or an object that has its methods.
+
+    Raises
+    ------
+    SpecError
+        If there are no such people for the spec.
+    """
+    if isinstance(people, str):
+        table = population_named(people)
+    else:
+        table = dict(people) if isinstance(people, dict) else own_population(people)
+    _parsed(spec, table, "population")
+    return spec.model_copy(update={"population": table})
 
 
 def check_files(spec: Spec) -> None:
@@ -135,7 +190,8 @@ def _parsed(spec: Spec, table: dict[str, Any], field: str) -> EnvironmentSection
     if name is None:
         raise SpecError("missing", field=f"{field}.name", remedy="add it")
     if not isinstance(name, str) or name not in kinds:
-        raise SpecError(f"must be one of {', '.join(map(repr, kinds))}", field=f"{field}.name", remedy="choose one")
+        listed = ", ".join(repr(one) for one in kinds if one != OWN)
+        raise SpecError(f"must be one of {listed}", field=f"{field}.name", remedy="choose one")
     try:
         return parse_section(kinds[name], table)
     except SpecError as error:

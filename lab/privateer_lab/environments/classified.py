@@ -11,9 +11,9 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.features import Numeric
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
-from privateer_lab.environments.file_columns import Categories, Numbers, refused
-from privateer_lab.environments.file_contexts import Named, Names, Projected, ProjectionSection
-from privateer_lab.environments.people_file import PeopleFile
+from privateer_lab.environments.files.file_columns import Categories, Numbers, refused
+from privateer_lab.environments.files.file_contexts import Named, Names, Projected, ProjectionSection
+from privateer_lab.environments.files.people_file import PeopleFile
 
 COLUMNS: Final = (
     "age",

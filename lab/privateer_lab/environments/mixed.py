@@ -3,17 +3,21 @@
 import math
 from abc import ABC
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
+from scipy.optimize import brentq
 from scipy.special import expit
+from typing_extensions import override
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.categories import Boolean, Categorical, Ordinal
 from privateer_core.spec.features import Feature, Numeric, Ranked
+from privateer_core.spec.reward import Reward
+from privateer_core.spec.sections import Finite
 from privateer_lab.environments.density import Seed
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
 
@@ -21,6 +25,9 @@ _WAVES: Final = 128
 _STEEPNESS: Final = 1.5
 _LENGTH: Final = 0.35
 """These are those of the shape ``gentle`` of `SmoothSection`."""
+_TRIED: Final = 16_384
+"""People of whom base rates and lifts are averages."""
+_STEEP: Final = 40.0
 _ALIKE: Final = math.exp(-2.25)
 
 
@@ -87,6 +94,14 @@ class MixedSection(EnvironmentSection):
         The share of people without a value, of every feature that may be missing.
     alike
         The correlation of the functions of two levels; by default .1.
+    base
+        Mean reward of an option at random, in the reward's own unit; by default about the middle of its range.
+    lift
+        By how much the best option for each person is better than one at random, as a share of that, on the average; by
+        default what the functions make of it, about .5.
+    noise
+        Standard deviation of rewards that are numbers around their means, before they are cut to the bounds; by default
+        rewards are one of the bounds.
     """
 
     name: Literal["mixed"] = "mixed"
@@ -94,15 +109,21 @@ class MixedSection(EnvironmentSection):
     relevant: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     missing: float = Field(default=0.3, ge=0, lt=1, allow_inf_nan=False)
     alike: float = Field(default=_ALIKE, gt=0, le=1, allow_inf_nan=False)
+    base: Finite | None = None
+    lift: float | None = Field(default=None, gt=0, le=100, allow_inf_nan=False)
+    noise: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
-    def environment(self, spec: ArmsSpec, _seed: int) -> "Mixed":
+    def environment(self, spec: ArmsSpec, _seed: int) -> "Mixed | Tuned":
         """Make the environment, which is the same for every seed."""
         for name in self.relevant or ():
             if name not in spec.features:
                 remedy = f"choose from {', '.join(spec.features)}"
                 raise SpecError("the spec has no such feature", field=f"population.relevant.{name}", remedy=remedy)
         matter = [name in (self.relevant or spec.features) for name in spec.features]
-        return Mixed(spec.features, np.flatnonzero(matter), spec.arm_count, self.function, self.missing, self.alike)
+        people = Mixed(spec.features, np.flatnonzero(matter), spec.arm_count, self.function, self.missing, self.alike)
+        if self.base is None and self.lift is None and self.noise is None:
+            return people
+        return Tuned(people, spec.reward, self.base, self.lift, self.noise)
 
 
 class Mixed(Independent):
@@ -151,10 +172,14 @@ class Mixed(Independent):
 
     def means(self, contexts: Array) -> Array:
         """Return 1/(1 + exp(-1.5 g_k(x))), where g_k is a process of mean 0 and variance 1; shape (n, K)."""
+        return np.asarray(expit(_STEEPNESS * self.process(contexts)), np.float64)
+
+    def process(self, contexts: Array) -> Array:
+        """Return g_k(x), shape (n, K)."""
         angles = np.tile(self._phases, (len(contexts), 1))
         for j, (frequencies, turns) in zip(self._relevant, self._waves, strict=True):
             angles += _turned(self._features[j], contexts[:, j], frequencies, turns)
-        return np.asarray(expit(_STEEPNESS * (np.cos(angles) @ self._heights)), np.float64)
+        return np.asarray(np.cos(angles) @ self._heights)
 
 
 def _turned(feature: Feature, values: Array, frequencies: Array, turns: Array) -> Array:
@@ -163,6 +188,79 @@ def _turned(feature: Feature, values: Array, frequencies: Array, turns: Array) -
         return np.asarray(turns[slots_of(feature, values)])
     known = places_of(feature, values)[:, None] * frequencies + turns[0]
     return np.asarray(np.where(np.isnan(values)[:, None], turns[-1], known))
+
+
+class Tuned(Environment):
+    """People of a process with a base rate, a lift and a noise that somebody chose.
+
+    Means are low + span / (1 + exp(-(a + b g_k(x)))) with the a and b that give base and lift.
+
+    Parameters
+    ----------
+    people
+        Those whose contexts and process they have.
+    reward
+        The spec's.
+    base, lift, noise
+        As `MixedSection` has them.
+
+    Raises
+    ------
+    SpecError
+        If no such people are possible.
+    """
+
+    def __init__(
+        self, people: Mixed, reward: Reward, base: float | None, lift: float | None, noise: float | None
+    ) -> None:
+        self._people, self._reward, self._noise = people, reward, noise
+        if noise is not None and reward.kind == "binary":
+            detail = "is for rewards that are numbers"
+            remedy = "remove it, or set reward.kind = 'numeric'"
+            raise SpecError(detail, field="population.noise", remedy=remedy)
+        if base is not None and not reward.low < base < reward.high:
+            detail = f"must be between reward.low = {reward.low:g} and reward.high = {reward.high:g}"
+            raise SpecError(detail, field="population.base", remedy="change it")
+        g = people.process(people.contexts(0, _TRIED, np.random.default_rng(0)))
+        place = 0.5 if base is None else float(reward.scaled_all(np.array(base)))
+        self._steepness = _STEEPNESS if lift is None else self._steepness_of(g, place, lift)
+        self._offset = _offset(self._steepness * g, place)
+
+    def _steepness_of(self, g: Array, place: float, lift: float) -> float:
+        """Return the steepness at which the best option is better by ``lift`` times the mean reward."""
+
+        def lifted(steepness: float) -> float:
+            means = expit(steepness * g + _offset(steepness * g, place))
+            base = self._reward.low + self._reward.span * place
+            return float(self._reward.span * (means.max(axis=1) - means.mean(axis=1)).mean() / abs(base or np.nan))
+
+        if not lifted(_STEEP) >= lift:
+            detail = f"must be at most {lifted(_STEEP):.2g} at this base and with these functions"
+            raise SpecError(detail, field="population.lift", remedy="lower it, or population.base")
+        return float(brentq(lambda steepness: lifted(steepness) - lift, 0.0, _STEEP))
+
+    @override
+    def contexts(self, seen: int, people: int, rng: np.random.Generator) -> Array:
+        return self._people.contexts(seen, people, rng)
+
+    @override
+    def means(self, contexts: Array) -> Array:
+        places = expit(self._offset + self._steepness * self._people.process(contexts))
+        return np.asarray(self._reward.low + self._reward.span * places)
+
+    @override
+    def rewards(self, contexts: Array, decisions: Any, rng: np.random.Generator) -> Array:
+        means, reward = self.means(contexts)[np.arange(len(contexts)), decisions.arms], self._reward
+        if self._noise is None:
+            won = rng.random(len(means)) * reward.span < means - reward.low
+            return np.asarray(np.where(won, reward.high, reward.low), np.float64)
+        drawn = means + self._noise * rng.standard_normal(len(means))
+        return np.asarray(np.clip(drawn, reward.low, reward.high), np.float64)
+
+
+def _offset(effects: Array, place: float) -> float:
+    """Return what added to log odds makes their mean probability this."""
+    return float(brentq(lambda offset: float(expit(effects + offset).mean()) - place, -1000.0, 1000.0))
 
 
 class SlopesSection(EnvironmentSection):

@@ -11,10 +11,10 @@ from urllib.parse import quote
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import NotFound, PrivateerError, SpecError, printable
 from privateer_core.spec.spec import Spec
-from privateer_core.spec.toml_file import apply_setting, read_tables
+from privateer_core.spec.toml_file import apply_setting
 from privateer_core.wire.envelope import REPORTS_PER_BODY_MAX
 from privateer_core.wire.keys import own_key, publish_key
-from privateer_lab.environments import default_environment
+from privateer_lab.environments import default_environment, population_named
 from privateer_lab.figures import named, readable
 from privateer_lab.load.driver import USERS, Interrupted, LoadResult, run_load
 from privateer_lab.load.endpoints import patiently
@@ -56,8 +56,8 @@ def _parser() -> argparse.ArgumentParser:
     issuer = os.environ.get("PRIVATEER_ISSUER")
     add("--issuer", default=issuer, help="address of the issuer of upload tokens; people then send one by one")
     add("--attestation-secrets", type=Path, help="file with the secret that the issuer shares with the backend")
-    population = "name of the environment, or a TOML file with a [population] section; by default that of the spec "
-    population += "that privateer create was given here, else one that fits"
+    population = "name of the environment, a TOML file with a [population] section, or module:Class; by default that "
+    population += "of the spec that privateer create was given here, else one that fits"
     add("--population", help=population)
     add("--path", help="data file of the population")
     add("--set", action="append", default=[], metavar="population.KEY=VALUE", help="set a key of the population")
@@ -105,12 +105,8 @@ def _people(options: argparse.Namespace, spec: Spec) -> LoadPeople:
 
 def _named_people(named: str) -> LoadPeople:
     """Return the people of ``--population``."""
-    if not named.endswith(".toml"):
-        return LoadPeople({"name": named}, "as --population names them")
-    tables = read_tables(Path(named), [], "--population")
-    if "population" not in tables:
-        raise SpecError("the file has no population section", field="--population", remedy="add one")
-    return LoadPeople(tables["population"], f"those of {named}")
+    origin = f"those of {named}" if named.endswith(".toml") else "as --population names them"
+    return LoadPeople(population_named(named), origin)
 
 
 def _usual_people(spec: Spec, cohort: str) -> LoadPeople:
@@ -161,6 +157,8 @@ def _load(options: argparse.Namespace, people: LoadPeople) -> LoadResult:
 
     def begins() -> None:
         print(f"privateer: {printable(str(people))}", file=sys.stderr)
+        if not options.json:
+            print("privateer: they take part over HTTP: hundreds to thousands a second ...", file=sys.stderr)
 
     at = options.name, options.url, options.shuffler
     return run_load(*at, population=people.population, begins=begins, **how)

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.errors import InputError, SpecError
-from privateer_core.spec.arms import ARMS_MAX
 from privateer_lab.notebook.data_frames import Array, Columns, columns_of, contexts_of, numbered, numbers, texts
 from privateer_lab.notebook.data_frames import column as column_of
 from privateer_lab.notebook.policies import LoadedPolicy
@@ -24,6 +23,9 @@ A whole number is the name of an arm, too, where the column of arms has numbers;
 """
 _FUNCTION: Final = "return a name for each row, or a dict of arms with a probability for each row"
 _DUST: Final = 1e-6
+ARMS_MAX: Final = 1000
+_CELLS_MAX: Final = 100_000_000
+"""Most rows times arms: so many numbers of the shares and of what is expected fit into 2 GB."""
 
 
 class _Context(Columns):
@@ -89,8 +91,12 @@ def read_log(
         raise InputError("has one row", field="frame", remedy="give a log of at least two people")
     names = tuple(arms) if arms else tuple(sorted(set(texts(columns, action))))
     if len(names) > ARMS_MAX:
-        detail = f"must have at most {ARMS_MAX} arms"
+        detail = f"must have at most {ARMS_MAX:,} arms"
         raise InputError(detail, field=action, remedy="name the column of arms")
+    rows = len(next(iter(columns.values())))
+    if rows * len(names) > _CELLS_MAX:
+        detail = f"has {rows:,} rows for {len(names):,} arms, too many to keep what is expected of each"
+        raise InputError(detail, field="frame", remedy=f"draw {_CELLS_MAX // len(names):,} of the rows at random")
     for name in context:
         column_of(columns, name)
     chosen = numbered(columns, action, names)

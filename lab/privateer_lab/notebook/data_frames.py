@@ -11,7 +11,7 @@ from privateer_core.errors import InputError, SpecError
 from privateer_core.spec.columns import is_missing
 from privateer_core.spec.features import Feature, Numeric, Ranked
 from privateer_core.spec.spec import Spec
-from privateer_lab.environments.file_columns import interpretations
+from privateer_lab.environments.files.file_columns import interpretations
 from privateer_lab.notebook.tabular import library
 
 Array: TypeAlias = NDArray[np.float64]

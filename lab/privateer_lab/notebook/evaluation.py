@@ -71,6 +71,9 @@ class Evaluation(Tabular):
         How many rows of equal weight tell as much: (sum of weights)^2 / sum of squares.
     largest
         The largest weight, as a share of all weight.
+    followed, supported
+        The overlap of policy and log: the share of rows whose arm the policy might have chosen, too, and the share of
+        the policy's choices that are of arms that the log has.
     warnings
         What is wrong with the log or its weights, in words; empty if nothing is.
     """
@@ -84,6 +87,8 @@ class Evaluation(Tabular):
     people: int
     effective: float
     largest: float
+    followed: float
+    supported: float
     warnings: tuple[str, ...] = ()
 
     @property
@@ -101,7 +106,11 @@ class Evaluation(Tabular):
     def notes(self) -> Sequence[str]:
         """How much the log says, and warnings."""
         said = f"The log has {self.people:,} people, who tell as much as {self.effective:,.0f} people of equal weight."
-        return said, *(f"Warning: {one}" for one in self.warnings)
+        overlap = (
+            f"The policy might have chosen {self.followed:.1%} of the log's choices, and {self.supported:.1%} of its "
+            "own are of arms that somebody in the log got."
+        )
+        return said, overlap, *(f"Warning: {one}" for one in self.warnings)
 
 
 _FIGURES: Final = ("value", "error", "low", "high")
@@ -201,6 +210,8 @@ def estimated(log: ChoiceLog, shares: Array, level: float, folds: int, seed: int
         people=len(log),
         effective=total**2 / float(np.square(weights).sum()) if total else 0.0,
         largest=float(weights.max()) / total if total else 0.0,
+        followed=float((weights > 0).mean()),
+        supported=float(shares[:, np.unique(log.chosen)].sum()) / len(log),
         warnings=tuple(_warnings(log, shares, weights)),
     )
 

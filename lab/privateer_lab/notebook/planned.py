@@ -87,6 +87,7 @@ def plan(
     *,
     trust: Iterable[str] = MODELS,
     epsilon: Iterable[float] = EPSILONS,
+    people: Any = None,
     users: int | None = None,
     seeds: int = 4,
     jobs: int | None = 1,
@@ -100,7 +101,7 @@ def plan(
         What `spec` takes; it has a ``population``.
     trust, epsilon
         Trust models, and values of epsilon.
-    users, seeds, jobs, backend
+    people, users, seeds, jobs, backend
         As in `simulate`.
 
     Raises
@@ -115,7 +116,7 @@ def plan(
     >>> made.to_arrow().select(["model", "epsilon", "people"]).to_pylist()[0]
     {'model': 'central', 'epsilon': 1.0, 'people': 3000}
     """
-    parsed, seeds = read(spec, users=users), count_of(seeds)
+    parsed, seeds = read(spec, users=users, people=people), count_of(seeds)
     wanted, refused = possible(parsed, chosen(trust), epsilons(epsilon))
     found = PlanResults(wanted, refused)
     with closing(runs_of(wanted, seeds, jobs, backend)) as runs:

@@ -24,6 +24,7 @@ from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
 from privateer_lab.simulation.devices import scaled
 from privateer_lab.simulation.simulation import Simulation, drawn_coins
+from privateer_server.conclusions.conclusion import conclude
 
 FALSE_ALARM: Final = 1e-6
 """The probability that a log of arms at random is refused."""
@@ -233,7 +234,7 @@ def _replayed(spec: ArmsSpec, run: _Replay, log: ChoiceLog) -> Replayed:
     return Replayed(
         spec,
         LoadedPolicy(spec, run.step.policy),
-        found_in(spec.name, answer) if answer.says_something else None,
+        found_in(spec.name, answer, conclude(run.schedule, run.step, answer)) if answer.says_something else None,
         mean_of("replayed", np.concatenate(run.rewards), 0.95),
         mean_of("the log", log.rewards, 0.95),
         people,

@@ -6,12 +6,13 @@ from functools import cached_property
 from typing import Any
 
 from privateer_core.answer import Answer
-from privateer_core.answer.stored import read_answer
+from privateer_core.answer.conclusion import Conclusion
 from privateer_lab.answer_tables import estimates_of, tables_of
 from privateer_lab.answer_words import sentences
+from privateer_lab.conclusion_tables import rule_rows
 from privateer_lab.notebook.policies import address
 from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
-from privateer_lab.services.rest import ask
+from privateer_lab.services.rest import answer_at, ask
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,6 +33,8 @@ class Found(Tabular):
         Whatever else the experiment reports, by title.
     said
         What was found, with the decision on every effect and its reason.
+    conclusion
+        What follows from it: which option, for whom, how much better, and how sure that is.
     """
 
     experiment: str
@@ -41,18 +44,25 @@ class Found(Tabular):
     estimates: Sequence[Mapping[str, Any]]
     tables: Mapping[str, ResultTable]
     said: Answer
+    conclusion: Conclusion
 
     @cached_property
     def table(self) -> ResultTable:
-        """A row for each effect of a group, or among everybody if there are no groups; else for each estimate."""
+        """A row for each effect of a group, or among everybody if there are no groups; else for each estimate or rule.
+
+        Rules are what people of each get, the first that applies; they are there where an algorithm chooses by context.
+        """
         rows = next((one.rows() for one in self.tables.values()), []) if self.said.effects else self.estimates
+        rules = self.conclusion.rules
+        if rules and not self.said.effects:
+            return table_of(f"{self.experiment}: rules", rule_rows(rules))
         return table_of(f"{self.experiment}: estimates", rows)
 
     @property
     def notes(self) -> Sequence[str]:
         """How sure it is, and what it recommends."""
         sure = [] if self.confidence is None else [f"Intervals hold with a probability of {self.confidence:g}."]
-        return *sure, *sentences(self.said)
+        return *sure, *sentences(self.conclusion, self.said)
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,10 +90,10 @@ def result(experiment: str) -> Found:
     Raises
     ------
     PrivateerError
-        If there is no answer, no such experiment, or it has no result.
+        If there is no answer, or no such experiment.
     """
-    answer = ask("GET", f"{address(experiment)}/result", field="url")
-    return found_in(answer["experiment"], read_answer(answer["result"]))
+    published = answer_at(address(experiment), field="url")
+    return found_in(published.experiment, published.found, published.conclusion)
 
 
 def history(experiment: str) -> History:
@@ -103,11 +113,11 @@ def history(experiment: str) -> History:
     return History(answer["experiment"], tuple(answer["rounds"]))
 
 
-def found_in(experiment: str, said: Answer) -> Found:
-    """Return what an answer says as tables."""
+def found_in(experiment: str, said: Answer, conclusion: Conclusion) -> Found:
+    """Return what an answer and its conclusion say as tables."""
     tables = {one.title: table_of(one.title, one.rows) for one in tables_of(said)}
     estimates = estimates_of(said.estimates)
-    return Found(experiment, said.confidence, said.recommended, said.is_over, estimates, tables, said)
+    return Found(experiment, said.confidence, said.recommended, said.is_over, estimates, tables, said, conclusion)
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

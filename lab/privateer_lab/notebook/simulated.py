@@ -12,21 +12,23 @@ from typing import Any, Final
 import numpy as np
 
 from privateer_core.answer import Answer
+from privateer_core.answer.conclusion import Conclusion
 from privateer_core.errors import SpecError
 from privateer_core.spec.spec import Spec
+from privateer_lab.drafting.toml_values import toml
 from privateer_lab.notebook.policies import LoadedPolicy
 from privateer_lab.notebook.results import Found, found_in
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
 from privateer_lab.planning.plans import curve
-from privateer_lab.planning.spec_draft import toml
 from privateer_lab.planning.sweep import SweepJournal, cells, product_of, read_journal
 from privateer_lab.planning.sweep import sweep as rows_of
 from privateer_lab.simulation.parallel import Backend, each
 from privateer_lab.simulation.simulate import figures_of, simulation, to_the_end
 from privateer_lab.simulation.simulation import Run
 from privateer_lab.simulation.summary import summary
+from privateer_server.conclusions.conclusion import conclude
 
 _POINTS: Final = 400
 """Most rounds of a path that are kept."""
@@ -76,7 +78,13 @@ class Simulated(Tabular):
 
 
 def simulate(
-    spec: SpecLike, *, users: int | None = None, seeds: int = 4, jobs: int | None = 1, backend: Backend = "processes"
+    spec: SpecLike,
+    *,
+    people: Any = None,
+    users: int | None = None,
+    seeds: int = 4,
+    jobs: int | None = 1,
+    backend: Backend = "processes",
 ) -> Simulated:
     """Simulate an experiment with the people of its ``population``, as ``privateer simulate`` does.
 
@@ -84,6 +92,8 @@ def simulate(
     ----------
     spec
         What `spec` takes.
+    people
+        Other people than those of the spec, as `spec` takes them.
     users
         The number of people; the spec's by default.
     seeds
@@ -107,16 +117,16 @@ def simulate(
     >>> made.summary["holds"]
     True
     """
-    parsed, started = read(spec, users=users), time.perf_counter()
+    parsed, started = read(spec, users=users, people=people), time.perf_counter()
     ended = each(_ended, [(parsed, seed) for seed in range(count_of(seeds))], jobs, backend)
     runs = sorted(ended, key=lambda one: one[0].seed)
     first = runs[0]
     return Simulated(
         parsed,
-        tuple(run for run, _, _ in runs),
+        tuple(run for run, *_ in runs),
         LoadedPolicy(parsed, first[1]),
-        found_in(parsed.name, first[2]) if first[2].says_something else None,
-        summary(parsed, [run for run, _, _ in runs], started),
+        found_in(parsed.name, *first[2:]) if first[2].says_something else None,
+        summary(parsed, [run for run, *_ in runs], started),
     )
 
 
@@ -133,10 +143,11 @@ def count_of(seeds: int) -> int:
     return seeds
 
 
-def _ended(spec: Spec, seed: int) -> tuple[Run, Any, Answer]:
-    """Return a run, its last policy, and what it found."""
+def _ended(spec: Spec, seed: int) -> tuple[Run, Any, Answer, Conclusion]:
+    """Return a run, its last policy, what it found, and what follows."""
     over = to_the_end(simulation(spec, seed))
-    return _shorter(over.outcome()), over.step.policy, over.schedule.answer(over.step)
+    answer = over.schedule.answer(over.step)
+    return _shorter(over.outcome()), over.step.policy, answer, conclude(over.schedule, over.step, answer)
 
 
 def _shorter(run: Run) -> Run:

@@ -5,29 +5,23 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, Final
 
-from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import TRUST
-from privateer_core.spec.arms import ARMS_MAX, ARMS_MIN, ArmsSpec
-from privateer_core.spec.spec import Spec, example_promises
+from privateer_core.spec.spec import Spec
 from privateer_lab.answer_tables import rows_of
 from privateer_lab.notebook.data_frames import wanted
 from privateer_lab.notebook.planned import chosen, epsilons
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tabular import ResultTable, table_of
+from privateer_lab.planning.plain_tests import LEAST, LOOKS, PEOPLE, plain_test
 from privateer_lab.planning.plans import EPSILONS, Variant, foreseen, variants
 
 MODELS: Final = tuple(TRUST)
-_LEAST, _NEEDED = "least effect", "people for the effect wanted"
-_FIRST: Final = 20_000
+_NEEDED = "people for the effect wanted"
 _STEPS: Final = 40
 _CLOSE: Final = 1e-3
 _MOST: Final = 10_000_000_000
-_EACH: Final = 20
-"""People of each arm at the first look of a plain test, at least."""
-_ROUNDS: Final = 50
-"""A first look has at least this part of the people, so that plans of all sizes have as many looks."""
 
 
 def detectable(
@@ -71,7 +65,7 @@ def detectable(
     central 1.0 0.0144
     """
     found = _over(_planned(spec, people, None, plan), trust, epsilon, _least)
-    return _compared("the smallest effects that are found", found, _LEAST)
+    return _compared("the smallest effects that are found", found, LEAST)
 
 
 def sample_size(
@@ -115,8 +109,8 @@ def _planned(spec: SpecLike | None, people: int | None, effect: float | None, pl
     if people is not None and not (isinstance(people, int) and people >= 1):
         raise SpecError("must be a whole number of at least 1", field="people", remedy="change it")
     if spec is None:
-        base = _plain(**plan)
-        return read(_sized(base, people or _FIRST), {} if effect is None else {"algorithm.effect": effect})
+        base = plain_test(**plan)
+        return read(_sized(base, people or PEOPLE), {} if effect is None else {"algorithm.effect": effect})
     if plan:
         remedy = "set them in the spec"
         raise SpecError("must not be given beside a spec", field=next(iter(plan)), remedy=remedy)
@@ -124,52 +118,9 @@ def _planned(spec: SpecLike | None, people: int | None, effect: float | None, pl
     return base if people is None else _sized(base, people)
 
 
-def _plain(
-    *,
-    arms: int = 2,
-    rate: float = 0.5,
-    power: float = 0.8,
-    level: float = 0.05,
-    looks: int = 8,
-    delta: float = 1e-6,
-    **unknown: Any,
-) -> Spec:
-    """Return the spec of a plain test, of the first algorithm that plans for an effect."""
-    if unknown:
-        remedy = "give a spec, or arms, rate, power, level, looks, delta"
-        raise SpecError("is no part of a plain test", field=next(iter(unknown)), remedy=remedy)
-    rows = ((one, TRUST[one["model"]]) for one in example_promises())
-    promise = next(one for one, row in rows if row.delta_least and not row.batched)
-    if not (isinstance(arms, int) and ARMS_MIN <= arms <= ARMS_MAX):
-        raise SpecError(f"must be {ARMS_MIN} to {ARMS_MAX}", field="arms", remedy="say how many arms there are")
-    tables = {
-        "experiment": {
-            "name": "plain",
-            "arms": [f"arm {k}" for k in range(arms)],
-            "horizon": _FIRST,
-            "round_size": _EACH * arms,
-        },
-        "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
-        "privacy": promise | {"delta": delta},
-        "algorithm": {"name": with_effects(), "allocation": "fixed", "rate": rate}
-        | {"power": power, "level": level, "looks": looks},
-    }
-    return parse_spec(tables)
-
-
-def with_effects() -> str:
-    """Return the name of the first algorithm that plans for an effect."""
-    for name in ALGORITHMS:
-        kind = algorithm(name).spec
-        section = kind.model_fields["algorithm"].annotation
-        if issubclass(kind, ArmsSpec) and "effect" in getattr(section, "model_fields", {}):
-            return name
-    raise AssertionError("no algorithm plans for an effect")
-
-
 def _sized(spec: Any, people: int) -> Spec:
     """Return a test with so many people, whose first look has a part of them, no fewer than the test's own."""
-    size = min(people, max(spec.experiment.round_size, people // _ROUNDS))
+    size = min(people, max(spec.experiment.round_size, people // LOOKS))
     return read(spec, {"experiment.horizon": people, "experiment.round_size": size})
 
 
@@ -196,7 +147,7 @@ def _over(
 def _foreseen(spec: Spec) -> list[dict[str, Any]]:
     """Return the rows of the first table that the spec's learner foresees."""
     tables = [table for one in foreseen([Variant("", 0.0, spec)]) for table in one["tables"][:1]]
-    if not tables or _LEAST not in tables[0].names:
+    if not tables or LEAST not in tables[0].names:
         detail = "has a learner that foresees no effects"
         raise SpecError(detail, field="algorithm.name", remedy="give a test with a control, or no spec at all")
     return [row for titled in rows_of(tables[0]) for row in titled.rows]
@@ -204,7 +155,7 @@ def _foreseen(spec: Spec) -> list[dict[str, Any]]:
 
 def _least(spec: Spec) -> list[dict[str, Any]]:
     people = spec.experiment.horizon
-    return [{**_place(row), "people": people, _LEAST: row[_LEAST]} for row in _foreseen(spec)]
+    return [{**_place(row), "people": people, LEAST: row[LEAST]} for row in _foreseen(spec)]
 
 
 def _enough(spec: Spec) -> list[dict[str, Any]]:
@@ -215,7 +166,7 @@ def _enough(spec: Spec) -> list[dict[str, Any]]:
         return _foreseen(_sized(spec, people))
 
     least = _fewest(spec)
-    first = needed(max(_FIRST, least))
+    first = needed(max(PEOPLE, least))
     return [{**_place(row), "people": _settled(needed, place, least)} for place, row in enumerate(first)]
 
 
@@ -231,7 +182,7 @@ def _settled(needed: Callable[[int], list[dict[str, Any]]], place: int, fewest: 
     SpecError
         If nobody can plan for so many.
     """
-    people = max(_FIRST, fewest)
+    people = max(PEOPLE, fewest)
     for _ in range(_STEPS):
         after = max(int(needed(people)[place][_NEEDED]), fewest)
         if after > _MOST:

@@ -12,15 +12,18 @@ from privateer_core.spec.sections import toml_tables
 from privateer_core.spec.spec import Spec
 from privateer_core.spec.toml_file import apply_setting
 from privateer_lab.cli.input_files import load_spec
-from privateer_lab.environments import check_population
-from privateer_lab.planning.spec_draft import Draft, draft, toml
+from privateer_lab.drafting.spec_draft import Draft, draft
+from privateer_lab.drafting.toml_values import toml
+from privateer_lab.environments import check_population, with_people
 
 SpecLike: TypeAlias = Spec | Draft | Mapping[str, Any] | str | PathLike[str]
 """What `spec` takes."""
 _REMEDY = "give a dictionary, TOML text, or the path of a TOML file"
 
 
-def spec(source: SpecLike, changes: Mapping[str, Any] | None = None, *, users: int | None = None) -> Spec:
+def spec(
+    source: SpecLike, changes: Mapping[str, Any] | None = None, *, users: int | None = None, people: Any = None
+) -> Spec:
     """Read a spec, and check it.
 
     Parameters
@@ -31,6 +34,9 @@ def spec(source: SpecLike, changes: Mapping[str, Any] | None = None, *, users: i
         Values of keys by dotted name; None removes a key.
     users
         The number of people, if given.
+    people
+        Other simulated people: the name of an environment, a table of a ``[population]``, ``module:Class``, or a class
+        or an object with ``contexts``, ``means`` and ``rewards``. A draft of a log has people of its own.
 
     Raises
     ------
@@ -53,7 +59,8 @@ def spec(source: SpecLike, changes: Mapping[str, Any] | None = None, *, users: i
             raise SpecError("is no key of a section", field=f"changes.{key}", remedy=remedy)
     settings = [f"{key}={'' if value is None else toml(value)}" for key, value in (changes or {}).items()]
     if isinstance(source, PathLike) or (isinstance(source, str) and "\n" not in source and "=" not in source):
-        return load_spec(Path(source), settings, users)
+        parsed = load_spec(Path(source), settings, users)
+        return parsed if people is None else with_people(parsed, people)
     tables = _tables(source)
     for setting in settings:
         apply_setting(tables, setting)
@@ -61,15 +68,27 @@ def spec(source: SpecLike, changes: Mapping[str, Any] | None = None, *, users: i
     if users is not None:
         tables["experiment"][parsed.people_key] = users
         parsed = parse_spec(tables)
-    check_population(parsed)
+    if people is None and "population" not in tables:
+        people = own_people(source)
+    if people is not None:
+        return with_people(parsed, people)
+    if not isinstance(source, Spec):  # another spec was checked, and may have people of one's own
+        check_population(parsed)
     return parsed
+
+
+def own_people(source: Any) -> Any:
+    """Return the people of a draft; None if it has none, or if there is no draft."""
+    found = source.people if isinstance(source, Draft) else None
+    return found.people if found else None
 
 
 def _tables(source: Any) -> dict[str, Any]:
     if isinstance(source, Draft):
         return toml_tables(source.text)
     if isinstance(source, Spec):
-        return source.model_dump(exclude_none=True)
+        told = source.model_dump(exclude_none=True, exclude={"population"})
+        return told | ({} if source.population is None else {"population": dict(source.population)})
     if isinstance(source, str):
         return toml_tables(source)
     if not isinstance(source, Mapping):
@@ -86,12 +105,14 @@ def spec_from(
     arms: Sequence[str] = (),
     label: str | None = None,
     bounds: Mapping[str, tuple[float, float]] | None = None,
-    quantiles: bool = False,
+    segments: Sequence[str] = (),
     name: str = "my-experiment",
 ) -> Draft:
     """Draft a spec from the columns of a data frame, as ``privateer spec-from`` does from a file.
 
     A spec is public. The draft's ``confirm`` lists what comes from the data, so that somebody may change or confirm it.
+    With ``arm`` and ``reward`` the draft has ``people`` made from the rows, whom `plan` and `simulate` then play:
+    ``made.people.notes`` say how well they fit.
 
     Parameters
     ----------
@@ -104,8 +125,10 @@ def spec_from(
         The column of what was chosen. Its values become the arms, and it is no feature.
     ignore
         Columns that are no features, such as the propensities of a log.
-    arms, label, bounds, quantiles, name
-        As `privateer_lab.planning.spec_draft.draft` takes them.
+    segments
+        Columns by which effects are wanted: the draft is that of a test.
+    arms, label, bounds, name
+        As `privateer_lab.drafting.spec_draft.draft` takes them.
 
     Raises
     ------
@@ -126,7 +149,7 @@ def spec_from(
         arms=arms,
         label=label,
         bounds=bounds,
-        quantiles=quantiles,
+        segments=segments,
         reward=reward,
         arm=arm,
         ignore=ignore,

@@ -1,18 +1,17 @@
 """The report of an experiment's effects: a Markdown document and a picture for people who were not there."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from matplotlib.figure import Figure
 
 from privateer_core.answer import Answer
+from privateer_core.answer.conclusion import PublishedAnswer
 from privateer_core.answer.parts import EffectsOverTime
-from privateer_core.errors import printable
 from privateer_lab.answer_tables import estimates_of, tables_of
 from privateer_lab.answer_words import Drawn, left_out, most_drawn, rows_drawn, sentences
-from privateer_lab.figures import readable
+from privateer_lab.pages.markdown_text import inert, table_of_rows
 from privateer_lab.pages.plots import in_thousands, panels
 from privateer_lab.picture import BETTER, COLOURS, GREY, WORSE, whole_label
 
@@ -22,54 +21,37 @@ _SHOWN: Final = 8
 """Curves that one picture has, at most."""
 _ESTIMATES: Final = 100
 """Estimates that one picture has, at most."""
-_INERT: Final = str.maketrans(
-    {**{mark: f"\\{mark}" for mark in "\\`*_[]|~#!"}, **{mark: f"&#{ord(mark)};" for mark in "$<>&@"}}
-)
-"""What Markdown would take for its own, for formulas, for HTML or for an address."""
-_LINKS: Final = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)
-"""Where some renderers guess a link."""
 
 
-def markdown(name: str, answer: Answer, claims: Sequence[Mapping[str, Any]]) -> str:
+def markdown(published: PublishedAnswer, claims: Sequence[Mapping[str, Any]]) -> str:
     """Write an answer as Markdown: estimates, tables, and what people were promised.
 
     Parameters
     ----------
-    name
-        Of the experiment.
-    answer
-        What was found.
+    published
+        What was found, and concluded.
     claims
         Those of its certificate.
     """
+    answer = published.found
     confidence = "" if answer.confidence is None else f", with intervals of {100 * answer.confidence:g} % confidence"
     promised = [{key: one[key] for key in _CLAIM} | (_NOTHING if one["epsilon"] is None else {}) for one in claims]
-    parts = [f"# {_cell(name)}", _cell(" ".join([*sentences(answer), *answer.warnings]))]
+    parts = [
+        f"# {inert(published.experiment)}",
+        inert(" ".join([*sentences(published.conclusion, answer), *answer.warnings])),
+    ]
     if answer.effects:
         parts += [f"What follows are effects{confidence}."]
     else:
-        parts += [f"## Estimates{confidence}", _rows(estimates_of(answer.estimates))]
+        parts += [f"## Estimates{confidence}", table_of_rows(estimates_of(answer.estimates))]
     for title, rows in tables_of(answer):
-        parts += [f"## {_cell(title).capitalize()}", _rows(rows)]
+        parts += [f"## {inert(title).capitalize()}", table_of_rows(rows)]
     parts += [
         "## Privacy",
         "Every figure here is a function of what was released under these promises.",
-        _rows(promised),
+        table_of_rows(promised),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _rows(rows: Sequence[Mapping[str, Any]]) -> str:
-    if not rows:
-        return "Nothing yet."
-    lines = ["| " + " | ".join(_cell(key) for key in rows[0]) + " |", "|" + "---|" * len(rows[0])]
-    return "\n".join([*lines, *("| " + " | ".join(_cell(value) for value in row.values()) + " |" for row in rows)])
-
-
-def _cell(value: Any) -> str:
-    """Write a value as text that is only text, whoever chose it: names come from a server."""
-    text = "" if value is None else printable(readable(value)).translate(_INERT)
-    return _LINKS.sub(lambda found: f"&#{ord(found[0])};", text)
 
 
 def draw_effects(title: str, answer: Answer) -> Figure:

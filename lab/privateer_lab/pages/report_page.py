@@ -10,6 +10,7 @@ import msgspec
 from privateer_core.answer.parts import BinMeans, EffectsOverTime
 from privateer_core.answer.policy_view import BinShares
 from privateer_lab.answer_tables import Row, Titled, estimates_of, rows_of, tables_of
+from privateer_lab.conclusion_tables import tables_of_conclusion
 from privateer_lab.figures import readable
 from privateer_lab.pages.report_findings import Findings, meaning, warnings
 from privateer_lab.pages.report_pictures import of_answer, of_policy
@@ -60,15 +61,16 @@ def _confidence(found: Findings) -> str:
 
 
 def _tables(found: Findings) -> Iterator[Titled]:
+    yield from tables_of_conclusion(found.published.conclusion) if found.rounds else ()
     answer = found.answer if found.rounds else msgspec.structs.replace(found.answer, estimates=(), parts=())
-    if answer.estimates and not answer.effects:
+    if answer.estimates and not answer.effects and not found.published.conclusion.estimates:
         yield Titled("estimates", estimates_of(answer.estimates))
     for means in answer.all_of(BinMeans):
         for one in rows_of(means):
             yield one._replace(title=one.title + _of_larger_bins(means, found))
     apart = BinMeans | EffectsOverTime
     others = tuple(part for part in answer.parts if not isinstance(part, apart))
-    for one in tables_of(msgspec.structs.replace(answer, parts=others)):
+    for one in tables_of(msgspec.structs.replace(answer, parts=others, effects=(), gain=None)):
         # A table that is cut off keeps what is decided.
         yield one._replace(rows=sorted(one.rows, key=_is_undecided)) if len(one.rows) > _ROWS else one
 
@@ -102,14 +104,12 @@ def _listed(names: Sequence[str]) -> str:
 def _commands(found: Findings, url: str) -> list[tuple[str, str]]:
     """Return how to get the raw data."""
     at, name = "" if url.rstrip("/") == _LOCAL else f" --url {url}", found.spec.name
-    commands = [
-        (f"privateer show {name}{at} --json", "where it stands, the result, the privacy record"),
+    return [
+        (f"privateer answer {name}{at} --json", "the answer, and all that was found"),
+        (f"privateer show {name}{at} --json", "where it stands, the privacy record"),
         (f"privateer policy {name}{at} --json", "the policy"),
         (f"privateer account experiment {name}{at} --json > record.json", "the privacy record"),
         ("privateer account verify record.json", "recompute its claims"),
         (f"privateer review {name}{at} --out review", "a pack for reviewers"),
         (f"privateer export {name} {name}.json", "policy, result, record and state in one file; needs the admin token"),
     ]
-    if found.answer.concludes:
-        commands.insert(2, (f"privateer effects {name}{at} --json", "the result"))
-    return commands

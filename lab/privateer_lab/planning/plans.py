@@ -1,7 +1,7 @@
 """Planning: what an experiment would cost and earn under other promises, before anybody is asked for data."""
 
 import math
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
@@ -31,9 +31,8 @@ _OF_PROMISES: Final = frozenset({"min_batch", "local_epsilon_max"})
 EPSILON_MAX: Final = 16
 EPSILONS: Final = (0.5, 1.0, 2.0, 4.0)
 SHARES: Final = (0.5, 0.8)
-SEEDS: Final = 8
-FIRST_SEEDS: Final = 2
-"""Seeds of the first table. One would have no interval."""
+_AT_ONCE: Final = 2
+"""Seeds of a variant that a process runs at once."""
 _DELTA: Final = 1e-6
 _WINDOW: Final = 1.25
 """Gains are averaged over this range of the number of choices."""
@@ -157,19 +156,16 @@ Came = tuple[int, Run | SpecError]
 """A variant's place, and a run of it or why its learner refuses it."""
 
 
-def runs_of(
-    wanted: list[Variant], seeds: int, jobs: int | None, backend: Backend, done: int = 0
-) -> Generator[Came, None, None]:
-    """Start all runs but the first ``done`` seeds, and yield what comes of them; earlier seeds begin first.
+def runs_of(wanted: list[Variant], seeds: int, jobs: int | None, backend: Backend) -> Generator[Came, None, None]:
+    """Start all runs, and yield what comes of them; earlier seeds begin first.
 
     A variant that its learner refuses has no runs.
     """
     # A process that has calibrated a variant runs a few seeds of it.
-    ends = [done, *(end for end in range(FIRST_SEEDS, seeds, FIRST_SEEDS) if end > done), seeds]
+    ends = [*range(0, seeds, _AT_ONCE), seeds]
     tasks = [
         (place, variant.spec, range(first, end))
         for first, end in pairwise(ends)
-        if first < end
         for place, variant in enumerate(wanted)
     ]
     return _single(each(_run, tasks, jobs, backend))
@@ -193,12 +189,6 @@ def refusal(spec: Spec, error: SpecError) -> SpecError:
     where = _under_which(error, spec.privacy.model, spec.privacy.bound)
     remedy = f"{error.remedy or 'change it'}; or choose other trust models and epsilons"
     return SpecError(error.detail, field=where, remedy=remedy)
-
-
-def stages(seeds: int) -> list[int]:
-    """Return after how many seeds there is a table: a few, then twice as many each time, and all of them."""
-    doubled = (FIRST_SEEDS << times for times in range(seeds.bit_length()))
-    return [*(stage for stage in doubled if stage < seeds), seeds]
 
 
 class PlanResults:
@@ -330,6 +320,11 @@ def _foresee(variant: Variant) -> dict[str, Any]:
     learner = cast(Foreseeing, learner_for(variant.spec))
     tables = learner.foreseen(waiting_of(variant.spec))
     return {"model": variant.model, "epsilon": variant.epsilon, "tables": tables}
+
+
+def with_finite(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows whose epsilon is None where nothing is promised, as documents have no infinity."""
+    return [{**row, "epsilon": row["epsilon"] if math.isfinite(row["epsilon"]) else None} for row in rows]
 
 
 def _median(found: list[int | None]) -> int | None:

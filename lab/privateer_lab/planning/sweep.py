@@ -32,7 +32,7 @@ class Cell:
     @property
     def key(self) -> tuple[str, int]:
         """What makes the row: the same spec, files of people and seed give the same row in every sweep."""
-        digest = hashlib.sha256(self.spec.model_dump_json().encode())
+        digest = hashlib.sha256(self.spec.model_dump_json(fallback=repr).encode())
         for population in (self.spec.population, *(source.population for source in self.spec.sources)):
             for path in str((population or {}).get("path", "")).split(","):
                 digest.update(_content(path.strip()))

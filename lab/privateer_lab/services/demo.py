@@ -19,8 +19,8 @@ from privateer_lab.cli.ask import write_report
 from privateer_lab.cli.output import open_folder, print_table, screen
 from privateer_lab.load.driver import LoadResult, run_load
 from privateer_lab.services.processes import Services, check_ports, free_port, running
-from privateer_lab.services.rest import ask, create, policy_in
-from privateer_lab.terminal import print_policy
+from privateer_lab.services.rest import ask, create, policy_in, published_answer
+from privateer_lab.terminal import print_conclusion, print_map
 
 _LEARNING_SECONDS: Final = 30.0
 """The most that the last round may take."""
@@ -57,7 +57,8 @@ def run_demo(services: Services, users: int, picture: Path) -> str:
     result = run_load(*where, users=users, seed=1, sender_key=services.sender_key, each=_Milestones(users).tell)
     counted = _counted_at_the_end(page)
     say("\n[bold]4[/] the policy, which everybody may read; the best arm changes from left to right at .375 and .625")
-    print_policy(spec.name, policy_in(ask("GET", f"{page}/policy")["policy"]), spec.options)
+    print_map(policy_in(ask("GET", f"{page}/policy")["policy"]), spec.options)
+    print_conclusion(published_answer(services.server, spec.name))
     compared = {
         "learned policy": result.regret,
         "best constant arm": result.best_constant_regret,

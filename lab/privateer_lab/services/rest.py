@@ -8,9 +8,8 @@ import httpx
 import msgspec
 
 from privateer_client.transport import retry_seconds
-from privateer_core.answer import Answer
+from privateer_core.answer.conclusion import PublishedAnswer
 from privateer_core.answer.policy_view import PolicyView
-from privateer_core.answer.stored import read_answer
 from privateer_core.errors import Deleted, NotFound, PrivateerError, SpecError, Unauthorized, Unavailable
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.problem import slug_of
@@ -132,18 +131,25 @@ def bearer(token: str | None) -> dict[str, bytes]:
     return {"Authorization": b"Bearer " + token.encode(errors="surrogateescape")}
 
 
-def answer_in(document: Any) -> Answer:
-    """Return the answer that a server sent.
+def published_answer(url: str, name: str) -> PublishedAnswer:
+    """Return the answer of an experiment on a server; raises what `answer_at` does."""
+    return answer_at(f"{url.rstrip('/')}/experiments/{name}")
+
+
+def answer_at(page: str, *, field: str = "--url") -> PublishedAnswer:
+    """Return the answer of the experiment whose pages are at an address, which the option ``field`` named.
 
     Raises
     ------
-    Unavailable
-        If it is none: names that control a terminal, or figures that are none.
+    PrivateerError
+        If it does not answer, has no such experiment, or answers with something else.
     """
+    document = ask("GET", f"{page}/answer", field=field)
     try:
-        return read_answer(document)
+        return msgspec.convert(document, PublishedAnswer)
     except msgspec.ValidationError:
-        raise Unavailable("the answer is not a result", field="--url", remedy="correct the address") from None
+        remedy = "correct the address, or install the server's version of Privateer here"
+        raise Unavailable("the answer is not that of an experiment", field=field, remedy=remedy) from None
 
 
 def policy_in(document: Any) -> PolicyView:

@@ -13,7 +13,7 @@ from privateer_core.primitives.contributions import merged
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
-from privateer_lab.environments import population_of
+from privateer_lab.environments import Environment, population_of
 from privateer_lab.environments.environment import Delay
 from privateer_lab.simulation.devices import SeededNoise, scaled, scaled_rewards
 from privateer_lab.simulation.simulation import Simulation
@@ -74,8 +74,8 @@ class LateSimulation(Simulation):
         Reports that no round took.
     """
 
-    def __init__(self, spec: Spec, seed: int) -> None:
-        super().__init__(spec, seed, one_by_one=True)
+    def __init__(self, spec: Spec, seed: int, environment: Environment | None = None) -> None:
+        super().__init__(spec, seed, one_by_one=True, environment=environment)
         delay = delay_of(spec)
         assert delay is not None, "the spec has one"
         self.delay = delay

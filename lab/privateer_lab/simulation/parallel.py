@@ -39,7 +39,7 @@ def each(
         If Ray is asked for and not installed.
     """
     if backend == "ray":
-        return _on_ray(run, tasks, jobs)
+        return _on_ray(_ray(), run, tasks, jobs)
     workers = min(jobs or os.cpu_count() or 1, len(tasks))
     if workers <= 1:
         return (run(*task) for task in tasks)
@@ -50,12 +50,17 @@ def each(
         return cast(Generator[R, None, None], parallel(joblib.delayed(run)(*task) for task in tasks))
 
 
-def _on_ray(run: Callable[..., R], tasks: Sequence[tuple[Any, ...]], jobs: int | None) -> Generator[R, None, None]:
-    # Joblib's Ray backend returns results only when all are there.
+def _ray() -> Any:
     try:
-        ray = import_module("ray")
+        return import_module("ray")
     except ImportError:
         raise SpecError("ray is not installed", field="--backend", remedy="pip install ray, or use processes") from None
+
+
+def _on_ray(
+    ray: Any, run: Callable[..., R], tasks: Sequence[tuple[Any, ...]], jobs: int | None
+) -> Generator[R, None, None]:
+    # Joblib's Ray backend returns results only when all are there.
     os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # only the first error is reported
     ray.init(ignore_reinit_error=True, log_to_driver=False, logging_level="ERROR")
     remote, left = ray.remote(run), iter(tasks)

@@ -6,6 +6,7 @@ from typing import Final
 
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
+from privateer_lab.environments import Environment
 from privateer_lab.simulation.delayed_reports import LateSimulation, delay_of
 from privateer_lab.simulation.parallel import Backend, each
 from privateer_lab.simulation.simulation import FIGURES, SENT, ReturningSimulation, Run, Simulation
@@ -61,11 +62,16 @@ def to_the_end(run: Simulation, watch: Callable[[Step], object] | None = None) -
     return run
 
 
-def simulation(spec: Spec, seed: int, one_by_one: bool = False) -> Simulation:
-    """Begin the simulation of a spec, whose people come once or several times, and report at once or late."""
+def simulation(spec: Spec, seed: int, one_by_one: bool = False, environment: Environment | None = None) -> Simulation:
+    """Begin the simulation of a spec, whose people come once or several times, and report at once or late.
+
+    They are the spec's population, unless there is another ``environment``.
+    """
     if isinstance(spec, ArmsSpec) and spec.experiment.reports_per_person > 1:
-        return ReturningSimulation(spec, seed)
-    return LateSimulation(spec, seed) if delay_of(spec) else Simulation(spec, seed, one_by_one)
+        return ReturningSimulation(spec, seed, environment)
+    if delay_of(spec):
+        return LateSimulation(spec, seed, environment)
+    return Simulation(spec, seed, one_by_one, environment)
 
 
 def simulate(spec: Spec, seeds: int, jobs: int | None = None, backend: Backend = "processes") -> Iterator[Run]:

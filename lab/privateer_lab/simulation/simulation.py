@@ -306,12 +306,12 @@ class ReturningSimulation(Simulation):
     ends when all people have come each time.
     """
 
-    def __init__(self, spec: ArmsSpec, seed: int) -> None:
+    def __init__(self, spec: ArmsSpec, seed: int, environment: Environment | None = None) -> None:
         for key in ("delay", "drift"):
             if (spec.population or {}).get(key):
                 detail = "must not be given with experiment.reports_per_person above 1: nobody simulates both"
                 raise SpecError(detail, field=f"population.{key}", remedy="remove one of them")
-        super().__init__(spec, seed, one_by_one=True)
+        super().__init__(spec, seed, one_by_one=True, environment=environment)
         times, horizon = spec.experiment.reports_per_person, spec.experiment.horizon
         people = horizon if spec.privacy.trust.draws_one else max(-(-horizon // times), spec.largest_batch())
         self.choices = horizon * times // spec.reports

@@ -78,7 +78,7 @@
  * @typedef {{option: string, value: number | null, low: number | null, high: number | null, people: number | null, means: Estimate[]}} Gain
  */
 
-/** @typedef {{kind: "rules", rules: {group: string, option: string, ground: Ground}[]}} Rules */
+/** @typedef {{kind: "rules", rules: {group: string, option: string, ground: Ground}[]}} Recommendations */
 /** @typedef {{kind: "bin means", columns: string[], bins: (Bin & {means: Estimate[]})[], confidence: number}} BinMeans */
 /** @typedef {{kind: "intervals", title: string, of: Kind, estimates: Estimate[]}} Intervals */
 /**
@@ -92,7 +92,7 @@
 /** @typedef {{kind: "features", people: number, candidates: number, kept: string[] | null, gains: Record<string, number> | null}} FeatureSelection */
 /** @typedef {{kind: "half-lives", used: number | null, candidates: (number | null)[], probabilities: number[] | null}} HalfLives */
 /**
- * @typedef {Rules | BinMeans | Intervals | Point | EffectsOverTime | GuardrailEffects | Figures | Contradiction | FeatureSelection
+ * @typedef {Recommendations | BinMeans | Intervals | Point | EffectsOverTime | GuardrailEffects | Figures | Contradiction | FeatureSelection
  *   | HalfLives | Table} AnswerPart
  */
 /**
@@ -118,8 +118,32 @@
  *   answer: Answer}} PublishedState
  */
 /**
- * `GET /experiments/NAME/result`; there is none where publications carry none.
- * @typedef {{experiment: string, version: number, status: Status, result: Answer}} PublishedResult
+ * How sure it is that an option is the best: decided by a test, or by the learner's model with a probability of .98 or .9.
+ * @typedef {"decided" | "almost certain" | "likely" | "not known"} Sureness
+ */
+/**
+ * The finding in a sentence and in parts; how much more reward than the control's, where that is known.
+ * @typedef {{finding: "nothing yet" | "rules" | "scores" | "one option" | "point" | "failed", sentence: string, sureness: Sureness,
+ *   option: string | null, control: string | null, value: number | null, low: number | null, high: number | null}} Headline
+ */
+/**
+ * An option for those to whom no rule before it applies, in words and as conditions that all hold.
+ * @typedef {{people: string, where: (Between | Among)[], option: string, share: number, mean: number | null, next_best: string | null,
+ *   difference: number | null, certainty: number | null, sureness: Sureness}} Rule
+ * @typedef {{rules: Rule[], gain_kept: number | null, people: string}} Rules
+ */
+/**
+ * What follows from an answer: which option, for whom, how much better, how sure, and what it cost in privacy.
+ * @typedef {{headline: Headline, people: number | null, planned: number, rounds: number | null,
+ *   reward: {low: number, high: number, sentence: string},
+ *   privacy: {model: string, epsilon: number | null, delta: number, sentence: string}, rules: Rules | null, gain: Gain | null,
+ *   is_measured: boolean, means: [number, number] | null, control: string | null, baseline: Estimate | null, effects: Effect[], estimates: Estimate[],
+ *   confidence: number | null, surer: string[], warnings: string[]}} Conclusion
+ */
+/**
+ * `GET /experiments/NAME/answer`.
+ * @typedef {{experiment: string, version: number, status: Status, algorithm: string, began: string | null, conclusion: Conclusion,
+ *   found: Answer}} PublishedAnswer
  */
 /**
  * What `privateer export NAME FILE.json` writes.

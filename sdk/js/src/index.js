@@ -5,7 +5,8 @@
 /** @typedef {import("./answer.js").ExportDocument} ExportDocument */
 /** @typedef {import("./answer.js").PolicyView} PolicyView */
 /** @typedef {import("./answer.js").PublishedPolicy} PublishedPolicy */
-/** @typedef {import("./answer.js").PublishedResult} PublishedResult */
+/** @typedef {import("./answer.js").Conclusion} Conclusion */
+/** @typedef {import("./answer.js").PublishedAnswer} PublishedAnswer */
 /** @typedef {import("./answer.js").PublishedState} PublishedState */
 
 export { Client } from "./client.js";

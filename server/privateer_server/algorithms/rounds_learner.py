@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 from privateer_core.answer import Answer
 from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.errors import SpecError
+from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.policies.policy import Policy
 from privateer_core.primitives.questions import Question
 from privateer_core.privacy.terms import Terms, calibrate, nobody_asked
@@ -169,6 +170,14 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
             "warnings": self.warnings(state),
         }
         return Answer(**(where | found))
+
+    def expected(self, state: StateT) -> ExpectedRewards | None:
+        """Return what is expected of options by context, which rules for whom are made from.
+
+        None: nothing is known, or the algorithm does not choose by people's features.
+        """
+        del state
+        return None
 
     def warnings(self, state: StateT) -> tuple[str, ...]:
         """Return what to look at before anybody acts on the answer: a declared mean reward that is far from reports."""

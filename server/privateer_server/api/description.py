@@ -7,6 +7,7 @@ import msgspec
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
+from privateer_core.answer.conclusion import PublishedAnswer
 from privateer_core.answer.export import Export
 from privateer_core.errors import BatchRefused
 from privateer_core.privacy.record import Record
@@ -29,12 +30,12 @@ from privateer_core.serving.http.report_endpoint import answer
 from privateer_core.wire.batch import SIGNATURE_HEADER, BatchAnswer, UploadAnswer
 from privateer_core.wire.token_keys import Directory
 from privateer_core.wire.transparency_log import Proof
-from privateer_server.api.models import PublishedPolicy, PublishedResult, PublishedState
+from privateer_server.api.models import PublishedPolicy, PublishedState
 from privateer_server.api.pages import KEPT
 
 _OK: Final = 200
 _STRUCTS: Final = (
-    *(Record, Risks, PublishedPolicy, PublishedState, PublishedResult, Export),
+    *(Record, Risks, PublishedPolicy, PublishedState, PublishedAnswer, Export),
     *(UploadAnswer, BatchAnswer, Proof, Directory),
 )
 CLAIM: Final = signature(SIGNATURE_HEADER, "The shuffler's signature of the experiment's name.", required=True)

@@ -1,4 +1,4 @@
-"""Control routes of experiments: create, list, policy, state, result, history, privacy, risk."""
+"""Control routes of experiments: create, list, policy, answer, state, history, privacy, risk."""
 
 from functools import lru_cache
 from typing import Annotated, Any, Final
@@ -151,10 +151,10 @@ def experiments_router(
         """Show how far the round is, and what the learner knew when it began."""
         return _json(views.state(experiments.get(name)))
 
-    @router.get("/{name}/result", responses=_READING | answers("PublishedResult", "What the learner found."))
-    def result(name: str) -> Response:
-        """Show what the learner found as the publication has it: estimates with intervals, and what it recommends."""
-        return _json(views.result(experiments.get(name)))
+    @router.get("/{name}/answer", responses=_READING | answers("PublishedAnswer", "What was found, and what follows."))
+    def answer(name: str) -> Response:
+        """Show the answer: which option, for whom, how much better, how sure, at what cost; and all that was found."""
+        return _json(views.answer(experiments.get(name), store.log(name)))
 
     @router.get("/{name}/history", responses=_READING)
     def history(name: str) -> models.RoundHistory:

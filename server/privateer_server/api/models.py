@@ -174,15 +174,6 @@ class PublishedState(msgspec.Struct, frozen=True):
     answer: Answer
 
 
-class PublishedResult(msgspec.Struct, frozen=True):
-    """The result that the learner had found when it made the current version, as the publication has it."""
-
-    experiment: str
-    version: int
-    status: Status
-    result: Answer
-
-
 def read(kind: type[M], body: bytes | bytearray) -> M:
     """Read a body that is larger than what a route reads by itself.
 

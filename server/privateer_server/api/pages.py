@@ -24,7 +24,7 @@ from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.changes import CHANGES
 from privateer_server.experiments.experiment import Experiment
 
-_OF_ONE: Final = frozenset({"policy", "state", "result", "history", "privacy", "risk"})
+_OF_ONE: Final = frozenset({"policy", "answer", "state", "history", "privacy", "risk"})
 KEPT: Final = frozenset(
     {
         *("/openapi.json", "/keys", "/experiments", "/experiments/{name}", "/experiments/{name}/policy/{version}"),

@@ -8,10 +8,11 @@ import msgspec
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.answer import Answer
+from privateer_core.answer.conclusion import PublishedAnswer
 from privateer_core.answer.export import Status
 from privateer_core.answer.stored import decode_answer
 from privateer_core.codec import decode
-from privateer_core.errors import NotFound, SpecError
+from privateer_core.errors import SpecError
 from privateer_core.wire.publication import Round, decode_publication, digest
 from privateer_server.algorithms import learner_for
 from privateer_server.api import models
@@ -95,22 +96,19 @@ def state(experiment: Experiment) -> models.PublishedState:
     return models.PublishedState(**about, status=experiment.status, round=progress, answer=answer)
 
 
-def result(experiment: Experiment) -> models.PublishedResult:
-    """Return the answer in the current publication.
-
-    Raises
-    ------
-    NotFound
-        If publications have none, or none with this version.
-    """
-    found = published_answer(experiment)
-    if found is None:
-        if not experiment.current.schedule.learner.publishes_result:
-            detail = f"publications of {experiment.name} carry no result"
-            remedy = f"privateer show {experiment.name}, or read /experiments/{experiment.name}/state"
-            raise NotFound(detail, remedy=remedy)
-        raise NotFound(f"{experiment.name} has no result yet", remedy="wait for the end of the round")
-    return models.PublishedResult(experiment.name, experiment.current.round.version, experiment.status, found)
+def answer(experiment: Experiment, lines: list[LogLine]) -> PublishedAnswer:
+    """Return the answer of an experiment with these changes: what follows from what was found, and all of that."""
+    current, status = experiment.current, experiment.status
+    found = _ended(experiment.answer(current), status)
+    return PublishedAnswer(
+        experiment=experiment.name,
+        version=current.round.version,
+        status=status,
+        algorithm=current.spec.algorithm.name,
+        began=_time(lines[0].at) if lines else None,
+        conclusion=experiment.conclusion(current, found),
+        found=found,
+    )
 
 
 def published_answer(experiment: Experiment) -> Answer | None:

@@ -1,4 +1,4 @@
-// What a result decides, and why: the headline and the rows of its drawings, as the server says them. Pure: no page is needed.
+// What a result decides, and why: the rows of its drawings, as the server says them. Pure: no page is needed.
 
 import { count, many } from "./words.mjs";
 
@@ -64,20 +64,6 @@ export function counted(rows) {
 /** How an undecided row is marked: `ring`, or `diamond` where the reason is not that its interval holds 0. */
 export const markOf = ({ decided, reason }) => (decided === true ? "square" : decided === null || decided === undefined ? "disc" :
   reason && reason !== HOLDS_ZERO ? "diamond" : "ring");
-
-/** Whether there is something that was found beside the policy, for an algorithm that publishes what it found. */
-export const concludes = ({ estimates, effects, recommended, parts }, { publishes_result: publishes }) =>
-  Boolean(estimates.length || effects.length || recommended || (publishes && parts.length));
-
-/** What an answer says first: `[before, option, after]`. */
-export function headline({ recommended, ground, status }) {
-  const isOver = status !== "learning";
-  if (recommended === null) return [`It recommends no single option${isOver ? "." : " so far."}`, "", ""];
-  if (!ground) return ["It names ", recommended, ". How sure that is, the result does not say."];
-  if (ground.startsWith("decided")) return [isOver ? "It recommends " : "So far it recommends ", recommended, `: ${ground}.`];
-  if (ground === "everybody gets it from now on") return ["It recommends ", recommended, `: ${ground}.`];
-  return ["It decided nothing that recommends a single option. ", recommended, ` is ${ground === "too few people to say" ? "given most, and too few people have reported to say more" : ground}.`];
-}
 
 /** How many effects are decided, in a sentence; empty where there are none. */
 export function decidedInWords({ effects }) {

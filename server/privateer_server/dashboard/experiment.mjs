@@ -1,6 +1,7 @@
 // The view of one experiment: it asks for news, and hands what changed to the panels.
 
 import { addressOf } from "./address.mjs";
+import { answerPanel } from "./answer.mjs";
 import { batchesPart } from "./batches.mjs";
 import { announce, el, more, replace, section } from "./dom.mjs";
 import { FindingsPanel } from "./findings.mjs";
@@ -15,7 +16,7 @@ import { ask, follow, page } from "./service.mjs";
 import { badge, countInWords, endInWords, meaning, roundInWords } from "./status.mjs";
 import { count } from "./words.mjs";
 
-const PARTS = [["progress", "Progress"], ["findings", "Findings"], ["policy", "Policy"], ["reports", "Reports"],
+const PARTS = [["answer", "Answer"], ["progress", "Progress"], ["findings", "Findings"], ["policy", "Policy"], ["reports", "Reports"],
   ["privacy", "Privacy"], ["history", "History"], ["commands", "Change it"]];
 
 const MINUTE = 60_000;
@@ -59,8 +60,8 @@ class View {
   async load(signal, news) {
     const facts = await this.standing(signal, news), stamp = `${facts.digest} ${facts.status} ${facts.accepts}`;
     if (this.known?.stamp === stamp) return { facts, rest: null };
-    const [policy, state, history, privacy] = await Promise.all(["/policy", "/state", "/history", "/privacy"].map((part) => ask(page(this.name, part), signal)));
-    return { facts, rest: { stamp, policy, state, history, privacy, risk: null } };
+    const [policy, answer, history, privacy] = await Promise.all(["/policy", "/answer", "/history", "/privacy"].map((part) => ask(page(this.name, part), signal)));
+    return { facts, rest: { stamp, policy, answer, history, privacy, risk: null } };
   }
 
   /** The risk of every claim; it may take the server a second, and nothing else waits for it. */
@@ -138,6 +139,7 @@ class View {
 
   draw() {
     const { facts, known } = this, width = this.width();
+    replace(this.parts.answer, answerPanel(known.answer));
     this.findings.show(this.parts.findings, facts, known, width);
     this.policy.show(this.parts.policy, facts, known, width);
     replace(this.parts.privacy, privacyPanel(known.privacy, known.risk));

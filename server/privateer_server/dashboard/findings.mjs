@@ -1,6 +1,6 @@
 // What the experiment has found: what was decided, estimates with their intervals, and whatever else its answer has.
 
-import { concludes, decidedInWords, effectParts, endedInWords, headline, restsOn } from "./decisions.mjs";
+import { decidedInWords, effectParts, endedInWords, restsOn } from "./decisions.mjs";
 import { el, replace } from "./dom.mjs";
 import { effectsFinding, estimatesFinding } from "./estimates.mjs";
 import { render } from "./render.mjs";
@@ -10,9 +10,9 @@ const FEW = 200;
 
 /** The panel; what somebody has opened stays open. */
 export class FindingsPanel {
-  show(place, facts, { state: { answer } }, width) {
+  show(place, facts, { answer: { found: answer } }, width) {
     const about = { answer, width, options: facts.spec?.experiment?.arms ?? [], features: facts.spec?.context?.features };
-    replace(place, few(facts.accepted), answer.warnings.map((warning) => el("p", { class: "note" }, `${capital(warning)}.`)), conclusion(answer, facts),
+    replace(place, few(facts.accepted), answer.warnings.map((warning) => el("p", { class: "note" }, `${capital(warning)}.`)), restsPart(answer, facts),
       effectParts(answer).map(({ id, title, effects }) => effectsFinding(id, title, effects, width)),
       answer.effects.length ? null : estimatesFinding("estimates", "Estimates", answer.estimates, "reward", width),
       answer.gain ? gainParts(answer.gain, width) : null,
@@ -26,22 +26,15 @@ function few(accepted) {
   return el("p", { class: "note" }, `Only ${many(accepted, "report has", "reports have")} come. What is said of so few may well be wrong: read the intervals.`);
 }
 
-function conclusion(answer, facts) {
-  const ended = endedInWords(answer), told = (...sentences) => el("p", { class: "muted" }, sentences.filter(Boolean).join(" "));
-  if (!concludes(answer, facts)) return [el("p", {}, withoutResult(answer, facts)), told(restsOn(answer), ended)];
-  const [before, option, after] = headline(answer);
-  return [el("p", { class: "recommended" }, before, option ? el("strong", {}, option) : null, after),
-    told(decidedInWords(answer), answer.confidence === null ? "" : `Intervals hold with ${confidence(answer.confidence)} confidence, the noise of privacy included.`,
-      restsOn(answer), ended || soFar(answer, facts))];
+/** How many effects are decided, how sure intervals are, what figures rest on, and what ended it. */
+function restsPart(answer, facts) {
+  const told = [decidedInWords(answer), answer.confidence === null ? "" : `Intervals hold with ${confidence(answer.confidence)} confidence, the noise of privacy included.`,
+    restsOn(answer), endedInWords(answer) || soFar(answer, facts)].filter(Boolean);
+  return told.length ? el("p", { class: "muted" }, told.join(" ")) : null;
 }
 
 /** How many reports have come, where the figures rest on fewer. */
 const soFar = ({ people }, { accepted }) => (people === accepted ? "" : `So far ${many(accepted, "report has", "reports have")} come.`);
-
-function withoutResult({ parts }, { batch, publishes_result: publishes }) {
-  if (publishes === false) return `It recommends nothing for all: what it finds is the policy below${parts.length ? ", and the estimates here" : ""}.`;
-  return batch ? "There is no result so far. Wait for the end of the round." : "It ended without a result; the policy below is all that it found.";
-}
 
 /** What choosing by context earns: the difference, and the mean rewards of both where they are known. */
 function gainParts({ option, value, low, high, people, means }, width) {

@@ -74,7 +74,7 @@ export class PolicyPanel {
     const { spec } = this.facts;
     this.said.textContent = this.version === this.newest ? "" : `This is what people got under version ${count(this.version)}. Estimates below are the newest.`;
     replace(this.drawing, render(shows, { id: "policy", width: this.width, options: spec?.experiment?.arms ?? [], features: spec?.context?.features,
-      answer: this.known.state.answer, map: this.map, versions: this.newest > KEPT ? undefined : () => this.all() }), factPairs(facts));
+      answer: this.known.answer.found, map: this.map, versions: this.newest > KEPT ? undefined : () => this.all() }), factPairs(facts));
   }
 
   /** What the policy showed in every version. */

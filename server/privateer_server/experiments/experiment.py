@@ -13,10 +13,12 @@ import msgspec
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.answer import Answer
+from privateer_core.answer.conclusion import Conclusion
 from privateer_core.answer.export import Status
 from privateer_core.clock import Clock
 from privateer_core.serving.logs import trace
 from privateer_core.spec.spec import Spec
+from privateer_server.conclusions.conclusion import conclude
 from privateer_server.data import Data
 from privateer_server.rounds.loop import Schedule
 from privateer_server.rounds.open_round import OpenRound, restore, timed
@@ -84,6 +86,7 @@ class Experiment:
         self.retry_at = self.leased_until = 0.0
         self._published = asyncio.Event()
         self._answered: tuple[bytes, Answer] | None = None
+        self._concluded: tuple[tuple[bytes, Status], Conclusion] | None = None
 
     @property
     def spec(self) -> Spec:
@@ -133,6 +136,13 @@ class Experiment:
         if self._answered is None or self._answered[0] != current.digest:
             self._answered = current.digest, current.schedule.answer(current.step)
         return self._answered[1]
+
+    def conclusion(self, current: OpenRound, answer: Answer) -> Conclusion:
+        """Return what follows from the answer of a round; made once for every version and where it stands."""
+        stamp = current.digest, self.status
+        if self._concluded is None or self._concluded[0] != stamp:
+            self._concluded = stamp, conclude(current.schedule, current.step, answer)
+        return self._concluded[1]
 
     def advance(self, to: Snapshot) -> None:
         """Follow what is in the store."""

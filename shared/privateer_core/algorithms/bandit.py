@@ -19,7 +19,7 @@ from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.primitives.questions import KeyedMeans, Question, SmallDomainMeans
 from privateer_core.privacy.terms import Terms
-from privateer_core.spec.arms import ARMS_MIN, ArmsSpec, ArmsTable
+from privateer_core.spec.arms import ARM_NAME, ARMS_MIN, ArmsSpec, ArmsTable
 from privateer_core.spec.sections import Section, parse_section
 from privateer_core.spec.spec import example_promises
 
@@ -31,9 +31,7 @@ Coins = NDArray[np.uint32]
 class BanditTable(ArmsTable):
     """The ``[experiment]``; there may be 256 arms, since every one costs a number alone."""
 
-    arms: tuple[Annotated[str, Field(pattern=r"^[\w .+-]{1,64}$")], ...] = Field(
-        min_length=ARMS_MIN, max_length=ARMS_MAX
-    )
+    arms: tuple[Annotated[str, Field(pattern=f"^{ARM_NAME}$")], ...] = Field(min_length=ARMS_MIN, max_length=ARMS_MAX)
     retired: tuple[str, ...] = Field(default=(), max_length=ARMS_MAX)
 
 

@@ -25,13 +25,12 @@ from privateer_core.primitives.public_coins import Draw
 from privateer_core.primitives.questions import Question, VectorSum
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.actions import Actions
+from privateer_core.spec.features import BOUND_MAX
 from privateer_core.spec.privacy import idle_default
 from privateer_core.spec.reward import Reward, numbers_of
 from privateer_core.spec.sections import Section, parse_section
 from privateer_core.spec.spec import ExperimentTable, Spec, example_promises
 
-_UNIT_MAX: Final = 1e50
-"""Rewards may have any unit whose squares, and theirs, are numbers."""
 _PEOPLE_MAX: Final = 100_000_000
 Positive = Annotated[float, Field(gt=0, le=_PEOPLE_MAX, allow_inf_nan=False)]
 
@@ -68,7 +67,7 @@ class PhasedSection(Section):
     name: Literal["phased"]
     alpha: float = Field(default=0.8, allow_inf_nan=False)
     beta: float | None = Field(default=None, ge=1e-300, lt=1, allow_inf_nan=False)
-    client_deviation: float = Field(default=0.1, ge=0, le=_UNIT_MAX, allow_inf_nan=False)
+    client_deviation: float = Field(default=0.1, ge=0, le=BOUND_MAX, allow_inf_nan=False)
     clients: Positive = 1.0
     fixed_clients: int | None = Field(default=None, ge=1, le=_PEOPLE_MAX)
 
@@ -135,7 +134,6 @@ class PhasedSpec(Spec):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        self._check_unit()
         self._check_in_use()
         self._check_window()
         if not self.phases:
@@ -165,14 +163,6 @@ class PhasedSpec(Spec):
         if self.asking.seconds and self.experiment.conversion_window > self.asking.seconds:
             detail = f"must be at most asking.seconds, {self.asking.seconds}: a phase takes reports no longer"
             raise SpecError(detail, field="experiment.conversion_window", remedy="lower it, or raise asking.seconds")
-
-    def _check_unit(self) -> None:
-        if not 1 / _UNIT_MAX <= self.reward.half_range <= _UNIT_MAX:
-            raise SpecError(
-                f"less reward.low must be {2 / _UNIT_MAX:g} to {2 * _UNIT_MAX:g}",
-                field="reward.high",
-                remedy="choose another unit",
-            )
 
     def _check_batches(self) -> None:
         first, privacy = self.fewest(self.clients(1)), self.privacy

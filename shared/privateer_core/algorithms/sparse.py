@@ -65,6 +65,8 @@ class ArmContext(Range):
     @field_validator("features")
     @classmethod
     def _distinct(cls, features: Any) -> Any:
+        if isinstance(features, tuple) and not all(name.isprintable() for name in features):
+            raise ValueError("names must have printable characters alone: rename the column")
         if isinstance(features, tuple) and not 0 < len(set(features)) == len(features) <= FEATURES_MAX:
             raise ValueError(f"must be 1 to {FEATURES_MAX} distinct names")
         return features

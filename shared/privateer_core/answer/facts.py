@@ -23,36 +23,39 @@ class Displayed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     may_be_empty
         Names of the fields that may be empty words.
+    longest
+        Characters of a word, at most.
 
     Raises
     ------
     ValueError
-        If a word is empty or longer than 256 characters, or has characters that control a terminal; or if a figure is
+        If a word is empty or longer than that, or has characters that control a terminal; or if a figure is
         infinite or not a number.
     """
 
     may_be_empty: ClassVar[frozenset[str]] = frozenset()
+    longest: ClassVar[int] = NAME_MAX
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if value != "" or name not in self.may_be_empty:
-                _check(value)
+                _check(value, self.longest)
 
 
-def _check(value: object) -> None:
+def _check(value: object, longest: int) -> None:
     """Refuse words and figures that a screen must not be given, in tuples and mappings, too."""
     if isinstance(value, str):
-        if not (0 < len(value) <= NAME_MAX and value.isprintable()):
-            raise ValueError(f"a name must have 1 to {NAME_MAX} printable characters")
+        if not (0 < len(value) <= longest and value.isprintable()):
+            raise ValueError(f"a name must have 1 to {longest} printable characters")
     elif isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError("figures must be finite")
     elif isinstance(value, tuple | dict):
         for one in value:
-            _check(one)
+            _check(one, longest)
         for one in value.values() if isinstance(value, dict) else ():
-            _check(one)
+            _check(one, longest)
 
 
 class Fact(Displayed, frozen=True):

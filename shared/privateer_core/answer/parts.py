@@ -39,7 +39,7 @@ class Gain(Displayed, frozen=True):
     means: tuple[Estimate, ...] = ()
 
 
-class Rule(Displayed, frozen=True):
+class Recommendation(Displayed, frozen=True):
     """A recommendation for a group of people, and what it rests on."""
 
     group: str
@@ -52,10 +52,10 @@ class Rule(Displayed, frozen=True):
         return self.ground == "decided against all other options"
 
 
-class Rules(Displayed, frozen=True, tag="rules", tag_field="kind"):
+class Recommendations(Displayed, frozen=True, tag="rules", tag_field="kind"):
     """Recommendations, group by group."""
 
-    rules: tuple[Rule, ...]
+    rules: tuple[Recommendation, ...]
 
 
 class MeansOfBin(Bin, frozen=True):
@@ -215,7 +215,7 @@ class HalfLives(Displayed, frozen=True, tag="half-lives", tag_field="kind"):
 
 
 AnswerPart: TypeAlias = (
-    Rules
+    Recommendations
     | BinMeans
     | Intervals
     | Point

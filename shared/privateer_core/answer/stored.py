@@ -15,8 +15,8 @@ from privateer_core.answer.parts import (
     Figures,
     Ground,
     GuardrailEffects,
-    Rule,
-    Rules,
+    Recommendation,
+    Recommendations,
 )
 from privateer_core.errors import Malformed
 
@@ -111,8 +111,8 @@ def from_stored(result: StoredResult) -> Answer:
             earlier = _last_known(over_time)
             effects += [stored.get(_whom(cells)) or _effect(cells, earlier.get(_whom(cells))) for cells in table.cells]
         elif table.columns == ("segment", "arm", "decided", "note") and _are_grounds(table):
-            rows = (Rule(str(one["segment"]), str(one["arm"]), one["note"]) for one in table.cells)
-            parts.append(Rules(tuple(rows)))
+            rows = (Recommendation(str(one["segment"]), str(one["arm"]), one["note"]) for one in table.cells)
+            parts.append(Recommendations(tuple(rows)))
         elif len(table.columns) == 2:
             parts.append(Figures(table.title, tuple(Fact(str(name), value) for name, value in table.rows)))
             warnings += [f"{name}: {said}" for name, said in table.rows if name == _RATIO[0] and said != _RATIO[1]]

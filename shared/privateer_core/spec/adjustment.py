@@ -10,6 +10,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from privateer_core.errors import InputError
 from privateer_core.spec.columns import is_missing, is_number
+from privateer_core.spec.features import BOUND_MAX, check_bounds
 from privateer_core.spec.sections import Finite, Section
 
 Array = NDArray[np.float64]
@@ -55,8 +56,17 @@ class Adjustment(Section):
         given = [one is not None for one in (self.mean, self.slope, self.low, self.high)]
         if given not in ([True, True, False, False], [False, False, True, True]):
             raise ValueError("slope: declare mean and slope from old data, or low and high to have the slope learned")
-        if self.low is not None and self.high is not None and self.low >= self.high:
-            raise ValueError("high: must be above low")
+        if self.low is not None and self.high is not None:
+            if self.low >= self.high:
+                raise ValueError("high: must be above low")
+            check_bounds(self.low, self.high)
+        return self
+
+    @model_validator(mode="after")
+    def _countable(self) -> Self:
+        for name, value in (("mean", self.mean), ("slope", self.slope)):
+            if abs(value or 0.0) > BOUND_MAX:
+                raise ValueError(f"{name}: must be from -{BOUND_MAX:g} to {BOUND_MAX:g}; change the unit of the number")
         return self
 
     @model_validator(mode="after")

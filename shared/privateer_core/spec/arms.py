@@ -15,8 +15,8 @@ from privateer_core.spec.features import Feature
 from privateer_core.spec.sections import parse_section
 from privateer_core.spec.spec import ExperimentTable, Spec, example_promises
 
-ARM_NAME: Final = r"[\w .+-]{1,64}"
-"""A regular expression of the names that arms may have."""
+ARM_NAME: Final = r"[\w .+%()!?-]{1,64}"
+"""A regular expression of the names that arms may have: as people write "20% off" and "Sign up (free)"."""
 ARMS_MIN, ARMS_MAX = 2, 16
 _RARE: Final = 0.05
 """An expected reward this close to a bound, by the range, says little of a person: noise of a round hides it."""
@@ -123,6 +123,10 @@ class ArmsSpec(Spec):
             detail = "needs privacy.arms = 'seen': other reports of a batch would say when they were decided"
             raise SpecError(detail, field="experiment.conversion_window", remedy="set it so, or remove the window")
         return self
+
+    @override
+    def concerns(self) -> list[str]:
+        return [*super().concerns(), *self.reward.concerns(self.privacy.trust.promises)]
 
     @property
     @override

@@ -23,9 +23,9 @@ _INTEGER_MAX: Final = 2**53
 
 def _level(value: Any) -> Any:
     """Refuse what is neither text nor a whole number; True would count as 1 otherwise."""
-    fits = isinstance(value, str) and 1 <= len(value) <= _TEXT_MAX
+    fits = isinstance(value, str) and 1 <= len(value) <= _TEXT_MAX and value.isprintable()
     if not fits and (type(value) is not int or abs(value) > _INTEGER_MAX):
-        raise ValueError(f"must be text of 1 to {_TEXT_MAX} letters, or a whole number")
+        raise ValueError(f"must be text of 1 to {_TEXT_MAX} printable characters, or a whole number")
     return value
 
 

@@ -60,6 +60,12 @@ class Context(Section):
     )
 
     @model_validator(mode="after")
+    def _has_names(self) -> Self:
+        if not all(name.isprintable() for name in self.features):
+            raise ValueError("features: names must have printable characters alone: rename the column")
+        return self
+
+    @model_validator(mode="after")
     def _has_few_columns(self) -> Self:
         columns = sum(feature.columns for feature in self.features.values())
         if columns > COLUMNS_MAX:

@@ -22,6 +22,10 @@ from privateer_core.spec.sections import Finite, Section
 Array = NDArray[np.float64]
 
 QUANTILES_MAX: Final = 101
+BOUND_MAX: Final = 1e15
+"""No bound is farther from 0: larger numbers are in the wrong unit, and their squares and sums lose their digits."""
+_APART: Final = 1e3 * 2.0**-52
+"""Bounds are at least so far apart, by the larger one: a thousandth of the range is then more than a last digit."""
 
 
 class Range(Section):
@@ -32,8 +36,21 @@ class Range(Section):
 
     @model_validator(mode="after")
     def _can_be_scaled(self) -> Self:
-        check_scale(self.low, self.high)
+        check_bounds(self.low, self.high)
         return self
+
+
+def check_bounds(low: float, high: float) -> None:
+    """Refuse bounds between which numbers have too few digits to be told apart."""
+    check_scale(low, high)
+    largest = max(abs(low), abs(high))
+    if largest > BOUND_MAX:
+        raise ValueError(f"the range is too wide, bounds must be from -{BOUND_MAX:g} to {BOUND_MAX:g}; change the unit")
+    if high - low < max(1 / BOUND_MAX, _APART * largest):
+        raise ValueError(
+            f"the range is too narrow, bounds must differ by {1 / BOUND_MAX:g}, and in their first twelve digits; "
+            "change the unit, or subtract what all values have in common"
+        )
 
 
 def check_scale(low: float, high: float) -> None:
@@ -218,7 +235,7 @@ class Ranked(_Number):
     def _rise(self) -> Self:
         if any(after < before for before, after in pairwise(self.quantiles)) or self.quantiles[0] == self.quantiles[-1]:
             raise ValueError("quantiles: must rise from the first to the last")
-        check_scale(self.quantiles[0], self.quantiles[-1])
+        check_bounds(self.quantiles[0], self.quantiles[-1])
         for low, high in pairwise(sorted(set(self.quantiles))):
             check_scale(low, high)
         return self

@@ -25,6 +25,12 @@ REWARD: Final = "reward"
 """What a reward is called among answers."""
 YES: Final = 0.5
 """Answers from here on are yes."""
+_WIDE: Final = 50
+"""Bounds that are farther apart, in standard deviations, are probably not meant: revenue up to a cap has 10 to 20."""
+_FITTING: Final = 10
+"""Standard deviations between bounds that cut off next to nothing of a score."""
+_FAR: Final = 100
+"""Rewards that numbers from before would move by more than so many ranges are probably in another unit."""
 
 
 class Reward(Range):
@@ -99,6 +105,30 @@ class Reward(Range):
     def without_outcome(self) -> float:
         """The reward of a person of whom no outcome is known when the conversion window closes."""
         return min(self.high, max(self.low, 0.0)) if self.default is None else self.default
+
+    @property
+    def fitting(self) -> float | None:
+        """A range that fits rewards of the expected deviation, where the declared one is far too wide."""
+        wide = self.deviation is not None and self.span > _WIDE * self.deviation
+        return _FITTING * self.deviation if wide and self.deviation else None
+
+    def concerns(self, noisy: bool) -> list[str]:
+        """Say which bounds and slopes are probably not meant; wide bounds cost nothing without noise."""
+        found, fitting = [], self.fitting
+        if noisy and fitting:
+            found.append(
+                f"reward.low and reward.high are {self.span / fitting * _FITTING:,.0f} standard deviations apart. "
+                f"Noise is in proportion to that: with bounds {fitting:g} apart it would be "
+                f"{self.span / fitting:,.0f} times smaller"
+            )
+        for name, one in self.adjust.items():
+            moved = abs((one.slope or 0.0) * (one.mean or 0.0)) / self.span
+            if moved > _FAR:
+                found.append(
+                    f"reward.adjust.{name} moves the reward of a person whose number is 0 by {moved:,.0f} times the "
+                    "range of rewards, so that bounds cut it off: check the units of mean and slope"
+                )
+        return found
 
     @property
     def middle(self) -> float:

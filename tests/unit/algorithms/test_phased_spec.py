@@ -60,7 +60,7 @@ BAD = {
     "more than people": ({"algorithm.clients": 1e308}, "algorithm.clients", ""),
     "more than numbers": ({"algorithm.fixed_clients": 10**400}, "algorithm.fixed_clients", ""),
     "infinite range": ({"reward.low": -1e308, "reward.high": 1e308}, "reward", ""),
-    "squares overflow": ({"reward.low": 0.0, "reward.high": 1e300}, "reward.high", "unit"),
+    "squares overflow": ({"reward.low": 0.0, "reward.high": 1e300}, "reward", ""),
     "squares vanish": ({"reward.low": 0.0, "reward.high": 5e-324}, "reward", ""),
     "standard_deviation": ({"algorithm.client_deviation": 1e300}, "algorithm.client_deviation", ""),
 }

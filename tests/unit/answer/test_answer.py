@@ -17,8 +17,8 @@ from privateer_core.answer.parts import (
     Ground,
     GuardrailEffects,
     MeansOfBin,
-    Rule,
-    Rules,
+    Recommendation,
+    Recommendations,
 )
 from privateer_core.answer.policy_view import (
     ArmsOfBin,
@@ -54,7 +54,7 @@ FOUND = Answer(
 BARE = Answer(status="learning", people=0, rounds=0, confidence=0.5)
 WHERE = (Between("age", 18.0, 30.0, missing=True), Among("country", ("de", 3, True)))
 PARTS = (
-    Rules((Rule("young", "short", "ahead, and not decided"),)),
+    Recommendations((Recommendation("young", "short", "ahead, and not decided"),)),
     BinMeans(("age",), (MeansOfBin((0.0,), (0.5,), WHERE, (Estimate("short", 0.5, 0.4, 0.6),)),), 0.95),
     EffectsOverTime((10, 20), (EffectPath("short", None, (None, 0.1), (None, 0.0), (None, 0.2)),)),
     GuardrailEffects("refund", (Effect("short", "young", None, None, None, "decided at an earlier look"),)),
@@ -79,7 +79,7 @@ def test_before_the_first_report_an_answer_says_nothing() -> None:
 
 def test_parts_are_found_by_their_type() -> None:
     answer = msgspec.structs.replace(FOUND, parts=PARTS)
-    assert answer.first_of(Rules) == PARTS[0]
+    assert answer.first_of(Recommendations) == PARTS[0]
     assert answer.first_of(PolicyView) is None
     assert answer.all_of(Figures) == [PARTS[4]]
 
@@ -248,7 +248,7 @@ def test_tables_of_older_servers_become_typed_parts() -> None:
     assert over_time.people == (10, 20)
     assert over_time.effects[0] == EffectPath("b", "lost", (-0.3, None), (-0.4, None), (-0.2, None))
     assert [one.name for one in found.all_of(GuardrailEffects)] == ["refund"]
-    assert found.first_of(Rules) == Rules((Rule("won", "b", GROUND),))
+    assert found.first_of(Recommendations) == Recommendations((Recommendation("won", "b", GROUND),))
     assert found.warnings == ("sample ratio: arms are lost",)
     gain = found.first_of(Table)
     assert gain

@@ -66,6 +66,9 @@ def test_what_is_no_number_is_refused_by_its_name_and_not_echoed(value: Any) -> 
         ({"reward.adjust": {"minutes": {"mean": 31.0}}}, "reward.adjust.minutes.slope"),
         ({"reward.adjust": {"minutes": {"mean": float("nan"), "slope": 1.0}}}, "reward.adjust.minutes.mean"),
         ({"reward.adjust": {"minutes": {"mean": "many", "slope": 1.0}}}, "reward.adjust.minutes.mean"),
+        ({"reward.adjust": {"minutes": {"mean": 1e300, "slope": 1.0}}}, "reward.adjust.minutes.mean"),
+        ({"reward.adjust": {"minutes": {"mean": 0.0, "slope": -1e300}}}, "reward.adjust.minutes.slope"),
+        (LEARNED | {"reward.adjust": {"minutes": {"low": -1e300, "high": 1e300}}}, "reward.adjust.minutes"),
         ({"reward.adjust": {"minutes": {"mean": 1.0, "slope": 1.0, "low": 1.0}}}, "reward.adjust.minutes.slope"),
         ({"reward.adjust": {"minutes": {"mean": 1.0, "high": 1.0}}}, "reward.adjust.minutes.slope"),
         ({"reward.adjust": {"minutes": {"low": 1.0, "high": 1.0}}}, "reward.adjust.minutes.high"),
@@ -109,6 +112,15 @@ def test_a_spec_of_bits_says_that_adjusting_does_nothing() -> None:
     told = {"algorithm.name": "trial"} | MINUTES
     assert any("reward.adjust" in one for one in parse_spec(tables(told)).concerns())
     assert not any("reward.adjust" in one for one in parse_spec(tables(TRIAL | MINUTES)).concerns())
+
+
+def test_a_slope_that_moves_everybody_beyond_the_bounds_is_said() -> None:
+    """The range is 180: .8 times 31 moves nobody far, 8,000 times 31 moves a number of 0 by 1,378 ranges."""
+    assert parse_spec(tables(TRIAL | MINUTES)).concerns() == []
+    told = TRIAL | {"reward.adjust": {"minutes": {"mean": 31.0, "slope": 8000.0}}}
+    (said,) = parse_spec(tables(told)).concerns()
+    assert "reward.adjust.minutes" in said
+    assert "1,378 times" in said
 
 
 def test_a_correlation_has_the_sign_of_its_slope() -> None:

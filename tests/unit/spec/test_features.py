@@ -36,7 +36,7 @@ BAD = {
     "a truth as a level": ({"levels": [True, "a"]}, "context.features.x.levels.0", "text .* or a whole number"),
     "an empty level": ({"levels": ["", "a"]}, "context.features.x.levels.0", "text .* or a whole number"),
     "half a number": ({"levels": [0.5, 1]}, "context.features.x.levels.0", "text .* or a whole number"),
-    "a long level": ({"levels": ["a" * 257]}, "context.features.x.levels.0", "1 to 256 letters"),
+    "a long level": ({"levels": ["a" * 257]}, "context.features.x.levels.0", "1 to 256 printable"),
     "a huge level": ({"levels": [10**30]}, "context.features.x.levels.0", "whole number"),
     "one level in order": ({"levels": ["a"], "ordered": True}, "context.features.x.levels", "two or more"),
     "two kinds": ({"levels": ["a"], "low": 0}, "context.features.x.low", "unknown key"),
@@ -278,3 +278,10 @@ def test_kinds_are_told_by_their_keys() -> None:
     kinds = [Numeric, Numeric, Ranked, Categorical, Categorical, Ordinal, Boolean, Boolean]
     assert [type(feature) for feature in FEATURES.values()] == kinds
     assert all(isinstance(feature, Feature) for feature in FEATURES.values())
+
+
+@pytest.mark.parametrize("wrong", ["a\x1b[2J", "a\nb", "a\u202eb"])
+def test_names_and_levels_that_control_a_screen_are_refused(wrong: str) -> None:
+    for features in ({wrong: {"low": 0, "high": 1}}, {"country": {"levels": ["NL", wrong]}}):
+        with pytest.raises(SpecError, match="printable"):
+            make_spec({"context.features": features})

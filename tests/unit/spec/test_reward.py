@@ -64,3 +64,13 @@ def test_numbers_that_cannot_vary_so_much_about_their_mean_are_refused() -> None
     with pytest.raises(ValidationError, match=r"at most 6\.778"):
         Reward(kind="numeric", low=0.0, high=200.0, base_rate=0.23, deviation=14.0)
     assert Reward(kind="numeric", low=0.0, high=200.0, base_rate=2.3, deviation=14.0).deviation == 14.0
+
+
+def test_bounds_far_wider_than_rewards_vary_are_said_where_there_is_noise() -> None:
+    """Planted: bounds 50 standard deviations apart, which revenue may have."""
+    wide = Reward(high=1e6, kind="numeric", base_rate=5.0, deviation=1.0)
+    (said,) = wide.concerns(noisy=True)
+    assert "1,000,000 standard deviations" in said
+    assert "with bounds 10 apart it would be 100,000 times smaller" in said
+    assert wide.concerns(noisy=False) == []
+    assert Reward(high=50.0, kind="numeric", base_rate=5.0, deviation=1.0).concerns(noisy=True) == []

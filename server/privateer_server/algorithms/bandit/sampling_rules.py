@@ -38,10 +38,12 @@ def repays(posterior: ArmPosterior, playable: NDArray[np.bool_], left: int) -> N
 
     To halve the variance of an arm's mean takes as many people again as have reported on it, each of whom is expected
     to lose its gap. The ``left`` people to come cannot gain more by it than the expectation, under a normal posterior,
-    of what the arm has above the leader, if that is positive.
+    of what the arm has above the leader, if that is positive. Noise may leave an estimate below 0: the mean is not, so
+    that such an arm is behind the leader by no more than the leader has.
     """
+    means = np.clip(posterior.means, 0.0, 1.0)
     best = int(np.argmax(np.where(playable, posterior.means, -np.inf)))
-    gaps = posterior.means[best] - posterior.means
+    gaps = np.maximum(means[best] - means, 0.0)
     variance = np.minimum(posterior.variances, 1e12)
     gain = gains_above(gaps, np.sqrt(variance + variance[best]))
     return np.asarray(playable & ((left * gain > posterior.people * gaps) | (np.arange(len(gaps)) == best)))

@@ -17,6 +17,7 @@ from privateer_core.answer import Answer
 from privateer_core.answer.facts import Fact
 from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.answer.parts import Figures
+from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.bounded_vectors import RunningSums, VectorSums
 from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner
 from privateer_server.algorithms.linear.context_moments import PEOPLE, Contexts, frame, slopes
@@ -152,6 +153,27 @@ class LinearLearner(RoundsLearner[LinearSpec, LinearState, LinearPolicy]):
         """Return how well the parameters are known: the policy is all else that is found."""
         off = Fact("typical error of a mean reward", round(self.figures(state)["uncertainty"], 4), "number")
         return self.answered(state, parts=(Figures("what is known", (off,)),) if state.reported else ())
+
+    @override
+    def expected(self, state: LinearState) -> ExpectedRewards | None:
+        if not state.information.any():
+            return None
+        means, covariances = self.known(state)
+        reward, link = self.spec.reward, self.link
+
+        def at(contexts: Array) -> tuple[Array, Array]:
+            rows = self.design.rows(contexts)
+            products = rows @ means.T
+            spreads = np.sqrt(np.maximum(np.einsum("nd,kde,ne->nk", rows, covariances, rows, optimize=True), 0.0))
+            deviations = reward.span * link.slopes(products) * spreads
+            return reward.unscaled(np.clip(link.truths(products), 0.0, 1.0)), deviations
+
+        def deviation(contexts: Array, weights: Array) -> float:
+            rows = self.design.rows(contexts)
+            sums = (weights * link.slopes(rows @ means.T)).T @ rows
+            return reward.span * float(np.sqrt(max(0.0, np.einsum("kd,kde,ke->", sums, covariances, sums))))
+
+        return ExpectedRewards.everywhere(self.spec.dimension, at, deviation)
 
     def centre(self) -> Array:
         """Return the prior's mean of any arm's parameter, (d,)."""

@@ -189,6 +189,24 @@ class BinProcess:
         found = [observations.variances(self.kernel)[: some.stop - some.start] for some, observations in self.groups]
         return np.asarray(self.prior.scale**2 * np.concatenate(found))
 
+    def spread_of(self) -> Callable[[Array], float] | None:
+        """Return what tells the standard deviation of a sum of the bins' averages with weights (bins, arms).
+
+        None where arms have a common part: how their own parts go together is not kept then.
+        """
+        if self.kernel.common:
+            return None
+        known = []
+        for some, observations in self.groups:
+            size = some.stop - some.start
+            known.append((some, observations.covariances(self.kernel)[:, :size, :size]))
+
+        def spread(weights: Array) -> float:
+            parts = (np.einsum("ik,kij,jk->", weights[some], own, weights[some], optimize=True) for some, own in known)
+            return self.prior.scale * float(np.sqrt(max(0.0, sum(map(float, parts)))))
+
+        return spread
+
     def _values(self, means: Array, variances: Array) -> tuple[Array, Array]:
         """Return means and variances of values for those of the process."""
         return self.prior.level + self.prior.scale * means, self.prior.scale**2 * variances

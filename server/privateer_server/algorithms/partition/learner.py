@@ -11,6 +11,7 @@ from typing_extensions import override
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
 from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.answer.parts import AnswerPart, BinMeans, Contradiction
+from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.contributions import CellHits, KeyedRelease
 from privateer_server.algorithms import Learner, NewRound
 from privateer_server.algorithms.partition.allocation import (
@@ -275,14 +276,14 @@ class PartitionLearner(CohortLearner[PartitionState]):
         return replace(state, discounted=discounted, evidence=discounted.current)
 
     def _windowed(self, state: PartitionState) -> PartitionState:
-        window = windowed(state.window, state.tree, _endless(state), state.own, self._likelihood(state))
+        window = windowed(state.window, state.tree, state.endless, state.own, self._likelihood(state))
         return replace(state, window=window)
 
     def contradiction(self, state: PartitionState) -> Contradiction | None:
         """Whether rounds since a window opened contradict those before; None before the first window opens."""
         if state.window is None:
             return None
-        return contradiction(state.window, state.tree, _endless(state), self._likelihood(state))
+        return contradiction(state.window, state.tree, state.endless, self._likelihood(state))
 
     def _likelihood(self, state: PartitionState) -> Any:
         return lambda known: self.process(state, known, math.inf).likelihood()
@@ -295,7 +296,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
 
     def rescaled(self, state: PartitionState) -> PartitionState:
         """Expect values where those that were observed are on the average."""
-        precision, moment = _observed(state)
+        precision, moment = state.observed
         if not precision.any():
             return state
         return replace(
@@ -304,7 +305,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
 
     @override
     def measured_rate(self, state: PartitionState) -> MeasuredRate | None:
-        precision, moment = (float(values.sum()) for values in _observed(state))
+        precision, moment = (float(values.sum()) for values in state.observed)
         return MeasuredRate.normal((1 + moment / precision) / 2, 0.5 / math.sqrt(precision)) if precision else None
 
     def computed(self, state: PartitionState) -> PartitionState:
@@ -350,6 +351,10 @@ class PartitionLearner(CohortLearner[PartitionState]):
         return bool(state.seen or state.evidence.precision.any())
 
     @override
+    def expected(self, state: PartitionState) -> ExpectedRewards | None:
+        return state.expected(self.spec, self.process(state)) if self.has_evidence(state) else None
+
+    @override
     def bin_means(self, state: PartitionState) -> BinMeans:
         """Return mean rewards by bin, with the intervals of their posteriors."""
         means, errors = self._scaled(state)
@@ -374,13 +379,6 @@ class PartitionLearner(CohortLearner[PartitionState]):
         return means, (high - low) * np.sqrt(variance) / 2
 
 
-def _observed(state: PartitionState) -> tuple[Array, Array]:
-    """Return precisions and moments of all cells that rounds were about, unfaded; (cells,) each."""
-    known = [_endless(state).cells, *([state.selection.evidence.cells] if state.selection else [])]
-    precision, moment = (np.concatenate(values) for values in zip(*known, strict=True))
-    return precision, moment
-
-
 def _is_news(state: PartitionState, before: int, times: float) -> bool:
     """Whether ``times`` as many people have reported as ``before``.
 
@@ -388,11 +386,6 @@ def _is_news(state: PartitionState, before: int, times: float) -> bool:
     """
     others = state.seen - state.own if state.own else 0
     return state.seen - others >= times * max(0, before - others)
-
-
-def _endless(state: PartitionState) -> BinEvidence:
-    """Return the evidence that has not faded, of all rounds that posteriors know."""
-    return state.discounted.endless if state.discounted else state.evidence
 
 
 def learner(spec: PartitionSpec) -> Learner:

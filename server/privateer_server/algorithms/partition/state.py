@@ -7,14 +7,29 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from privateer_core.algorithms.partition import PartitionSpec
+from privateer_core.algorithms.partition.bins import Bins
+from privateer_core.policies.expected_rewards import ExpectedRewards, summed_by
 from privateer_server.algorithms import LearnerState
 from privateer_server.algorithms.partition.bin_tree import BinTree
 from privateer_server.algorithms.partition.change_detection import Window
 from privateer_server.algorithms.partition.feature_selection import Selection
 from privateer_server.algorithms.partition.forgetting import Discounted
-from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinPosterior
+from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinPosterior, BinProcess
 from privateer_server.algorithms.partition.kernel import UNSCALED, Hyperparameters, PriorScale
 from privateer_server.algorithms.partition.round_estimates import Population
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LocatedBins(Bins):
+    """Bins that find people."""
+
+    dimension: int
+    axes: NDArray[np.int64]
+    depths: NDArray[np.int64]
+    paths: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -66,6 +81,36 @@ class PartitionState(LearnerState):
     window: Window | None = None
     selection: Selection | None = None
     prior: PriorScale = UNSCALED
+
+    @property
+    def endless(self) -> BinEvidence:
+        """The evidence that has not faded, of all rounds that posteriors know."""
+        return self.discounted.endless if self.discounted else self.evidence
+
+    @property
+    def observed(self) -> tuple[Array, Array]:
+        """Precisions and moments of all cells that rounds were about, unfaded; (cells,) each."""
+        known = [self.endless.cells, *([self.selection.evidence.cells] if self.selection else [])]
+        precision, moment = (np.concatenate(values) for values in zip(*known, strict=True))
+        return precision, moment
+
+    def expected(self, spec: PartitionSpec, process: BinProcess) -> ExpectedRewards:
+        """Return what is expected in the bins, whose people are shared out as they reported."""
+        tree, posterior, reward = self.tree, self.posterior, spec.reward
+        bins = LocatedBins(spec.dimension, tree.all_axes(spec.dimension), tree.depths, tree.paths)
+        means, deviations = reward.unscaled((1 + posterior.mean) / 2), reward.span * np.sqrt(posterior.variance) / 2
+
+        def at(contexts: Array) -> tuple[Array, Array]:
+            rows = bins.locate(contexts)
+            return means[rows], deviations[rows]
+
+        spread, size = process.spread_of(), len(tree)
+
+        def deviation(contexts: Array, weights: Array) -> float:
+            summed = summed_by(bins.locate(contexts), weights, size)
+            return reward.span / 2 * spread(summed) if spread else float((np.abs(summed) * deviations).sum())
+
+        return ExpectedRewards(*bins.edges(), self.population.shares[0], at, deviation, learned=True)
 
     @classmethod
     @override

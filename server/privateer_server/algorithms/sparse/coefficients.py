@@ -1,5 +1,6 @@
 """Coefficients from noisy second moments, with intervals, and what a policy by them gains."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -36,23 +37,31 @@ class Estimates:
     ----------
     values, deviations
         Shape (p,), with the standard deviations that noise and people's own variation give them.
+    centres
+        What is expected of each beforehand, shape (p,), or 0 of all.
     """
 
     values: Array
     deviations: Array
+    centres: Array | float = 0.0
 
     @property
     def ratios(self) -> Array:
-        """How many standard deviations coefficients are from 0, (p,)."""
-        return np.asarray(np.abs(self.values) / self.deviations)
+        """How many standard deviations coefficients are from what is expected, (p,)."""
+        return np.asarray(np.abs(self.values - self.centres) / self.deviations)
 
     @property
     def shrunk(self) -> Array:
-        """Coefficients to decide by, (p,): those that noise may have made are smaller, or 0 (James and Stein)."""
-        return np.asarray(self.values * np.maximum(0.0, 1 - (_SHRUNK / np.maximum(self.ratios, 1e-9)) ** 2))
+        """Coefficients to decide by, (p,): those that noise may have made are closer to the centre, or there."""
+        return np.asarray(self.centres + (self.values - self.centres) * _kept(self.ratios))
 
 
-def estimates(people: int, moments: Array, variances: Array) -> Estimates:
+def _kept(ratios: Array) -> Array:
+    """Return which part of an estimate so many standard deviations from the centre is believed (James and Stein)."""
+    return np.maximum(0.0, 1 - (_SHRUNK / np.maximum(ratios, 1e-9)) ** 2)
+
+
+def estimates(people: int, moments: Array, variances: Array, expected: Array) -> Estimates:
     """Return the coefficients of a linear model of the value by the other coordinates.
 
     Eigenvalues of the noisy matrix below what noise alone has are raised to that: sqrt(2 p) standard deviations of an
@@ -64,19 +73,22 @@ def estimates(people: int, moments: Array, variances: Array) -> Estimates:
         Number of people.
     moments, variances
         Shape (p + 1, p + 1): sums of products of coordinates, the value last, and the variances of noise in them.
+    expected
+        Shape (arms,): what arms, the first coordinates, are expected to have. An arm that nobody played has that.
     """
     size = len(moments) - 1
     matrix, products = moments[:-1, :-1], moments[:-1, -1]
+    centres = np.pad(expected, (0, size - len(expected)))
     noise = float(np.median(variances[:-1, :-1][~np.eye(size, dtype=bool)])) if size > 1 else variances[0, 0]
     found, vectors = np.linalg.eigh(matrix)
     inverse = (vectors / np.maximum(found, 1 + np.sqrt(2 * size * noise))) @ vectors.T
-    values = inverse @ products
+    values = centres + inverse @ (products - matrix @ centres)
     # Twice the noise of the sum of squares, so that it is hardly ever taken for too small.
     unexplained = moments[-1, -1] + 2 * np.sqrt(variances[-1, -1]) - values @ products
     own = min(1.0, max(_LEAST, float(unexplained) / people))
     spread = np.diag(variances[:-1, -1] + variances[:-1, :-1] @ values**2) + own * np.maximum(matrix, 0) * np.eye(size)
     covariance = inverse @ (spread + own * (matrix - np.diag(np.diag(matrix)))) @ inverse
-    return Estimates(values, np.sqrt(np.maximum(np.diag(covariance), 1e-12)))
+    return Estimates(values, np.sqrt(np.maximum(np.diag(covariance), 1e-12)), centres)
 
 
 def correlate(arms: int, people: int, moments: Array, variances: Array) -> bool:
@@ -96,6 +108,29 @@ def correlate(arms: int, people: int, moments: Array, variances: Array) -> bool:
     together = np.abs(moments[*pairs]) / np.sqrt(variances[*pairs] + people * UNIFORM**2)
     ratios = np.concatenate([off, together])
     return bool((ratios > threshold(len(ratios), _ALARM)).any())
+
+
+def is_clearer(people: int, predicted: Sequence[float], arms: int, scale: float, level: float) -> bool:
+    """Whether so many people's products with what is left of rewards tell features apart better than with rewards.
+
+    What is predicted no longer varies from person to person. And where features decide, they are off the middle among
+    those who get an arm: up to (arms - 1) / (arms + 1), of uniform ones. Their products with a level then hide what the
+    feature does. But scores have a wider range, and with it a choice's Gumbel noise, of variance (pi scale)^2 / 6.
+
+    Parameters
+    ----------
+    predicted, arms
+        What is predicted by arms, the first, and by features.
+    scale
+        Of a choice's noise in a sum of products with rewards.
+    level
+        What rewards are off the middle, as far as that is sure, where features decide; 0 where coins do.
+    """
+    intercepts, values = np.array(predicted[:arms]), np.array(predicted[arms:])
+    varied = np.square(intercepts).mean() + UNIFORM * np.square(values).sum()
+    wider = 1 + np.abs(intercepts).max() + np.abs(values).sum()
+    off = people * level * (arms - 1) / (arms + 1)
+    return bool(people * UNIFORM * varied + off**2 > (np.pi * scale) ** 2 / 6 * (wider**2 - 1))
 
 
 def threshold(features: int, chance: float = 1 - CONFIDENCE) -> float:
@@ -149,15 +184,40 @@ class Played:
 
     @property
     def mean(self) -> tuple[float, float]:
-        """The mean reward of all, and its standard deviation; a reward's own is 1 at most."""
-        variance = (len(self.sums) * self.noise + self.people) / self.people**2
-        return float(self.sums.sum()) / self.people, float(np.sqrt(variance))
+        """The mean reward of all, and its standard deviation."""
+        mean = float(self.sums.sum()) / self.people
+        return mean, float(_deviations(np.array(mean), len(self.sums) * self.noise, np.array(float(self.people))))
+
+    @property
+    def level(self) -> float:
+        """How far the mean reward is from the middle, as far as that is sure: a standard deviation less, or 0."""
+        return max(0.0, abs(self.mean[0]) - self.mean[1]) if self.people else 0.0
 
     @property
     def means(self) -> tuple[Array, Array]:
         """The mean reward of each arm where coins gave it, (arms,), and its standard deviation."""
         each = np.maximum(self.shares, 1.0)
-        return np.clip(self.sums / each, -1.0, 1.0), np.sqrt(self.noise + each) / each
+        means = np.clip(self.sums / each, -1.0, 1.0)
+        return means, _deviations(means, self.noise, each)
+
+    @property
+    def expected(self) -> Array:
+        """What arms are expected to have, (arms,): as much as all, but for what is beyond chance; 0 of nobody."""
+        if not self.people:
+            return np.zeros(len(self.sums))
+        means, deviations = self.means
+        return Estimates(means, deviations, np.full(len(means), self.mean[0])).shrunk
+
+
+def _deviations(means: Array, noise: float, people: Array) -> Array:
+    """Return standard deviations of mean rewards in [-1, 1], to the sums of which noise of a variance was added.
+
+    Nothing of mean m varies by more than 1 - m^2. The mean is taken to be a standard deviation closer to the middle, so
+    that an arm's luck does not make it sure.
+    """
+    most = np.sqrt(noise + people) / people
+    closer = np.maximum(np.abs(means) - most, 0.0)
+    return np.asarray(np.sqrt(noise + people * np.maximum(1 - closer**2, _LEAST)) / people)
 
 
 class FoundFeature(NamedTuple):

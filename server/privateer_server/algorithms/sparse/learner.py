@@ -29,6 +29,7 @@ from privateer_server.algorithms.sparse.coefficients import (
     features_table,
     gain,
     in_ball,
+    is_clearer,
     moments_by_policy,
     threshold,
 )
@@ -58,19 +59,19 @@ class SparseLearner(RoundsLearner[SparseSpec, StateT, SparsePolicy]):
         """Return what a policy has of a state: ``places``, ``coefficients`` and ``intercepts``."""
 
     @abstractmethod
-    def asked(self, state: StateT, seed: int) -> tuple[Places, SecondMoments]:
+    def asked(self, state: StateT, ahead: NewRound) -> tuple[Places, SecondMoments]:
         """Return the features that the next round asks about, and the question."""
 
     @override
     def policy(self, state: StateT, ahead: NewRound) -> SparsePolicy:
         """Return the policy of a round: it explores as long as nothing is known."""
         known = self.decided(state)
-        asked, question = self.asked(state, ahead.seed)
+        asked, question = self.asked(state, ahead)
         return SparsePolicy(
             version=ahead.version,
             asked=asked,
             playable=np.array(self.spec.playable),
-            explores=not (known["coefficients"].any() or known["intercepts"].any()),
+            explores=not known["coefficients"].any() and len(set(known["intercepts"].tolist())) == 1,
             seed=ahead.seed,
             terms=self.terms(ahead, question),
             **known,
@@ -140,7 +141,7 @@ class EpochLearner(SparseLearner[EpochState]):
 
     Features whose coefficients are beyond chance are kept, ``sparsity`` of them at most. As long as there are fewer, an
     epoch chooses as many more by their products with the reward; where features correlate, by products with what is
-    left of the reward, and one more even if there are enough: noisy hard thresholding, a step an epoch.
+    left of the reward (as where that is clearer), and one more even if there are enough: noisy hard thresholding.
     """
 
     state_type = EpochState
@@ -154,7 +155,9 @@ class EpochLearner(SparseLearner[EpochState]):
 
     def estimates(self, state: EpochState) -> Estimates | None:
         """Return coefficients of arms and the block's features; None before any report."""
-        return estimates(state.people, state.moments, state.variances) if state.people else None
+        if not state.people:
+            return None
+        return estimates(state.people, state.moments, state.variances, state.explored.expected)
 
     @override
     def decided(self, state: EpochState) -> dict[str, Any]:
@@ -175,24 +178,27 @@ class EpochLearner(SparseLearner[EpochState]):
         return np.sort(state.places[beyond])
 
     @override
-    def asked(self, state: EpochState, _seed: int) -> tuple[Places, SecondMoments]:
+    def asked(self, state: EpochState, ahead: NewRound) -> tuple[Places, SecondMoments]:
         """Return the features that records have, and the question; those kept alone, once there are enough."""
         spec, kept = self.spec, self.kept(state)
         screened = min(spec.arm_features - len(kept), max(spec.kept_most - len(kept), int(state.correlated)))
         if not screened:
             places = tuple(range(len(kept)))
             return kept, replace(spec.question_about(len(kept), 0), kept=places)
-        everything = np.arange(spec.arm_features)
-        predicted = self._predicted(state, kept) if state.correlated else ()
-        question = spec.question_about(spec.arm_features, 0)
-        return everything, replace(question, kept=tuple(kept.tolist()), screened=screened, predicted=predicted)
+        question = replace(spec.question_about(spec.arm_features, 0), kept=tuple(kept.tolist()), screened=screened)
+        found, by_features = self.estimates(state), len(self.decided(state)["places"]) > 0
+        predicted = self._predicted(found, np.searchsorted(state.places, kept)) if found else ()
+        if predicted and not state.correlated:
+            mechanism: Any = self.terms(ahead, question).mechanism
+            level = state.explored.level if by_features else 0.0
+            if not is_clearer(ahead.batch, predicted, spec.arm_count, mechanism.score_scale, level):
+                predicted = ()
+        return np.arange(spec.arm_features), replace(question, predicted=predicted)
 
-    def _predicted(self, state: EpochState, kept: Places) -> tuple[float, ...]:
-        """Return what is predicted of rewards by arms and by kept features."""
-        found, arms = self.estimates(state), self.spec.arm_count
-        assert found is not None, "correlation has been seen"
-        values = found.shrunk[arms:][np.searchsorted(state.places, kept)]
-        values, intercepts = in_ball(values, found.shrunk[:arms])
+    def _predicted(self, found: Estimates, kept: Places) -> tuple[float, ...]:
+        """Return what is predicted of rewards by arms and by features that are kept, at these places of a block."""
+        arms = self.spec.arm_count
+        values, intercepts = in_ball(found.shrunk[arms:][kept], found.shrunk[:arms])
         return (*intercepts.tolist(), *values.tolist())
 
     @override
@@ -331,13 +337,13 @@ class SumLearner(SparseLearner[SumState]):
         return {"places": places, "coefficients": values, "intercepts": intercepts}
 
     @override
-    def asked(self, state: SumState, seed: int) -> tuple[Places, SecondMoments]:
+    def asked(self, state: SumState, ahead: NewRound) -> tuple[Places, SecondMoments]:
         """Return the features that may still be among the largest, and the question."""
         found, reach = self.estimates(state), threshold(self.spec.arm_features)
         sizes = np.abs(found.values)
         surely = np.sort(sizes - reach * found.deviations)[-self.spec.kept_most]
         places = np.flatnonzero(sizes + reach * found.deviations >= surely)
-        return places, self.spec.question_about(len(places), seed)
+        return places, self.spec.question_about(len(places), ahead.seed)
 
     @override
     def learn(self, state: SumState, policy: SparsePolicy, release: VectorSums) -> SumState:

@@ -13,6 +13,7 @@ from privateer_core.answer import Answer
 from privateer_core.answer.facts import Table
 from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.errors import SpecError
+from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.contributions import CellHits
 from privateer_server.algorithms import Learner, NewRound, RoundsLearner
 from privateer_server.algorithms.trial.allocation import CHOSEN_AFTER, Holdout, allocated
@@ -22,7 +23,7 @@ from privateer_server.algorithms.trial.power.planned_designs import designs
 from privateer_server.algorithms.trial.power.power_tables import check_effect, power_tables
 from privateer_server.algorithms.trial.state import TrialState
 from privateer_server.algorithms.trial.treatment_effects import control_rate
-from privateer_server.algorithms.trial.trial_answer import answer
+from privateer_server.algorithms.trial.trial_answer import answer, expected
 
 Array = NDArray[np.float64]
 
@@ -121,6 +122,10 @@ class TrialLearner(RoundsLearner[TrialSpec, TrialState, TrialPolicy]):
         if not state.evidence.looks:
             return Answer("learning", 0, 0, 1 - self.spec.algorithm.level)
         return answer(state, self._found(state), self.spec, self.warnings(state), over=self.over(state))
+
+    @override
+    def expected(self, state: TrialState) -> ExpectedRewards | None:
+        return expected(state, self._found(state), self.spec) if state.evidence.looks else None
 
     @override
     def measured_rate(self, state: TrialState) -> MeasuredRate | None:

@@ -19,9 +19,10 @@ from privateer_core.answer.parts import (
     Gain,
     GuardrailEffects,
     Intervals,
-    Rule,
-    Rules,
+    Recommendation,
+    Recommendations,
 )
+from privateer_core.policies.expected_rewards import ExpectedRewards, summed_by
 from privateer_server.algorithms.trial.decisions import (
     DIGITS,
     TrialFindings,
@@ -48,7 +49,7 @@ def answer(
     state: TrialState, found: TrialFindings, spec: TrialSpec, warnings: tuple[str, ...], *, over: bool
 ) -> Answer:
     """Return what is known at the last look, after ``warnings``; effects in the rewards' own units."""
-    parts: list[AnswerPart] = [_rules(found, spec), _facts(state, spec, over)]
+    parts: list[AnswerPart] = [_recommendations(found, spec), _facts(state, spec, over)]
     parts += [*_at_the_stop(state, spec), *_guardrails(state, spec)]
     parts += [*_questions(spec), *_shares(state, spec), _over_time(state, spec)]
     return Answer(
@@ -85,9 +86,36 @@ def _gain(state: TrialState, spec: TrialSpec) -> Gain | None:
     return Gain(spec.options[state.held.constant], value, low, high, int(state.held.evidence.people[-1]))
 
 
-def _rules(found: TrialFindings, spec: TrialSpec) -> Rules:
+def expected(state: TrialState, found: TrialFindings, spec: TrialSpec) -> ExpectedRewards | None:
+    """Return the effects of every arm by segment: the control's are 0. None where everybody is one segment."""
+    if spec.segment_count == 1:
+        return None
+    size, critical = spec.segment_count, state.evidence.critical
+    standing = spec.reward.span * found.called.intervals
+    effects, known = standing[..., 0], np.isfinite(standing).all(axis=-1)
+    radii = (standing[..., 2] - standing[..., 1]) / 2
+    control = np.zeros((size, 1))
+    means = np.concatenate([control, np.where(known, effects, 0.0)], axis=1)
+    deviations = np.concatenate([control, np.where(known, radii / critical, np.inf)], axis=1)
+    segmentation = spec.segmentation
+
+    def at(contexts: Array) -> tuple[Array, Array]:
+        rows = segmentation.locate(contexts)
+        return means[rows], deviations[rows]
+
+    def deviation(contexts: Array, weights: Array) -> float:
+        summed = summed_by(segmentation.locate(contexts), weights, size)
+        return float((np.abs(summed) * np.where(summed, deviations, 0.0)).sum())
+
+    lower, upper = segmentation.corners(spec.dimension)
+    shares = spec.segment_shares if spec.segments.shares or state.asked is None else state.asked.estimate.clip(0, 1)
+    return ExpectedRewards(lower, upper, shares, at, deviation, learned=True, differences=True, decided=found.sure)
+
+
+def _recommendations(found: TrialFindings, spec: TrialSpec) -> Recommendations:
     named = zip(spec.segment_names, found.best.tolist(), strict=True)
-    return Rules(tuple(Rule(name, spec.options[arm], ground_in(found, k)) for k, (name, arm) in enumerate(named)))
+    grounds = ((name, spec.options[arm], ground_in(found, k)) for k, (name, arm) in enumerate(named))
+    return Recommendations(tuple(Recommendation(*one) for one in grounds))
 
 
 def _facts(state: TrialState, spec: TrialSpec, over: bool) -> Figures:

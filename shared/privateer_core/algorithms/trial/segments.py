@@ -52,6 +52,18 @@ class Factor:
             return np.asarray(places)
         return np.where(contexts[:, self.column + 1] > 0, self.parts - 1, places)
 
+    def corners(self) -> tuple[Array, Array]:
+        """Return the lower and upper corners of its parts, along its own columns, (parts, columns) each."""
+        if len(self.codes):
+            lower = ((self.codes[:, None] >> np.arange(self.columns - 1, -1, -1)) & 1) / 2
+            return lower, lower + 0.5
+        ends = np.concatenate([[0.0], self.cuts, [1.0]])
+        lower, upper = np.zeros((self.parts, self.columns)), np.ones((self.parts, self.columns))
+        lower[: len(ends) - 1, 0], upper[: len(ends) - 1, 0] = ends[:-1], ends[1:]
+        if self.flagged:
+            upper[:-1, -1], lower[-1, -1] = 0.5, 0.5
+        return lower, upper
+
 
 @dataclass(frozen=True)
 class Segmentation:
@@ -70,6 +82,16 @@ class Segmentation:
         for factor in self.factors:
             found = found * factor.parts + factor.locate(contexts)
         return found
+
+    def corners(self, columns: int) -> tuple[Array, Array]:
+        """Return the lower and upper corners of the segments, (segments, columns) each, of so many columns in all."""
+        lower, upper = np.zeros((self.count, columns)), np.ones((self.count, columns))
+        places, left = np.arange(self.count), self.count
+        for factor in self.factors:
+            left //= factor.parts
+            own, parts = slice(factor.column, factor.column + factor.columns), places // left % factor.parts
+            lower[:, own], upper[:, own] = (corner[parts] for corner in factor.corners())
+        return lower, upper
 
 
 def factor_of(feature: Feature, column: int, cuts: tuple[float, ...]) -> Factor:

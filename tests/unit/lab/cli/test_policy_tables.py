@@ -14,16 +14,11 @@ from privateer_lab.cli.command_line import main
 from privateer_lab.figures import whole_percent
 from privateer_server.rounds.loop import Schedule
 from tests.support.phased import phased_spec
+from tests.support.published_answers import SENTENCE, document
 from tests.support.specs import make_spec
 
 ANSWER = Answer("ended", 100, 2, 0.999992, "3", estimates=(Estimate("3", 0.5, 0.25, 0.75),))
 NOTHING = Answer("learning", 0, 0, 0.95)
-OLDER = {
-    "estimates": [{"name": "3", "value": 0.5, "low": 0.25, "high": 0.75}],
-    "confidence": 0.999992,
-    "recommended": "3",
-    "stopped": True,
-}
 
 
 def cells(text: str) -> list[list[str]]:
@@ -33,7 +28,8 @@ def cells(text: str) -> list[list[str]]:
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, answers: Any) -> str:
-    monkeypatch.setattr("privateer_lab.cli.ask.ask", lambda _, url: answers(url.rpartition("/")[2]))
+    for module in ("cli.ask", "services.rest"):
+        monkeypatch.setattr(f"privateer_lab.{module}.ask", lambda _, url, **__: answers(url.rpartition("/")[2]))
     with pytest.raises(SystemExit) as stop:
         main([command, "test"])
     assert stop.value.code in (None, 0)
@@ -44,8 +40,9 @@ def test_a_policy_without_bins_is_tables(capsys: pytest.CaptureFixture[str], mon
     spec = phased_spec({"asking.reserve": 2.0})
     step = Schedule(spec).open(3)
     view = msgspec.to_builtins(step.policy.view(spec))
-    warned = msgspec.to_builtins(msgspec.structs.replace(NOTHING, warnings=("reward.base_rate is far off",)))
-    text = shown(monkeypatch, capsys, "policy", lambda _: {"policy": view, "spec": {}, "answer": warned})
+    warned = document(msgspec.structs.replace(NOTHING, warnings=("reward.base_rate is far off",)))
+    pages = {"answer": warned}
+    text = shown(monkeypatch, capsys, "policy", lambda page: pages.get(page, {"policy": view, "spec": {}}))
     assert "warning: reward.base_rate is far off" in text
     rows = cells(text)
     for row in (["people asked", "2"], ["places", "4"], ["active", "0, 1, 2, 3, 4, 5, 6, 7, ... (30 in all)"]):
@@ -57,31 +54,28 @@ def test_a_policy_without_bins_is_tables(capsys: pytest.CaptureFixture[str], mon
 PAGES = {"privacy": {"certificate": {"claims": []}}}
 
 
-def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: Answer) -> str:
-    pages = PAGES | {"state": {"answer": msgspec.to_builtins(answer)}}
-    return shown(monkeypatch, capsys, "show", lambda page: pages.get(page, {"name": "test", "status": "open"}))
+def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: Answer, command: str) -> str:
+    pages = PAGES | {"answer": document(answer)}
+    return shown(monkeypatch, capsys, command, lambda page: pages.get(page, {"name": "test", "status": "open"}))
 
 
 @pytest.mark.parametrize("has", [True, False])
-def test_show_prints_what_was_found_if_there_is_something(
+def test_effects_prints_what_was_found_if_there_is_something(
     has: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = told(monkeypatch, capsys, ANSWER if has else NOTHING)
+    text = told(monkeypatch, capsys, ANSWER if has else NOTHING, "effects")
     rows = cells(text)
     assert ("intervals of 99.9992% confidence" in text) is has
-    assert not any(row[0] == "answer" for row in rows)
-    assert (["3", "0.5", "0.25", "0.75"] in rows) is ("It names 3. " in text) is has
+    assert (["3", "0.5", "0.25", "0.75"] in rows) is has
+    assert SENTENCE in text
 
 
-def test_a_result_of_an_older_server_is_shown(
+def test_show_says_the_headline_and_no_table_of_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privateer_lab.cli.ask.ask", lambda *_: {"result": OLDER})
-    with pytest.raises(SystemExit):
-        main(["effects", "test"])
-    text = capsys.readouterr().out
-    assert "It names 3. " in text
-    assert ["3", "0.5", "0.25", "0.75"] in cells(text)
+    text = told(monkeypatch, capsys, ANSWER, "show")
+    assert SENTENCE in text
+    assert not any(row[0] in ("answer", "conclusion") for row in cells(text))
 
 
 @pytest.mark.parametrize(
@@ -92,25 +86,25 @@ def test_a_result_of_an_older_server_is_shown(
         (Contradiction(found=True, evidence=4.5, false_alarm_rate=0.001, since=6400), "after the first 6,400"),
     ],
 )
-def test_show_says_whether_rounds_contradict_each_other(
+def test_effects_say_whether_rounds_contradict_each_other(
     found: Contradiction | None,
     says: str | None,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answer = msgspec.structs.replace(ANSWER, parts=() if found is None else (found,))
-    said = " ".join(told(monkeypatch, capsys, answer).split())
+    said = " ".join(told(monkeypatch, capsys, answer, "effects").split())
     assert ("contradict" in said) is (says is not None)
     assert says is None or says in said
     assert ("warning" in said) is bool(found and found.found)
 
 
 @pytest.mark.parametrize("found", [None, FeatureSelection(100, 8, ("b3", "b6"), {"b3": 1.0, "b6": 2.0})])
-def test_show_says_which_features_were_kept(
+def test_effects_say_which_features_were_kept(
     found: FeatureSelection | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = msgspec.structs.replace(ANSWER, parts=() if found is None else (found,))
-    said = " ".join(told(monkeypatch, capsys, answer).split())
+    said = " ".join(told(monkeypatch, capsys, answer, "effects").split())
     assert ("kept of 8: b3, b6" in said) is (found is not None)
 
 
@@ -139,7 +133,7 @@ def test_bins_of_levels_are_a_table(capsys: pytest.CaptureFixture[str], monkeypa
     bins = tuple(msgspec.structs.replace(view.shows.bins[0], where=where) for where in parts)
     view = msgspec.structs.replace(view, shows=msgspec.structs.replace(view.shows, bins=bins))
     answers = {"policy": {"policy": msgspec.to_builtins(view)}, "test": {"spec": spec.model_dump(mode="json")}}
-    answers["state"] = {"answer": msgspec.to_builtins(NOTHING)}
+    answers["answer"] = document(NOTHING)
     rows = cells(shown(monkeypatch, capsys, "policy", lambda page: answers[page]))
     said = ["all", "country: DE, other; hours from 0 to 40", "hours: missing", "hours from 40 to 80, or missing"]
     assert [row[0] for row in rows[-4:]] == said

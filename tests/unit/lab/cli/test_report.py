@@ -15,6 +15,7 @@ import pytest
 
 from privateer_core.algorithms import ALGORITHMS, algorithm
 from privateer_core.answer import Answer
+from privateer_core.answer.conclusion import Headline, Rule, Rules
 from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.facts import Among, Between, Fact, Kind, Table
 from privateer_core.answer.parts import (
@@ -24,8 +25,8 @@ from privateer_core.answer.parts import (
     Gain,
     GuardrailEffects,
     MeansOfBin,
-    Rule,
-    Rules,
+    Recommendation,
+    Recommendations,
 )
 from privateer_core.answer.policy_view import ArmsOfBin, ArmsOfGroup, BinShares, GroupShares, PolicyView
 from privateer_core.codec import encode
@@ -40,9 +41,10 @@ from privateer_lab.pages.report_page import html
 from privateer_lab.pages.review.subject import ExperimentStanding
 from privateer_lab.services.demo import demo_spec
 from privateer_lab.services.processes import Services, free_port, running
-from privateer_lab.services.rest import answer_in, create, policy_in
+from privateer_lab.services.rest import create, policy_in
 from privateer_server.rounds.loop import Schedule
 from tests.support.pages import Page, check
+from tests.support.published_answers import SENTENCE, published
 from tests.support.specs import make_spec
 
 ROOT = Path(__file__).parents[4]
@@ -60,14 +62,14 @@ def found_of(spec: Spec, **changes: Any) -> Findings:
         made = contribution(spec, step.policy, rng.random((step.batch, spec.dimension)), coins, 0.0)
         step = schedule.close(step, step.policy.terms.mechanism.simulate(made, rng), 7)
     policy = policy_in(msgspec.to_builtins(step.policy.view(spec)))
-    answer = answer_in(msgspec.to_builtins(schedule.answer(step)))
+    answer = changes.pop("answer", None) or schedule.answer(step)
     assert encode(step.state)
     usual = {
         "spec": spec,
         "standing": STANDING,
         "origin": "http://s/experiments/test",
         "policy": policy,
-        "answer": answer,
+        "published": changes.pop("published", None) or published(answer, spec.name),
     }
     return Findings(**(usual | {"rounds": 2, "promise": "Each person is promised epsilon 1."} | changes))
 
@@ -120,14 +122,14 @@ def test_estimates_about_larger_bins_say_that_the_map_has_more() -> None:
     halves = tuple(MeansOfBin((low,), (low + 0.5,), (Between("x1", low, low + 0.5),), mean) for low in (0.5, 0.0))
     answer = msgspec.structs.replace(NOTHING, people=10, parts=(BinMeans(("x1",), halves, 0.95),))
     policy = shows(*(strip(i / 4, (i + 1) / 4, a=1.0) for i in range(4)))
-    found = found_of(make_spec(dimension=1))._replace(policy=policy, answer=answer)
+    found = found_of(make_spec(dimension=1))._replace(policy=policy, published=published(answer))
     text = check(html(found, "")).text
     assert "Reports are about 2 bins; the policy divides them further, into 4" in text
     assert "x1 from 0 to 0.5 0.000 (0.000 to 0.000, at the bound) x1 from 0.5 to 1 0.000" in " ".join(text.split())
     assert "estimates by bin" in text
     assert "estimates by bin" not in check(html(found._replace(rounds=0), "")).text
     many = shows(*(strip(i / 90, (i + 1) / 90, a=1.0) for i in range(90)))
-    text = check(html(found_of(make_spec())._replace(policy=many, answer=NOTHING), "")).text
+    text = check(html(found_of(make_spec())._replace(policy=many, published=published(NOTHING)), "")).text
     assert "These are the first 60 rows; the raw data have 30 more." in text
 
 
@@ -157,22 +159,6 @@ def test_no_mean_is_beyond_the_bounds_of_rewards() -> None:
     assert titled.rows[0]["a"] == "1.000 (0.834 to 1.000, at the bound)"
 
 
-@pytest.mark.parametrize(
-    ("shares", "says"),
-    [
-        (({"a": 0.6, "b": 0.4}, {"a": 0.5, "b": 0.5}), "In each of them several arms are still tried."),
-        (({"a": 1.0, "b": 0.0}, {"b": 1.0}), "In each of them one arm is in play."),
-        (
-            ({"a": 1.0}, {"a": 0.5, "b": 0.5}),
-            "In 1 of them one arm is in play; in the other 1 several are still tried.",
-        ),
-    ],
-)
-def test_the_words_say_how_many_bins_have_settled(shares: tuple[dict[str, float], ...], says: str) -> None:
-    bins = (strip(place, place + 0.5, **arms) for place, arms in zip((0.0, 0.5), shares, strict=True))
-    assert says in meaning(found_of(make_spec())._replace(policy=shows(*bins), answer=NOTHING))
-
-
 def test_thousands_of_bins_are_a_small_picture() -> None:
     sides = 45
     drawn = [
@@ -191,7 +177,7 @@ def test_text_of_a_hostile_server_stays_text() -> None:
         Table.of(HOSTILE, columns, ((HOSTILE, HOSTILE), ("sample ratio", HOSTILE))),
         GuardrailEffects(HOSTILE, (Effect(HOSTILE, HOSTILE, 0.2, 0.1, 0.3, "decided better", remark=HOSTILE),)),
         Figures(HOSTILE, (Fact(HOSTILE, HOSTILE),)),
-        Rules((Rule(HOSTILE, HOSTILE, "ahead, and not decided"),)),
+        Recommendations((Recommendation(HOSTILE, HOSTILE, "ahead, and not decided"),)),
     )
     answer = Answer(
         *("learning", 10, 1, 0.95),
@@ -204,7 +190,10 @@ def test_text_of_a_hostile_server_stays_text() -> None:
     groups = GroupShares((ArmsOfGroup(HOSTILE, {HOSTILE: 1.0}),))
     policy = PolicyView(HOSTILE, 3, groups, (Fact(HOSTILE, HOSTILE),))
     standing = ExperimentStanding("open", 1, 10, 20, {HOSTILE: 7})
-    found = found_of(make_spec(), answer=answer, policy=policy, standing=standing, origin=f"http://s/{HOSTILE}")
+    headline = Headline("one option", HOSTILE, "decided", HOSTILE, HOSTILE, 0.1, 0.0, 0.2)
+    rule = Rule(HOSTILE, (), HOSTILE, 1.0, 0.5, HOSTILE, 0.1, 0.9, "likely")
+    said = published(answer, HOSTILE, headline=headline, rules=Rules((rule,), 1.0, HOSTILE), control=HOSTILE)
+    found = found_of(make_spec(), published=said, policy=policy, standing=standing, origin=f"http://s/{HOSTILE}")
     page = check(html(found, f"http://s/{HOSTILE}"))
     assert page.text.count("<script>alert(1)</script>") > 10
     assert "{{ 7*7 }}" in page.text
@@ -233,16 +222,8 @@ def effects_of(*effects: Effect, **more: Any) -> Answer:
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (answer_of(("a", 0.5, 0.4, 0.6), ("b", 0.2, 0.1, 0.3)), "Its interval overlaps with no other."),
-        (answer_of(("a", 0.5, 0.2, 0.8), ("b", 0.2, 0.1, 0.3)), "overlaps with that of b, so these may be as good"),
-        (answer_of(("loss", 0.5, 0.2, 0.8)), "It estimates loss, 0.5 (0.2 to 0.8)."),
-        (effects_of(recommended="a"), "It names a. How sure that is, the result does not say."),
-        (effects_of(recommended="a", ground="decided against all other options"), "So far it recommends a: decided"),
-        (
-            effects_of(recommended="a", ground="ahead, and not decided"),
-            "It decided nothing that recommends a single option.",
-        ),
-        (effects_of(BETTER), "These effects are decided: b 0.2 (0.1 to 0.3)."),
+        (answer_of(("a", 0.5, 0.4, 0.6)), SENTENCE),
+        (effects_of(BETTER), SENTENCE),
         (effects_of(BETTER, OPEN), "Of 2 effects 1 is decided better; of 1 the interval holds 0."),
         (effects_of(OPEN, OPEN), "None of 2 effects is decided: their intervals hold 0."),
         (effects_of(BETTER, BETTER), "All 2 effects are decided better."),

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms
 from privateer_core.spec.context import encoded
-from privateer_lab.environments import environment_for, people_file
-from privateer_lab.environments.file_columns import Numbers
-from privateer_lab.environments.people_file import available_memory
+from privateer_lab.environments import environment_for
+from privateer_lab.environments.files import people_file
+from privateer_lab.environments.files.file_columns import Numbers
+from privateer_lab.environments.files.people_file import available_memory
 from tests.support.specs import make_spec
 
 GOOD = """age,job,hours,kind

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from privateer_core.errors import SpecError
+from privateer_core.policies.decisions import Arms
 from privateer_core.spec.context import encoded
 from privateer_lab.environments import environment_for
 from privateer_lab.simulation.aggregation import can_aggregate
@@ -109,3 +110,38 @@ def test_many_numbers_are_drawn_one_by_one(features):
     )
     with pytest.raises(SpecError, match=r"population\.density: .*'varied' is for at most 5 features"):
         environment_for(spec, 0, {"name": "smooth", "function": 1, "density": {"name": "varied"}})
+
+
+def test_base_rates_and_lifts_are_those_of_the_section():
+    """50,000 people: means within .02 of themselves, since a lift is an average over people."""
+    environment, contexts = people(50_000, base=0.05, lift=0.1)
+    means = environment.means(contexts)
+    assert means.mean() == pytest.approx(0.05, rel=0.02)
+    assert means.max(axis=1).mean() / means.mean() == pytest.approx(1.1, abs=0.005)
+    rewards = environment.rewards(contexts, Arms(np.zeros(50_000, np.int64)), np.random.default_rng(1))
+    assert set(rewards.tolist()) == {0.0, 1.0}
+    assert rewards.mean() == pytest.approx(means[:, 0].mean(), abs=0.004)  # 4 deviations
+
+
+def test_numbers_have_the_noise_of_the_section():
+    spec = make_spec({"context.features": FEATURES, "reward": {"kind": "numeric", "low": 0, "high": 100}})
+    environment = environment_for(spec, 0, {"name": "mixed", "base": 50, "lift": 0.05, "noise": 3})
+    contexts = environment.contexts(0, 20_000, np.random.default_rng(0))
+    means = environment.means(contexts)
+    assert means.mean() == pytest.approx(50, rel=0.02)
+    drawn = environment.rewards(contexts, Arms(np.zeros(20_000, np.int64)), np.random.default_rng(1))
+    assert (drawn - means[:, 0]).std() == pytest.approx(3, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"base": 1.0}, r"population.base: must be between reward.low = 0 and reward.high = 1"),
+        ({"base": 0.9, "lift": 0.5}, r"population.lift: must be at most 0\.\d+ at this base"),
+        ({"noise": 0.1}, r"population.noise: is for rewards that are numbers"),
+        ({"lift": 0}, r"population.lift: must be greater than 0"),
+    ],
+)
+def test_people_that_are_not_possible_are_refused(keys, message):
+    with pytest.raises(SpecError, match=message):
+        people(10, **keys)

@@ -11,7 +11,7 @@ from pyarrow import csv, parquet
 import privateer_lab as lab
 from privateer_core.errors import SpecError
 from privateer_lab.environments import environment_for
-from privateer_lab.environments.people_file import PeopleFile
+from privateer_lab.environments.files.people_file import PeopleFile
 
 GARDEN = Path("examples/garden.csv")
 

@@ -53,6 +53,7 @@ def test_load_plays_the_people_of_the_spec_that_was_created(
     said = capsys.readouterr().err
     assert said == (
         "privateer: simulated people: mixed (function = 6), those of the spec that privateer create was given here\n"
+        "privateer: they take part over HTTP: hundreds to thousands a second ...\n"
     )
 
 

@@ -199,7 +199,7 @@ def test_a_draft_of_a_log() -> None:
     made = lab.spec_from(log, reward="spent", arm="arm", bounds={"age": (18, 98)})
     assert (made.spec.reward.low, made.spec.reward.high) == (0.0, 100.0)
     assert made.spec.options == ("new", "old")
-    assert any("arms are from the data" in one for one in made.confirm)
+    assert any("options are from the data" in one for one in made.confirm)
     assert "<pre>" in made._repr_html_()
     assert (
         lab.spec_from(log, reward="spent", bounds={"spent": (0, 50), "age": (0, 99)}, ignore=["arm"]).spec.reward.high

@@ -90,6 +90,16 @@ def posterior(means, people):
     return ArmPosterior(people, 4 * people, 4 * people * np.array(means), np.zeros(len(people)), counts)
 
 
+def test_an_arm_whose_estimate_is_below_0_is_behind_by_no_more_than_the_leader_has():
+    """Noise of a small round left -.016 +- .008 where another arm has .008: a mean of 0 or more is likely to repay."""
+    people = np.array([2000.0, 1000.0])
+    counts = SuccessCounts(people, np.array([16.0, -16.0]), people, people, np.array([70.0, 70.0]))
+    arms = ArmPosterior(people, 4 * people, np.zeros(2), np.zeros(2), counts)
+    assert arms.means[1] + 2.5 * arms.variances[1] ** 0.5 < arms.means[0], "as it stands, it is far behind"
+    assert repays(arms, np.ones(2, bool), 40_000).all()
+    assert not repays(arms, np.ones(2, bool), 100).all()
+
+
 def test_an_arm_that_few_bad_reports_put_last_is_asked_again():
     """29 arms within .01 of each other say that .36 of 162 people is luck; a flat prior cannot know."""
     means, people = np.append(0.46 + 0.01 * np.linspace(0, 1, 29), 0.36), np.append(np.full(29, 1000), 162)

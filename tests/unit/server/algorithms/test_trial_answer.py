@@ -11,7 +11,7 @@ import pytest
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.answer import Answer
 from privateer_core.answer.facts import Table
-from privateer_core.answer.parts import EffectsOverTime, Figures, GuardrailEffects, Intervals, Rules
+from privateer_core.answer.parts import EffectsOverTime, Figures, GuardrailEffects, Intervals, Recommendations
 from privateer_core.answer.stored import decode_answer, encode_answer
 from privateer_server.algorithms.trial.decisions import TrialFindings
 from privateer_server.algorithms.trial.learner import TrialLearner
@@ -73,7 +73,7 @@ def test_effects_paths_and_rules_are_about_the_same(name: str) -> None:
     """An effect in a segment has a path, which ends in its interval if the last look had one; a segment has a rule."""
     learner, state = learned(name)
     spec, found = learner.spec, learner.answer(state)
-    paths, rules = found.first_of(EffectsOverTime), found.first_of(Rules)
+    paths, rules = found.first_of(EffectsOverTime), found.first_of(Recommendations)
     assert paths is not None
     assert rules is not None
     about = [(one.option, one.group) for one in found.effects][: len(paths.effects)]

@@ -164,11 +164,15 @@ def test_a_plan_knows_what_numbers_save_and_simulations_agree(model: dict[str, A
 
 def test_a_plan_says_what_wider_bounds_cost_and_warns_of_numbers_taken_for_bits() -> None:
     spec = spec_of({"model": "central", "epsilon": 1.0}, {"kind": "numeric", "high": 2.0})
-    table = next(one for one in TrialLearner(spec).foreseen() if one.title.startswith("what wider bounds"))
+    table = next(one for one in TrialLearner(spec).foreseen() if one.title.startswith("what other bounds"))
     bounds, least = zip(*table.rows, strict=True)
     assert bounds == ("0 to 2", "0 to 20", "0 to 200")
     assert least[0] < least[1] < least[2]
     assert least[2] > 20 * least[0]
+    wide = spec_of({"model": "central", "epsilon": 1.0}, {"kind": "numeric", "high": 100.0, "deviation": 1.0})
+    table = next(one for one in TrialLearner(wide).foreseen() if one.title.startswith("what other bounds"))
+    assert table.rows[0][0] == "45 to 55", "ten deviations around the expected mean"
+    assert table.rows[1][1] > 3 * table.rows[0][1]
     assert "a quarter of the range, 0.5" in spec.concerns()[0]
     assert spec_of({"model": "none"}, {"kind": "numeric", "high": 2.0, "deviation": 0.3}).concerns() == []
     assert "numeric" in spec_of({"model": "none"}, {"high": 2.0}).concerns()[0]

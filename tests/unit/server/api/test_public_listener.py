@@ -47,7 +47,8 @@ async def test_public_pages(settings: ServerSettings) -> None:
         transport = httpx.ASGITransport(app.public)
         async with httpx.AsyncClient(transport=transport, base_url="http://server") as stranger:
             pages = [
-                f"/experiments/test{page}" for page in ("", "/policy", "/policy/1", "/state", "/history", "/privacy")
+                f"/experiments/test{page}"
+                for page in ("", "/policy", "/policy/1", "/state", "/answer", "/history", "/privacy")
             ]
             for page in ["/healthz", "/readyz", "/keys", "/experiments", *pages]:
                 assert (await stranger.get(page)).status_code == 200

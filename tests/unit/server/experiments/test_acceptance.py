@@ -8,7 +8,7 @@ from privateer_core.algorithms import algorithm
 from privateer_core.spec.spec import Spec
 from tests.support.algorithms import RUN
 from tests.support.changes import change, changed
-from tests.support.servers import ADMIN, SMALL, Api, assert_problem
+from tests.support.servers import ADMIN, SMALL, Api
 
 TRIED = ("extend", "retire-arm", "add-arm", "clone")
 
@@ -56,9 +56,6 @@ async def test_what_is_offered_follows_the_status(api: Api) -> None:
 async def test_a_server_says_that_an_algorithm_never_publishes_a_result(api: Api) -> None:
     await api.create(SMALL)
     assert (await api.facts())["publishes_result"] is False
-    problem = assert_problem(await api.client.get("/experiments/test/result"), 404, "not-found")
-    assert problem["detail"] == "publications of test carry no result"
-    assert problem["remedy"] == "privateer show test, or read /experiments/test/state"
 
 
 async def test_what_is_offered_follows_a_change_that_waits(api: Api) -> None:

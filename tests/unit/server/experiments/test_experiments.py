@@ -211,18 +211,34 @@ async def test_state_and_history_describe_the_first_round(api: Api) -> None:
     assert row["mechanism"] == {"type": "signed-symbol", "epsilon": 1.0, "buckets": 1, "elsewhere": False}
 
 
-async def test_a_result_is_served_as_it_is_published(api: Api) -> None:
+async def test_an_answer_has_what_is_published_and_what_follows(api: Api) -> None:
     await api.client.post("/experiments", json=phased_tables(PHASED, "central"), headers=ADMIN)
     first = await api.publication()
-    problem = assert_problem(await api.client.get("/experiments/test/result"), 404, "not-found")
-    assert "wait for the end of the round" in problem["remedy"]
+    begun = (await api.client.get("/experiments/test/answer")).json()
+    assert begun["conclusion"]["headline"]["sentence"].startswith("Nothing is known yet: the first result comes after ")
+    assert begun["found"]["estimates"] == []
     people = decode_publication(first).round.batch
     await api.client.post("/reports", content=body_of(first, sealed_reports(first, people)))
-    answer = (await api.client.get("/experiments/test/result")).json()
+    answer = (await api.client.get("/experiments/test/answer")).json()
     published = decode_answer(decode_publication(await api.publication()).result)
-    assert answer["result"] == json.loads(msgspec.json.encode(published))
+    assert answer["found"] == json.loads(msgspec.json.encode(published))
     assert (answer["experiment"], answer["version"], answer["status"]) == ("test", 2, "open")
-    assert answer["result"]["recommended"] in {estimate["name"] for estimate in answer["result"]["estimates"]}
+    assert answer["conclusion"]["headline"]["option"] == answer["found"]["recommended"]
+    assert answer["began"].startswith("20")
+
+
+async def test_an_answer_is_kept_for_as_long_as_it_stands(api: Api) -> None:
+    await api.create(SMALL)
+    page = await api.client.get("/experiments/test/answer")
+    tag = page.headers["etag"]
+    again = await api.client.get("/experiments/test/answer", headers={"If-None-Match": tag})
+    assert (again.status_code, again.content) == (304, b"")
+    await api.client.post("/experiments/test/stop", headers=ADMIN)
+    stopped = (await api.client.get("/experiments/test/answer")).json()
+    assert (stopped["status"], stopped["found"]["ended"]) == ("stopped", "an operator")
+    assert stopped["conclusion"]["headline"]["sentence"] == (
+        "Nothing is known: it ended before enough people had reported."
+    )
 
 
 async def test_reading_makes_no_learner_and_one_answer_of_a_state(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +248,7 @@ async def test_reading_makes_no_learner_and_one_answer_of_a_state(api: Api, monk
     answer = learner.answer
     monkeypatch.setattr(learner, "answer", lambda *of: (answered.append(1), answer(*of))[1])
     monkeypatch.setattr(loop, "learner_for", lambda _: 1 / 0)
-    for page in ("", "/policy", "/policy/1", "/state", "/state", "/history", "/privacy"):
+    for page in ("", "/policy", "/policy/1", "/state", "/answer", "/answer", "/history", "/privacy"):
         assert (await api.client.get(f"/experiments/test{page}")).status_code == 200
     assert answered == [1]
 
@@ -243,6 +259,6 @@ async def test_a_version_that_is_no_number_is_named_in_plain_words(api: Api) -> 
     assert (problem["field"], problem["detail"]) == ("version", "must be an integer")
 
 
-@pytest.mark.parametrize("page", ["", "/policy", "/policy/1", "/state", "/result", "/history", "/privacy"])
+@pytest.mark.parametrize("page", ["", "/policy", "/policy/1", "/state", "/answer", "/history", "/privacy"])
 async def test_unknown_experiments_are_not_found(api: Api, page: str) -> None:
     assert_problem(await api.client.get(f"/experiments/nobody{page}"), 404, "not-found")

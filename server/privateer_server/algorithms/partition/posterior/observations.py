@@ -59,6 +59,10 @@ class Observations:
             return self._common_part(kernel, known).variances()
         return np.diagonal(known, axis1=1, axis2=2).T
 
+    def covariances(self, kernel: Kernel) -> Array:
+        """Return the posterior covariances of the bins' averages where arms have no common part, (arms, bins, bins)."""
+        return self._known(kernel)
+
     def _known(self, kernel: Kernel) -> Array:
         """Return posterior covariances of arms' values without a common part, or if it is known; (arms, bins, bins)."""
         return np.asarray(np.linalg.inv(np.linalg.inv(kernel.covariance(self.lower, self.upper)) + self.information))

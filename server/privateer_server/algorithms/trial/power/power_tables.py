@@ -131,21 +131,19 @@ def _with(spec: TrialSpec, **changed: object) -> TrialSpec:
 
 
 def bounds_table(spec: TrialSpec) -> Table:
-    """Return what wider bounds cost at planned shares: the least effect on everybody, of the most frequent arm."""
+    """Return what other bounds cost at planned shares: the least effect on everybody, of the most frequent arm."""
     reward, rows = spec.reward, []
-    for times in _WIDER:
-        wider = reward.model_copy(
-            update={
-                "high": reward.low + times * reward.span,
-                "base_rate": reward.low + spec.rate * reward.span,
-                "deviation": (spec.unadjusted.deviation or 0.0) * reward.span,
-            }
-        )
-        other = spec.model_copy(update={"reward": wider})
+    mean = reward.low + spec.rate * reward.span
+    expected = {"base_rate": mean, "deviation": (spec.unadjusted.deviation or 0.0) * reward.span}
+    bounds = [(reward.low, reward.low + times * reward.span) for times in _WIDER]
+    if reach := (reward.fitting or 0.0) / 2:
+        bounds = [(max(reward.low, mean - reach), min(reward.high, mean + reach)), *bounds]
+    for low, high in bounds:
+        other = spec.model_copy(update={"reward": reward.model_copy(update={"low": low, "high": high, **expected})})
         least = replace(power_analysis(other, designs(other)), rule="fixed", strict=False).least()[-1].min()
-        rows.append((f"{wider.low:g} to {wider.high:g}", _rounded(wider.span * float(least))))
+        rows.append((f"{low:g} to {high:g}", _rounded((high - low) * float(least))))
     columns: dict[str, Kind] = {"bounds": "words", "least effect": "difference"}
-    return Table.of("what wider bounds would cost, with planned shares of the arms", columns, tuple(rows))
+    return Table.of("what other bounds would cost, with planned shares of the arms", columns, tuple(rows))
 
 
 def question_rows(spec: TrialSpec) -> tuple[tuple[str, str, float], ...]:

@@ -12,7 +12,7 @@ from privateer_core.spec.categories import Categorical, Ordinal
 from privateer_core.spec.features import Feature, Numeric, Ranked
 from privateer_core.spec.sections import Section
 from privateer_lab.environments.environment import Array
-from privateer_lab.environments.file_columns import Categories, Column, Numbers, Values
+from privateer_lab.environments.files.file_columns import Categories, Column, Numbers, Values
 
 Names = tuple[Annotated[str, Field(min_length=1, max_length=256)], ...]
 _BLOCK: Final = 1 << 20

@@ -6,6 +6,7 @@ import math
 import os
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -13,7 +14,7 @@ from typing import Any, Final, TextIO
 import numpy as np
 
 from privateer_core.errors import SpecError
-from privateer_lab.environments.file_columns import (
+from privateer_lab.environments.files.file_columns import (
     Column,
     Texts,
     Unfit,
@@ -28,6 +29,8 @@ from privateer_lab.environments.file_columns import (
 _MISSING: Final = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 _BYTES: Final = {"value": 16, "feature": 24}
 """Most memory a row: a column twice while it grows; contexts of columns, as they are, and in the order of the seed."""
+_ROW_NAMES: Final = "row"
+"""What a first column without a name is called: data frames are written so, with their row numbers."""
 _BLOCK: Final = 2**20
 """Bytes that pyarrow reads at a time; also the longest row."""
 _ROWS: Final = 2**14
@@ -81,8 +84,30 @@ class PeopleFile:
                 others = "are expected" if header else f"{self.paths[0]} has"
                 raise refused(f"{file} has other columns than {others}", "make them alike")
 
+    @cached_property
+    def _counts(self) -> list[int]:
+        """Rows of each file, which are checked while they are counted."""
+        return [parquet_rows(path) if is_parquet(path) else sum(1 for _ in self._rows(path)) for path in self.paths]
+
+    @property
+    def rows(self) -> int:
+        """Rows of all files.
+
+        Raises
+        ------
+        SpecError
+            Naming a row that cannot be read.
+        """
+        return sum(self._counts)
+
     def fill(
-        self, columns: Sequence[Column], features: int, *, complete: Sequence[str] = (), drop: bool = False
+        self,
+        columns: Sequence[Column],
+        features: int,
+        *,
+        complete: Sequence[str] = (),
+        drop: bool = False,
+        kept: int | None = None,
     ) -> None:
         """Read all rows into columns.
 
@@ -96,16 +121,18 @@ class PeopleFile:
             More columns that must have a value.
         drop
             Leave out rows with a missing value, instead of refusing them.
+        kept
+            How many rows columns keep, if not all.
 
         Raises
         ------
         SpecError
             Naming a row and column that cannot be used, or the memory that it would take, or that pyarrow is missing.
         """
-        counts = [parquet_rows(path) if is_parquet(path) else sum(1 for _ in self._rows(path)) for path in self.paths]
+        counts, kept = self._counts, self.rows if kept is None else kept
         width = _BYTES["value"] * len(columns) + _BYTES["feature"] * features
         names = tuple(dict.fromkeys([*(column.name for column in columns), *complete]))
-        _check_fits(sum(counts) * width, available_memory())
+        _check_fits(kept * width, available_memory())
         read = 0
         for path, count in zip(self.paths, counts, strict=True):
             start = read
@@ -113,7 +140,7 @@ class PeopleFile:
                 self._add(columns, texts, path, read - start, drop)
                 read += len(texts[names[0]])
                 # Others, e.g. runs beside this one, may have taken memory in between.
-                _check_fits(sum(counts) * width, available_memory() + read * 8 * len(columns))
+                _check_fits(kept * width, available_memory() + min(read, kept) * 8 * len(columns))
             if read - start != count:
                 raise _unreadable(path)
 
@@ -205,6 +232,8 @@ def _check_fits(needed: float, free: float) -> None:
 def _header_of(path: Path) -> list[str]:
     names = parquet_header(path) if is_parquet(path) else next((cells for _, cells in _records(path)), [])
     names = [name.strip() for name in names]
+    if names and not names[0] and _ROW_NAMES not in names:
+        names[0] = _ROW_NAMES
     if not names or not all(names) or len(set(names)) < len(names):
         raise refused(f"{path} has no header", "begin it with a row of distinct names, one a column")
     return names

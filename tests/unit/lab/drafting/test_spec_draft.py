@@ -11,8 +11,8 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.categories import Boolean, Categorical
 from privateer_core.spec.features import Numeric, Ranked
 from privateer_lab.cli.command_line import main
+from privateer_lab.drafting.spec_draft import draft
 from privateer_lab.environments import environment_for
-from privateer_lab.planning.spec_draft import draft
 
 GARDEN = Path(__file__).parents[4] / "examples" / "garden.csv"
 
@@ -74,14 +74,14 @@ def test_declared_bounds_need_no_confirmation():
     assert not [one for one in made.confirm if one.startswith("hours")]
 
 
-def test_crowded_numbers_may_have_cut_points():
-    features = draft(columns(), quantiles=True).spec.features
+def test_crowded_numbers_have_cut_points():
+    features = draft(columns()).spec.features
     assert isinstance(features["income"], Ranked)
     assert isinstance(features["hours"], Numeric)
 
 
 def test_a_spec_has_room_for_so_many():
-    many = {f"x{j}": [float(i * j % 211) for i in range(200)] for j in range(1, 24)}
+    many = {f"x{j}": [i * j % 211 + 0.5 for i in range(200)] for j in range(1, 24)}
     made = draft(many)
     assert len(made.spec.features) == 20
     assert sum("left out: a spec has at most 20 features" in note for note in made.notes) == 3
@@ -115,14 +115,35 @@ def test_data_frames_and_arrow_tables_are_alike():
     assert str(draft(pa.table(data))) == expected
 
 
+LOG = {
+    "age": list(range(20, 60)) * 5,
+    "shown": ["new", "old"] * 100,
+    "won": [1, 0, 0, 1, 0] * 40,
+    "same": [1] * 200,
+    "words": ["yes please", "no"] * 100,
+    "empty": [None] * 200,
+}
+
+
 @pytest.mark.parametrize(
     ("table", "keys", "message"),
     [
         (5, {}, "table: no columns"),
         ({}, {}, "table: no columns"),
         ({"x": ["a", "a"]}, {}, "table: no column makes a feature"),
+        ({"x": []}, {}, "table: has no rows"),
+        ({"x": [1, 2], "y": [1]}, {}, "table: its columns must have one length"),
         ({"x": [1, 2]}, {"label": "y"}, "y: no column has this name"),
         ({"x": [1, 2], "y": [1, 1]}, {"label": "y"}, "y: must have 2 to 16"),
+        (LOG, {"arm": "shown", "reward": "wrong"}, r"wrong: no column has this name \(choose from age, shown, won"),
+        (LOG, {"arm": "same", "reward": "won"}, "same: every row has the same option"),
+        (LOG, {"arm": "age", "reward": "won"}, "age: has 40 different values, and an experiment at most 16"),
+        (LOG, {"arm": "shown", "reward": "same"}, "same: every row has the same reward"),
+        (LOG, {"arm": "shown", "reward": "words"}, r"words: must be numbers, or yes and no.*\(make it 1 and 0"),
+        (LOG, {"arm": "shown", "reward": "shown"}, "--reward shown: is the column of --arm too"),
+        (LOG, {"arm": "shown", "reward": "empty"}, "empty: has no row with a value"),
+        (LOG, {"arm": "shown", "reward": "won", "segments": ["nothing"]}, "nothing: no column has this name"),
+        ({"x": ["a", "b"], "y": [0, 1]}, {"arm": "x", "reward": "y"}, "table: no column makes a feature"),
         ({"x": [1, 2]}, {"bounds": {"z": (0, 1)}}, "z: no column has this name"),
         ({"x": [1, 2]}, {"name": "Has Spaces"}, "experiment.name"),
     ],

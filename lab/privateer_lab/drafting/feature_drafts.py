@@ -1,0 +1,220 @@
+"""Features of a spec made from columns: what each becomes, and why others are left out."""
+
+import math
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_core.errors import SpecError
+from privateer_core.spec.categories import OTHER
+from privateer_core.spec.context import COLUMNS_MAX, FEATURES_MAX, Context
+from privateer_core.spec.sections import parse_section
+from privateer_lab.drafting.column_profiles import Profile, Value, shortened
+from privateer_lab.drafting.toml_values import key_of, toml
+
+LEVELS: Final = 15
+"""Most levels that are taken from data: with others they are 4 columns."""
+TEXT_MAX: Final = 256
+"""Most letters of a feature's name and of a level."""
+_RARE: Final = 0.01
+_FEW: Final = 10
+"""A level of fewer people, or of a smaller share of them, is not named: somebody might be known by it."""
+_INNER: Final = (0.01, 0.99)
+_CODES: Final = 8
+_SKEWED: Final = 8.0
+"""Numbers crowd if the inner 98 in 100 have so many times the range of the inner half."""
+_MANY: Final = 1000
+"""Rows from which whole numbers that are all different are taken for identifiers, whatever their order."""
+_DENSE: Final = 1.2
+_IDENTIFIER: Final = re.compile(r"(^|[_\W])(id|uid|uuid|guid|key|hash|token|email|phone|ip|ssn)$", re.IGNORECASE)
+_CAMEL: Final = re.compile(r"[a-z](Id|ID|Uuid|UUID)$")
+_DATE: Final = re.compile(r"^\d{4}-\d\d?-\d\d?\b|^\d\d?[./]\d\d?[./]\d\d(\d\d)?\b")
+
+
+@dataclass
+class FeatureDrafts:
+    """Lines of ``[context.features]``, and what is said of them; ``full`` if there was no room for a column."""
+
+    lines: list[str] = field(default_factory=list)
+    confirm: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    columns: int = 0
+    full: bool = False
+
+    def take(self, name: str, table: Mapping[str, Any], from_data: str | None) -> None:
+        """Add a feature, if there is room for it; ``from_data`` says what of it becomes public."""
+        remark = "  # from the data: confirm that it may be public" if from_data else ""
+        line = f"{key_of(name)} = {toml(table)}{remark}"
+        width = _columns_of(line)
+        if len(self.lines) == FEATURES_MAX or self.columns + width > COLUMNS_MAX:
+            self.full = True
+            self.leave_out(name, f"a spec has at most {FEATURES_MAX} features and {COLUMNS_MAX} columns")
+            return
+        self.lines.append(line)
+        self.columns += width
+        if from_data:
+            self.confirm.append(f"{shortened(name)}: {from_data}")
+
+    def leave_out(self, name: str, why: str) -> None:
+        """Say why a column is no feature."""
+        self.notes.append(f"{shortened(name)} is left out: {why}.")
+
+
+def _columns_of(line: str) -> int:
+    """Return the columns of a feature as its line of a spec has it."""
+    features = parse_section(Context, {"features": tomllib.loads(line)}).features
+    return sum(feature.columns for feature in features.values())
+
+
+def features_of(profiles: Sequence[Profile], bounds: Mapping[str, tuple[float, float]]) -> FeatureDrafts:
+    """Make features of columns, in their order.
+
+    Parameters
+    ----------
+    bounds
+        Those of numbers that are public already, by column.
+
+    Raises
+    ------
+    SpecError
+        If no column makes a feature.
+    """
+    found = FeatureDrafts()
+    for profile in profiles:
+        _add(found, profile, bounds.get(profile.name))
+    if not found.lines:
+        why = f" ({found.notes[0].rstrip('.')})" if found.notes else ""
+        remedy = "give numbers, yes or no, or few levels"
+        raise SpecError(f"no column makes a feature{why}", field="table", remedy=remedy)
+    return found
+
+
+def _add(found: FeatureDrafts, profile: Profile, bounds: tuple[float, float] | None) -> None:
+    """Add a feature, or say why there is none."""
+    name, gaps = profile.name, {"missing": True} if profile.gaps else {}
+    if len(name) > TEXT_MAX:
+        found.leave_out(name, f"its name has more than {TEXT_MAX} letters; rename the column")
+    elif profile.gaps == profile.rows:
+        found.leave_out(name, "it has no values")
+    elif profile.is_constant:
+        found.leave_out(name, "every row has the same value")
+    elif bounds is not None:
+        found.take(name, {"low": bounds[0], "high": bounds[1], **gaps}, None)
+    elif why := identifies(profile):
+        found.leave_out(name, why)
+    elif profile.is_boolean:
+        found.take(name, {"boolean": True, **gaps}, None)
+    elif (numbers := profile.numbers) is not None:
+        _add_numbers(found, profile, numbers, gaps)
+    else:
+        _add_levels(found, profile, gaps)
+
+
+def identifies(profile: Profile) -> str | None:
+    """Say why a column tells rows or people from each other, and nothing else; None if it does not seem so."""
+    numbers, distinct = profile.numbers, len(profile.counts)
+    unless = f"; if it is a number like others, give its bounds: --bounds {shortened(profile.name)}=LOW:HIGH"
+    if numbers is not None and distinct == len(numbers) > _FEW and _whole(numbers):
+        steps = np.diff(numbers)
+        if (steps == 1).all() or (len(numbers) >= 10 * _FEW and ((steps > 0).all() or (steps < 0).all())):
+            return f"its values count the rows{unless}"
+        if len(numbers) >= _MANY or (len(numbers) >= 10 * _FEW and np.ptp(numbers) < _DENSE * len(numbers)):
+            return f"every row has a whole number of its own, as identifiers do{unless}"
+    many = distinct > max(LEVELS, profile.rows / (2 * _FEW))
+    if many and (_IDENTIFIER.search(profile.name) or _CAMEL.search(profile.name)):
+        return "its name and its many values say that it identifies people" + (unless if numbers is not None else "")
+    return None
+
+
+def _add_numbers(found: FeatureDrafts, profile: Profile, numbers: NDArray[np.float64], gaps: dict[str, Any]) -> None:
+    numbers = numbers[np.isfinite(numbers)]
+    if len(numbers) == 0 or numbers.min() == numbers.max():
+        found.leave_out(profile.name, "it has fewer than two finite numbers")
+        return
+    quarters = np.quantile(numbers, (_INNER[0], 0.25, 0.75, _INNER[1]))
+    if quarters[3] - quarters[0] > _SKEWED * (quarters[2] - quarters[1]):
+        cuts = _cuts(numbers)
+        if cuts[0] < cuts[-1]:
+            said = f"its numbers crowd, so that it has cut points, which are from the data: {toml(cuts)}"
+            found.take(profile.name, {"quantiles": cuts, **gaps}, said)
+            return
+    low, high = bounds_of(numbers)
+    said = f"low = {toml(low)} and high = {toml(high)} hold about 98 in 100 rows, rounded outward"
+    found.take(profile.name, {"low": low, "high": high, **gaps}, said)
+    if len(profile.counts) <= _CODES and _whole(numbers):
+        note = f"has {len(profile.counts)} whole numbers: if they are codes, list them as levels instead."
+        found.notes.append(f"{shortened(profile.name)} {note}")
+
+
+def _whole(numbers: NDArray[np.float64]) -> bool:
+    return bool((numbers == np.round(numbers)).all())
+
+
+def bounds_of(numbers: NDArray[np.float64]) -> tuple[float, float]:
+    """Return bounds of two digits around the inner rows, which nobody's own number can be read from."""
+    low, high = np.quantile(numbers, _INNER)
+    if low == high:
+        low, high = float(numbers.min()), float(numbers.max())
+    unit = 10.0 ** math.floor(math.log10(high - low)) / 2
+    return _tidy(math.floor(low / unit) * unit), _tidy(math.ceil(high / unit) * unit)
+
+
+def _cuts(numbers: NDArray[np.float64]) -> list[float]:
+    """Return eleven cut points of two digits."""
+    return [rounded(cut) for cut in np.quantile(numbers, np.linspace(*_INNER, 11))]
+
+
+def rounded(value: float) -> float:
+    """Return a number of two digits."""
+    return float(f"{value:.2g}")
+
+
+def _tidy(value: float) -> float:
+    """Remove what multiplying leaves in the last digits."""
+    return float(f"{value:.12g}")
+
+
+def _add_levels(found: FeatureDrafts, profile: Profile, gaps: dict[str, Any]) -> None:
+    levels, others = _frequent(profile)
+    if not levels:
+        found.leave_out(profile.name, _hint(profile))
+        return
+    said = f"the names of its {len(levels)} levels are from the data"
+    if others:
+        said += f"; {others:,} rows of rarer ones count as '{OTHER}'"
+    found.take(profile.name, {"levels": levels, **gaps}, said)
+
+
+def _hint(profile: Profile) -> str:
+    """Say what a column of many texts could become."""
+    some = [value for value, _ in profile.counts.most_common(100) if isinstance(value, str)]
+    many = "it has too many different values"
+    if some and sum(bool(_DATE.match(one)) for one in some) > len(some) / 2:
+        return f"{many}, which are dates: make a number of it, such as the days since then"
+    if any(" " in one.strip() for one in some):
+        return f"{many}, which are texts: make a column of a few topics, or a number such as their length"
+    return f"{many}, as names and dates do; make a column of fewer kinds, or a number of it"
+
+
+def _frequent(profile: Profile) -> tuple[list[str], int]:
+    """Return the frequent levels, the most frequent first, and how many rows have others."""
+    counts, known = profile.counts, profile.rows - profile.gaps
+    least = max(_FEW if known > 20 * _FEW else 1, _RARE * known)
+    frequent = [
+        value for value, count in counts.most_common(LEVELS) if count >= least and len(text_of(value)) <= TEXT_MAX
+    ]
+    covered = sum(counts[value] for value in frequent)
+    # What is different in most rows is no level of anything.
+    return ([text_of(value) for value in frequent] if covered >= known / 2 else []), known - covered
+
+
+def text_of(value: Value) -> str:
+    """Return a value as a file has it."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)

@@ -1,0 +1,234 @@
+"""People made from a log: its rows, and what a model that is fitted to it expects of every option."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from privateer_core.errors import InputError, SpecError
+from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.categories import OTHER, Boolean, Categorical
+from privateer_core.spec.features import Feature, Numeric, Ranked
+from privateer_lab.drafting.column_profiles import Profile, Value, shortened
+from privateer_lab.drafting.feature_drafts import text_of
+from privateer_lab.drafting.outcome_model import BESIDE, BY_ARM, LoggedRows, OutcomeModel, fitted
+from privateer_lab.drafting.toml_values import toml
+from privateer_lab.environments.files.file_columns import interpretations
+from privateer_lab.environments.rows import ObservedRewards, RowPeople
+
+Array = NDArray[np.float64]
+_GROUPS: Final = 5
+_UNEVEN: Final = 1e-6
+"""Probability by chance below which options were not given at random."""
+_CELLS: Final = 8
+_TELLING: Final = 0.6
+"""Share of variance from which a feature is probably an outcome itself."""
+_WHAT: Final = {
+    BY_ARM: "the means of the options alone, which no feature makes clearly better",
+    BESIDE: "features beside the options: the best option is the same for everybody, as far as these rows tell",
+}
+_DIFFERS: Final = "features and options together: the best option differs between people"
+
+
+@dataclass(frozen=True)
+class LoggedPeople:
+    """Rows of a log as simulated people.
+
+    Attributes
+    ----------
+    spec
+        Whose features and options they have.
+    rows
+        Contexts, options and rewards.
+    model
+        What may be expected of them.
+    """
+
+    spec: ArmsSpec
+    rows: LoggedRows
+    model: OutcomeModel
+
+    @property
+    def means(self) -> Array:
+        """Expected rewards in their own unit, shape (n, arms)."""
+        return self._in_units(self.model.means)
+
+    @property
+    def got(self) -> Array:
+        """Rewards that people got, in their own unit, (n,)."""
+        return self._in_units(self.rows.rewards)
+
+    def _in_units(self, scaled: Array) -> Array:
+        reward = self.spec.reward
+        return np.asarray(np.clip(reward.low + reward.span * scaled, reward.low, reward.high))
+
+    @property
+    def people(self) -> RowPeople:
+        """Simulated people."""
+        law = None if self.rows.binary else ObservedRewards(self.got, self._in_units(self.model.held_out))
+        return RowPeople(self.rows.contexts, self.means, self.spec.reward, law)
+
+    def write(self, path: Path) -> str:
+        """Write a Parquet file; return the ``[population]`` that names it, for a spec beside it."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        columns: dict[str, Any] = {
+            name: _written(feature, values)
+            for (name, feature), values in zip(self.spec.features.items(), self.rows.contexts.T, strict=True)
+        }
+        expected = [
+            _fresh(columns, f"reward of {arm}", values)
+            for arm, values in zip(self.spec.options, self.means.T, strict=True)
+        ]
+        lines = [
+            "",
+            "[population]  # simulated people: rows of the file, and what a model expects of them",
+            'name = "rows"',
+        ]
+        lines += [f"path = {toml(path.name)}", f"rewards = {toml(expected)}"]
+        if not self.rows.binary:
+            got = _fresh(columns, "reward", self.got)
+            held_out = _fresh(columns, "expected reward", self._in_units(self.model.held_out))
+            lines.append(f"observed = {toml({'got': got, 'expected': held_out})}")
+        parquet.write_table(pa.table(columns), path)
+        return "\n".join([*lines, ""])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about the model: what it is, how well it fits, and what these people are worth."""
+        return (*self._fit(), self._worth(), *self._warnings())
+
+    def _fit(self) -> list[str]:
+        model, losses = self.model, self.model.losses
+        what = "log loss" if self.rows.binary else "squared error"
+        scale = 1.0 if self.rows.binary else self.spec.reward.span**2
+        listed = ", ".join(f"{name} {scale * loss:.5g}" for name, loss in losses.items())
+        order = np.array_split(np.argsort(model.held_out, kind="stable"), _GROUPS)
+        pairs = [(self._in_units(model.held_out[some]).mean(), self.got[some].mean()) for some in order]
+        fifths = ", ".join(f"{expected:.3g} ({seen:.3g})" for expected, seen in pairs)
+        kind = _WHAT.get(model.kind, _DIFFERS)
+        return [
+            f"Simulated people: {len(self.got):,} rows, drawn with replacement, and a model of {kind}.",
+            f"Rows that it had not seen: {what} {listed}; R2 {self._r2:.4f}.",
+            f"Calibration, expected (observed) by fifths of what was expected: {fifths}.",
+        ]
+
+    @property
+    def _r2(self) -> float:
+        """Share of the variance of rewards that the model tells of rows that it had not seen."""
+        return 1 - float(((self.rows.rewards - self.model.held_out) ** 2).mean() / self.rows.rewards.var())
+
+    def _worth(self) -> str:
+        means = self.means.mean(axis=0)
+        best = float(self.means.max(axis=1).mean())
+        same = best - means.max() < 1e-9 * self.spec.reward.span
+        told = ", ".join(
+            f"{shortened(arm)} {mean:.3g}" for arm, mean in zip(self.spec.options, means.tolist(), strict=True)
+        )
+        most = "nothing more is to be had by context" if same else f"{best:.3g} if everybody had their best option"
+        return f"Expected if everybody had the same option: {told}; {most}."
+
+    def _warnings(self) -> list[str]:
+        features = zip(self.spec.features.items(), self.rows.contexts.T, strict=True)
+        least = _UNEVEN / len(self.spec.features)
+        chosen = [
+            shortened(name)
+            for (name, feature), values in features
+            if _probability(_cells(feature, values), self.rows.arms) < least
+        ]
+        told = f"Features tell {self._r2:.0%} of how rewards vary, which is rare"
+        uneven = f"Options were not given at random: their shares differ by {', '.join(chosen)}"
+        model = (
+            "The model takes what differs between these people for what options do, as far as features do not say it."
+        )
+        found = {
+            f"{told}: leave out with --ignore what is known only after the choice.": self._r2 > _TELLING,
+            f"{uneven}. {model}": bool(chosen),
+        }
+        return [sentence for sentence, holds in found.items() if holds]
+
+
+def _fresh(columns: dict[str, Any], name: str, values: Array) -> str:
+    """Add a column by a name that no other one has; return the name."""
+    while name in columns:
+        name += "'"
+    columns[name] = values
+    return name
+
+
+def logged_people(
+    spec: ArmsSpec, columns: list[Profile], arms: Profile, names: list[str], rewards: Array
+) -> LoggedPeople:
+    """Fit a model to rows, all of which have an option and a reward.
+
+    Parameters
+    ----------
+    columns
+        Those of the spec's features, in their order.
+    arms, names
+        The column of options, and its values as texts in the order of the spec's options.
+    rewards
+        Shape (n,), in the spec's unit.
+    """
+    contexts = np.stack(
+        [_read(feature, one) for feature, one in zip(spec.features.values(), columns, strict=True)], axis=1
+    )
+    places = {name: place for place, name in enumerate(names)}
+    chosen = np.array([places.get(text_of(value), -1) for value in arms.values])[arms.places]
+    scaled = spec.reward.scaled_all(rewards)
+    levels = [isinstance(feature, Boolean | Categorical) for feature in spec.features.values()]
+    rows = LoggedRows(contexts, levels, chosen, scaled, spec.reward.kind == "binary")
+    return LoggedPeople(spec, rows, fitted(rows, len(names)))
+
+
+def _read(feature: Feature, column: Profile) -> Array:
+    """Return a column as devices read it, (n,)."""
+    each = np.array([*(_number(feature, column.name, value) for value in column.values), np.nan])
+    return np.asarray(each[column.places])
+
+
+def _number(feature: Feature, name: str, value: Value) -> float:
+    if isinstance(feature, Numeric | Ranked):
+        return float(value)
+    for way in interpretations(text_of(value)):
+        try:
+            return feature.read(name, way)
+        except InputError:
+            continue
+    raise SpecError("has a value that the feature cannot have", field=name, remedy="ignore the column")
+
+
+def _written(feature: Feature, values: Array) -> list[Any]:
+    """Return a column for a file: rare levels have no name of their own."""
+    if isinstance(feature, Categorical):
+        names = [*map(str, feature.levels), OTHER]
+        return [None if np.isnan(one) else names[min(int(one), len(names) - 1)] for one in values]
+    if isinstance(feature, Boolean):
+        return [None if np.isnan(one) else bool(one) for one in values]
+    return [None if np.isnan(one) else one for one in values.tolist()]
+
+
+def _cells(feature: Feature, values: Array) -> NDArray[np.int64]:
+    """Return a cell for each row: its level, or its part of the numbers."""
+    if isinstance(feature, Numeric | Ranked):
+        cuts = np.unique(np.nanquantile(values, np.linspace(0, 1, _CELLS + 1)[1:-1]))
+        cells = np.searchsorted(cuts, values, side="right")
+    else:
+        cells = np.nan_to_num(values, nan=-1.0).astype(np.int64)
+    return np.asarray(np.unique(np.where(np.isnan(values), -1, cells), return_inverse=True)[1])
+
+
+def _probability(cells: NDArray[np.int64], arms: NDArray[np.int64]) -> float:
+    """Return the probability by chance of shares that differ as much between cells (Pearson's chi-squared test)."""
+    counts = np.zeros((int(cells.max()) + 1, int(arms.max()) + 1))
+    np.add.at(counts, (cells, arms), 1)
+    counts = counts[counts.sum(axis=1) >= _CELLS * counts.shape[1]]
+    expected = counts.sum(axis=1, keepdims=True) * counts.sum(axis=0) / max(counts.sum(), 1)
+    freedom = (counts.shape[0] - 1) * (counts.shape[1] - 1)
+    if freedom < 1 or not (expected > 0).all():
+        return 1.0
+    return float(chi2.sf(((counts - expected) ** 2 / expected).sum(), freedom))

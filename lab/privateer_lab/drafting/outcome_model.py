@@ -1,0 +1,250 @@
+"""A model of what comes of an option for whom, fitted to logged outcomes.
+
+Simulated people are made of it, so it must not find differences that are not there. Three models are compared on rows
+that they have not seen, and the simplest stays unless a larger one is clearly better: the means of the options; boosted
+trees of the features beside the option; and trees in which both meet, so that the best option may differ from person to
+person.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+Array = NDArray[np.float64]
+Arms = NDArray[np.int64]
+BY_ARM, BESIDE, TOGETHER = "arms", "features", "interactions"
+_FOLDS: Final = 4
+_TREES: Final = 60
+_RATE: Final = 0.2
+_LEAVES: Final = 4
+_CLEARLY: Final = 2.0
+"""Standard errors by which a larger model must be better on rows that it has not seen."""
+_LEAST: Final = 200
+"""Rows below which the means of the options are all that is fitted."""
+_LEAF: Final = (20, 0.01)
+"""Rows of a leaf: at least so many, and so large a share."""
+_CLIP: Final = 1e-4
+_FACTORS: Final = np.linspace(0.0, 2.0, 41)
+"""Factors of differences between options that are tried: trees that stop early find them too small."""
+
+
+@dataclass(frozen=True)
+class OutcomeModel:
+    """What may be expected of every option, and how well that fits rows that the model had not seen.
+
+    Attributes
+    ----------
+    kind
+        Which of the three models it is.
+    means
+        Shape (n, arms): expected rewards, scaled to [0, 1].
+    held_out
+        Shape (n,): what a model of the other rows expects of the option that each row got.
+    losses
+        Mean loss of each model on rows that it had not seen: deviance / 2 of yes and no, squared error of numbers.
+    """
+
+    kind: str
+    means: Array
+    held_out: Array
+    losses: dict[str, float]
+
+
+@dataclass(frozen=True)
+class LoggedRows:
+    """Rows of a log as the model takes them.
+
+    Attributes
+    ----------
+    contexts
+        Shape (n, features): numbers, places of levels, NaN where nothing is known.
+    levels
+        Which features are levels.
+    arms
+        Shape (n,), from 0; every one occurs.
+    rewards
+        Shape (n,), scaled to [0, 1].
+    binary
+        Whether rewards are 0 and 1.
+    """
+
+    contexts: Array
+    levels: Sequence[bool]
+    arms: Arms
+    rewards: Array
+    binary: bool
+
+    def of(self, rows: Any) -> "LoggedRows":
+        """Return some of the rows."""
+        return LoggedRows(self.contexts[rows], self.levels, self.arms[rows], self.rewards[rows], self.binary)
+
+    def table(self, arms: Arms) -> Array:
+        """Return what trees are grown on, the option first, shape (n, 1 + features)."""
+        return np.column_stack([arms, self.contexts])
+
+
+def fitted(rows: LoggedRows, arms: int) -> OutcomeModel:
+    """Fit the models, and return the one that is to be believed.
+
+    Source: Friedman 2001, Greedy function approximation (Annals of Statistics), as scikit-learn has it.
+    """
+    import sklearn.ensemble  # noqa: F401 - libraries that are loaded later have no limit
+    from threadpoolctl import threadpool_limits
+
+    # Trees are small: on a busy machine threads would wait for each other most of the time.
+    with threadpool_limits(1, user_api="openmp"):
+        return _fitted(rows, arms)
+
+
+def _fitted(rows: LoggedRows, arms: int) -> OutcomeModel:
+    folds = np.random.default_rng(0).permutation(len(rows.rewards)) % _FOLDS
+    held_out = {BY_ARM: _held_out_means(rows, folds, arms)}
+    if len(rows.rewards) >= _LEAST and rows.contexts.shape[1]:
+        trees = {kind: _held_out_trees(rows, folds, kind) for kind in (BESIDE, TOGETHER)}
+        counts = {kind: 1 + int(_losses(rows, one).mean(axis=1).argmin()) for kind, one in trees.items()}
+        held_out |= {kind: one[counts[kind] - 1] for kind, one in trees.items()}
+    losses = {kind: _losses(rows, one) for kind, one in held_out.items()}
+    kind = _believed(losses)
+    told = {name: float(one.mean()) for name, one in losses.items()}
+    expected = held_out[kind]
+    if kind == BY_ARM:
+        means = np.tile(_means(rows, arms), (len(rows.rewards), 1))
+    else:
+        means = _grown(rows, rows, kind, counts[kind], arms)
+    if kind == TOGETHER:
+        unseen = np.empty(means.shape)
+        for out in (folds == fold for fold in range(_FOLDS)):
+            unseen[out] = _grown(rows.of(~out), rows.of(out), kind, counts[kind], arms)
+        factor = _factor(rows, unseen)
+        means, expected = _stretched(means, factor), _got(rows, _stretched(unseen, factor))
+    return OutcomeModel(kind, _with_mean(rows, means), expected, told)
+
+
+def _got(rows: LoggedRows, means: Array) -> Array:
+    """Return what is expected of the option that each row got."""
+    return np.asarray(means[np.arange(len(means)), rows.arms])
+
+
+def _stretched(means: Array, factor: float) -> Array:
+    """Return means whose differences between options are so many times as large, on the scale of log odds."""
+    odds = logit(means)
+    middle = odds.mean(axis=1, keepdims=True)
+    return _clipped(expit(middle + factor * (odds - middle)))
+
+
+def _factor(rows: LoggedRows, unseen: Array) -> float:
+    """Return the factor of differences that fits best what the model had not seen."""
+    losses = [_losses(rows, _got(rows, _stretched(unseen, factor))).mean() for factor in _FACTORS.tolist()]
+    return float(_FACTORS[int(np.argmin(losses))])
+
+
+def _believed(losses: dict[str, Array]) -> str:
+    """Return the largest model that is clearly better than all smaller ones."""
+    kinds = [kind for kind in (BY_ARM, BESIDE, TOGETHER) if kind in losses]
+    return next(
+        kind
+        for place, kind in reversed(list(enumerate(kinds)))
+        if all(_is_better(losses[smaller] - losses[kind]) for smaller in kinds[:place])
+    )
+
+
+def _is_better(gained: Array) -> bool:
+    error = float(gained.std()) / len(gained) ** 0.5
+    return bool(error > 0 and gained.mean() > _CLEARLY * error)
+
+
+def _losses(rows: LoggedRows, expected: Array) -> Array:
+    """Return the loss of each row, shape (..., n)."""
+    if not rows.binary:
+        return np.asarray((rows.rewards - expected) ** 2)
+    return np.asarray(-np.log(np.where(rows.rewards > 0.5, expected, 1 - expected)))
+
+
+def _clipped(means: Array) -> Array:
+    return np.clip(means, _CLIP, 1 - _CLIP)
+
+
+def _means(rows: LoggedRows, arms: int) -> Array:
+    """Return the mean of every option, (arms,), drawn together as far as they do not differ more than by chance.
+
+    Source: DerSimonian and Laird 1986, Meta-analysis in clinical trials: the variance between options by moments.
+    """
+    counts = np.bincount(rows.arms, minlength=arms).astype(np.float64)
+    means = np.bincount(rows.arms, rows.rewards, minlength=arms) / np.maximum(counts, 1)
+    precision = counts / max(float(rows.rewards.var()), _CLIP**2)
+    common = float(precision @ means / precision.sum())
+    excess = float(precision @ (means - common) ** 2) - (arms - 1)
+    between = max(0.0, excess / float(precision.sum() - (precision**2).sum() / precision.sum()))
+    return _clipped(common + (means - common) * between * precision / (1 + between * precision))
+
+
+def _held_out_means(rows: LoggedRows, folds: Arms, arms: int) -> Array:
+    found = np.empty(len(rows.rewards))
+    for fold in range(_FOLDS):
+        out = folds == fold
+        found[out] = _means(rows.of(~out), arms)[rows.arms[out]]
+    return found
+
+
+def _trees(rows: LoggedRows, kind: str, count: int) -> Any:
+    """Return unfitted trees of a model."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    features = list(range(1, 1 + len(rows.levels)))
+    return (HistGradientBoostingClassifier if rows.binary else HistGradientBoostingRegressor)(
+        max_iter=count,
+        learning_rate=_RATE,
+        max_leaf_nodes=_LEAVES,
+        min_samples_leaf=max(_LEAF[0], int(_LEAF[1] * len(rows.rewards))),
+        l2_regularization=1.0,
+        categorical_features=[True, *rows.levels],
+        interaction_cst=[[0], features] if kind == BESIDE else None,
+        early_stopping=False,
+        random_state=0,
+    )
+
+
+def _staged(model: Any, rows: LoggedRows, table: Array) -> Array:
+    """Return what is expected after each tree, shape (trees, n)."""
+    if rows.binary:
+        return np.stack([_clipped(one[:, 1]) for one in model.staged_predict_proba(table)])
+    return np.stack([_clipped(one) for one in model.staged_predict(table)])
+
+
+def _held_out_trees(rows: LoggedRows, folds: Arms, kind: str) -> Array:
+    """Return what models of the other folds expect of the option that each row got, (trees, n)."""
+    found = np.empty((_TREES, len(rows.rewards)), np.float64)
+    for fold in range(_FOLDS):
+        out = folds == fold
+        known, unknown = rows.of(~out), rows.of(out)
+        model = _trees(known, kind, _TREES).fit(known.table(known.arms), known.rewards)
+        found[:, out] = _staged(model, unknown, unknown.table(unknown.arms))
+    return found
+
+
+def _grown(rows: LoggedRows, people: LoggedRows, kind: str, count: int, arms: int) -> Array:
+    """Return what trees of rows expect of every option for people, (n, arms)."""
+    model = _trees(rows, kind, count).fit(rows.table(rows.arms), rows.rewards)
+    tables = [people.table(np.full(len(people.rewards), arm)) for arm in range(arms)]
+    return np.stack([_expected(model, people, table) for table in tables], axis=1)
+
+
+def _expected(model: Any, people: LoggedRows, table: Array) -> Array:
+    return _clipped(model.predict_proba(table)[:, 1] if people.binary else model.predict(table))
+
+
+def _with_mean(rows: LoggedRows, means: Array) -> Array:
+    """Return means moved alike for everybody, so that those of what people got have the mean of the rewards."""
+    got, wanted = _got(rows, means), float(rows.rewards.mean())
+    low, high = -5.0, 5.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if expit(logit(got) + middle).mean() < wanted:
+            low = middle
+        else:
+            high = middle
+    return np.asarray(expit(logit(means) + (low + high) / 2))

@@ -1,0 +1,51 @@
+"""Which columns of a wide table tell most about which option is better for whom."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_lab.drafting.column_profiles import Profile
+
+_CELLS: Final = 12
+
+
+def most_relevant_first(profiles: Sequence[Profile], arm: Profile, rewards: NDArray[np.float64]) -> list[Profile]:
+    """Return columns by how much the differences between options differ between their values.
+
+    Parameters
+    ----------
+    profiles, arm
+        Columns of the same rows.
+    rewards
+        Shape (n,).
+    """
+    return sorted(profiles, key=lambda one: -_evidence(_cells(one), arm.places, rewards))
+
+
+def _cells(profile: Profile) -> NDArray[np.int64]:
+    """Return a cell for each row: a frequent value, or a part of the numbers; what is missing is a cell of its own."""
+    numbers = profile.numbers
+    if numbers is not None and len(profile.counts) > _CELLS:
+        cuts = np.unique(np.quantile(numbers, np.linspace(0, 1, _CELLS + 1)[1:-1]))
+        cells = np.full(profile.rows, -1)
+        cells[profile.places >= 0] = np.searchsorted(cuts, numbers, side="right")
+        return np.asarray(cells + 1)
+    frequent = {value: place for place, (value, _) in enumerate(profile.counts.most_common(_CELLS))}
+    each = np.array([*(frequent.get(value, _CELLS) for value in profile.values), -1])
+    return np.asarray(each[profile.places] + 1)
+
+
+def _evidence(cells: NDArray[np.int64], arms: NDArray[np.int64], rewards: NDArray[np.float64]) -> float:
+    """Return by how many of its deviations a sum of squares of interactions is above that of noise."""
+    shape = (int(cells.max()) + 1, int(arms.max()) + 1)
+    counts, sums = np.zeros(shape), np.zeros(shape)
+    np.add.at(counts, (cells, arms), 1.0)
+    np.add.at(sums, (cells, arms), rewards - rewards.mean())
+    by_cell = sums.sum(axis=1, keepdims=True) / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    by_arm = (sums - counts * by_cell).sum(axis=0) / np.maximum(counts.sum(axis=0), 1)
+    left = sums - counts * (by_cell + by_arm)
+    found = float((left**2 / np.maximum(counts, 1)).sum() / max(float(rewards.var()), 1e-12))
+    freedom = max(1, ((counts.sum(axis=1) > 0).sum() - 1) * (shape[1] - 1))
+    return float((found - freedom) / np.sqrt(2 * freedom))

@@ -1,0 +1,277 @@
+"""A spec made from the columns of a data frame or a file: a draft, whose bounds and levels become public.
+
+`draft` is for notebooks: ``print(draft(frame).text)``. What it takes from the data somebody has to confirm, since
+everybody may read a spec.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import Any, Final, cast
+
+import numpy as np
+
+from privateer_core.algorithms import read_spec
+from privateer_core.errors import SpecError
+from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.spec import Spec, example_promises
+from privateer_lab.drafting.column_profiles import TableRows, rows_of, shortened
+from privateer_lab.drafting.feature_drafts import FeatureDrafts, features_of, rounded
+from privateer_lab.drafting.logged_people import LoggedPeople, logged_people
+from privateer_lab.drafting.outcome_columns import ArmNames, arms_of, bounds_of_reward, classes_of, reward_of
+from privateer_lab.drafting.segment_drafts import segment_lines
+from privateer_lab.drafting.toml_values import toml
+from privateer_lab.drafting.usual_algorithms import by_context, with_effects
+
+_ROUND: Final = 1000
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A spec to be completed, and what has to be known about it.
+
+    Attributes
+    ----------
+    text
+        The spec, as TOML.
+    confirm
+        Sentences about what comes from the data and becomes public.
+    notes
+        Sentences about what else was decided, such as columns that were left out.
+    log
+        The rows of a log, with what was chosen and what came of it; None where the draft is of none.
+    """
+
+    text: str
+    confirm: tuple[str, ...]
+    notes: tuple[str, ...]
+    log: "_Log | None" = field(default=None, repr=False)
+
+    @property
+    def spec(self) -> Spec:
+        """The spec."""
+        return read_spec(self.text)
+
+    @cached_property
+    def people(self) -> LoggedPeople | None:
+        """Simulated people made from the log; None without one. The model is fitted when they are first asked for."""
+        return self.log.people(cast(ArmsSpec, self.spec)) if self.log else None
+
+    def write(self, path: "str | os.PathLike[str]") -> None:
+        """Write the spec, and beside it the people of a log, whom it then names."""
+        file, text = Path(path), self.text
+        if self.people:
+            text += self.people.write(people_file(file))
+        file.write_text(text, encoding="utf-8")
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        said = "".join(f"<li>{escape(one)}</li>" for one in (*self.confirm, *self.notes))
+        return f"<pre>{escape(self.text)}</pre><ul>{said}</ul>"
+
+
+def people_file(spec: Path) -> Path:
+    """Return the file of people beside a spec."""
+    return spec.with_name(f"{spec.stem}.people.parquet")
+
+
+@dataclass(frozen=True)
+class _Log:
+    """The rows of a log that have an option and a reward."""
+
+    rows: TableRows
+    arm: str
+    reward: str
+    names: ArmNames
+
+    def people(self, spec: ArmsSpec) -> LoggedPeople:
+        columns = [self.rows.column(name) for name in spec.features]
+        rewards = reward_of(self.rows.column(self.reward))
+        return logged_people(spec, columns, self.rows.column(self.arm), list(self.names.values), rewards)
+
+
+def draft(
+    table: Any,
+    *,
+    name: str = "my-experiment",
+    arms: Sequence[str] = (),
+    label: str | None = None,
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    seen_from: Path | None = None,
+    reward: str | None = None,
+    arm: str | None = None,
+    ignore: Sequence[str] = (),
+    segments: Sequence[str] = (),
+) -> Draft:
+    """Draft a spec from the types and values of a table's columns.
+
+    Parameters
+    ----------
+    table
+        A pandas or polars data frame, a pyarrow table, a mapping of names to values; or the path of a CSV or Parquet
+        file.
+    name
+        The experiment's name.
+    arms
+        Names of the options; by default those of the label, or two to be renamed.
+    label
+        A column that says which class somebody belongs to: no feature, but simulated people's truth.
+    bounds
+        Bounds of numeric columns that are public already, by name.
+    seen_from
+        The folder that the spec will be in, if it names the file; by default the working directory.
+    reward, arm
+        Columns of a log: what came of a choice, and what was chosen. With both, people are made from the log.
+    ignore
+        More columns that are no features.
+    segments
+        Columns by which effects are wanted: the spec is that of a test, and these are its features.
+
+    Raises
+    ------
+    SpecError
+        If there are no such columns, none that makes a feature, or a name that no spec may have.
+    """
+    path = str(table) if isinstance(table, str | Path) else None
+    rows, bounds = rows_of(table), dict(bounds or {})
+    for wanted in [*bounds, *(one for one in (label, reward, arm, *ignore, *segments) if one)]:
+        rows.column(wanted)
+    _check_apart({"--arm": arm, "--reward": reward, "--label": label}, segments)
+    notes = _about(rows)
+    rows = _complete(rows, [one for one in (arm, reward) if one], notes)
+    names = arms_of(rows.column(arm)) if arm and not arms else ArmNames.given(arms)
+    classes = classes_of(rows.column(label)) if label else ArmNames.given(())
+    features = _features(rows, {label, reward, arm, *ignore} - {None}, bounds, segments, (arm, reward))
+    confirm, notes = list(features.confirm), notes + features.notes
+    if arm and not arms:
+        confirm.insert(0, f"{shortened(arm)}: the names of the {len(names.values)} options are from the data")
+    notes += names.notes(shortened(arm or label or "--arms"))
+    if not names.values and not classes.values:
+        notes.append("No options are given: rename first and second in experiment.arms, or give --arms.")
+    options = names.allowed or classes.allowed or ["first", "second"]
+    told, said = _reward(rows, reward, bounds.get(reward or ""), notes)
+    confirm += said
+    sections = [*_opening(name, options, rows.total), "[context.features]", *features.lines, "", *told]
+    sections += segment_lines(rows, segments, confirm) + _closing(with_effects() if segments else by_context())
+    if path and label:
+        sections += _labelled(os.path.relpath(path, seen_from), label, list(classes.values), options)
+    log = _Log(rows, arm, reward, names) if arm and reward and not arms else None
+    made = Draft("\n".join(sections) + "\n", tuple(confirm), tuple(notes), log)
+    read_spec(made.text)
+    return made
+
+
+def _check_apart(named: Mapping[str, str | None], segments: Sequence[str]) -> None:
+    """Refuse a column that is named for two things."""
+    seen: dict[str, str] = {}
+    for option, column in [*named.items(), *(("--segments", one) for one in segments)]:
+        if column and column in seen:
+            detail = f"is the column of {seen[column]} too"
+            raise SpecError(detail, field=f"{option} {shortened(column)}", remedy="name another column")
+        if column:
+            seen[column] = option
+
+
+def _about(rows: TableRows) -> list[str]:
+    if rows.kept == rows.total:
+        return []
+    return [f"Of {rows.total:,} rows a random sample of {rows.kept:,} was kept; all figures are of these."]
+
+
+def _complete(rows: TableRows, columns: Sequence[str], notes: list[str]) -> TableRows:
+    """Leave out rows without an option or a reward."""
+    if not columns:
+        return rows
+    known = np.all([rows.column(name).places >= 0 for name in columns], axis=0)
+    if not known.any():
+        told = " and ".join(map(shortened, columns))
+        raise SpecError("has no row with a value", field=told, remedy="name other columns")
+    if gaps := int((~known).sum()):
+        notes.append(f"{gaps:,} rows without {' or '.join(map(shortened, columns))} are left out.")
+    return rows.of(known)
+
+
+def _features(
+    rows: TableRows,
+    outside: set[str | None],
+    bounds: Mapping[str, tuple[float, float]],
+    segments: Sequence[str],
+    log: tuple[str | None, str | None],
+) -> FeatureDrafts:
+    """Make features of columns: of a wide table of those that tell most about options."""
+    profiles = [
+        one for one in rows.columns.values() if one.name in segments or (not segments and one.name not in outside)
+    ]
+    found = features_of(profiles, bounds)
+    if not found.full or not all(log):
+        return found
+    from privateer_lab.drafting.relevance import most_relevant_first
+
+    arm, reward = (rows.column(name) for name in log if name)
+    found = features_of(most_relevant_first(profiles, arm, reward_of(reward)), bounds)
+    found.notes.append("Features that tell most about which option is better for whom were taken first.")
+    return found
+
+
+def _opening(name: str, arms: Sequence[str], rows: int) -> list[str]:
+    size = max(1, min(_ROUND, rows))
+    return [
+        "[experiment]",
+        f"name = {toml(name)}",
+        f"arms = {toml(list(arms))}",
+        f"horizon = {max(rows, size)}  # people whose reports count",
+        f"round_size = {size}",
+        "",
+    ]
+
+
+def _reward(
+    rows: TableRows, name: str | None, given: tuple[float, float] | None, notes: list[str]
+) -> tuple[list[str], list[str]]:
+    """Return the section of a log's rewards, and what of it somebody has to confirm.
+
+    Of numbers it says where their bounds come from, and how much they vary between them.
+    """
+    if name is None:
+        return [], []
+    numbers, what = reward_of(rows.column(name)), shortened(name)
+    if given is None and set(np.unique(numbers).tolist()) <= {0.0, 1.0}:
+        rate = rounded(float(numbers.mean()))
+        said = f"{what}: base_rate = {rate:g} of [reward], the share who say yes, is from the data"
+        return ["[reward]  # from the data: confirm that it may be public", f"base_rate = {rate:g}", ""], [said]
+    low, high, source = bounds_of_reward(numbers, given)
+    inside = np.clip(numbers, low, high)
+    told = {"base_rate": rounded(float(inside.mean())), "deviation": rounded(float(inside.std()))}
+    usual = {"base_rate": low < told["base_rate"] < high, "deviation": 0 < told["deviation"] <= (high - low) / 2}
+    lines = [f"{key} = {toml(one)}  # after clipping, from the data" for key, one in told.items() if usual[key]]
+    keys = (["low", "high"] if source.from_data else []) + [key for key in told if usual[key]]
+    said = f"{what}: {', '.join(keys)} of [reward] are from the data; its bounds: {source.words}"
+    clipped = float(((numbers < low) | (numbers > high)).mean())
+    notes.append(f"{what} is a number: {clipped:.1%} of the rows are clipped to the bounds ({source.words}).")
+    remark = "  # from the data: confirm that it may be public" if keys else ""
+    section = ["[reward]" + remark, 'kind = "numeric"', f"low = {toml(low)}", f"high = {toml(high)}", *lines, ""]
+    return section, [said] if keys else []
+
+
+def _closing(fitting: str) -> list[str]:
+    """Return the sections that no data decide: the first promise, and the algorithm."""
+    promise = next(example_promises())
+    promise |= {"epsilon": 1.0} if "epsilon" in promise else {}
+    return [
+        "[privacy]  # what you promise to each person: `privateer plan` shows what it costs",
+        *(f"{key} = {toml(value)}" for key, value in promise.items()),
+        "",
+        "[algorithm]",
+        f"name = {toml(fitting)}",
+    ]
+
+
+def _labelled(path: str, label: str, classes: list[str], arms: Sequence[str]) -> list[str]:
+    lines = ["", "[population]  # simulated people: the rows, whose class is the right arm", 'name = "csv"']
+    lines += [f"path = {toml(path)}", f"label = {toml(label)}", 'ignore = ["*"]']
+    return lines + ([f"classes = {toml(classes)}"] if list(arms) != classes else [])

@@ -1,0 +1,1 @@
+"""Files of people: CSV and Parquet, read with errors that name row and column and never carry a value."""

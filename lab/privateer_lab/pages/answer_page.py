@@ -1,0 +1,43 @@
+"""The answer of an experiment as Markdown and as one HTML file, for people who were not there."""
+
+from typing import NamedTuple
+
+from privateer_core.answer.conclusion import PublishedAnswer
+from privateer_lab.answer_tables import Titled
+from privateer_lab.conclusion_tables import notes_of, tables_of_conclusion
+from privateer_lab.figures import readable
+from privateer_lab.pages.markdown_text import inert, table_of_rows
+from privateer_lab.pages.templates import page
+
+
+class Written(NamedTuple):
+    """A table whose cells are texts."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
+def markdown(published: PublishedAnswer) -> str:
+    """Write an answer as Markdown: the headline first."""
+    conclusion = published.conclusion
+    parts = [f"# {inert(published.experiment)}", f"**{inert(conclusion.headline.sentence)}**"]
+    if conclusion.warnings:
+        parts.append("\n".join(f"- warning: {inert(one)}" for one in conclusion.warnings))
+    for title, rows in tables_of_conclusion(conclusion):
+        parts += [f"## {inert(title[:1].upper() + title[1:])}", table_of_rows(rows)]
+    parts.append("\n".join(f"- {inert(note)}" for note in notes_of(published)))
+    return "\n\n".join(parts) + "\n"
+
+
+def html(published: PublishedAnswer) -> str:
+    """Write an answer as a page that fetches nothing."""
+    tables = [written(one) for one in tables_of_conclusion(published.conclusion)]
+    return page("answer.html", published=published, tables=tables, notes=notes_of(published))
+
+
+def written(table: Titled) -> Written:
+    """Return a table as texts."""
+    columns = list(dict.fromkeys(name for row in table.rows for name in row))
+    cells = [["" if row.get(name) is None else readable(row[name]) for name in columns] for row in table.rows]
+    return Written(table.title[:1].upper() + table.title[1:], columns, cells)

@@ -1,0 +1,1 @@
+"""What an experiment can be expected to earn, and what would change that, within seconds."""

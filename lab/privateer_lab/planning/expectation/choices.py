@@ -1,0 +1,163 @@
+"""What a reader may change in a spec: who is trusted, epsilon, features, people, rounds."""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Literal, TypeAlias
+
+from privateer_core.algorithms import parse_spec
+from privateer_core.errors import SpecError
+from privateer_core.privacy.trust import TRUST
+from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.spec import Spec
+from privateer_lab.environments import default_environment
+from privateer_lab.planning.expectation.kept_features import people_with, telling, with_features
+from privateer_lab.planning.expectation.partial_runs import PartialRun, played
+from privateer_lab.planning.plain_tests import is_test
+from privateer_lab.planning.plans import EPSILON_MAX, Refused, Variant, possible, refusal
+
+Kind: TypeAlias = Literal["as it is", "trust", "epsilon", "features", "people", "rounds"]
+"""What a choice changes."""
+_TIMES: Final = 3
+"""How much larger or smaller rounds are tried."""
+_GROWTH: Final = 0.3
+"""Growth of rounds that is tried where they hardly grow."""
+_USUAL_EPSILON: Final = 1.0
+"""The promise to compare with where a spec has none."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A spec with one thing changed.
+
+    Attributes
+    ----------
+    kind
+        What is changed.
+    change
+        How, in a few words.
+    variant
+        The spec that comes of it, under its promise.
+    whole
+        The spec whose people they are, where this one has some of its features only.
+    """
+
+    kind: Kind
+    change: str
+    variant: Variant
+    whole: ArmsSpec | None = None
+
+    @property
+    def spec(self) -> Spec:
+        """The changed spec."""
+        return self.variant.spec
+
+    def play(self, seed: int, seconds: float) -> PartialRun | SpecError:
+        """Run it once, as `partial_runs.played` does; a refusal says under which promise."""
+        kept = tuple(self.spec.features)
+        found = played(self.spec, seed, seconds, partial(people_with, self.whole, kept) if self.whole else None)
+        return refusal(self.spec, found) if isinstance(found, SpecError) else found
+
+
+def choices_of(
+    spec: Spec, models: Sequence[str] | None = None, epsilons: Sequence[float] | None = None
+) -> tuple[list[Choice], list[Refused]]:
+    """Return what to compare, the spec as it is first; and what is not possible.
+
+    Parameters
+    ----------
+    spec
+        It has a population.
+    models, epsilons
+        Trust models and values of epsilon, each with each; by default what a reader would try next.
+    """
+    own = Choice("as it is", "as the spec says", Variant(spec.privacy.model, spec.privacy.bound, spec))
+    if models or epsilons:
+        usual = [spec.privacy.bound if spec.privacy.trust.promises else _USUAL_EPSILON]
+        promised = [name for name, row in TRUST.items() if row.promises]
+        found, refused = _possible(spec, models or promised, epsilons or usual)
+        return [own, *(Choice("trust", _promise(one), one) for one in found if not _same(one, own))], refused
+    promises, refused = _promises(spec)
+    return [own, *promises, *_features(spec), *_sizes(spec)] if not is_test(spec) else [own, *promises], refused
+
+
+def _same(one: Variant, own: Choice) -> bool:
+    return (one.model, one.epsilon) == (own.variant.model, own.variant.epsilon)
+
+
+def _promise(one: Variant) -> str:
+    return f"{one.model}, epsilon {one.epsilon:g}" if math.isfinite(one.epsilon) else "without privacy"
+
+
+def _promises(spec: Spec) -> tuple[list[Choice], list[Refused]]:
+    """Return the other trust models at the same epsilon, that without a promise first, and other epsilons."""
+    own = spec.privacy
+    epsilon = own.bound if own.trust.promises else _USUAL_EPSILON
+    others = sorted((row for row in TRUST.values() if row != own.trust), key=lambda row: row.promises)
+    found, refused = _possible(spec, [row.name for row in others], [epsilon])
+    made = [Choice("trust", _promise(one), one) for one in found]
+    if own.trust.promises:
+        near = [one for one in (2 * epsilon, epsilon / 2) if one <= EPSILON_MAX]
+        found, more = _possible(spec, [own.model], near)
+        made += [Choice("epsilon", f"epsilon {one.epsilon:g}", one) for one in found]
+        refused += more
+    return made, refused
+
+
+def _possible(spec: Spec, models: Sequence[str], epsilons: Sequence[float]) -> tuple[list[Variant], list[Refused]]:
+    """Return what is possible, as `plans.possible`, and nothing where nothing is: the spec itself is."""
+    found: list[Variant] = []
+    refused: list[Refused] = []
+    for model in models:
+        for epsilon in epsilons if TRUST[model].promises else [math.inf]:
+            try:
+                found += possible(spec, [model], [epsilon])[0]
+            except SpecError as error:
+                refused.append(Refused(model, epsilon, error))
+    return found, refused
+
+
+def _features(spec: Spec) -> Iterator[Choice]:
+    """Yield the spec with the features alone that tell most, where people's features decide what they get."""
+    if not isinstance(spec, ArmsSpec) or not spec.binds_arms or len(spec.features) < 2 or spec.sources:
+        return
+    for kept in telling(spec):
+        with suppress(SpecError):  # what it says beside features needs one of the others
+            changed = Variant(spec.privacy.model, spec.privacy.bound, with_features(spec, kept))
+            yield Choice("features", listed(kept), changed, spec)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Write names one after the other."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _sizes(spec: Spec) -> Iterator[Choice]:
+    """Yield the spec with more and fewer people, and with other rounds."""
+    people, key = getattr(spec.experiment, spec.people_key), spec.people_key
+    for times in (0.5, 2):
+        wanted = max(1, int(people * times))
+        yield from _changed(spec, "people", f"{wanted:,} people", {key: wanted})
+    if isinstance(spec, ArmsSpec):
+        size, growth = spec.experiment.round_size, spec.experiment.round_growth
+        if spec.grows and growth < _GROWTH / 2:
+            yield from _changed(spec, "rounds", f"rounds that grow by {_GROWTH:g}", {"round_growth": _GROWTH})
+        fewest = spec.privacy.min_batch if spec.privacy.trust.batched else 1
+        for wanted in (size * _TIMES, max(fewest, size // _TIMES)):
+            if wanted != size:
+                yield from _changed(spec, "rounds", f"first rounds of {wanted:,}", {"round_size": wanted})
+
+
+def _changed(spec: Spec, kind: Kind, change: str, values: dict[str, Any]) -> Iterator[Choice]:
+    """Yield the spec with other values in ``[experiment]``, if it may have them."""
+    tables = spec.model_dump(exclude_none=True)
+    tables["experiment"] |= values
+    with suppress(SpecError):
+        yield Choice(kind, change, Variant(spec.privacy.model, spec.privacy.bound, parse_spec(tables)))
+
+
+def peopled(spec: Spec) -> Spec:
+    """Return a spec with people: its own, or made-up ones where it has none."""
+    return spec if spec.population is not None else spec.model_copy(update={"population": default_environment(spec)})

@@ -1,0 +1,214 @@
+"""What to expect of an experiment, as figures: a row for the spec, and one for each change of it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from scipy.special import stdtrit
+
+from privateer_core.spec.spec import Spec
+from privateer_lab.planning.expectation.choices import Choice, Kind
+from privateer_lab.planning.expectation.partial_runs import PartialRun
+from privateer_lab.planning.plain_tests import is_test, least_effect
+from privateer_lab.planning.plans import people_needed
+
+_OWN_SPREAD: Final = 3
+"""Runs from which a row's own spread counts beside that of all rows."""
+_DUST: Final = 1e-9
+
+
+class ExpectedRow(msgspec.Struct, frozen=True):
+    """What a spec earns, over all choices of its run; rewards are in their own unit.
+
+    Attributes
+    ----------
+    kind, change
+        What is other than in the spec, and how.
+    model, epsilon, features, people
+        The trust model, epsilon (None: nothing is promised), the names of the features, and choices.
+    value, margin
+        Mean reward of a choice, and half of its 95 % interval; None: one run alone has none.
+    gain
+        What a choice earns above the best single option.
+    value_at_the_end
+        Mean reward of a choice under the last policy.
+    pays_after
+        After how many choices the policy earns more than the best single option, the median of runs; None: never.
+    detectable
+        Where nothing is gained: the least difference between two options that a plain test of as many people finds.
+    runs, learned_from
+        Runs, and people whose reports were learned from in a run, on the average.
+    """
+
+    kind: Kind
+    change: str
+    model: str
+    epsilon: float | None
+    features: tuple[str, ...]
+    people: int
+    value: float
+    margin: float | None
+    gain: float
+    value_at_the_end: float
+    pays_after: int | None
+    detectable: float | None
+    runs: int
+    learned_from: int
+
+    @property
+    def gains(self) -> bool:
+        """Whether it earns more than the best single option, beyond chance."""
+        return self.gain > (self.margin or 0.0)
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether runs ended before their people did."""
+        return self.learned_from < 0.9 * self.people
+
+
+class Expectation(msgspec.Struct, frozen=True):
+    """What to expect of an experiment. Words are made from this alone.
+
+    Attributes
+    ----------
+    experiment, counts
+        Its name, and what is counted: people, or choices for all of them.
+    is_test
+        Whether arms are compared with a control, so that what people earn while it runs is the lesser question.
+    is_rate, reward
+        Whether rewards are no or yes, and what they are called; empty: nobody said.
+    single_option, single, random, best
+        The best single option, and the mean reward of it, of options at random, and of everybody's best option.
+    is_made_up, population
+        Whether people are made up, and the name of what makes them.
+    rows
+        The spec as it is, and what would change.
+    """
+
+    experiment: str
+    counts: str
+    is_test: bool
+    is_rate: bool
+    reward: str
+    single_option: str
+    single: float
+    random: float
+    best: float
+    is_made_up: bool
+    population: str
+    rows: tuple[ExpectedRow, ...]
+
+    @property
+    def own(self) -> ExpectedRow:
+        """The spec as it is."""
+        return self.rows[0]
+
+    @property
+    def by_context(self) -> bool:
+        """Whether what is best depends on the person."""
+        return self.best - self.single > _DUST * max(abs(self.best), 1.0)
+
+
+def expectation(spec: Spec, choices: Sequence[Choice], runs: Mapping[int, Sequence[PartialRun]]) -> Expectation:
+    """Return what runs say of a spec and its changes; ``runs`` are by the place of the choice, the spec's own first.
+
+    The gain above the best single option varies less from run to run than rewards: values are that option's mean, over
+    all runs, and the gain.
+    """
+    everybody = [one for some in runs.values() for one in some]
+    own = runs[0]
+    single = float(np.mean([one.single for one in everybody]))
+    places = [one.option for one in everybody]
+    spread = _Spread(runs, [one.single for one in own])
+    table = spec.population or {}
+    per_choice = [(one.run.best_constant_regret, one.run.uniform_regret, one.run.choices) for one in own]
+    could = float(np.mean([constant / count for constant, _, count in per_choice]))
+    lost = float(np.mean([(uniform - constant) / count for constant, uniform, count in per_choice]))
+    rows = [_row(choices[place], some, single, spread) for place, some in sorted(runs.items())]
+    return Expectation(
+        experiment=spec.name,
+        counts="people" if spec.people_key == "horizon" else "choices",
+        is_test=is_test(spec),
+        is_rate=spec.reward.kind == "binary" and (spec.reward.low, spec.reward.high) == (0.0, 1.0),
+        reward=_called(table),
+        single_option=spec.options[max(set(places), key=places.count)],
+        single=single,
+        random=single - lost,
+        best=single + could,
+        is_made_up=not _has_own_people(table),
+        population=str(table.get("name", "")),
+        rows=tuple(rows),
+    )
+
+
+def _called(population: Mapping[str, Any]) -> str:
+    """Return what the reward of a file's people is called there."""
+    name = population.get("reward", "")
+    return name if isinstance(name, str) else ""
+
+
+def _has_own_people(population: Mapping[str, Any]) -> bool:
+    return "path" in population
+
+
+class _Spread:
+    """How much gains vary from run to run.
+
+    Parameters
+    ----------
+    runs
+        By the place of the choice. Few of one choice say little of its spread, so all of them say it together, and a
+        choice has that or its own, whichever is larger.
+    singles
+        Means of the best single option, of runs with different people.
+    """
+
+    def __init__(self, runs: Mapping[int, Sequence[PartialRun]], singles: Sequence[float]) -> None:
+        gains = [[one.gain for one in some] for some in runs.values()]
+        self._freedom = sum(len(some) - 1 for some in gains)
+        squares = sum(float(np.square(np.array(some) - np.mean(some)).sum()) for some in gains)
+        self._all = squares / self._freedom if self._freedom else 0.0
+        self._single = float(np.var(singles, ddof=1)) / len(singles) if len(singles) > 1 else 0.0
+
+    def margin(self, gains: Sequence[float]) -> float | None:
+        """Return half of the 95 % interval of a mean reward, by Student's t."""
+        if not self._freedom:
+            return None
+        own = float(np.var(gains, ddof=1)) if len(gains) >= _OWN_SPREAD else 0.0
+        error = np.sqrt(max(own, self._all) / len(gains) + self._single)
+        return float(stdtrit(self._freedom, 0.975) * error)
+
+
+def _row(choice: Choice, runs: Sequence[PartialRun], single: float, spread: _Spread) -> ExpectedRow:
+    gains = [one.gain for one in runs]
+    variant, people = choice.variant, runs[0].run.choices
+    gain, margin = float(np.mean(gains)), spread.margin(gains)
+    needed = sorted(np.inf if (one := people_needed(run.run, 0.0)) is None else one for run in runs)
+    pays = needed[len(needed) // 2]
+    return ExpectedRow(
+        kind=choice.kind,
+        change=choice.change,
+        model=variant.model,
+        epsilon=variant.epsilon if np.isfinite(variant.epsilon) else None,
+        features=tuple(choice.spec.features),
+        people=people,
+        value=single + gain,
+        margin=margin,
+        gain=gain,
+        value_at_the_end=single + float(np.mean([one.gain_at_the_end for one in runs])),
+        pays_after=int(pays) if np.isfinite(pays) else None,
+        detectable=None if gain > (margin or 0.0) else _detectable(choice, people, single),
+        runs=len(runs),
+        learned_from=int(np.mean([one.learned for one in runs])),
+    )
+
+
+def _detectable(choice: Choice, people: int, single: float) -> float | None:
+    """Return the least effect of a plain test of no and yes; of numbers nobody knows how much they vary."""
+    told = choice.spec.reward
+    rate = (single - told.low) / told.span
+    if told.kind != "binary" or not 0 < rate < 1:
+        return None
+    found = least_effect(people, 2, rate, choice.variant)
+    return None if found is None else found * told.span

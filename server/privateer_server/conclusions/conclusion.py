@@ -1,0 +1,102 @@
+"""The conclusion of an experiment, from what its learner found: what faces show, and nothing of it is found there."""
+
+import msgspec
+
+from privateer_core.answer import Answer
+from privateer_core.answer.conclusion import Conclusion, Headline
+from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.parts import Gain
+from privateer_core.answer.policy_view import Coefficients, Point, PolicyView
+from privateer_core.spec.spec import Spec
+from privateer_server.conclusions.by_context import context_findings
+from privateer_server.conclusions.by_effects import baseline_of, effects_headline, effects_surer
+from privateer_server.conclusions.by_estimates import (
+    options_headline,
+    options_surer,
+    point_headline,
+    scores_headline,
+)
+from privateer_server.conclusions.wording import LearnedAnswer, people, privacy_of, unit_of
+from privateer_server.rounds.loop import Schedule, Step
+
+
+def conclude(schedule: Schedule, step: Step, answer: Answer) -> Conclusion:
+    """Return what follows from an answer.
+
+    Parameters
+    ----------
+    step
+        The open round, or the last step: its state is what is known.
+    answer
+        What its learner found, with the reason why nobody is asked any more, if it is over.
+    """
+    spec = schedule.spec
+    bare = Conclusion(
+        headline=Headline("nothing yet", _nothing(step, answer), "not known"),
+        people=answer.people,
+        planned=spec.planned_reports,
+        rounds=answer.rounds,
+        reward=unit_of(spec),
+        privacy=privacy_of(spec),
+        warnings=answer.warnings,
+    )
+    found = _found(bare, schedule, step, answer)
+    if answer.status != "failed":
+        return found
+    why = "It failed: a round came to no end, so nobody is asked any more."
+    known = "" if found.headline.finding == "nothing yet" else f" {found.headline.sentence}"
+    return msgspec.structs.replace(found, headline=Headline("failed", why + known, found.headline.sureness))
+
+
+def _nothing(step: Step, answer: Answer) -> str:
+    if step.batch and not answer.people:
+        return f"Nothing is known yet: the first result comes after {people(step.batch)}."
+    if step.batch:
+        return f"Nothing is known yet: the next result comes after {people(step.batch)} more."
+    return "Nothing is known: it ended before enough people had reported."
+
+
+def _found(bare: Conclusion, schedule: Schedule, step: Step, answer: Answer) -> Conclusion:
+    """Return the conclusion with what was found, by the kind of what there is."""
+    spec, learner = schedule.spec, schedule.learner
+    findings = LearnedAnswer(spec, answer)
+    expected = learner.expected(step.state)
+    if expected is not None:
+        policy = learner.last(step.state, step.policy.version, 0).policy
+        bare = context_findings(bare, findings, expected, policy)
+    shown = msgspec.structs.replace(
+        bare,
+        effects=answer.effects,
+        estimates=answer.estimates if findings.rates_options else (),
+        confidence=answer.confidence if answer.effects or findings.rates_options else None,
+    )
+    if answer.effects:
+        return _with_effects(shown, findings, schedule, step)
+    if findings.rates_options:
+        return msgspec.structs.replace(shown, headline=options_headline(findings), surer=options_surer(findings))
+    if point := answer.first_of(Point):
+        return msgspec.structs.replace(shown, headline=point_headline(findings, point))
+    if expected is None and answer.people and answer.says_something:
+        return _with_scores(shown, findings, step.policy.view(spec), answer.gain)
+    return shown
+
+
+def _with_effects(shown: Conclusion, findings: LearnedAnswer, schedule: Schedule, step: Step) -> Conclusion:
+    spec: Spec = schedule.spec
+    baseline: Estimate | None = baseline_of(spec, schedule.learner.measured_rate(step.state))
+    return msgspec.structs.replace(
+        shown,
+        headline=effects_headline(findings, shown.rules, baseline),
+        control=spec.options[0],
+        baseline=baseline,
+        gain=findings.answer.gain,
+        is_measured=findings.answer.gain is not None,
+        surer=effects_surer(findings),
+    )
+
+
+def _with_scores(shown: Conclusion, findings: LearnedAnswer, policy: PolicyView, gain: Gain | None) -> Conclusion:
+    shows = policy.shows
+    headline = scores_headline(findings, shows if isinstance(shows, Coefficients) else None)
+    means = None if gain is None or not gain.means else (gain.means[0].value, gain.means[-1].value)
+    return msgspec.structs.replace(shown, headline=headline, gain=gain, means=means, is_measured=gain is not None)

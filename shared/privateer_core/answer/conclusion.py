@@ -1,0 +1,202 @@
+"""The conclusion of an experiment: which option, for whom, how much better, how sure, and what it cost in privacy."""
+
+from typing import ClassVar, Literal, TypeAlias
+
+import msgspec
+
+from privateer_core.answer import Answer
+from privateer_core.answer.estimates import Effect, Estimate
+from privateer_core.answer.export import Status
+from privateer_core.answer.facts import Condition, Displayed
+from privateer_core.answer.parts import Gain
+
+SENTENCE_MAX = 2048
+"""Characters of a sentence."""
+Sureness: TypeAlias = Literal["decided", "almost certain", "likely", "not known"]
+"""How sure it is that an option is the best: `decided` by a test that allows for all its looks and effects; `almost
+certain` or `likely` by the learner's model, from a probability of .98 or .9; else it is not known."""
+Finding: TypeAlias = Literal["nothing yet", "rules", "scores", "one option", "point", "failed"]
+"""What was found: rules for whom, scores by features of an option, one option for all, or a point of a set."""
+
+
+class Headline(Displayed, frozen=True):
+    """The finding in a sentence, and in parts.
+
+    Attributes
+    ----------
+    finding
+        What was found.
+    sentence
+        All of it in words.
+    sureness
+        How sure it is.
+    option, control
+        The option that is named, and what it is compared with; None where there is none.
+    value, low, high
+        How much more reward than the control's, in the unit of rewards, and the ends of the interval; None where that
+        is not known.
+    """
+
+    longest: ClassVar[int] = SENTENCE_MAX
+
+    finding: Finding
+    sentence: str
+    sureness: Sureness
+    option: str | None = None
+    control: str | None = None
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+class Rule(Displayed, frozen=True):
+    """An option for some people.
+
+    Attributes
+    ----------
+    people
+        Who they are, in the words of the spec: those to whom no rule before this one applies.
+    where
+        The same as conditions, all of which hold; none: everybody else.
+    option
+        The option that they get.
+    share
+        Their share of all people.
+    mean
+        The mean reward that is expected of the option for them; None where differences alone are known.
+    next_best, difference
+        The option that is expected to be best after it, and by how much; None where nothing is known.
+    certainty
+        The probability, at least, that none is better for them on average, by the learner's model; None where a test
+        decides instead.
+    sureness
+        The same in words.
+    """
+
+    longest: ClassVar[int] = SENTENCE_MAX
+
+    people: str
+    where: tuple[Condition, ...]
+    option: str
+    share: float
+    mean: float | None
+    next_best: str | None
+    difference: float | None
+    certainty: float | None
+    sureness: Sureness
+
+
+class Rules(Displayed, frozen=True):
+    """Who gets what: the first rule that applies decides, and the last is for everybody else.
+
+    Attributes
+    ----------
+    rules
+        Seven at most.
+    gain_kept
+        The share of what the whole policy is expected to gain over one option for all that these rules keep; None where
+        the policy gives everybody the same.
+    people
+        What the shares of people rest on, in words.
+    """
+
+    rules: tuple[Rule, ...]
+    gain_kept: float | None
+    people: str
+
+
+class PrivacyCost(Displayed, frozen=True):
+    """What people were promised, in parts and in a sentence; epsilon is None where nothing is promised."""
+
+    longest: ClassVar[int] = SENTENCE_MAX
+
+    model: str
+    epsilon: float | None
+    delta: float
+    sentence: str
+
+
+class RewardUnit(Displayed, frozen=True):
+    """What rewards are: their bounds, and what they are in words; more is always better."""
+
+    low: float
+    high: float
+    sentence: str
+
+
+class Conclusion(Displayed, frozen=True):
+    """All that a stranger must know of an experiment to act on it. It says nothing that is not known.
+
+    Attributes
+    ----------
+    headline
+        The finding.
+    rules
+        Who gets what, where an algorithm chooses by context.
+    gain, is_measured
+        What choosing by context earns over one option for all; and whether people who reported later measured it, or
+        the learner's model expects it.
+    means
+        The mean rewards by context and of the best single option, where they are known.
+    control, baseline
+        The option that effects are compared with, and its mean reward.
+    effects, estimates
+        Differences from the control; or mean rewards of options, where the algorithm compares none with a control.
+    confidence
+        The probability with which the intervals of effects and estimates hold together.
+    surer
+        Sentences about what would make it surer.
+    people, planned, rounds
+        How many people it rests on, how many at most may report, and how many rounds were learned from; None where that
+        is not known.
+    reward
+        The unit of all figures.
+    privacy
+        What it cost people in privacy.
+    warnings
+        What to look at before anybody acts on it.
+    """
+
+    longest: ClassVar[int] = SENTENCE_MAX
+
+    headline: Headline
+    people: int | None
+    planned: int
+    rounds: int | None
+    reward: RewardUnit
+    privacy: PrivacyCost
+    rules: Rules | None = None
+    gain: Gain | None = None
+    is_measured: bool = False
+    means: tuple[float, float] | None = None
+    control: str | None = None
+    baseline: Estimate | None = None
+    effects: tuple[Effect, ...] = ()
+    estimates: tuple[Estimate, ...] = ()
+    confidence: float | None = None
+    surer: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class PublishedAnswer(msgspec.Struct, frozen=True):
+    """The answer of an experiment on a server: where it stands, what follows from it, and all that its learner found.
+
+    Attributes
+    ----------
+    experiment, version, status, algorithm
+        Which experiment, at which version of its policy, and where it stands.
+    began
+        When it was created, as its log says; ISO 8601.
+    conclusion
+        What to do, for whom, and how sure that is.
+    found
+        Everything that the learner found, in its own parts.
+    """
+
+    experiment: str
+    version: int
+    status: Status
+    algorithm: str
+    began: str | None
+    conclusion: Conclusion
+    found: Answer

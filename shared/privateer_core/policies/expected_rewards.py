@@ -1,0 +1,58 @@
+"""The rewards that a learner expects of options, by people's contexts: what rules for whom are made from."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def summed_by(places: NDArray[np.int64], weights: Array, size: int) -> Array:
+    """Return sums of weights (n, options) of those at each of so many places, (size, options)."""
+    summed = np.zeros((size, weights.shape[1]))
+    np.add.at(summed, places, weights)
+    return summed
+
+
+@dataclass(frozen=True)
+class ExpectedRewards:
+    """What is expected of every option, where people are, and how surely; all of it follows from releases.
+
+    Attributes
+    ----------
+    lower, upper
+        Shape (boxes, columns): corners of boxes of encoded contexts, in which people are spread evenly.
+    shares
+        Shape (boxes,): share of the people in each.
+    at
+        Returns, of encoded contexts (n, columns), the mean rewards and their standard deviations, (n, options) each, in
+        the unit of rewards. A deviation is infinite where nothing is known. Deviations leave out what all options have
+        in common.
+    deviation
+        Returns, of encoded contexts and weights (n, options), the standard deviation of the sum of mean rewards with
+        these weights, or a bound of it: weights of one person's options have a sum of 0.
+    learned
+        Whether shares are what people reported or the spec declares; else nobody knows, and all of the space counts.
+    differences
+        Whether means are differences from the control alone.
+    decided
+        Shape (boxes,): whether a test has decided that the option given there is the best; None where no test is made.
+    """
+
+    lower: Array
+    upper: Array
+    shares: Array
+    at: Callable[[Array], tuple[Array, Array]]
+    deviation: Callable[[Array, Array], float]
+    learned: bool = False
+    differences: bool = False
+    decided: NDArray[np.bool_] | None = None
+
+    @classmethod
+    def everywhere(
+        cls, columns: int, at: Callable[[Array], tuple[Array, Array]], deviation: Callable[[Array, Array], float]
+    ) -> "ExpectedRewards":
+        """Return what is expected where nothing is known of who comes."""
+        return cls(np.zeros((1, columns)), np.ones((1, columns)), np.ones(1), at, deviation)

@@ -1,0 +1,123 @@
+"""The page on rewards: its tables of people needed are what plans compute, and its levels what reports have."""
+
+import math
+import re
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from privateer_core.algorithms import parse_spec
+from privateer_core.mechanisms import NamedSymbol
+from privateer_core.primitives.questions import KeyedHits
+from privateer_server.algorithms.trial.power.planned_designs import designs
+from privateer_server.algorithms.trial.power.power_analysis import power_analysis
+
+PAGE: Final = (Path(__file__).parents[2] / "docs" / "rewards.md").read_text()
+MODELS: Final = (
+    {"model": "none"},
+    {"model": "central", "epsilon": 1.0},
+    {"model": "central", "epsilon": 0.3},
+    {"model": "shuffle", "epsilon": 1.0, "delta": 1e-6},
+    {"model": "local", "epsilon": 4.0},
+    {"model": "local", "epsilon": 1.0},
+)
+"""The columns of the tables."""
+SCORE: Final = {"base_rate": 0.5}
+REVENUE: Final = {"low": 0.0, "high": 200.0, "base_rate": 2.3}
+OUTCOMES: Final = (
+    ({"base_rate": 0.3}, 0.02),
+    (SCORE, 0.01),
+    (SCORE | {"kind": "numeric", "deviation": 0.1}, 0.01),
+    (SCORE, 0.025),
+    (SCORE | {"kind": "numeric", "deviation": 0.25}, 0.025),
+    (REVENUE, 0.23),
+    (REVENUE | {"kind": "numeric", "deviation": 14.0}, 0.23),
+)
+"""Rewards and effects, the rows of the first table."""
+WIDER: Final = (1, 10, 100)
+
+
+def people_needed(privacy: dict[str, Any], reward: dict[str, Any], effect: float, guess: float = 2e4) -> float:
+    """People with whom a trial of two arms finds an effect, in rounds calibrated for as many people."""
+    needed = guess
+    for _ in range(10):
+        before, spec = needed, trial_of(privacy, reward, int(needed))
+        needed = float(power_analysis(spec, designs(spec)).people_for(effect / spec.reward.span)[-1].min())
+        if abs(needed / before - 1) < 0.003:
+            break
+    return needed
+
+
+def trial_of(privacy: dict[str, Any], reward: dict[str, Any], people: int) -> Any:
+    """A trial of two arms in fixed shares."""
+    return parse_spec(
+        {
+            "experiment": {"name": "trial", "arms": ["a", "b"], "horizon": people, "round_size": 1000},
+            "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
+            "reward": reward,
+            "privacy": privacy,
+            "algorithm": {"name": "trial", "allocation": "fixed"},
+        }
+    )
+
+
+def said(people: float) -> str:
+    """People as the page has them, in two digits."""
+    rounded = round(people, 1 - math.floor(math.log10(people)))
+    if rounded < 1e6:
+        return f"{rounded:,.0f}"
+    return f"{rounded / 1e6:,.{1 if rounded < 1e7 else 0}f}M"
+
+
+def read(cell: str) -> float:
+    """The people of a cell."""
+    return float(cell.strip("M").replace(",", "")) * (1e6 if cell.endswith("M") else 1)
+
+
+def table_after(words: str, first: int) -> list[list[str]]:
+    """The cells of the table that follows these words, without heads and the ``first`` columns."""
+    lines = PAGE[PAGE.index(words) :].split("\n\n|", 1)[1].split("\n\n", 1)[0].splitlines()[2:]
+    return [[cell.strip(" *") for cell in line.strip("|").split("|")][first:] for line in lines]
+
+
+def computed(told: list[list[str]], outcomes: Sequence[tuple[dict[str, Any], float]]) -> list[list[str]]:
+    """The cells of a table, from a plan for as many people as it tells."""
+    return [
+        [said(people_needed(model, *outcome, read(cell))) for model, cell in zip(MODELS, cells, strict=True)]
+        for outcome, cells in zip(outcomes, told, strict=True)
+    ]
+
+
+def test_the_people_that_outcomes_take() -> None:
+    """Planted: a score of .7 of the deviation takes half of the people, where there is no noise."""
+    told = table_after("People in all", first=2)
+    assert told == computed(told, OUTCOMES)
+    fewer = (SCORE | {"kind": "numeric", "deviation": 0.07}, 0.01)
+    assert told[2][0] != said(people_needed(MODELS[0], *fewer))
+
+
+def test_the_people_that_wide_bounds_take() -> None:
+    wide = [(SCORE | {"kind": "numeric", "high": float(times), "deviation": 0.1}, 0.01) for times in WIDER]
+    told = table_after("effect .01 of it, in people", first=1)
+    assert told == computed(told, wide)
+
+
+def test_the_levels_that_reports_have() -> None:
+    """One key, a mean in the middle: at each local epsilon of the table, and just below it, as many as it says."""
+    heads = re.search(r"\| local epsilon - .*\n", PAGE)
+    assert heads
+    steps = [float(cell.split()[0]) for cell in heads.group().strip("|\n ").split("|")[2:]]
+    (levels,) = table_after("so L depends on", first=1)
+    asked = KeyedHits.of_keys(1, expected=0.5)
+    for below, step, count in zip(levels, steps, levels[1:], strict=False):
+        assert NamedSymbol.calibrated(asked, step - 0.01).levels == int(below)
+        assert NamedSymbol.calibrated(asked, step + 0.01).levels == int(count)
+
+
+@pytest.mark.parametrize("snippet", re.findall(r"```toml\n(.*?)```", PAGE, re.S))
+def test_snippets_are_rewards_that_a_spec_may_have(snippet: str) -> None:
+    spec = trial_of(MODELS[1], tomllib.loads(snippet)["reward"], 20_000)
+    assert spec.concerns() == [], "what the page recommends has nothing to warn of"

@@ -1,0 +1,125 @@
+"""``privateer answer``: the headline first, then rules, gain and effects; names of strangers stay text."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markdown_it import MarkdownIt
+
+from privateer_core.answer import Answer
+from privateer_core.answer.conclusion import Headline, Rule, Rules
+from privateer_core.answer.estimates import Effect, Estimate
+from privateer_core.answer.facts import Between
+from privateer_core.answer.parts import Gain
+from privateer_lab.cli.command_line import main
+from tests.support.pages import check
+from tests.support.published_answers import SENTENCE, document
+
+HOSTILE = '"><script>alert(1)</script> [red]x[/red] [a](https://evil.example) | ![b](http://evil.example/p.png)'
+RULES = Rules(
+    (
+        Rule("x1 below 0.5", (Between("x1", 0.0, 0.5),), "left", 0.3, 0.7, "right", 0.2, 0.97, "almost certain"),
+        Rule("everybody else", (), "right", 0.7, 0.6, "left", 0.01, 0.6, "not known"),
+    ),
+    0.98,
+    "shares of people are as reported",
+)
+FOUND: dict[str, Any] = {
+    "rules": RULES,
+    "gain": Gain("right", 0.05, 0.02, 0.08, 2000),
+    "means": (0.63, 0.5),
+    "surer": ("About 9,000 people in all would tell.",),
+}
+ANSWER = Answer("learning", 2000, 2, None)
+EFFECTS = tuple(
+    Effect(f"b{k}", None, 0.1, 0.0 if k else 0.05, 0.2, "its interval holds 0" if k else "decided better")
+    for k in range(60)
+)
+
+
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: Any, *more: str) -> str:
+    monkeypatch.setattr("privateer_lab.services.rest.ask", lambda *_, **__: answer)
+    with pytest.raises(SystemExit) as stop:
+        main(["answer", "test", *more])
+    assert stop.value.code in (None, 0)
+    return capsys.readouterr().out
+
+
+def test_a_stranger_reads_option_whom_how_much_and_how_sure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = run(monkeypatch, capsys, document(ANSWER, **FOUND))
+    lines = text.splitlines()
+    assert lines[0] == SENTENCE
+    assert "these 2 rules have 98% of the gain of the whole policy" in lines[1]
+    for row in (
+        ["x1 below 0.5", "left", "30%", "0.7", "right", "+0.2", "97%, almost certain"],
+        ["everybody else", "right", "70%", "0.6", "left", "+0.01", "60%, not known"],
+        ["0.63", "0.5", "+0.05", "+10.0%", "+0.02 to +0.08"],
+    ):
+        assert any([cell.strip() for cell in line.split("│")[1:-1]] == row for line in lines), row
+    assert lines[-5:] == [
+        "About 9,000 people in all would tell.",
+        "It rests on 2,000 of at most 20,000 people in 2 rounds; the experiment is open, begun 2026-11-20.",
+        "Shares of people are as reported.",
+        "It cost each person epsilon 1.",
+        "Figures are mean rewards, from 0 to 1, and more counts as better.",
+    ]
+
+
+def test_what_is_not_known_is_not_said_to_be_better(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unknown = Headline("rules", "So far: it is not known.", "not known")
+    text = run(monkeypatch, capsys, document(ANSWER, **FOUND, headline=unknown))
+    assert "what each gets as things stand, which is not known to be best" in text
+    assert "who should get what" not in text
+
+
+def test_eighty_effects_are_forty_rows_those_decided_first(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = run(monkeypatch, capsys, document(ANSWER, effects=EFFECTS[::-1], control="a"))
+    rows = [line for line in text.splitlines() if line.startswith("│")]
+    assert len(rows) == 40
+    assert "b0" in rows[0]
+    assert "20 more of 60 with --json" in text
+
+
+@pytest.mark.parametrize("face", ["screen", "markdown", "html"])
+def test_names_of_strangers_stay_text(
+    face: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rule = Rule(HOSTILE, (), HOSTILE, 1.0, 0.5, HOSTILE, 0.1, 0.9, "likely")
+    said = document(
+        Answer("learning", 10, 1, 0.95, warnings=(HOSTILE,)),
+        HOSTILE,
+        headline=Headline("rules", HOSTILE, "likely", HOSTILE),
+        rules=Rules((rule,), 1.0, HOSTILE),
+        gain=Gain(HOSTILE, 0.1, 0.0, 0.2),
+        effects=(Effect(HOSTILE, HOSTILE, 0.1, 0.0, 0.2, "its interval holds 0"),),
+        estimates=(Estimate(HOSTILE, 0.5, 0.4, 0.6),),
+        control=HOSTILE,
+        surer=(HOSTILE,),
+    )
+    out = tmp_path / "answer.html"
+    options = {"screen": (), "markdown": ("--markdown",), "html": ("--html", str(out))}[face]
+    text = run(monkeypatch, capsys, said, *options)
+    if face == "html":
+        page = check(out.read_text())
+        assert page.text.count("<script>alert(1)</script>") > 8
+    elif face == "markdown":
+        tokens = MarkdownIt("commonmark").enable("table").parse(text)
+        kinds = {child.type for token in tokens for child in token.children or []}
+        assert kinds <= {"text", "text_special", "strong_open", "strong_close"}
+        assert not re.search(r"://", text)
+    else:
+        assert text.count("[red]x[/red]") > 8
+        assert "\x1b" not in text
+
+
+def test_json_has_all_of_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    sent = document(ANSWER, **FOUND)
+    assert json.loads(run(monkeypatch, capsys, sent, "--json")) == json.loads(json.dumps(sent))

@@ -1,0 +1,195 @@
+"""People made from a log: the file beside a spec, what is said of it, and hostile names."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import privateer_lab as lab
+from privateer_core.policies.decisions import Arms
+from privateer_lab.cli.command_line import main
+from privateer_lab.cli.input_files import load_spec
+from privateer_lab.drafting.column_profiles import rows_of
+from privateer_lab.drafting.spec_draft import draft
+from privateer_lab.environments import environment_for
+from tests.support.onboarding import people
+
+NASTY = ["20% off", "Sign up (free)", "\x1b[31m<script>", "x" * 300, "\u202eright to left", "🙂"]
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as stop:
+        main([*map(str, arguments)])
+    said = capsys.readouterr()
+    return stop.value.code, said.out, said.err
+
+
+@pytest.fixture(scope="module")
+def question(tmp_path_factory) -> Path:
+    return people(6_000).write(tmp_path_factory.mktemp("question") / "data.csv")
+
+
+def test_a_log_becomes_a_spec_and_people_that_other_commands_take(question, tmp_path, capsys, monkeypatch):
+    out = tmp_path / "elsewhere" / "onboarding.toml"
+    out.parent.mkdir()
+    code, printed, said = run(capsys, "spec-from", question, "--arm", "screen", "--reward", "bought", "--out", out)
+    assert (code, printed) == (0, "")
+    assert "privateer: fitting what comes of each option for whom to 6,000 rows" in said
+    assert "user is left out: its values count the rows" in said
+    assert "bought: base_rate = 0.05" in said.replace("0.049", "0.05")
+    assert "Calibration, expected (observed) by fifths" in said
+    spec = load_spec(out, [])
+    assert list(spec.features) == ["country", "platform", "days", "premium"]
+    assert spec.features["premium"].missing
+    assert "MC" not in out.read_text()
+    moved = tmp_path / "moved"
+    out.parent.rename(moved)
+    monkeypatch.chdir(tmp_path)
+    assert run(capsys, "create", "--check", "moved/onboarding.toml")[0] == 0
+    code, printed, said = run(capsys, "simulate", "moved/onboarding.toml", "--json")
+    assert code == 0
+    assert json.loads(printed)["reward_mean"] == pytest.approx(0.05, abs=0.012)
+    environment = environment_for(load_spec(moved / "onboarding.toml", []), 0)
+    means = environment.means(environment.contexts(0, 20_000, np.random.default_rng(0)))
+    assert means.mean() == pytest.approx(people(6_000).means.mean(), abs=0.012)
+
+
+def test_a_notebook_plays_the_people_of_a_frame():
+    frame = {name: values for name, values in people(2_000).columns.items() if name != "user"}
+    made = lab.spec_from(frame, arm="screen", reward="bought")
+    assert "population" not in made.text
+    played = lab.simulate(made, users=2_000, seeds=1)
+    assert played.runs[0].reward == pytest.approx(np.mean(frame["bought"]), abs=0.02)
+    assert any(one.startswith("Rows that it had not seen: log loss arms") for one in made.people.notes)
+    assert 'name = "rows"' not in str(made)
+
+
+def test_what_has_no_option_or_no_reward_is_left_out():
+    log = {
+        "x": [1.0, 2.0, 3.0, 4.0] * 50,
+        "arm": ["a", "b", None, "a"] * 50,
+        "won": [1, 0, 1, None] * 25 + [0, 1, 1, 1] * 25,
+    }
+    made = draft(log, arm="arm", reward="won")
+    assert any("75 rows without arm or won are left out" in one for one in made.notes)
+    assert len(made.people.rows.rewards) == 125
+
+
+def test_numbers_are_drawn_among_what_people_got(tmp_path):
+    rng = np.random.default_rng(0)
+    x, arm = rng.random(3_000), rng.integers(0, 2, 3_000)
+    spent = np.where(rng.random(3_000) < 0.2 + 0.3 * arm, rng.exponential(20, 3_000), 0.0)
+    made = draft({"x": x, "arm": arm, "spent": spent}, arm="arm", reward="spent")
+    made.write(tmp_path / "s.toml")
+    spec = load_spec(tmp_path / "s.toml", [])
+    environment = environment_for(spec, 0)
+    contexts = environment.contexts(0, 20_000, rng)
+    for place in range(2):
+        drawn = environment.rewards(contexts, Arms(np.full(20_000, place)), rng)
+        inside = np.clip(spent[arm == place], spec.reward.low, spec.reward.high)
+        assert drawn.mean() == pytest.approx(inside.mean(), rel=0.08)
+        assert (drawn == 0).mean() == pytest.approx((inside == 0).mean(), abs=0.08)
+
+
+def test_options_that_were_not_given_at_random_are_noticed():
+    rng = np.random.default_rng(0)
+    x = rng.random(3_000)
+    log = {"x": x, "arm": (rng.random(3_000) < x).astype(int), "won": (rng.random(3_000) < 0.3).astype(int)}
+    assert any(
+        "Options were not given at random: their shares differ by x" in one
+        for one in draft(log, arm="arm", reward="won").people.notes
+    )
+    log["arm"] = rng.integers(0, 2, 3_000)
+    assert not any("at random" in one for one in draft(log, arm="arm", reward="won").people.notes)
+
+
+def test_what_is_known_only_after_the_choice_is_noticed():
+    rng = np.random.default_rng(0)
+    won = rng.random(1_000) < 0.3
+    log = {"paid": won * rng.uniform(5, 9, 1_000), "arm": rng.integers(0, 2, 1_000), "won": won}
+    assert any("known only after the choice" in one for one in draft(log, arm="arm", reward="won").people.notes)
+
+
+def test_names_of_a_file_harm_neither_terminal_nor_spec(tmp_path, capsys):
+    """Control characters, markup, long names and letters beyond 16 bits, as columns, options and levels."""
+    rng, path = np.random.default_rng(0), tmp_path / "log.csv"
+    columns = [*NASTY[1:], "y" * 40, "a.b\x07", "arm \x1b", "won"]
+    with path.open("w", encoding="utf-8", newline="") as file:
+        out = csv.writer(file)
+        out.writerow(columns)
+        for _ in range(400):
+            levels = [NASTY[rng.integers(len(NASTY))] for _ in range(len(columns) - 2)]
+            out.writerow([*levels, NASTY[rng.integers(4)], int(rng.random() < 0.3)])
+    spec = tmp_path / "spec.toml"
+    code, printed, said = run(capsys, "spec-from", path, "--arm", "arm \x1b", "--reward", "won", "--out", spec)
+    assert (code, printed) == (0, "")
+    assert all(one.isprintable() for one in said.replace("\n", "") + spec.read_text(encoding="utf-8").replace("\n", ""))
+    assert max(map(len, said.splitlines())) < 700
+    assert "its name has more than 256 letters" in said
+    assert "'20% off' is '20 off'" in said
+    assert "'Sign up (free)' is 'Sign up free'" in said
+    made = load_spec(spec, [])
+    assert len(set(made.options)) == 4
+    assert "🙂" in made.features
+    assert run(capsys, "simulate", spec)[0] == 0
+    code, _, said = run(capsys, "spec-from", path, "--arm", "\x1b[31mnone\x07", "--reward", "won")
+    assert code == 2
+    assert said.splitlines()[-1].replace(" ", "").isprintable()
+
+
+def test_rows_beyond_a_sample_are_not_kept(question):
+    rows = rows_of(question, most=1_000)
+    assert (rows.kept, rows.total) == (1_000, 6_000)
+    users = rows.columns["user"].numbers
+    assert (np.diff(users) > 0).all()
+    assert users.mean() == pytest.approx(3_000, abs=4 * 1_730 / 1_000**0.5)
+    whole = rows_of(question)
+    kept = {row: whole.columns["days"].numbers[row - 1] for row in users.astype(int).tolist()}
+    assert rows.columns["days"].numbers.tolist() == list(kept.values())
+
+
+def test_identifiers_are_no_features():
+    rng = np.random.default_rng(0)
+    log = {
+        "row": np.arange(1_500),
+        "shuffled": rng.permutation(1_500),
+        "big": rng.choice(10**9, 1_500, replace=False),
+        "user_id": rng.integers(0, 500, 1_500),
+        "paid": rng.integers(0, 500, 1_500),
+        "joined": [f"2024-01-{1 + day % 28:02} {day}" for day in range(1_500)],
+        "comment": [f"I like number {n}" for n in range(1_500)],
+        "pay": rng.normal(size=1_500),
+    }
+    made = draft(log)
+    notes = "\n".join(made.notes)
+    assert list(made.spec.features) == ["paid", "pay"]
+    for name, why in {
+        "row": "its values count the rows",
+        "shuffled": "every row has a whole number of its own",
+        "big": "every row has a whole number of its own",
+        "user_id": "its name and its many values say that it identifies people",
+        "joined": "it has too many different values, which are dates",
+        "comment": "it has too many different values, which are texts",
+    }.items():
+        assert f"{name} is left out: {why}" in notes
+    assert "big" in draft(log, bounds={"big": (0, 1e9)}).spec.features
+
+
+def test_a_wide_table_keeps_what_tells_options_apart():
+    rng = np.random.default_rng(0)
+    log = {f"noise {n}": rng.normal(size=2_000) for n in range(25)} | {"last": rng.normal(size=2_000)}
+    arm = rng.integers(0, 2, 2_000)
+    won = (rng.random(2_000) < np.where((log["last"] > 0) == (arm == 1), 0.6, 0.3)).astype(int)
+    made = draft(log | {"arm": arm, "won": won}, arm="arm", reward="won")
+    assert next(iter(made.spec.features)) == "last"
+    assert len(made.spec.features) == 20
+    assert any("were taken first" in one for one in made.notes)
+
+
+def test_segments_make_the_spec_of_a_test():
+    made = draft(people(2_000).columns, arm="screen", reward="bought", segments=["platform", "days"])
+    assert made.spec.segments.by == ("platform", "days")
+    assert len(made.spec.segments.cuts["days"]) == 3
+    assert any(one.startswith("days: the cuts") for one in made.confirm)

@@ -1,0 +1,108 @@
+"""People who are the rows of a file with expected rewards: how they are drawn, and what makes no people."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from privateer_core.errors import SpecError
+from privateer_core.policies.decisions import Arms
+from privateer_lab.environments import environment_for
+from privateer_lab.environments.rows import ObservedRewards
+from tests.support.specs import make_spec
+
+FEATURES = {"age": {"low": 18, "high": 78}, "plan": {"levels": ["free", "pro"], "missing": True}}
+ROWS = [
+    "age,plan,a,b,c,spent,likely",
+    *(f"{20 + 10 * n},{'free' if n % 2 else ''},{n / 10},.5,1,{n},{n}" for n in range(5)),
+]
+
+
+def people(folder: Path, changes: dict | None = None, rows: list[str] | None = None, **keys: object):
+    path = folder / "people.csv"
+    path.write_text("\n".join(rows or ROWS), encoding="utf-8")
+    spec = make_spec({"experiment.arms": ["a", "b", "c"], "context.features": FEATURES, **(changes or {})})
+    return environment_for(spec, 0, {"name": "rows", "path": str(path), **keys})
+
+
+def test_rows_come_with_replacement_and_yes_with_the_probability_of_the_options_column(tmp_path):
+    """40,000 people: shares within .012, which is 4 deviations and more."""
+    environment, rng = people(tmp_path), np.random.default_rng(0)
+    contexts = environment.contexts(0, 40_000, rng)
+    ages, counts = np.unique(contexts[:, 0], return_counts=True)
+    assert ages.tolist() == [20, 30, 40, 50, 60]
+    assert counts / 40_000 == pytest.approx([0.2] * 5, abs=0.012)
+    assert np.isnan(contexts[:, 1]).mean() == pytest.approx(0.6, abs=0.012)
+    means = environment.means(contexts)
+    assert means[:, 0] == pytest.approx((contexts[:, 0] - 20) / 100)
+    for arm, expected in enumerate((0.2, 0.5, 1.0)):
+        rewards = environment.rewards(contexts, Arms(np.full(40_000, arm)), rng)
+        assert set(rewards.tolist()) <= {0.0, 1.0}
+        assert rewards.mean() == pytest.approx(expected, abs=0.012)
+
+
+def test_numbers_are_what_the_column_has_or_have_noise(tmp_path):
+    money = {"reward.kind": "numeric", "reward.low": 0.0, "reward.high": 10.0}
+    environment, rng = people(tmp_path, money), np.random.default_rng(0)
+    contexts, arms = environment.contexts(0, 100, rng), Arms(np.zeros(100, np.int64))
+    assert (environment.rewards(contexts, arms, rng) == environment.means(contexts)[:, 0]).all()
+    noisy = people(tmp_path, money, noise=0.5).rewards(contexts, arms, rng) - environment.means(contexts)[:, 0]
+    assert 0.3 < noisy.std() < 0.7
+
+
+def test_numbers_may_be_drawn_among_those_that_people_got(tmp_path):
+    """Whatever may be expected, the mean is that, and no number is new: 40,000 draws, 4 standard errors."""
+    rng = np.random.default_rng(0)
+    expected = rng.uniform(1, 5, 2000)
+    got = np.where(rng.random(2000) < 0.3, expected * rng.exponential(1 / 0.3, 2000), 0.0)
+    law = ObservedRewards(got, expected)
+    for mean in (2.0, 3.0, 4.0):
+        drawn = law.draw(law.possible(np.full(40_000, mean)), rng)
+        assert set(drawn.tolist()) <= set(got.tolist())
+        assert abs(drawn.mean() - mean) < 4 * drawn.std() / 200
+        assert 0.6 < (drawn == 0).mean() < 0.8
+    assert law.possible(np.array([-1.0]))[0] > 0
+    money = {"reward.kind": "numeric", "reward.low": 0.0, "reward.high": 10.0}
+    environment = people(tmp_path, money, observed={"got": "spent", "expected": "likely"})
+    contexts = environment.contexts(0, 50, rng)
+    assert set(environment.rewards(contexts, Arms(np.zeros(50, np.int64)), rng).tolist()) <= {0.0, 1.0, 2.0, 3.0, 4.0}
+
+
+def test_columns_may_have_other_names_than_options(tmp_path):
+    assert people(tmp_path, rewards=["c", "b", "a"]).means(np.array([[20.0, 0.0, 0.0]])).tolist() == [[1.0, 0.5, 0.0]]
+
+
+def test_a_file_that_changes_is_read_again(tmp_path):
+    before = people(tmp_path)
+    spec = make_spec({"experiment.arms": ["a", "b", "c"], "context.features": FEATURES})
+    population = {"name": "rows", "path": str(tmp_path / "people.csv")}
+    assert environment_for(spec, 1, population) is before
+    assert people(tmp_path, rows=[*ROWS, "78,pro,.1,.1,.1,1,1"]) is not before
+
+
+@pytest.mark.parametrize(
+    ("changes", "keys", "message"),
+    [
+        ({"experiment.arms": ["a", "b", "d"]}, {}, r"population.rewards: no column of the file is named 'd' \(name"),
+        ({}, {"rewards": ["a", "b"]}, "population.rewards: must be 3 columns, one for each of experiment.arms"),
+        (
+            {},
+            {"rewards": ["a", "b", "spent"]},
+            r"column 'spent' has rewards outside reward.low = 0 and reward.high = 1",
+        ),
+        (
+            {},
+            {"observed": {"got": "x", "expected": "likely"}},
+            "population.observed: no column of the file is named 'x'",
+        ),
+        ({}, {"noise": -1}, "population.noise: must be greater than or equal to 0"),
+        (
+            {"context.features": {"x": {"low": 0, "high": 1}}},
+            {},
+            "context.features.x: no column of the file has this name",
+        ),
+    ],
+)
+def test_what_makes_no_people_is_named(tmp_path, changes, keys, message):
+    with pytest.raises(SpecError, match=message):
+        people(tmp_path, changes, **keys)

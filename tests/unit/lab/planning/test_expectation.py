@@ -1,0 +1,240 @@
+"""What a plan expects: figures and sentences, which features to keep, and runs that end when their time does."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+import pytest
+
+from privateer_core.spec.arms import ArmsSpec
+from privateer_lab.environments import environment_for
+from privateer_lab.planning.expectation.choices import choices_of
+from privateer_lab.planning.expectation.expected import Expectation, ExpectedRow, expectation
+from privateer_lab.planning.expectation.kept_features import people_with, telling, with_features
+from privateer_lab.planning.expectation.partial_runs import PartialRun, played
+from privateer_lab.planning.expectation.words import sentences
+from privateer_lab.simulation.simulate import simulate_once
+from tests.support.specs import SHUFFLE, make_spec
+from tests.unit.lab.cli.test_command_line import SPEC, run
+
+PEOPLE = {"name": "mixed", "relevant": ["x1"], "function": 3}
+
+
+def spec_of(changes: dict[str, Any] | None = None) -> ArmsSpec:
+    return cast(ArmsSpec, make_spec({"experiment.horizon": 3000, "population": PEOPLE, **(changes or {})}))
+
+
+def whole(spec: ArmsSpec, seed: int = 0) -> PartialRun:
+    found = played(spec, seed, math.inf)
+    assert isinstance(found, PartialRun)
+    return found
+
+
+def test_a_run_that_ends_early_goes_on_with_what_it_learned() -> None:
+    """No time at all is four rounds: later people get the policy that stands after them."""
+    spec = spec_of({"experiment.horizon": 30_000, "experiment.round_size": 1000})
+    cut, full = played(spec, 0, 0.0), whole(spec)
+    assert isinstance(cut, PartialRun)
+    assert (cut.learned, full.learned) == (4000, 30_000)
+    assert cut.run.choices == full.run.choices == 30_000
+    last = cut.run.path[-2:]
+    assert last[1][0] == 30_000
+    slope = (last[1][1] - last[0][1]) / (last[1][0] - last[0][0])
+    assert slope == pytest.approx((cut.run.regret - cut.run.path[3][1]) / 26_000, rel=0.02)
+    assert cut.gain < full.gain
+
+
+def test_a_whole_run_is_that_of_simulate() -> None:
+    assert whole(spec_of(), 3).run == simulate_once(spec_of(), 3)
+
+
+def test_people_of_whom_less_is_known_are_the_same_people() -> None:
+    """Hidden features move to the end, and mean rewards do not change."""
+    spec = spec_of()
+    known = with_features(spec, ["x2"])
+    ours, theirs = people_with(spec, ["x2"], 0), environment_for(spec, 0)
+    some, same = (one.contexts(0, 50, np.random.default_rng(5)) for one in (ours, theirs))
+    assert list(known.features) == ["x2"]
+    assert some[:, 0].tolist() == same[:, 1].tolist()
+    assert ours.means(some).tolist() == theirs.means(same).tolist()
+
+
+def test_the_features_that_tell_are_found() -> None:
+    """Planted: only the first of two decides anything."""
+    assert telling(spec_of()) == [("x1",)]
+
+
+def test_choices_change_one_thing_each() -> None:
+    made, refused = choices_of(spec_of(SHUFFLE | {"experiment.round_size": 1000}))
+    assert not refused
+    assert made[0].kind == "as it is"
+    models = {one.variant.model for one in made if one.kind == "trust"}
+    assert models == {"none", "local", "central"}
+    assert sorted(one.variant.epsilon for one in made if one.kind == "epsilon") == [0.5, 2.0]
+    assert [tuple(one.spec.features) for one in made if one.kind == "features"] == [("x1",)]
+    assert [one.spec.experiment.horizon for one in made if one.kind == "people"] == [1500, 6000]
+
+
+def row(value: float, **other: Any) -> ExpectedRow:
+    given: dict[str, Any] = {
+        "kind": "as it is",
+        "change": "as the spec says",
+        "model": "shuffle",
+        "epsilon": 1.0,
+        "features": ("platform", "days", "country"),
+        "people": 200_000,
+        "value": value,
+        "margin": 0.0005,
+        "gain": value - 0.051,
+        "value_at_the_end": value + 0.001,
+        "pays_after": 68_400,
+        "detectable": None,
+        "runs": 2,
+        "learned_from": 200_000,
+    }
+    return ExpectedRow(**(given | other))
+
+
+def expected(*rows: ExpectedRow, **other: Any) -> Expectation:
+    given: dict[str, Any] = {
+        "experiment": "onboarding",
+        "counts": "people",
+        "is_test": False,
+        "is_rate": True,
+        "reward": "bought",
+        "single_option": "b",
+        "single": 0.051,
+        "random": 0.048,
+        "best": 0.06,
+        "is_made_up": False,
+        "population": "csv",
+        "rows": rows,
+    }
+    return Expectation(**(given | other))
+
+
+def test_the_answer_is_in_words_first() -> None:
+    found = expected(
+        row(0.054),
+        row(0.058, kind="trust", change="without privacy", model="none", epsilon=None),
+        row(0.0511, kind="trust", change="local, epsilon 1", model="local", detectable=0.011, pays_after=None),
+        row(0.057, kind="features", change="platform and days", features=("platform", "days")),
+    )
+    said = sentences(found)
+    assert said[0] == (
+        "With 200,000 people, epsilon 1 and a shuffler you can expect a success rate (bought) of 5.40 % (± 0.05) "
+        "instead of 5.10 % with the best single option, 'b'; by the end it is 5.50 %."
+    )
+    assert said[1] == "It takes about 68,000 people until choosing by context pays."
+    assert said[2] == "With platform and days alone: 5.70 %. The other features cost more than they tell."
+    assert said[3] == "Without privacy: 5.80 %."
+    assert said[4] == (
+        "Under local, epsilon 1: no gain. Test one option against another instead (detectable: 1.10 points)."
+    )
+
+
+def test_what_is_within_chance_is_no_gain() -> None:
+    """Planted: the same gain, and an interval that is wider than it."""
+    said = sentences(expected(row(0.054, margin=0.004, detectable=0.004)))
+    assert "no sure gain from choosing by context: a success rate" in said[0]
+    assert "detectable: 0.40 points" in said[0]
+
+
+def test_no_gain_of_a_run_that_was_cut_short_is_said_to_be_that() -> None:
+    short = sentences(expected(row(0.0511, learned_from=2000, pays_after=None)))
+    assert "no sure gain from choosing by context within the first 2,000 people" in short[0]
+    assert "the shortest after 2,000 of 200,000 people" in " ".join(short)
+
+
+def test_numbers_keep_their_unit_and_made_up_people_are_called_so() -> None:
+    found = expected(row(25.4, margin=0.2, gain=1.1), is_rate=False, single=24.3, best=30.0, random=22.0)
+    made_up = msgspec.structs.replace(found, is_made_up=True, population="mixed", reward="")
+    assert "a mean reward (bought) of 25.4 (± 0.2) instead of 24.3" in sentences(found)[0]
+    assert not any("made up" in one for one in sentences(found))
+    assert any("privateer spec-from data.csv" in one for one in sentences(made_up))
+
+
+def test_where_one_option_is_best_for_all_nothing_is_said_of_context() -> None:
+    said = " ".join(sentences(expected(row(0.051), best=0.051)))
+    assert "by context" not in said
+    assert "options at random have 4.80 %" in said
+
+
+def test_the_interval_has_the_spread_of_all_rows() -> None:
+    """Of gains .1 and .3 in one row and .2 and .2 in another the variance is .02 with two degrees of freedom."""
+    spec = spec_of()
+    made, _ = choices_of(spec, models=["local"], epsilons=[4.0])
+    base = whole(spec)
+
+    def gaining(gain: float) -> PartialRun:
+        run = replace(base.run, best_constant_regret=0.4 * base.run.choices, regret=(0.4 - gain) * base.run.choices)
+        return replace(base, run=run)
+
+    found = expectation(spec, made, {0: [gaining(0.1), gaining(0.3)], 1: [gaining(0.2), gaining(0.2)]})
+    assert found.own.gain == pytest.approx(0.2)
+    assert found.own.margin == pytest.approx(4.3027 * math.sqrt(0.01 / 2), rel=1e-3)
+    lone = expectation(spec, made, {0: [gaining(0.1)]})
+    assert lone.own.margin is None
+
+
+FEW = ("--users", "3000", "--jobs", "1", "--set", "experiment.round_size=1000")
+
+
+def test_a_plan_answers_within_its_time_and_draws(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    plot = tmp_path / "plan.png"
+    code, out, err = run(capsys, "plan", SPEC, *FEW, "--seconds", "0.1", "--plot", str(plot))
+    assert code == 0
+    assert err.startswith("privateer: trying peaks-local and changes of it on simulated people: about 0.1 seconds")
+    assert err.count("\n") == 1
+    assert out.startswith("With 3,000 people, epsilon ")
+    assert out.index("These people are made up") < out.index("what is other")
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert plot.with_suffix(".svg").exists()
+
+
+def test_a_plan_of_whole_runs_is_the_same_again(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("plan", SPEC, *FEW, "--seeds", "2", "--models", "local,shuffle", "--epsilons", "4", "--json")
+    code, out, err = run(capsys, *asked)
+    assert (code, err) == (0, "")
+    told = json.loads(out)
+    assert told["expected"]["rows"][0]["runs"] == 2
+    assert told["expected"]["rows"][0]["people"] == told["expected"]["rows"][0]["learned_from"] == 3000
+    assert [(one["model"], one["epsilon"]) for one in told["outcomes"]][1:] == [("local", 4.0), ("shuffle", 4.0)]
+    for one in told["outcomes"]:
+        assert one["path"][-1]["regret_mean"] * 3000 == pytest.approx(one["regret_mean"])
+    assert json.loads(run(capsys, *asked)[1])["expected"] == told["expected"]
+
+
+def test_a_spec_without_people_gets_made_up_ones(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    alone = tmp_path / "spec.toml"
+    alone.write_text(Path(SPEC).read_text().partition("[population]")[0])
+    code, out, _ = run(capsys, "plan", str(alone), *FEW, "--seconds", "0.1")
+    assert code == 0
+    assert "These people are made up" in out
+
+
+def test_late_outcomes_are_part_of_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    """Half of the people choose before the first report: nobody gains by theirs."""
+    few = ("plan", SPEC, *FEW, "--seeds", "2", "--epsilons", "4", "--models", "local", "--json")
+    late = ("--set", "experiment.conversion_window=86400", "--set", "experiment.arrivals=1500")
+    early, later = (json.loads(run(capsys, *few, *more)[1]) for more in ((), late))
+    assert later["expected"]["rows"][0]["gain"] < early["expected"]["rows"][0]["gain"]
+    assert "1,500 choose in between" in later["assumed"][0]
+
+
+def test_an_interrupted_plan_says_what_is_known(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(work: Any, todo: Any, *_: object) -> Any:
+        yield work(*todo[0])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("privateer_lab.planning.expectation.search.each", interrupted)
+    code, out, err = run(capsys, "plan", SPEC, *FEW, "--seconds", "0.1")
+    assert code == 130
+    assert "interrupted after 1 of" in err
+    assert "too few to say how sure it is" in out

@@ -1,0 +1,74 @@
+"""Headlines of algorithms that choose by context say what is expected, and no more than the model knows."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from privateer_core.answer import Answer
+from privateer_core.answer.conclusion import Conclusion
+from privateer_core.policies.expected_rewards import ExpectedRewards
+from privateer_server.conclusions.by_context import context_findings
+from privateer_server.conclusions.wording import LearnedAnswer
+from tests.support.published_answers import CONCLUSION
+from tests.support.specs import make_spec
+
+Array = NDArray[np.float64]
+SPEC = make_spec({"experiment.arms": ["now", "new"], "context.features": {"days": {"low": 0, "high": 28}}})
+
+
+def concluded(below: tuple[float, float], above: tuple[float, float], deviation: float, status: Any) -> Conclusion:
+    """What follows from the mean rewards of both options below and above the middle of the number."""
+
+    def means(contexts: Array) -> Array:
+        return np.where(contexts[:, :1] < 0.5, np.array([below]), np.array([above]))
+
+    def at(contexts: Array) -> tuple[Array, Array]:
+        return means(contexts), np.full((len(contexts), 2), deviation)
+
+    expected = ExpectedRewards.everywhere(1, at, lambda _, weights: deviation * float(np.abs(weights).sum()))
+    policy = SimpleNamespace(decide=lambda contexts, _: SimpleNamespace(arms=means(contexts).argmax(axis=1)))
+    learned = LearnedAnswer(SPEC, Answer(status, 2000, 2, None))
+    return context_findings(CONCLUSION, learned, expected, policy)  # type: ignore[arg-type]
+
+
+def test_a_gain_that_is_known_is_the_headline() -> None:
+    found = concluded((0.2, 0.6), (0.6, 0.2), 0.01, "ended")
+    said = (
+        "Choose by days. By the rules below a mean reward of 0.600 is expected instead of 0.400 with now for everybody:"
+    )
+    assert found.headline.sentence.startswith(f"{said} +0.200 (+0.180 to +0.2")
+    assert found.means == pytest.approx((0.6, 0.4), abs=1e-3)
+    assert found.rules is not None
+    assert [(one.people, one.option) for one in found.rules.rules] == [
+        ("days below 14", "new"),
+        ("everybody else", "now"),
+    ]
+
+
+def test_a_gain_that_is_not_known_names_nothing_as_better_and_says_what_would_tell() -> None:
+    found = concluded((0.2, 0.6), (0.6, 0.2), 0.2, "learning")
+    said = "So far: it is not known whether choosing by days is better than now for everybody"
+    assert found.headline.sentence == f"{said}: +0.2 (-0.2 to +0.6) is expected."
+    assert found.headline.sureness == "not known"
+    assert found.surer == (
+        "If choosing by context gains as much as is expected now, about 7,700 people in all would tell.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("deviation", "sureness", "says"),
+    [
+        (0.02, "almost certain", "Give everybody new: +0.10 (+0.02 to +0.18) against now, the next best, is expected"),
+        (0.035, "likely", "Everybody gets new, which is likely better than now: +0.10"),
+        (0.1, "not known", "Everybody gets new, and it is not known whether that is better than now: +0.1"),
+        (np.inf, "not known", "Everybody gets new, of which little is known."),
+    ],
+)
+def test_one_option_for_all_is_as_sure_as_it_is(deviation: float, sureness: str, says: str) -> None:
+    found = concluded((0.4, 0.5), (0.4, 0.5), deviation, "ended")
+    assert found.headline.sentence.startswith(says)
+    assert found.headline.sureness == sureness
+    assert found.gain is None
