@@ -76,13 +76,11 @@ def plan(
         takes += ", and what the promises take that you name" if any(asked_for) else ""
         begin(f"trying {parsed.name} and changes of it on simulated people", takes)
     choices, refused = choices_of(parsed, *asked_for)
-    began, busy = time.perf_counter(), time.process_time()
     limit = seconds if seeds is None and not any(asked_for) else math.inf
     tests = found_by_tests(choices, limit, jobs, backend)
-    elsewhere = max(0.0, time.perf_counter() - began - (time.process_time() - busy))
     search = Search(choices, lambda runs, total: progress(runs, total, "runs"), jobs, backend)
     if seeds is None:
-        search.within(seconds - elsewhere, started)
+        search.within(seconds, started)
     else:
         search.whole(seeds)
     runs = search.runs

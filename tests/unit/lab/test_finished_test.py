@@ -215,3 +215,45 @@ def test_the_command_says_what_it_takes_for_granted(tmp_path: Path, capsys: pyte
     assert (code, err.count("\n")) == (2, 1)
     code, _, err = run(capsys, "analyze", str(tmp_path / "none.csv"))
     assert (code, err.count("\n")) == (2, 1)
+
+
+def test_shares_of_arms_are_beside_what_chance_makes_of_them() -> None:
+    """Planted: three in ten people where half were meant. With the shares that were meant there is no alarm."""
+    rng = np.random.default_rng(8)
+    rows = {"arm": np.where(rng.random(4000) < 0.3, "new", "old"), "reward": rng.random(4000) < 0.1}
+    wrong, right = lab.analyze(rows), lab.analyze(rows, shares={"old": 0.7, "new": 0.3})
+    assert "are not what chance makes of those meant, the same for all (p below 1e-6)" in wrong.assumed[-1]
+    assert any("sample ratio" in one for one in wrong.answer.warnings)
+    assert "are what chance makes of those meant, as given" in right.assumed[-1]
+    assert not any("sample ratio" in one for one in right.answer.warnings)
+
+
+def test_private_rows_do_not_say_how_many_got_each_arm() -> None:
+    """Counts of arms would be released beside the noisy sums."""
+    found = lab.analyze(bought(2000), reward="bought", shares=SHARES, epsilon=1.0)
+    assert not any("Shares of people" in one for one in found.assumed)
+
+
+@pytest.mark.parametrize("yes_or_no", [True, False])
+def test_less_may_be_better(yes_or_no: bool) -> None:
+    """A harm that the new arm halves: the effect says how much lower it is, and the new arm is recommended."""
+    rng = np.random.default_rng(9)
+    new = rng.random(6000) < 0.5
+    harm = rng.random(6000) < 0.2 - 0.1 * new if yes_or_no else rng.normal(60 - 9 * new, 10)
+    rows = {"arm": np.where(new, "new", "old"), "harm": harm}
+    found = lab.analyze(rows, reward="harm", control="old", lower_is_better=True)
+    [effect] = found.answer.effects
+    lower = harm[~new].mean() - harm[new].mean()
+    assert effect.value == pytest.approx(lower, rel=1e-3)
+    assert (effect.reason, found.answer.recommended) == ("decided better", "new")
+    assert "A lower harm counts as better" in found.assumed[0]
+    assert lab.analyze(rows, reward="harm", control="old").answer.recommended == "old"
+
+
+def test_arms_may_be_called_as_people_write_them(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    lines = [f"{arm},{int(k % 7 == 0)}" for k in range(400) for arm in ("20% off", "Sign up (free)")]
+    rows.write_text("\n".join(["arm,reward", *lines]))
+    code, out, _ = run(capsys, "analyze", str(rows), "--control", "20% off", "--lower-is-better")
+    assert code == 0
+    assert "Sign up (free)" in out

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from privateer_core.spec.spec import Spec
+from privateer_lab.environments.own_people import OWN
 from privateer_lab.planning.expectation.choices import Choice, Kind
 from privateer_lab.planning.expectation.partial_runs import PartialRun
 from privateer_lab.planning.plain_tests import is_test, least_effect
@@ -84,6 +85,8 @@ class Expectation(msgspec.Struct, frozen=True):
         Whether people are made up, and the name of what makes them.
     rows
         The spec as it is, and what would change.
+    left_out
+        Changes that there was no time for.
     """
 
     experiment: str
@@ -98,6 +101,7 @@ class Expectation(msgspec.Struct, frozen=True):
     is_made_up: bool
     population: str
     rows: tuple[ExpectedRow, ...]
+    left_out: tuple[str, ...] = ()
 
     @property
     def own(self) -> ExpectedRow:
@@ -132,6 +136,7 @@ def expectation(spec: Spec, choices: Sequence[Choice], runs: Mapping[int, Sequen
         is_test=is_test(spec),
         is_rate=spec.reward.kind == "binary" and (spec.reward.low, spec.reward.high) == (0.0, 1.0),
         reward=_called(table),
+        left_out=tuple(one.change for place, one in enumerate(choices) if place not in runs),
         single_option=spec.options[max(set(places), key=places.count)],
         single=single,
         random=single - lost,
@@ -144,12 +149,12 @@ def expectation(spec: Spec, choices: Sequence[Choice], runs: Mapping[int, Sequen
 
 def _called(population: Mapping[str, Any]) -> str:
     """Return what the reward of a file's people is called there."""
-    name = population.get("reward", "")
-    return name if isinstance(name, str) else ""
+    observed = population.get("observed")
+    return str(observed.get("got", "")) if isinstance(observed, Mapping) else ""
 
 
 def _has_own_people(population: Mapping[str, Any]) -> bool:
-    return "path" in population
+    return "path" in population or population.get("name") == OWN
 
 
 class _Spread:

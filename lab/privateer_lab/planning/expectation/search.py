@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final, TypeAlias
 
 from privateer_core.errors import SpecError
@@ -13,26 +14,47 @@ from privateer_lab.planning.plans import Refused
 from privateer_lab.simulation.parallel import Backend, each
 
 SECONDS: Final = 10.0
-_START: Final = 1.0
-"""Seconds until a command's modules are there."""
-_PROCESS: Final = 1.6
-"""Seconds until a further process is there."""
-_AFTER_THE_FIRST_ROUND: Final = 0.75
-"""Share of the time that runs take after their first round, at most."""
-_RUNS: Final = {"as it is": 4, "trust": 2, "features": 2}
-"""Runs of each kind of change; one of others. What varies is known from all together."""
-_MOST: Final = 4
-"""How many times as many there are, if there is time."""
-Task: TypeAlias = tuple[int, Choice, int, float]
+_SHARE: Final = 0.3
+"""Share of the time of a core that one run may take."""
+_FIRST: Final = {"as it is": 0, "trust": 1, "features": 2}
+"""Kinds of changes that come first, in this order; then the spec again, for the spread, and the others."""
+_OWN_FIRST: Final = 3
+"""Runs of the spec before the last changes have one."""
+_SEEDS: Final = {"as it is": 16, "trust": 8, "features": 8}
+"""Most runs of each kind; others have half as many."""
+_END: Final = 0.3
+"""Seconds that it takes to say what was found."""
 Show: TypeAlias = Callable[[Iterable[Any], int], list[Any]]
 """Collects what comes, of so many; less if somebody interrupts."""
+
+
+@dataclass(frozen=True)
+class Time:
+    """How long to compute.
+
+    Attributes
+    ----------
+    seconds
+        Processor time of each process; infinite: every run comes to its end.
+    process, started
+        The process that asks, and its processor time at the beginning. Others begin when they start.
+    """
+
+    seconds: float
+    process: int
+    started: float
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left here."""
+        return self.seconds - time.process_time() + (self.started if os.getpid() == self.process else 0.0)
 
 
 @dataclass(frozen=True)
 class _Came:
     place: int
     seed: int
-    run: PartialRun | SpecError
+    run: PartialRun | SpecError | None
 
 
 class Search:
@@ -49,17 +71,13 @@ class Search:
 
     Attributes
     ----------
-    runs
-        By the place of the choice.
-    refused
-        Choices that their learner refuses.
     is_interrupted
         Whether somebody ended the search.
     """
 
     def __init__(self, choices: Sequence[Choice], show: Show, jobs: int | None, backend: Backend) -> None:
         self._choices, self._show = choices, show
-        self._jobs, self._backend = jobs or os.cpu_count() or 1, backend
+        self._jobs, self._backend = jobs, backend
         self._came: list[_Came] = []
         self.is_interrupted = False
 
@@ -76,7 +94,7 @@ class Search:
         for one in sorted(self._came, key=lambda one: (one.place, one.seed)):
             if isinstance(one.run, PartialRun):
                 found.setdefault(one.place, []).append(one.run)
-            elif not one.place:
+            elif isinstance(one.run, SpecError) and not one.place:
                 raise one.run
         return found
 
@@ -89,40 +107,38 @@ class Search:
 
     def whole(self, seeds: int) -> None:
         """Run each choice with so many seeds, to its end."""
-        self._take([(place, one, seed, float("inf")) for seed in range(seeds) for place, one in self._all()])
+        self._take([(place, seed) for seed in range(seeds) for place in range(len(self._choices))], inf, 0.0)
 
     def within(self, seconds: float, started: float) -> None:
-        """Run for a time, in seconds of each core; ``started`` is the processor time at the beginning.
+        """Run for a time, in seconds of each core; ``started`` is the processor time here at the beginning.
 
-        Each run has its part of the time. If some need less, there are more runs.
+        Where there is little, those that say most have it, and others are left out.
         """
-        waits = _START + (_PROCESS if self._jobs > 1 else 0.0) + time.process_time() - started
-        total = max(0.0, seconds - waits) * self._jobs
-        first = [(place, one, seed) for seed in range(max(_RUNS.values())) for place, one in self._all(seed)]
-        each_has = _AFTER_THE_FIRST_ROUND * total / len(first)
-        self._take([(*one, each_has) for one in first])
-        spent = sum(one.run.seconds for one in self._came if isinstance(one.run, PartialRun))
-        times = min(_MOST - 1, int((total - spent) / spent)) if spent else 0
-        if not self.is_interrupted and times > 0:
-            runs = {place: len(some) for place, some in self.runs.items()}
-            more = range(max(runs.values()) * (times + 1))
-            self._take(
-                [
-                    (place, self._choices[place], seed, each_has)
-                    for seed in more
-                    for place, had in runs.items()
-                    if had <= seed < had * (times + 1)
-                ]
-            )
+        tasks = [
+            (place, seed)
+            for place, one in enumerate(self._choices)
+            for seed in range(_SEEDS.get(one.kind, _SEEDS["trust"] // 2))
+        ]
+        self._take(sorted(tasks, key=self._urgency), seconds - _END, started)
 
-    def _all(self, seed: int = 0) -> list[tuple[int, Choice]]:
-        return [(place, one) for place, one in enumerate(self._choices) if seed < _RUNS.get(one.kind, 1)]
+    def _urgency(self, task: tuple[int, int]) -> tuple[int, int, int]:
+        """Return numbers that are smaller for what says more: each choice once, the spec again before the last ones."""
+        place, seed = task
+        if not place and 0 < seed < _OWN_FIRST:
+            return 0, len(_FIRST), 0
+        return seed, _FIRST.get(self._choices[place].kind, len(_FIRST)), place
 
-    def _take(self, tasks: list[Task]) -> None:
-        came = self._show(each(_played, tasks, self._jobs, self._backend), len(tasks))
+    def _take(self, tasks: list[tuple[int, int]], seconds: float, started: float) -> None:
+        allowed = Time(seconds, os.getpid(), started)
+        work = [(place, self._choices[place], seed, allowed) for place, seed in tasks]
+        came = self._show(each(_played, work, self._jobs, self._backend), len(work))
         self._came += came
-        self.is_interrupted = self.is_interrupted or len(came) < len(tasks)
+        self.is_interrupted = len(came) < len(work)
 
 
-def _played(place: int, choice: Choice, seed: int, seconds: float) -> _Came:
-    return _Came(place, seed, choice.play(seed, seconds))
+def _played(place: int, choice: Choice, seed: int, allowed: Time) -> _Came:
+    """Run a choice if there is time; the spec itself once, however little there is."""
+    left = allowed.left
+    if left <= 0 and (place or seed):
+        return _Came(place, seed, None)
+    return _Came(place, seed, choice.play(seed, min(left, _SHARE * allowed.seconds)))

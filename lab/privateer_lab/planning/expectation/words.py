@@ -53,7 +53,7 @@ class _Words:
     def all(self) -> Iterator[str]:
         yield self._while_it_runs() if self._found.is_test else self._headline()
         if self._found.by_context and not self._found.is_test:
-            yield self._when()
+            yield from self._when()
             yield from self._features()
         if not self._found.is_test:
             yield from self._trust()
@@ -92,7 +92,7 @@ class _Words:
                 f"{self._unit.write(found.single)}, and options at random have {random}."
             )
         if not own.gains:
-            gain = f"no sure gain from choosing by context{self._so_far(own)}"
+            gain = f"{'no sure' if own.gain > 0 else 'no'} gain from choosing by context{self._so_far(own)}"
             return f"{with_whom} {gain}: {expected}, and {single}.{_test(own, self._unit)}"
         end = self._unit.write(own.value_at_the_end)
         return f"{with_whom} {expected} instead of {single}; by the end it is {end}."
@@ -100,10 +100,9 @@ class _Words:
     def _so_far(self, row: ExpectedRow) -> str:
         return f" within the first {row.learned_from:,} {self._found.counts}" if row.is_cut_short else ""
 
-    def _when(self) -> str:
-        if self._own.pays_after is None:
-            return f"Choosing by context does not pay within these {self._found.counts}."
-        return f"It takes about {_about(self._own.pays_after)} {self._found.counts} until choosing by context pays."
+    def _when(self) -> Iterator[str]:
+        if self._own.gains and self._own.pays_after is not None:
+            yield f"It takes about {_about(self._own.pays_after)} {self._found.counts} until choosing by context pays."
 
     def _features(self) -> Iterator[str]:
         rows = self._of("features")
@@ -128,6 +127,8 @@ class _Words:
             named = f"Under {row.change}" if row.epsilon is not None else "Without privacy"
             if row.gains or not self._found.by_context:
                 yield f"{named}: {self._value(row)}."
+            elif row.gain > 0:
+                yield f"{named}: {self._value(row)}, a gain that may be chance{self._so_far(row)}."
             else:
                 yield f"{named}: no gain{self._so_far(row)}.{_test(row, self._unit)}"
 
@@ -154,12 +155,14 @@ class _Words:
             yield f"Each figure is from {runs}, which is too few to say how sure it is."
         else:
             yield f"Each figure is from {runs}. ± is what chance does to it, in about 19 of 20 cases."
+        if self._found.left_out:
+            yield f"There was no time for: {'; '.join(self._found.left_out)}. --seconds gives more."
         if cut := [row for row in rows if row.is_cut_short]:
             least = min(cut, key=lambda row: row.learned_from / row.people)
             yield (
                 f"{len(cut)} of {len(rows)} figures are from runs that were cut short for time, the shortest after "
                 f"{least.learned_from:,} of {least.people:,} {self._found.counts}: later ones get what was learned by "
-                "then, so more is possible. --seconds gives more time, and --seeds runs all to their end."
+                "then, so more is possible. --seconds looks further, and --seeds runs all to their end."
             )
 
     def _people(self) -> Iterator[str]:
@@ -175,7 +178,7 @@ def _promise(row: ExpectedRow) -> str:
     trust = TRUST[row.model]
     if row.epsilon is None:
         return "and no privacy"
-    who = "a curator" if trust.curated else "a shuffler" if trust.batched else "nobody to trust"
+    who = "a curator" if trust.curated else "a shuffler" if trust.batched else "no trust in anybody"
     return f"epsilon {row.epsilon:g} and {who}"
 
 

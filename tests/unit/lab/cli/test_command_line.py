@@ -156,6 +156,20 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--version") == (0, f"privateer {version('privateer-lab')}\n", "")
 
 
+def test_alone_it_shows_the_way_in_six_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys)
+    steps = [line.split("privateer ")[1].split()[0] for line in out.splitlines() if line.strip()[:1].isdigit()]
+    assert (code, err) == (0, "")
+    assert steps == ["spec-from", "plan", "up", "create", "load", "answer"]
+
+
+def test_what_takes_long_says_so_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, err = run(capsys, "simulate", SPEC, "--users", "2000", "--jobs", "1")
+    assert err == "privateer: simulating 2,000 people, 1 run: a run takes a second to a minute ...\n"
+    assert "..." not in out
+    assert run(capsys, "simulate", SPEC, "--users", "2000", "--jobs", "1", "--json")[2] == ""
+
+
 def test_the_list_of_commands_is_the_commands() -> None:
     listed = {name: module for commands in COMMANDS.values() for name, (module, _) in commands.items()}
     for module in set(listed.values()):

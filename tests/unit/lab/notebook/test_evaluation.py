@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import privateer_lab as lab
-from privateer_core.errors import SpecError
+from privateer_core.errors import InputError, SpecError
 from tests.support.logs import ARMS, World, world
 
 CONTEXT = ["hour", "plan"]
@@ -175,3 +175,15 @@ def test_a_number_is_the_arm_of_that_name_and_never_a_place(numbers: list[int]) 
         lab.evaluate(log | {"arm": ["a", "b"] * 50}, 1)
     with pytest.raises(SpecError, match="is no policy"):
         lab.evaluate(log, True)
+
+
+def test_a_thousand_arms_and_how_far_policy_and_log_overlap() -> None:
+    """Half of the policy's choices are of an arm that nobody got, and a hundredth of the rows have the other one."""
+    arms = [str(arm) for arm in range(100)]
+    log = {"arm": arms * 30, "p": [0.01] * 3000, "reward": [1.0] * 3000}
+    found = lab.evaluate(log, lambda _: {"7": 0.5, "unseen": 0.5}, arms=[*arms, "unseen"])
+    assert (found.followed, found.supported) == pytest.approx((0.01, 0.5))
+    assert "1.0% of the log's choices, and 50.0% of its own" in found.notes[1]
+    assert lab.evaluate(log, "7", arms=[str(arm) for arm in range(1000)]).supported == 1.0
+    with pytest.raises(InputError, match="at most 1,000 arms"):
+        lab.evaluate(log, "7", arms=[str(arm) for arm in range(1001)])

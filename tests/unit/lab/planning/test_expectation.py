@@ -121,7 +121,7 @@ def test_the_answer_is_in_words_first() -> None:
     found = expected(
         row(0.054),
         row(0.058, kind="trust", change="without privacy", model="none", epsilon=None),
-        row(0.0511, kind="trust", change="local, epsilon 1", model="local", detectable=0.011, pays_after=None),
+        row(0.0509, kind="trust", change="local, epsilon 1", model="local", detectable=0.011, pays_after=None),
         row(0.057, kind="features", change="platform and days", features=("platform", "days")),
     )
     said = sentences(found)
@@ -142,12 +142,21 @@ def test_what_is_within_chance_is_no_gain() -> None:
     said = sentences(expected(row(0.054, margin=0.004, detectable=0.004)))
     assert "no sure gain from choosing by context: a success rate" in said[0]
     assert "detectable: 0.40 points" in said[0]
+    assert not any("pays" in one for one in said)
 
 
 def test_no_gain_of_a_run_that_was_cut_short_is_said_to_be_that() -> None:
-    short = sentences(expected(row(0.0511, learned_from=2000, pays_after=None)))
+    short = sentences(expected(row(0.0511, margin=0.001, learned_from=2000, pays_after=None)))
     assert "no sure gain from choosing by context within the first 2,000 people" in short[0]
     assert "the shortest after 2,000 of 200,000 people" in " ".join(short)
+
+
+def test_a_gain_that_may_be_chance_is_called_so() -> None:
+    other = row(0.053, kind="trust", change="without privacy", model="none", epsilon=None, margin=0.004)
+    said = sentences(expected(row(0.0505), other, left_out=("epsilon 2", "100,000 people")))
+    assert "you can expect no gain from choosing by context" in said[0]
+    assert "Without privacy: 5.30 %, a gain that may be chance." in said
+    assert "There was no time for: epsilon 2; 100,000 people. --seconds gives more." in said
 
 
 def test_numbers_keep_their_unit_and_made_up_people_are_called_so() -> None:
@@ -238,3 +247,4 @@ def test_an_interrupted_plan_says_what_is_known(
     assert code == 130
     assert "interrupted after 1 of" in err
     assert "too few to say how sure it is" in out
+    assert "There was no time for" in out

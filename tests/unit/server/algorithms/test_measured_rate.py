@@ -38,6 +38,7 @@ def found(algorithm: str, model: str, declared: float, rate: float) -> tuple[Mea
     return learner.measured_rate(last.state), said
 
 
+@pytest.mark.battery
 @pytest.mark.parametrize("model", PROMISES)
 @pytest.mark.parametrize("algorithm", ["trial", "partition", "bandit", "linear"])
 def test_a_rate_declared_ten_times_wrong_is_said_and_one_that_is_about_right_is_not(algorithm: str, model: str) -> None:
