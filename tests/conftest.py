@@ -4,6 +4,7 @@ Property tests draw the same examples every time and have no clock, so that a fa
 and a failure is told when it happens, so that a run that is cut short has told what it found.
 """
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -45,6 +46,15 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 @pytest.hookimpl(tryfirst=True)  # before markers decide what is run
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     move_to_the_night(items)
+
+
+# What collecting makes stays: to look for cycles in it, then or later, is in vain and takes a tenth of collecting.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

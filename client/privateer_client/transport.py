@@ -1,9 +1,11 @@
 """HTTP requests whose answers are bounded in bytes and in time, whatever the server does."""
 
 import asyncio
+import ssl
 from asyncio import sleep as async_sleep
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from socket import SHUT_RDWR, socket
 from threading import Timer
@@ -29,7 +31,14 @@ def _options() -> dict[str, Any]:
         "cookies": CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),
         "limits": httpx.Limits(max_keepalive_connections=0),
         "follow_redirects": False,
+        "verify": _public_authorities(),
     }
+
+
+@cache
+def _public_authorities() -> ssl.SSLContext:
+    """Return the authorities that certificates may be from: all clients share them, since to read them takes long."""
+    return httpx.create_ssl_context()
 
 
 class _Unwelcome(Exception):

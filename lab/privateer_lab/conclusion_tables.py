@@ -59,7 +59,7 @@ def kept(rules: Rules) -> str:
 def _rules(conclusion: Conclusion) -> Iterator[Titled]:
     if conclusion.rules:
         is_known = conclusion.headline.sureness != "not known"
-        title = "who should get what" if is_known else "what each gets as things stand, which is not known to be best"
+        title = "who should get what" if is_known else "what each gets when it ends, which is not known to be best"
         more = kept(conclusion.rules)
         first = "; the first that applies decides" if len(conclusion.rules.rules) > 1 else ""
         yield Titled(f"{title}{first}{f' ({more})' if more else ''}", rule_rows(conclusion.rules))
@@ -71,11 +71,11 @@ def _rule(one: Rule) -> Row:
     return {
         "who": one.people,
         "gets": one.option,
+        "how sure": certain,
         "people": whole_percent(one.share),
         "mean reward": one.mean,
         "next best": one.next_best,
         "ahead by": None if one.difference is None else _signed(one.difference),
-        "how sure": certain,
     }
 
 

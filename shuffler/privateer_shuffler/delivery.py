@@ -4,6 +4,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable
+from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -79,7 +80,7 @@ class Upstream:
             limits=limits,
             timeout=_ANSWER_SECONDS,
             trust_env=False,
-            verify=_trusting(authorities) if authorities else True,
+            verify=_trusting(authorities) if authorities else _public_authorities(),
         )
 
     async def publication(self, name: str, known: bytes | None = None, wait: int = 0) -> bytes | None:
@@ -212,6 +213,11 @@ async def _body(answer: httpx.Response) -> bytes:
 
 def _page(name: str, page: str) -> str:
     return f"/experiments/{quote(name, safe='')}/{page}"
+
+
+@cache
+def _public_authorities() -> ssl.SSLContext:
+    return httpx.create_ssl_context(trust_env=False)
 
 
 def _trusting(authorities: Path) -> ssl.SSLContext:

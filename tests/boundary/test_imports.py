@@ -1,5 +1,6 @@
 """The trust boundary is the import boundary."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -48,6 +49,17 @@ def test_shuffler_and_issuer_have_nothing_that_reads_or_opens_a_report(role: str
     }
     core = {name for name in names if name.startswith("privateer_core.")}
     assert {name.split(".")[1] for name in core} <= {"wire", "errors", "clock", "serving"}
+
+
+@pytest.mark.parametrize("role", ["privateer_server.app", "privateer_lab"])
+def test_linear_algebra_has_one_thread_unless_somebody_says_otherwise(role: str) -> None:
+    """Planted: a process that has said otherwise."""
+    code, found = f"import {role}, os; print(os.environ['OPENBLAS_NUM_THREADS'])", []
+    for given in ({}, {"OPENBLAS_NUM_THREADS": "2"}):
+        clean = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=clean | given)
+        found.append(done.stdout.strip())
+    assert found == ["1", "2"]
 
 
 @pytest.mark.parametrize(

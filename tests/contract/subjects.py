@@ -48,6 +48,7 @@ MESSAGES_MAX = 2000
 """Mechanisms of more messages a person are simulated only, since the real path would take hours."""
 
 
+@cache
 def specs() -> dict[str, Spec]:
     """Return every instance of every algorithm, by algorithm and name."""
     return {
@@ -133,6 +134,7 @@ def calibrated(name: str) -> Subject:
     return Subject(msgspec.structs.replace(mechanism, layout=replace(mechanism.layout, thresholds=edges)))
 
 
+@cache
 def subjects() -> dict[str, Callable[[], Subject]]:
     """Return all mechanisms: their own instances, and one of every instance of an algorithm that sends few messages."""
     own = {name: (lambda subject=subject: subject) for name, subject in instances().items()}

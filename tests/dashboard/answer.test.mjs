@@ -6,7 +6,7 @@ import { kept, ruleRows, sure } from "../../server/privateer_server/dashboard/an
 const RULE = { people: "x1 below 0.5", where: [], option: "left", share: 0.5, mean: 0.7, next_best: "right", difference: -0.02, certainty: 0.9999, sureness: "almost certain" };
 
 test("a rule says who gets what, and a probability is never rounded to certainty", () => {
-  const [[who, gets, people, , , ahead, how]] = ruleRows({ rules: [RULE] });
+  const [[who, gets, how, people, , , ahead]] = ruleRows({ rules: [RULE] });
   assert.deepEqual([who, gets, people, ahead], ["x1 below 0.5", "left", "50 %", "–0.02"]);
   assert.equal(how, "above 99 %, almost certain");
 });

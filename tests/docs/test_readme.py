@@ -6,6 +6,8 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from contextlib import chdir, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import httpx
@@ -13,6 +15,7 @@ import pytest
 
 from privateer_core import errors
 from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
+from privateer_lab.cli.command_line import main
 from privateer_lab.services.processes import Services, free_port, running
 from tests.support.specs import make_spec
 
@@ -29,15 +32,36 @@ def commands() -> list[str]:
     return [line.partition("#")[0].strip() for block in blocks("sh") for line in block.splitlines() if line.strip()]
 
 
-def execute(line: str, environment: dict[str, str]) -> str:
-    """Run a README line, with the virtual environment's programs wherever that is."""
+def execute(line: str, environment: dict[str, str], *, typed: bool = False) -> str:
+    """Run a line of the README or a page.
+
+    Parameters
+    ----------
+    typed
+        Whether it starts a process, as a reader does, with the virtual environment's programs wherever that is; each
+        imports everything again.
+    """
     words = shlex.split(line.replace(".venv/bin/", f"{BIN}/"))
     while "=" in words[0]:
         name, _, value = words.pop(0).partition("=")
         environment = environment | {name: value}
+    if not typed and Path(words[0]).name == "privateer":
+        return in_this_process(words[1:], environment)
     done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def in_this_process(arguments: list[str], environment: dict[str, str]) -> str:
+    """Run a command of ours; what it prints."""
+    said = StringIO()
+    with pytest.MonkeyPatch.context() as patch, chdir(ROOT), redirect_stdout(said):
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+    assert stop.value.code == 0, said.getvalue()
+    return said.getvalue()
 
 
 def test_the_make_targets_exist() -> None:
@@ -73,7 +97,7 @@ def test_an_experiment_as_the_readme_runs_it(people: int | None, tmp_path: Path)
             "PRIVATEER_SENDER_KEY": str(at.sender_key),
             "PRIVATEER_LEDGER": str(tmp_path / "ledger.db"),
         }
-        said = [execute(line, environment) for line in typed if " up" not in line]
+        said = [execute(line, environment, typed=people is None) for line in typed if " up" not in line]
         assert "x1" in said[-1]
         assert "everybody else" in said[-1]
         guide = (ROOT / "docs" / "sdk.md").read_text()
@@ -116,7 +140,7 @@ def test_the_pages_snippets_and_commands_work(page: str) -> None:
     lines = [line for block in blocks("sh", text) for line in block.splitlines()]
     assert lines
     for line in lines:
-        assert execute(f".venv/bin/{line}", dict(os.environ))
+        assert execute(f".venv/bin/{fewer(line, 20_000)}", dict(os.environ))
 
 
 @AS_TYPED
@@ -124,7 +148,8 @@ def test_the_pages_snippets_and_commands_work(page: str) -> None:
 def test_the_simulation_pages_commands_work(people: int | None, tmp_path: Path) -> None:
     for block in blocks("sh", (ROOT / "docs" / "simulation.md").read_text()):
         for line in block.splitlines():
-            assert execute(fewer(line, people).replace("--out ", f"--out {tmp_path}/"), dict(os.environ))
+            here = fewer(line, people).replace("--out ", f"--out {tmp_path}/")
+            assert execute(here, dict(os.environ), typed=people is None)
 
 
 def test_a_source_as_its_page_has_it(tmp_path: Path) -> None:

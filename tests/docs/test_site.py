@@ -94,7 +94,7 @@ def test_the_tutorials_commands_work(page: str, people: int | None, tmp_path: Pa
         }
         for line in typed(f"tutorials/{page}", people):
             if not line.endswith(" up"):
-                assert execute(_placed(line, tmp_path), environment) is not None
+                assert execute(_placed(line, tmp_path), environment, typed=people is None) is not None
 
 
 def _placed(line: str, folder: Path) -> str:
@@ -106,4 +106,5 @@ def _placed(line: str, folder: Path) -> str:
 @pytest.mark.parametrize("page", ["choosing.md", "papers.md"])
 def test_the_pages_commands_work(page: str, people: int | None, tmp_path: Path) -> None:
     for line in typed(page, people):
-        assert execute(line.replace("--plot ", f"--plot {tmp_path}/"), dict(os.environ))
+        here = line.replace("--plot ", f"--plot {tmp_path}/")
+        assert execute(here, dict(os.environ), typed=people is None)

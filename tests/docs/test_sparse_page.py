@@ -23,6 +23,6 @@ def test_the_pages_commands() -> None:
         spec = load_spec(ROOT / path, settings, int(pairs["--users"]))
         assert spec.algorithm.name == "sparse"
         models = pairs.get("--models", "central").split(",")
-        for one in variants(spec, models, EPSILONS if name == "plan" else (1.0,)):
+        for one in variants(spec, models, EPSILONS[:: len(EPSILONS) - 1] if name == "plan" else (1.0,)):
             Schedule(one.spec).open(0)
     assert lines[2][3] in mechanisms()

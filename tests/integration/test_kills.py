@@ -1,4 +1,4 @@
-"""A hundred kills at random moments: no acknowledged report is lost, and none is counted twice."""
+"""Many kills at random moments: no acknowledged report is lost, and none is counted twice."""
 
 import random
 import threading
@@ -15,9 +15,9 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.load.driver import LoadResult, run_load
 from privateer_lab.services.processes import Services
 from tests.integration.test_pipeline import SHUFFLED, facts, held, services, settled
+from tests.support.nights import KILLS
 from tests.support.specs import make_spec
 
-KILLS = 100
 LONG = {**SHUFFLED, "experiment.horizon": 15_000}
 CENTRAL = {"privacy.model": "central", "privacy.delta": 1e-6, "experiment.horizon": 15_000}
 
@@ -75,7 +75,7 @@ def counted(at: Services, folder: Path, least: int) -> int:
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("changes", "victims"), [(LONG, ["server", "shuffler"]), (CENTRAL, ["server"])])
-def test_a_hundred_kills_lose_and_double_nothing(
+def test_many_kills_lose_and_double_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], victims: list[str]
 ) -> None:
     monkeypatch.setattr("privateer_lab.load.endpoints.PATIENCE", 90.0)  # a busy machine starts what was killed slowly

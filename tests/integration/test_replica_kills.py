@@ -18,6 +18,7 @@ from privateer_core.wire.publication import decode_publication, digest
 from privateer_lab.services.processes import Processes, free_port
 from privateer_server.data import open_data
 from privateer_server.rounds.open_round import restore_lost, with_sums
+from tests.support.nights import KILLS
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
 from tests.support.sealing import body_of, plain_reports, seal, sealed_reports
@@ -137,7 +138,7 @@ def send(at: Pair, client: httpx.Client, body: bytes) -> tuple[int, int]:
     ("people", "kills", "victims"),
     [
         (800, 3, SERVERS),
-        pytest.param(20_000, 100, SERVERS, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)]),
+        pytest.param(200 * KILLS, KILLS, SERVERS, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)]),
         pytest.param(4_000, 10, (DATABASE,), marks=[pytest.mark.nightly, pytest.mark.timeout(3600)]),
     ],
 )
@@ -201,7 +202,7 @@ def test_kills_in_the_middle_of_a_round_lose_and_double_nothing(
 
 
 @pytest.mark.parametrize(
-    ("least", "deaths"), [(25, 4), pytest.param(25, 100, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
+    ("least", "deaths"), [(25, 4), pytest.param(25, KILLS, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
 )
 def test_deaths_while_rounds_close_release_every_round_once(
     postgres: Cluster, tmp_path: Path, least: int, deaths: int

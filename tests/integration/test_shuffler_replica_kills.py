@@ -21,6 +21,7 @@ from privateer_core.wire.batch import decode_batch
 from privateer_core.wire.envelope import Header, pieces
 from privateer_core.wire.problem import slug_of
 from privateer_lab.services.processes import Processes, free_port
+from tests.support.nights import KILLS
 from tests.support.postgres import Cluster
 from tests.support.senders import TRUSTED, Signing
 from tests.support.shufflers import SharedShufflers
@@ -152,7 +153,7 @@ class People:
 
 
 @pytest.mark.parametrize(
-    ("deaths", "rounds"), [(4, 4), pytest.param(100, 100, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
+    ("deaths", "rounds"), [(4, 4), pytest.param(KILLS, KILLS, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
 )
 def test_what_a_replica_acknowledged_leaves_once(postgres: Cluster, tmp_path: Path, deaths: int, rounds: int) -> None:
     shared = SharedShufflers.make(postgres, tmp_path)

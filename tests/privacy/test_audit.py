@@ -64,15 +64,19 @@ def known(made: list[Case], monkeypatch: pytest.MonkeyPatch) -> list[Case]:
 
 
 BY_DAY = {
-    "permuted batch": 400,
-    "permuted batch, two messages": 400,
-    "first place of a batch": 40,
-    "agreements in a batch": 40,
-    "seen arm, first round": 1000,
-    "seen arm, rare arm, another bin": 1000,
-    "seen arm, rare arm, opposite rewards": 1000,
+    "permuted batch": 200,
+    "permuted batch, two messages": 150,
+    "first place of a batch": 20,
+    "agreements in a batch": 20,
+    "seen arm, first round": 300,
+    "seen arm, rare arm, another bin": 300,
+    "seen arm, rare arm, opposite rewards": 300,
+    "choice and block": 100,
+    "choice of the rest": 100,
+    "block of moments": 100,
+    "the billboard": 100,
 }
-"""Samples of the attacks that take more than five seconds with theirs; the nightly run has all of them."""
+"""Samples of the attacks that take a second or more with theirs; the nightly run has all of them."""
 ATTACKS = 75
 """Attacks that there are at least, channels included."""
 
@@ -149,7 +153,8 @@ def test_true_claims_hold(
     [
         ("VectorSymbol", "64 symbols in l2", 50_000, 0.85),
         pytest.param("GaussianVectors", "vectors in l2", 200_000, 0.9, marks=pytest.mark.nightly),
-        ("CentralSums", "release, opposite rewards", 200_000, 0.85),
+        ("CentralSums", "release, opposite rewards", 50_000, 0.8),
+        pytest.param("CentralSums", "release, opposite rewards", 200_000, 0.85, marks=pytest.mark.nightly),
         pytest.param("VectorSymbol", "64 symbols in l2", 200_000, 0.9, marks=pytest.mark.nightly),
     ],
 )
@@ -161,7 +166,7 @@ def test_lower_bounds_come_close_to_exact_claims(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """At epsilon 1 the best proof is above 80 % of the claim, for randomized response and for normal noise."""
+    """At epsilon 1 the best proof is at least 80 % of the claim, for randomized response and for normal noise."""
     only(attack, monkeypatch, mechanism)
     _, result = audited(capsys, mechanism, samples=samples)
     assert max(f["lower_bound"] for f in result["findings"] if f["epsilon"] == 1.0) >= least

@@ -89,12 +89,15 @@ def test_proofs_come_close_to_the_claims() -> None:
     assert found["central, opposite rewards"][0].lower_bound > 2.5
 
 
-def test_proofs_for_people_who_come_once_are_close_to_the_claims() -> None:
-    found = attacked("partition", ("local", "central"), 200_000)
+@pytest.mark.parametrize(
+    ("samples", "local", "central"), [(60_000, 3.1, 0.5), pytest.param(200_000, 3.3, 0.5, marks=pytest.mark.nightly)]
+)
+def test_proofs_for_people_who_come_once_are_close_to_the_claims(samples: int, local: float, central: float) -> None:
+    found = attacked("partition", ("local", "central"), samples)
     assert all(stands for _, stands in found.values())
     for pair in ("opposite rewards", "another context"):
-        assert found[f"local, {pair}"][0].lower_bound > 3.3
-        assert found[f"central, {pair}"][0].lower_bound > 0.5
+        assert found[f"local, {pair}"][0].lower_bound > local
+        assert found[f"central, {pair}"][0].lower_bound > central
 
 
 def the_same_people_in_every_round(patch: pytest.MonkeyPatch) -> None:

@@ -40,13 +40,15 @@ def test_every_choice_is_reported_once_and_none_is_lost(model):
     assert run.facts["lost"] == 0
 
 
-def test_whoever_reports_at_once_reports_as_without_delays():
+@pytest.mark.parametrize("people", [5_000, pytest.param(12_000, marks=pytest.mark.nightly)])
+def test_whoever_reports_at_once_reports_as_without_delays(people):
     """20 seeds each way: regret and the number of bins at the end."""
+    changes = {**LOCAL, "experiment.horizon": people}
     found = [
         [(one.regret, one.facts["bins"]) for one in (simulate_once(spec, seed, one_by_one=True) for seed in seeds)]
         for spec, seeds in (
-            (make_spec({**PEOPLE, **LOCAL}), range(20)),
-            (late("fixed", 0.0, **LOCAL), range(20, 40)),
+            (make_spec({**PEOPLE, **changes}), range(20)),
+            (late("fixed", 0.0, **changes), range(20, 40)),
         )
     ]
     assert same_law(*np.array(found))

@@ -95,7 +95,7 @@ def mean_regret(example, epsilon, seeds):
 
 def test_offers_that_swap_places_in_small():
     """No bin shows a difference until both features were halved. Uniform 13,333; seeds spread by 250 around 1,350."""
-    assert mean_regret("quadrants-local.toml", 1.0, range(2)) < 2300
+    assert mean_regret("quadrants-local.toml", 1.0, range(1)) < 2300
 
 
 @pytest.mark.nightly

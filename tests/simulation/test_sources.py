@@ -22,6 +22,8 @@ PROMISES = {
     "none": {"privacy.epsilon": None},
 }
 MEANS = np.array([0.9, 0.5, 0.2])
+BY_DAY = 60
+"""Rounds that show the planted shares, too."""
 
 
 def spec_of(model, **source):
@@ -45,12 +47,12 @@ def halves(spec):
     return learner, state, learner.next(state, 1, 7).policy
 
 
-def estimates(spec, shares=None):
-    """What one round of the source adds, moment over precision, 300 times; (300, 6)."""
+def estimates(spec, times, shares=None):
+    """What one round of the source adds, moment over precision, so many times; (times, 6)."""
     learner, state, policy = halves(spec)
     # Nothing may be split here: compare with what the update alone makes.
     learner.split = lambda state: state
-    return np.array([estimate(spec, learner, state, policy, seed, shares) for seed in range(300)])
+    return np.array([estimate(spec, learner, state, policy, seed, shares) for seed in range(times)])
 
 
 def estimate(spec, learner, state, policy, seed, shares):
@@ -67,20 +69,23 @@ def estimate(spec, learner, state, policy, seed, shares):
 
 
 @pytest.mark.parametrize(
-    "model",
-    [pytest.param(name, marks=() if name in ("local", "shuffle") else pytest.mark.nightly) for name in PROMISES],
+    ("model", "times"),
+    [
+        ("local", BY_DAY),
+        ("shuffle", BY_DAY),
+        *(pytest.param(model, 300, marks=pytest.mark.nightly) for model in PROMISES),
+    ],
 )
-def test_estimates_are_of_rewards_whatever_the_shares(model):
-    spec = spec_of(model)
+def test_estimates_are_of_rewards_whatever_the_shares(model, times):
     expected = np.tile(2 * MEANS - 1, 2)
-    assert centred(estimates(spec), expected)
+    assert centred(estimates(spec_of(model), times), expected)
 
 
 def test_other_shares_than_those_said_are_seen():
     """Planted: the cohort played its arms alike."""
     spec = spec_of("local")
     expected = np.tile(2 * MEANS - 1, 2)
-    assert not centred(estimates(spec, [1 / 3] * 3), expected)
+    assert not centred(estimates(spec, BY_DAY, [1 / 3] * 3), expected)
 
 
 @pytest.mark.parametrize("model", ["local", "shuffle"])

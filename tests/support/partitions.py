@@ -61,12 +61,12 @@ def make_policy(
 
 
 def with_parts(state: Any, **changes: Any) -> Any:
-    """A tuned learner's state with other fields, of itself or of its parts, by their names there."""
+    """A tuned learner's state with other fields, of itself or of its parts, by their names there; nothing beside it."""
     for name in ("tree", "evidence", "hyperparameters", "posterior"):
         part = getattr(state, name)
         own = {field.name: changes.pop(field.name) for field in fields(part) if field.name in changes}
         state = replace(state, **{name: replace(part, **own)})
-    return replace(state, **changes)
+    return replace(state, **{"constant": None, **changes})
 
 
 def same(left: Any, right: Any) -> bool:

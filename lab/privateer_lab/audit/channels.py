@@ -215,6 +215,8 @@ async def _transcript(spec: Spec, value: float) -> _Transcript:
         for person in range(spec.first_batch("") + _BEYOND):
             # Rewards out of bounds, too: clipping must not show.
             outcomes.append(await here.person({"x": value}, 30 * value - 15 if person % 2 else value))
+            if outcomes[-1] is not Outcome.ACCEPTED:
+                break  # it shows, and clients of services that fail would each ask for as long as clients do
             if here.people.taken == len(outcomes) == spec.first_batch(""):
                 await here.reach(2)
             standing.append(await here.stand())

@@ -11,6 +11,7 @@ from privateer_core.answer.conclusion import PublishedAnswer
 from privateer_core.answer.export import read_export
 from privateer_core.errors import SpecError
 from privateer_core.privacy.order import concerns_of
+from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_lab.cli.command_line import (
     ADMIN_URL,
@@ -97,13 +98,25 @@ def _tell_checked(spec: Spec, start: Any, as_json: bool) -> None:
     from privateer_server.rounds.loop import Schedule
 
     schedule, begun = Schedule(spec), None if start is None else start_with(start).begun
-    asked, concerns = schedule.open(0, 1, begun(schedule) if begun else None).batch, concerns_of(spec)
+    asked = schedule.open(0, 1, begun(schedule) if begun else None).batch
+    concerns = [*concerns_of(spec), *_of_window(spec)]
     if as_json:
         print_json({"experiment": spec.name, "first_round": asked, "warnings": concerns})
         return
     screen.print(f"{spec.name}: a server takes this spec; its first round asks {asked:,} people. Nothing was created")
     for concern in concerns:
         screen.print(f"warning: {concern}", soft_wrap=True, markup=False)
+
+
+def _of_window(spec: Spec) -> list[str]:
+    """Say that nobody can tell what a window costs, where it is not known how many people come."""
+    if spec.experiment.waiting is not None or not isinstance(spec, ArmsSpec):
+        return []
+    return [
+        "experiment.conversion_window is set and experiment.arrivals is not, so nobody can tell how many people choose "
+        "before the first of them reports: plan and simulate let everybody report at once, and regret looks lower than "
+        "it will be. Set experiment.arrivals to the people you expect a day"
+    ]
 
 
 def list_experiments(url: Url = URL, as_json: Json = False) -> None:

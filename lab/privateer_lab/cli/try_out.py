@@ -163,7 +163,8 @@ def simulate(
         people = getattr(parsed.experiment, parsed.people_key)
         begin(f"simulating {people:,} {_counted(parsed)}, {seeds} run{'s' * (seeds > 1)}", _A_RUN)
     runs = progress(coming, seeds, "runs")
-    result = {"experiment": parsed.name, **parsed.privacy.model_dump(), **summary(parsed, runs, started)}
+    promise = parsed.privacy.model_dump() | {"local_epsilon_max": parsed.privacy.alone_most}
+    result = {"experiment": parsed.name, **promise, **summary(parsed, runs, started)}
     if names and len(runs) == seeds:
         others = progress(play(parsed, names, seeds, jobs, backend), seeds, "baselines")
         result["baselines"] = summaries(others)

@@ -97,8 +97,8 @@ def features_of(profiles: Sequence[Profile], bounds: Mapping[str, tuple[float, f
 def _add(found: FeatureDrafts, profile: Profile, bounds: tuple[float, float] | None) -> None:
     """Add a feature, or say why there is none."""
     name, gaps = profile.name, {"missing": True} if profile.gaps else {}
-    if len(name) > TEXT_MAX:
-        found.leave_out(name, f"its name has more than {TEXT_MAX} letters; rename the column")
+    if len(name) > TEXT_MAX or not name.isprintable():
+        found.leave_out(name, f"its name has more than {TEXT_MAX} letters, or some that control a screen; rename it")
     elif profile.gaps == profile.rows:
         found.leave_out(name, "it has no values")
     elif profile.is_constant:
@@ -205,12 +205,15 @@ def _frequent(profile: Profile) -> tuple[list[str], int]:
     """Return the frequent levels, the most frequent first, and how many rows have others."""
     counts, known = profile.counts, profile.rows - profile.gaps
     least = max(_FEW if known > 20 * _FEW else 1, _RARE * known)
-    frequent = [
-        value for value, count in counts.most_common(LEVELS) if count >= least and len(text_of(value)) <= TEXT_MAX
-    ]
+    frequent = [value for value, count in counts.most_common(LEVELS) if count >= least and _is_level(text_of(value))]
     covered = sum(counts[value] for value in frequent)
     # What is different in most rows is no level of anything.
     return ([text_of(value) for value in frequent] if covered >= known / 2 else []), known - covered
+
+
+def _is_level(text: str) -> bool:
+    """Whether a spec takes a text as a level."""
+    return len(text) <= TEXT_MAX and text.isprintable()
 
 
 def text_of(value: Value) -> str:

@@ -55,7 +55,7 @@ class ArmNames:
         if not changed:
             return []
         told = ", ".join(f"{shortened(value)!r} is {name!r}" for value, name in changed)
-        return [f"{column}: names of options with other signs than letters, digits and ' . + -' are changed: {told}."]
+        return [f"{column}: names of options are shortened, and lack signs that no spec takes: {told}."]
 
 
 def _allowed(value: str) -> str:

@@ -56,13 +56,14 @@ class Processes:
             If it ends, or takes too long.
         """
         deadline, url = time.monotonic() + _START_SECONDS, self._how[name][2]
-        while time.monotonic() < deadline:
-            ready = _is_ready(url)
-            if self._running[name].poll() is not None:  # another process has answered
-                raise Unavailable(f"the {name} did not start", remedy="see its message above")
-            if ready:
-                return
-            time.sleep(0.1)
+        with httpx.Client(timeout=2) as http:  # one for all: each reads all certificates
+            while time.monotonic() < deadline:
+                ready = _is_ready(http, url)
+                if self._running[name].poll() is not None:  # another process has answered
+                    raise Unavailable(f"the {name} did not start", remedy="see its message above")
+                if ready:
+                    return
+                time.sleep(0.1)
         remedy = "try again when the machine has less to do"
         raise Unavailable(f"the {name} is not ready after {_START_SECONDS:g} seconds", remedy=remedy)
 
@@ -98,9 +99,9 @@ class Processes:
             process.wait(timeout=_START_SECONDS)
 
 
-def _is_ready(url: str) -> bool:
+def _is_ready(http: httpx.Client, url: str) -> bool:
     try:
-        return httpx.get(f"{url}/readyz", timeout=2).status_code == httpx.codes.OK
+        return http.get(f"{url}/readyz").status_code == httpx.codes.OK
     except httpx.TransportError:
         return False
 

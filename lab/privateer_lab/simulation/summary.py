@@ -49,7 +49,7 @@ def summary(spec: Spec, runs: list[Run], started: float) -> dict[str, Any]:
         "rounds_mean": _mean([run.rounds for run in runs]),
         **promise(spec, terms),
         "assumed": assumed(spec),
-        "warnings": warnings(spec, terms, means),
+        "warnings": [*warnings(spec, terms, means), *behind_the_constant(spec, runs)],
         "users": runs[0].people,
         "seeds": len(runs),
         "users_per_second": sum(run.people for run in runs) / wall,
@@ -63,6 +63,24 @@ def regret_figures(regrets: list[float]) -> dict[str, float | None]:
     values = np.array(regrets)
     worst = float(np.max(values))
     return {"regret_mean": float(values.mean()), "regret_ci95": interval(values), "regret_worst": worst}
+
+
+def behind_the_constant(spec: Spec, runs: list[Run]) -> list[str]:
+    """Say in how many runs one option for everybody would have earned more than an algorithm that looks at contexts.
+
+    Experiments that compare arms are left out: they go on with arms that they know to be worse.
+    """
+    learned = [run for run in runs if run.best_constant_regret > 0 and "judged" not in run.facts]
+    ratios = [run.regret / run.best_constant_regret for run in learned] if spec.features else []
+    behind = [ratio for ratio in ratios if ratio > 1]
+    if not behind:
+        return []
+    where = f"in {len(behind)} of {len(ratios)} runs" if len(ratios) > 1 else "in this run"
+    return [
+        f"{where} people got less than the best single option would have given them (regret up to {max(behind):.2f} "
+        "times as large): what contexts are worth did not repay what learning them costs. More people, a larger "
+        'epsilon or fewer features may change that; algorithm.name = "bandit" looks for the best single option alone'
+    ]
 
 
 def _mean(values: list[Any]) -> float:

@@ -69,7 +69,6 @@ def describe(app: FastAPI, is_public: Callable[[str, str], bool]) -> None:
         Whether strangers may use a method on a path: to them the page shows these alone.
     """
     made = app.openapi
-    _, schemas = msgspec.json.schema_components(_STRUCTS, ref_template=REF)
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -77,6 +76,7 @@ def describe(app: FastAPI, is_public: Callable[[str, str], bool]) -> None:
             document["paths"] |= {"/reports": {"post": _texts(_REPORTS)}, "/batches": {"post": _texts(_BATCHES)}}
             _without_the_frameworks_refusals(document)
             _with_entity_tags(document)
+            _, schemas = msgspec.json.schema_components(_STRUCTS, ref_template=REF)
             document["components"]["schemas"] |= schemas | SCHEMAS
         return app.openapi_schema or {}
 

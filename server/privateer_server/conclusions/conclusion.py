@@ -1,11 +1,13 @@
 """The conclusion of an experiment, from what its learner found: what faces show, and nothing of it is found there."""
 
+from collections.abc import Iterator
+
 import msgspec
 
 from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Conclusion, Headline
 from privateer_core.answer.estimates import Estimate
-from privateer_core.answer.parts import Gain
+from privateer_core.answer.parts import Contradiction, Gain, GuardrailEffects
 from privateer_core.answer.policy_view import Coefficients, Point, PolicyView
 from privateer_core.spec.spec import Spec
 from privateer_server.conclusions.by_context import context_findings
@@ -16,7 +18,8 @@ from privateer_server.conclusions.by_estimates import (
     point_headline,
     scores_headline,
 )
-from privateer_server.conclusions.wording import LearnedAnswer, people, privacy_of, unit_of
+from privateer_server.conclusions.rule_words import short
+from privateer_server.conclusions.wording import LearnedAnswer, people, privacy_of, signed, unit_of
 from privateer_server.rounds.loop import Schedule, Step
 
 
@@ -38,7 +41,7 @@ def conclude(schedule: Schedule, step: Step, answer: Answer) -> Conclusion:
         rounds=answer.rounds,
         reward=unit_of(spec),
         privacy=privacy_of(spec),
-        warnings=answer.warnings,
+        warnings=(*answer.warnings, *_warnings(answer)),
     )
     found = _found(bare, schedule, step, answer)
     if answer.status != "failed":
@@ -46,6 +49,18 @@ def conclude(schedule: Schedule, step: Step, answer: Answer) -> Conclusion:
     why = "It failed: a round came to no end, so nobody is asked any more."
     known = "" if found.headline.finding == "nothing yet" else f" {found.headline.sentence}"
     return msgspec.structs.replace(found, headline=Headline("failed", why + known, found.headline.sureness))
+
+
+def _warnings(answer: Answer) -> Iterator[str]:
+    """Yield what parts of an answer warn of: guardrails that change, and rewards that move."""
+    for part in answer.all_of(GuardrailEffects):
+        for one in part.effects:
+            if one.is_decided and one.value is not None:
+                change = signed(one.value, one.low, one.high)
+                yield f"{short(one.option)} changes the guardrail {short(part.name)} by {change}"
+    moved = answer.first_of(Contradiction)
+    if moved and moved.found and moved.since is not None:
+        yield f"rounds after the first {moved.since:,} people contradict those before, so rewards move"
 
 
 def _nothing(step: Step, answer: Answer) -> str:

@@ -4,7 +4,7 @@ import { decidedInWords, effectParts, endedInWords, restsOn } from "./decisions.
 import { el, replace } from "./dom.mjs";
 import { effectsFinding, estimatesFinding } from "./estimates.mjs";
 import { render } from "./render.mjs";
-import { capital, confidence, many } from "./words.mjs";
+import { confidence, many } from "./words.mjs";
 
 const FEW = 200;
 
@@ -12,7 +12,7 @@ const FEW = 200;
 export class FindingsPanel {
   show(place, facts, { answer: { found: answer } }, width) {
     const about = { answer, width, options: facts.spec?.experiment?.arms ?? [], features: facts.spec?.context?.features };
-    replace(place, few(facts.accepted), answer.warnings.map((warning) => el("p", { class: "note" }, `${capital(warning)}.`)), restsPart(answer, facts),
+    replace(place, few(facts.accepted), restsPart(answer, facts),
       effectParts(answer).map(({ id, title, effects }) => effectsFinding(id, title, effects, width)),
       answer.effects.length ? null : estimatesFinding("estimates", "Estimates", answer.estimates, "reward", width),
       answer.gain ? gainParts(answer.gain, width) : null,

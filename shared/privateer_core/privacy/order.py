@@ -21,6 +21,7 @@ _WIDER: Final = 1.01
 """Intervals that are less wider are as wide: noise is calibrated in steps."""
 _STEP: Final = 0.002
 """Local epsilons are found to a thousandth."""
+_DEVICES: Final = "devices take part only once their application sets Limits(local_epsilon={cap:g})"
 _MORE: Final = 2.0
 """A larger cap is larger by so much."""
 
@@ -92,9 +93,12 @@ def _where_the_cap_decides(rounds: dict[int, tuple[Spec, Terms]]) -> Iterator[st
     if width <= _NARROWER:
         least = account(terms.event).epsilon(privacy.delta)
         yield (
-            f"privacy.local_epsilon_max = {cap:g} decides: in a round of {people:,} people this epsilon tells no more "
-            f"than {least:.2g} would. With {more:g} intervals are {width:.0%} as wide; alone a report would cost "
-            f"{more:g}"
+            f"reports have more noise than epsilon {privacy.bound:g} asks for. privacy.local_epsilon_max = {cap:g} "
+            "limits what a report tells by itself, to somebody who sees it outside of its batch, and in a round of "
+            f"{people:,} people that limit is the stricter one: the batch keeps epsilon {least:.2g}. With "
+            f"privacy.local_epsilon_max = {more:g} intervals are {1 - width:.0%} narrower. That costs protection where "
+            f"shuffler and server work together: they learn of a person what epsilon {more:g} allows, in place of "
+            f"{cap:g}. And {_DEVICES.format(cap=more)}"
         )
 
 
@@ -105,9 +109,10 @@ def _where_alone_tells_more(spec: Spec, rounds: dict[int, float]) -> Iterator[st
     if not worse:
         return
     where = " and ".join(f"{width:.2f} times as wide in a round of {people:,}" for people, width in worse.items())
-    why = "since seen arms cost it" if privacy.arm_in_key else "since the cap or the batch is too small"
+    cause = "reports hide the arm, too" if privacy.arm_in_key else "batches are small, or privacy.local_epsilon_max is"
     yield (
-        f"model '{row.name}' would tell more at this epsilon, {why}: intervals are {where}. {_remedy(spec, max(worse))}"
+        f"shuffling does not pay here: model '{row.name}' has narrower intervals at the same epsilon, and needs no "
+        f"shuffler. With model '{privacy.model}' they are {where}, because {cause}. {_remedy(spec, max(worse))}"
     )
 
 
@@ -118,7 +123,8 @@ def _remedy(spec: Spec, people: int) -> str:
     changes: list[dict[str, Any]] = [{"local_epsilon_max": cap} for cap in caps]
     for change in changes:
         if told(spec, privacy.model_copy(update=change), people) >= least:
-            return f"Raise privacy.local_epsilon_max to {change['local_epsilon_max']:g}"
+            cap = change["local_epsilon_max"]
+            return f"Raise privacy.local_epsilon_max to {cap:g}; {_DEVICES.format(cap=cap)}"
     if spec.binds_arms:
         return (
             "Have larger rounds, or set privacy.arms = 'as-local', which keeps against whoever sees arms what that "

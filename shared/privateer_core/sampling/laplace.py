@@ -73,14 +73,13 @@ class DiscreteLaplace:
 
 def uniform_integers(count: int, below: int, noise: NoiseSource) -> NDArray[np.int64]:
     """Draw ``count`` exactly uniform integers from 0 to ``below`` - 1, shape (count,)."""
+    return accepted(count, lambda missing: _below(below, noise.words(missing)))
+
+
+def _below(below: int, words: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     # Words above the largest multiple of ``below`` are drawn again.
     last = np.uint64(_WORD // below * below - 1)
-
-    def propose(missing: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        words = noise.words(missing)
-        return (words % np.uint64(below)).astype(np.int64), words <= last
-
-    return accepted(count, propose)
+    return (words % np.uint64(below)).astype(np.int64), words <= last
 
 
 def happens(numerators: NDArray[np.int64], denominator: int, noise: NoiseSource) -> NDArray[np.bool_]:

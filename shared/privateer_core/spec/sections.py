@@ -2,10 +2,10 @@
 
 import re
 import tomllib
-from collections.abc import Sequence
-from typing import Annotated, Any, Final, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Final, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
 from privateer_core.errors import SpecError
 
@@ -16,6 +16,35 @@ class Section(BaseModel):
     """A table with known keys only; it does not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _counts_no_boolean(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Refuse true and false where a number is meant: they would count as 1 and 0."""
+        section = handler(data)
+        if isinstance(data, Mapping):
+            for name, value in data.items():
+                found = section.__dict__.get(name)
+                if _counts(value, found):
+                    raise ValueError(f"{name}: must be a number, not true or false")
+                if _holds_counted(value, found):
+                    raise ValueError(f"{name}: must have numbers in the place of true and false")
+        return section
+
+
+def _counts(given: Any, taken: Any) -> bool:
+    """Whether a boolean was given and taken for a number."""
+    return isinstance(given, bool) and type(taken) in (int, float)
+
+
+def _holds_counted(given: Any, taken: Any) -> bool:
+    """Whether a list or table holds a boolean that was taken for a number; sections inside have checked theirs."""
+    pairs: Iterable[tuple[Any, Any]] = ()
+    if isinstance(given, Mapping) and isinstance(taken, Mapping):
+        pairs = ((value, taken.get(name)) for name, value in given.items())
+    elif isinstance(given, list | tuple) and isinstance(taken, list | tuple):
+        pairs = zip(given, taken, strict=False)
+    return any(_counts(*pair) or _holds_counted(*pair) for pair in pairs)
 
 
 S = TypeVar("S", bound=Section)

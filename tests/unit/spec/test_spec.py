@@ -100,6 +100,24 @@ def test_bad_input_names_field_constraint_and_remedy(changes, field, constraint)
     assert "\n" not in str(error)
 
 
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"privacy.epsilon": True}, "privacy.epsilon"),
+        ({"experiment.round_size": True}, "experiment.round_size"),
+        ({"reward.low": False}, "reward.low"),
+        ({"context.features": {"x1": {"low": False, "high": 1.0}}}, "context.features.x1.low"),
+        ({"context.features": {"x1": {"quantiles": [False, 2.0, 3.0]}}}, "context.features.x1.quantiles"),
+        ({"sources": [{"name": "clinic", "people": True, "shares": "unknown"}]}, "sources.0.people"),
+    ],
+)
+def test_true_and_false_are_no_numbers(changes, field):
+    """Planted: the numbers that they would count as."""
+    with pytest.raises(SpecError) as caught:
+        make_spec(changes)
+    assert (caught.value.field, "true" in str(caught.value)) == (field, True), caught.value
+
+
 @pytest.mark.parametrize("section", ["experiment", "context", "privacy", "algorithm"])
 def test_missing_sections_are_named(section):
     data = tables()

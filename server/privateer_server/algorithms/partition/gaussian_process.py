@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from privateer_server.algorithms.partition.bin_tree import BinTree, Space, Split
 from privateer_server.algorithms.partition.kernel import UNSCALED, Kernel, PriorScale
+from privateer_server.algorithms.partition.posterior.constant_arms import ConstantArms
 from privateer_server.algorithms.partition.posterior.observations import Observations
 
 Array = NDArray[np.float64]
@@ -244,6 +245,13 @@ class BinProcess:
     def differences(self, tree: BinTree) -> Array:
         """Return the variance of half the difference between halves of a tree's bins by column, (bins, columns)."""
         return self.prior.scale**2 * self.kernel.halves(*self._box(tree))
+
+    def constant_arms(self) -> ConstantArms | None:
+        """Return the model beside that arms differ by the same everywhere; None where there are several groups."""
+        if len(self.groups) > 1:
+            return None
+        [(_, observations)] = self.groups
+        return ConstantArms.beside(observations, self.kernel, self.prior)
 
     def likelihood(self) -> float:
         """Return the logarithm of the density of all that was observed, but for a constant."""

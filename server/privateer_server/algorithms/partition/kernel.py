@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_server.algorithms.partition.bin_tree import BlockColumns, Space, levels_in
 
@@ -231,6 +232,27 @@ class Kernel:
             for j in range(part.columns.start, part.columns.stop):
                 found[:, j] = self._variance * (all_ / own) * _apart(part, lower, upper, j, float(rate))
         return found
+
+
+@dataclass(frozen=True)
+class ConstantKernel(Kernel):
+    """Every arm has one level, by which it differs from others everywhere, and all have a common part besides.
+
+    Attributes
+    ----------
+    crowding
+        Shape (bins,): how many times the people who are expected are in each bin, by which an observed value is larger;
+        None: as many as are expected.
+    """
+
+    common: bool = True
+    crowding: Array | None = None
+
+    @override
+    def covariance(self, lower: Array, upper: Array, known: Factors | None = None) -> Array:
+        size = len(lower)
+        crowding = np.ones(size) if self.crowding is None else self.crowding
+        return np.asarray(_LEVEL**2 * np.outer(crowding, crowding) + _NUGGET * np.eye(size))
 
 
 def _factor(part: BlockColumns, lower: Array, upper: Array, rate: float) -> Array:

@@ -18,6 +18,7 @@ from privateer_server.algorithms.partition.allocation import (
     Allocation,
     BinKinds,
     best_probabilities,
+    mixed,
     only_best,
     thompson_draw,
 )
@@ -182,7 +183,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         if in_key:
             parts = subdivided(process, state.active, self.space, self.splitting)
         else:
-            parts = undivided(state.tree, state.posterior.mean)
+            parts = undivided(state.tree, state.means if not ahead.batch else state.posterior.mean)
         rows = parts.rows
         active = state.active[rows] if ahead.batch else only_best(state.active[rows], self._tried(state), parts.mean)
         # What may move is watched: with forgetting bins with one active arm ask their people too.
@@ -194,6 +195,9 @@ class PartitionLearner(CohortLearner[PartitionState]):
         if in_key:
             one_arm = kinds.one_arm[rows[bins], None]
             shares = np.where(one_arm, thompson_draw(*beliefs, rows[bins], ahead.seed), shares)
+        if state.constant is not None:
+            exploration = self._exploration(state, BinKinds.everywhere())
+            shares = mixed(shares, active[bins], state.constant, rows[bins], exploration)
         people = (state.population.shares[self.cohorts.index(ahead.cohort), rows] * parts.shares)[bins]
         tree: dict[str, Any] = {"axes": parts.tree.all_axes(self.spec.dimension), "depths": parts.tree.depths}
         tree |= {"paths": parts.tree.paths, "active": active, "bins": bins}
@@ -240,10 +244,10 @@ class PartitionLearner(CohortLearner[PartitionState]):
         known = estimated(state.population, state.evidence, self.spec, policy, release, rows, before, parts)
         state = replace(state, population=known[0], evidence=known[1])
         since = state.posterior.computed
-        if not (_is_news(state, since, _NEWS) or self.forgetting.is_due(state.seen - since)):
+        if not (state.is_news(since, _NEWS) or self.forgetting.is_due(state.seen - since)):
             return state
         state = self.rescaled(self.discounted(state))
-        if _is_news(state, state.hyperparameters.fitted, _FITTED) and len(state.tree) <= _FITTED_BINS:
+        if state.is_news(state.hyperparameters.fitted, _FITTED) and len(state.tree) <= _FITTED_BINS:
             state = self._fitted(state)
         return self._windowed(self.split(self.sifted(self.computed(state))))
 
@@ -257,7 +261,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         selection = self.selection.decided(selection, state.hyperparameters.spread, state.prior, state.own)
         state = replace(state, selection=selection)
         if selection.open:
-            is_news = _is_news(state, state.hyperparameters.fitted, _FITTED)
+            is_news = state.is_news(state.hyperparameters.fitted, _FITTED)
             return self.computed(self._fitted(state) if is_news else state)
         state = self.computed(self._fitted(state))
         while len(state.tree) < len((after := self.split(self.sifted(state))).tree) <= _FIRST_BINS:
@@ -308,9 +312,16 @@ class PartitionLearner(CohortLearner[PartitionState]):
         precision, moment = (float(values.sum()) for values in state.observed)
         return MeasuredRate.normal((1 + moment / precision) / 2, 0.5 / math.sqrt(precision)) if precision else None
 
+    @override
+    def warnings(self, state: PartitionState) -> tuple[str, ...]:
+        found = super().warnings(state)
+        return (*found, *state.constant.warnings()) if state.constant and self.over(state) else found
+
     def computed(self, state: PartitionState) -> PartitionState:
-        """Compute the posterior."""
-        return replace(state, posterior=BinPosterior(*self.process(state).posterior(), state.seen))
+        """Compute the posterior, and where coins choose arms that of arms that differ by the same everywhere."""
+        process = self.process(state)
+        constant = None if self.spec.privacy.arm_in_key else process.constant_arms()
+        return replace(state, posterior=BinPosterior(*process.posterior(), state.seen), constant=constant)
 
     def sifted(self, state: PartitionState) -> PartitionState:
         """Drop arms that are behind, and take back those that may be the best again."""
@@ -377,15 +388,6 @@ class PartitionLearner(CohortLearner[PartitionState]):
         common = state.hyperparameters.common
         variance = self.process(state).variances() if common else state.posterior.variance
         return means, (high - low) * np.sqrt(variance) / 2
-
-
-def _is_news(state: PartitionState, before: int, times: float) -> bool:
-    """Whether ``times`` as many people have reported as ``before``.
-
-    Sources do not count once own people report: many reports of little information must not hold up a few of much.
-    """
-    others = state.seen - state.own if state.own else 0
-    return state.seen - others >= times * max(0, before - others)
 
 
 def learner(spec: PartitionSpec) -> Learner:

@@ -17,6 +17,7 @@ from privateer_server.algorithms.partition.feature_selection import Selection
 from privateer_server.algorithms.partition.forgetting import Discounted
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinPosterior, BinProcess
 from privateer_server.algorithms.partition.kernel import UNSCALED, Hyperparameters, PriorScale
+from privateer_server.algorithms.partition.posterior.constant_arms import ConstantArms
 from privateer_server.algorithms.partition.round_estimates import Population
 
 Array = NDArray[np.float64]
@@ -62,6 +63,9 @@ class PartitionState(LearnerState):
         What rounds about one feature at a time showed; None where no feature was asked about alone.
     prior
         Where values are expected, and how far apart, when the posterior was computed last.
+    constant
+        The model that one arm is best for everybody, when the posterior was computed last; None where the arm is in the
+        key, or there are many bins.
     """
 
     renamed: ClassVar = {"heard": "reported", "turn": "cohort"}
@@ -81,6 +85,21 @@ class PartitionState(LearnerState):
     window: Window | None = None
     selection: Selection | None = None
     prior: PriorScale = UNSCALED
+    constant: ConstantArms | None = None
+
+    @property
+    def means(self) -> Array:
+        """Posterior means of bins, (bins, arms), whether arms differ by the same everywhere or not."""
+        mean = self.posterior.mean
+        return self.constant.averaged(mean) if self.constant else mean
+
+    def is_news(self, before: int, times: float) -> bool:
+        """Whether ``times`` as many people have reported as ``before``.
+
+        Sources do not count once own people report: many reports of little information must not hold up a few of much.
+        """
+        others = self.seen - self.own if self.own else 0
+        return self.seen - others >= times * max(0, before - others)
 
     @property
     def endless(self) -> BinEvidence:

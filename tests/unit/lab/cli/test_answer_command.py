@@ -55,8 +55,8 @@ def test_a_stranger_reads_option_whom_how_much_and_how_sure(
     assert lines[0] == SENTENCE
     assert "these 2 rules have 98% of the gain of the whole policy" in lines[1]
     for row in (
-        ["x1 below 0.5", "left", "30%", "0.7", "right", "+0.2", "97%, almost certain"],
-        ["everybody else", "right", "70%", "0.6", "left", "+0.01", "60%, not known"],
+        ["x1 below 0.5", "left", "97%, almost certain", "30%", "0.7", "right", "+0.2"],
+        ["everybody else", "right", "60%, not known", "70%", "0.6", "left", "+0.01"],
         ["0.63", "0.5", "+0.05", "+10.0%", "+0.02 to +0.08"],
     ):
         assert any([cell.strip() for cell in line.split("│")[1:-1]] == row for line in lines), row
@@ -74,7 +74,7 @@ def test_what_is_not_known_is_not_said_to_be_better(
 ) -> None:
     unknown = Headline("rules", "So far: it is not known.", "not known")
     text = run(monkeypatch, capsys, document(ANSWER, **FOUND, headline=unknown))
-    assert "what each gets as things stand, which is not known to be best" in text
+    assert "what each gets when it ends, which is not known to be best" in text
     assert "who should get what" not in text
 
 

@@ -143,6 +143,11 @@ def test_a_spec_is_checked_without_a_server(
     assert (code, out.startswith("only-checked: a server takes this spec; its first round asks ")) == (0, True), out
     code, out = run(capsys, "create", spec("only-checked"), "--check", "--json")
     assert json.loads(out).keys() == {"experiment", "first_round", "warnings"}
+    window = {"experiment.conversion_window": 86_400.0}
+    code, out = run(capsys, "create", spec("only-checked", **window), "--check")
+    assert (code, "experiment.arrivals is not, so nobody can tell how many" in out) == (0, True), out
+    code, out = run(capsys, "create", spec("only-checked", **window, **{"experiment.arrivals": 10.0}), "--check")
+    assert (code, "experiment.arrivals" in out) == (0, False), out
     code, out = run(capsys, "create", spec("only-checked", **{"experiment.horizon": 0}), "--check")
     assert (code, "experiment.horizon" in out, out.count("\n")) == (2, True, 1), out
     code, out = run(capsys, "create", spec("only-checked"), "--check", "--warm-start", spec("only-checked"))

@@ -44,6 +44,19 @@ def test_simulate_prints_figures(capsys: pytest.CaptureFixture[str]) -> None:
         assert figures[key] > 0
 
 
+def test_simulate_says_where_one_option_for_everybody_earns_more(capsys: pytest.CaptureFixture[str]) -> None:
+    """Three hundred people at epsilon .5 teach nothing; ten thousand at 8 do. Planted: these have no such warning."""
+    said, changes = "less than the best single option would have given them", ("--set", "privacy.epsilon=0.5")
+    smooth = str(ROOT / "examples" / "smooth-local.toml")
+    runs = ("--seeds", "2", "--jobs", "1", "--json")
+    few = ("--users", "300", "--set", "experiment.round_size=100", *changes)
+    _, out, _ = run(capsys, "simulate", smooth, *few, *runs)
+    (warning,) = [one for one in json.loads(out)["warnings"] if said in one]
+    assert warning.startswith("in ")
+    _, out, _ = run(capsys, "simulate", SPEC, "--users", "10000", "--set", "privacy.epsilon=8", *runs)
+    assert not [one for one in json.loads(out)["warnings"] if said in one]
+
+
 def test_simulate_shows_a_batch_only_where_the_promise_counts_on_one(capsys: pytest.CaptureFixture[str]) -> None:
     shuffled = str(ROOT / "examples" / "peaks-shuffle.toml")
     for spec, shows in ((SPEC, False), (shuffled, True)):

@@ -160,7 +160,7 @@ def test_no_mean_is_beyond_the_bounds_of_rewards() -> None:
 
 
 def test_thousands_of_bins_are_a_small_picture() -> None:
-    sides = 60
+    sides = 45
     drawn = [
         ArmsOfBin((i / sides, j / sides), ((i + 1) / sides, (j + 1) / sides), (), {"a": 0.5, "b": 0.5})
         for i in range(sides)

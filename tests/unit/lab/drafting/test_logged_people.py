@@ -128,10 +128,10 @@ def test_names_of_a_file_harm_neither_terminal_nor_spec(tmp_path, capsys):
     assert all(one.isprintable() for one in said.replace("\n", "") + spec.read_text(encoding="utf-8").replace("\n", ""))
     assert max(map(len, said.splitlines())) < 700
     assert "its name has more than 256 letters" in said
-    assert "'20% off' is '20 off'" in said
-    assert "'Sign up (free)' is 'Sign up free'" in said
+    assert "is '31m script'" in said
     made = load_spec(spec, [])
     assert len(set(made.options)) == 4
+    assert {"20% off", "Sign up (free)"} < set(made.options)
     assert "🙂" in made.features
     assert run(capsys, "simulate", spec)[0] == 0
     code, _, said = run(capsys, "spec-from", path, "--arm", "\x1b[31mnone\x07", "--reward", "won")
@@ -193,3 +193,14 @@ def test_segments_make_the_spec_of_a_test():
     assert made.spec.segments.by == ("platform", "days")
     assert len(made.spec.segments.cuts["days"]) == 3
     assert any(one.startswith("days: the cuts") for one in made.confirm)
+
+
+@pytest.mark.nightly
+def test_the_onboarding_question_has_the_gain_that_the_page_states():
+    """Choosing by context is truly worth .0101: three logs give .0056 to .0088, and those without differences 0."""
+    for seed in range(3):
+        for alike in (False, True):
+            columns = people(50_000, seed, alike=alike).columns
+            means = draft(columns, arm="screen", reward="bought", ignore=["user"]).people.means
+            gain = means.max(axis=1).mean() - means.mean(axis=0).max()
+            assert abs(gain) < 1e-9 if alike else 0.0045 < gain < 0.0101

@@ -33,8 +33,8 @@ def log(rows: int, seed: int) -> dict[str, Any]:
 def test_a_replay_earns_what_a_simulation_does() -> None:
     """Mean rewards of runs have one law; the false-alarm rate is that of `same_law`. The planted defect: other rows."""
     assert FALSE_ALARM <= 1e-6
-    simulated = [simulate_once(spec(2000), seed).reward for seed in range(40)]
-    replays = [lab.replay(log(8000, seed), spec(2000), seed=seed) for seed in range(40)]
+    simulated = [simulate_once(spec(2000), seed).reward for seed in range(20)]
+    replays = [lab.replay(log(8000, seed), spec(2000), seed=seed) for seed in range(20)]
     replayed, all_rows = [one.reward.value for one in replays], [one.logged.value for one in replays]
     assert same_law(np.array(simulated)[:, None], np.array(replayed)[:, None])
     assert not same_law(np.array(simulated)[:, None], np.array(all_rows)[:, None])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privateer_server.algorithms.partition.kernel import LENGTHS, SPREADS, Kernel, overlap
@@ -13,6 +13,7 @@ def covariance(t, rate):
 
 
 @given(st.integers(0, 2**32), st.sampled_from(LENGTHS.tolist()))
+@settings(max_examples=30)
 def test_overlap_is_the_average_over_both_intervals(seed, length):
     """Against 400 midpoints a side; the kink of the covariance is in its third derivative."""
     rng = np.random.default_rng(seed)

@@ -52,7 +52,7 @@ def state_of(spec, depths, paths, seed=0, precision=50.0):
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"privacy.epsilon": 4.0}, pytest.param(SHUFFLE, marks=pytest.mark.nightly)],
+    [{}, *(pytest.param(one, marks=pytest.mark.nightly) for one in ({"privacy.epsilon": 4.0}, SHUFFLE))],
     ids=["local-1", "local-4", "shuffle"],
 )
 def test_estimates_are_calibrated(changes, monkeypatch):

@@ -8,7 +8,7 @@ from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Rule, Rules
 from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.measured_rate import MeasuredRate
-from privateer_core.answer.parts import Gain
+from privateer_core.answer.parts import Contradiction, Gain, GuardrailEffects
 from privateer_core.answer.policy_view import Coefficients, Point
 from privateer_server.conclusions.by_effects import baseline_of, effects_headline, effects_surer
 from privateer_server.conclusions.by_estimates import (
@@ -17,8 +17,10 @@ from privateer_server.conclusions.by_estimates import (
     point_headline,
     scores_headline,
 )
+from privateer_server.conclusions.conclusion import conclude
 from privateer_server.conclusions.rule_words import short
 from privateer_server.conclusions.wording import LearnedAnswer, decimals_of, privacy_of, signed
+from privateer_server.rounds.loop import Schedule
 from tests.support.specs import make_spec
 
 SPEC = make_spec({"experiment.arms": ["now", "short", "long"]})
@@ -125,6 +127,20 @@ def test_points_and_scores_say_what_is_not_known() -> None:
 )
 def test_figures_have_the_decimals_that_say_something(radius: float, decimals: int) -> None:
     assert decimals_of(radius) == decimals
+
+
+def test_guardrails_that_change_and_rewards_that_move_are_warnings() -> None:
+    schedule = Schedule(SPEC)
+    parts = (
+        GuardrailEffects("refund", (BETTER, OPEN)),
+        Contradiction(found=True, evidence=4.0, false_alarm_rate=1e-3, since=5000),
+    )
+    answer = Answer("learning", 4000, 4, 0.95, warnings=("sample ratio: uneven",), parts=parts)
+    assert conclude(schedule, schedule.open(1), answer).warnings == (
+        "sample ratio: uneven",
+        "short changes the guardrail refund by +0.020 (+0.010 to +0.030)",
+        "rounds after the first 5,000 people contradict those before, so rewards move",
+    )
 
 
 def test_differences_have_signs() -> None:

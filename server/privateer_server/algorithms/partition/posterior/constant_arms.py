@@ -1,0 +1,68 @@
+"""The model that the best arm is the same for everybody, beside the process, weighed by what releases say of both."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from privateer_server.algorithms.partition.kernel import ConstantKernel, Kernel, PriorScale
+from privateer_server.algorithms.partition.posterior.observations import Observations
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_TELLING: Final = 0.2
+"""A level nearer to 0 than this does not tell how many people are in a bin: what they add up to is nearly 0 anyway."""
+_LIKELY: Final = 0.5
+_CROWDED: Final = (0.05, 10.0)
+"""A bin is taken to have this many times the people that are expected, at least and at most."""
+
+
+@dataclass(frozen=True)
+class ConstantArms:
+    """What is known of values if arms differ by the same for everybody.
+
+    Attributes
+    ----------
+    probability
+        That they do, where it is as likely as not before anybody reported.
+    mean, variance
+        Shape (boxes, arms): values then, of bins and of other boxes that were observed, in this order; variances are
+        those without what all arms have in common.
+    """
+
+    probability: float
+    mean: Array
+    variance: Array
+
+    @classmethod
+    def beside(cls, observations: Observations, kernel: Kernel, prior: PriorScale) -> "ConstantArms":
+        """Return it beside the model in use, whose ``kernel`` and ``prior`` these are.
+
+        Both have a common part here, so that wrong shares of people speak for neither. Where a bin has more people than
+        expected, arms differ by more in what is observed; values that are far from 0 tell how many people there are.
+        """
+        constant = [ConstantKernel(kernel.lengths, kernel.spread, kernel.space)]
+        if abs(prior.level) > _TELLING:
+            values = prior.level + prior.scale * observations.posterior(constant[0])[0].mean(axis=1)
+            constant.append(replace(constant[0], crowding=np.clip(values / prior.level, *_CROWDED)))
+        likelihoods = [observations.likelihood(one) for one in constant]
+        likelier = int(np.argmax(likelihoods))
+        odds = likelihoods[likelier] - observations.likelihood(replace(kernel, common=True))
+        mean, variance = observations.posterior(constant[likelier])
+        return cls(float(expit(odds)), prior.level + prior.scale * mean, prior.scale**2 * variance)
+
+    def averaged(self, mean: Array) -> Array:
+        """Return the means of bins under both models, (bins, arms), where those of the model in use are ``mean``."""
+        return np.asarray(self.probability * self.mean[: len(mean)] + (1 - self.probability) * mean)
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return that last policies go by it, where it is the likelier model."""
+        if self.probability <= _LIKELY:
+            return ()
+        return (
+            "reports do not show that contexts matter: one option is best for everybody with probability "
+            f"{self.probability:.2f}, and the last policy goes by that",
+        )
