@@ -82,11 +82,16 @@ ATTACKS = 75
 
 
 def test_every_mechanism_and_every_algorithm_is_attacked(known: list[Case]) -> None:
-    assert {kind.__name__ for kind in (*MECHANISMS, LaplaceCells)} | {
-        CHANNELS,
-        *ALGORITHMS,
-        "paper-3-privatelasso",
-    } == mechanisms()
+    assert (
+        {kind.__name__ for kind in (*MECHANISMS, LaplaceCells)}
+        | {
+            CHANNELS,
+            *ALGORITHMS,
+            "paper-3-privatelasso",
+        }
+        == mechanisms()
+        == {mechanism for mechanism, _, _ in attacked()} | {CHANNELS}
+    )
     assert len(known) + len(whole.channels()) >= ATTACKS
 
 

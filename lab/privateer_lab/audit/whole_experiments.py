@@ -48,13 +48,20 @@ def experiment_cases(samples: int) -> list[Case]:
 
     Where rounds hand out records, there is no release to attack: only attacks of the algorithm's own know what follows.
     """
-    return [
-        case
-        for name in ALGORITHMS
-        for instance, spec in algorithm(name).spec.instances().items()
-        if spec.privacy.trust.promises and (terms := spec.planned("")) and terms.event
-        for case in _cases(name, instance, spec, samples)
-    ]
+    return [case for name, instance, spec in _claims() for case in _cases(name, instance, spec, samples)]
+
+
+def claiming_algorithms() -> set[str]:
+    """Return the names of the algorithms that are attacked."""
+    return {name for name, _, _ in _claims()}
+
+
+def _claims() -> Iterator[tuple[str, str, Spec]]:
+    """Yield algorithm, instance and spec wherever something is promised."""
+    for name in ALGORITHMS:
+        for instance, spec in algorithm(name).spec.instances().items():
+            if spec.privacy.trust.promises and (terms := spec.planned("")) and terms.event:
+                yield name, instance, spec
 
 
 def _cases(name: str, instance: str, spec: Spec, samples: int) -> Iterator[Case]:
