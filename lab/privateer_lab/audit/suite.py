@@ -107,9 +107,12 @@ def _places_of_a_kind(who: int, count: int) -> Integers:
     return np.array([order[1 if who == 0 else -1] - _PLACES for order in drawn])[:, None]
 
 
-def cases(samples: int) -> list[Case]:
-    """Return all attacks, with about ``samples`` observations of each neighbour where these are cheap."""
-    return [*_quick_cases(samples), *experiment_cases(samples)]
+def cases(samples: int, chosen: set[str] | None = None) -> list[Case]:
+    """Return all attacks, with about ``samples`` observations of each neighbour where these are cheap.
+
+    ``chosen`` are the algorithms whose experiments are played to be attacked; None: all.
+    """
+    return [*_quick_cases(samples), *experiment_cases(samples, chosen)]
 
 
 def _quick_cases(samples: int) -> list[Case]:
@@ -156,7 +159,7 @@ def audit(
         same = model in (None, one.model) and calibration in (None, one.calibration)
         return one.mechanism in chosen and (same or one.model == ANY)
 
-    attacks, pieces = list(filter(wanted, cases(samples))), list(filter(wanted, parts()))
+    attacks, pieces = list(filter(wanted, cases(samples, chosen))), list(filter(wanted, parts()))
     checks = {name: check for name, check in channels().items() if is_about(name, model)} if CHANNELS in chosen else {}
     # A part has a bound and a law.
     alarm = FALSE_ALARM / max(1, len(attacks) + 2 * len(pieces))

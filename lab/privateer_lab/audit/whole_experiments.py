@@ -43,12 +43,13 @@ _BITS_AT_ONCE: Final = 20.0
 """Messages of one bit that take as long as a byte of others."""
 
 
-def experiment_cases(samples: int) -> list[Case]:
-    """Return attacks on every algorithm under every trust model with a claim, as its instances calibrate it.
+def experiment_cases(samples: int, chosen: set[str] | None = None) -> list[Case]:
+    """Return attacks on all algorithms, or the chosen, under every trust model with a claim, as instances calibrate it.
 
     Where rounds hand out records, there is no release to attack: only attacks of the algorithm's own know what follows.
     """
-    return [case for name, instance, spec in _claims() for case in _cases(name, instance, spec, samples)]
+    claims = (claim for claim in _claims() if chosen is None or claim[0] in chosen)
+    return [case for name, instance, spec in claims for case in _cases(name, instance, spec, samples)]
 
 
 def claiming_algorithms() -> set[str]:
