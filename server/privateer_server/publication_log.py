@@ -7,7 +7,7 @@ from threading import Lock
 from typing import Final
 
 from privateer_core.errors import NotFound, SpecError, Unavailable
-from privateer_core.spec.spec import is_name
+from privateer_core.spec.experiment import is_name
 from privateer_core.wire.identity import Identity
 from privateer_core.wire.keys import own_key
 from privateer_core.wire.merkle import MerkleTree

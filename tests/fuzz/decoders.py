@@ -20,7 +20,6 @@ from privateer_core.answer.facts import Table
 from privateer_core.answer.stored import StoredResult, StoredTable, decode_answer, encode_answer
 from privateer_core.codec import decode, encode
 from privateer_core.errors import NotFound
-from privateer_core.spec.toml_file import read_tables
 from privateer_core.wire.attestation import attest, check_attestation
 from privateer_core.wire.batch import BATCH, UPLOAD, check_claim, decode_batch, sign_claim
 from privateer_core.wire.envelope import decode_envelope, encode_envelope
@@ -38,6 +37,7 @@ from privateer_core.wire.token import (
 from privateer_core.wire.token_keys import Directory, base64url, unbase64url
 from privateer_core.wire.transparency_log import Head, check_proof, check_start, read_proof
 from privateer_lab.cli.input_files import read_document
+from privateer_lab.toml_file import read_tables
 from privateer_server.store.backup import restore
 from privateer_server.store.schema import FILE
 from privateer_server.store.schema import STORE_KIND as DATABASE

@@ -6,10 +6,10 @@ import httpx
 import pytest
 
 from privateer_core.spec.spec import Spec
-from privateer_core.spec.toml_file import read_tables
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.load.driver import run_load
 from privateer_lab.services.processes import free_port, running
+from privateer_lab.toml_file import read_tables
 from tests.support.specs import make_spec
 
 GARDEN = Path(__file__).parents[2] / "examples" / "garden-shuffle.toml"

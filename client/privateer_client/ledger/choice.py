@@ -13,7 +13,8 @@ from privateer_core.codec import decode, encode
 from privateer_core.errors import InputError
 from privateer_core.policies.decisions import Arms, Decisions, Plays, Points
 from privateer_core.privacy.terms import Terms
-from privateer_core.spec.spec import ExperimentTable, Spec
+from privateer_core.spec.experiment import ExperimentTable
+from privateer_core.spec.spec import Spec
 
 _BYTES_MAX: Final = 1 << 20
 _NAME_BYTES: Final = 256

@@ -9,8 +9,8 @@ from typing import Any, Final
 from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer_core.errors import SpecError
 from privateer_core.spec.spec import Spec
-from privateer_core.spec.toml_file import read_tables
 from privateer_lab.environments import check_population
+from privateer_lab.toml_file import read_tables
 
 _SIZE_MAX: Final = 64 << 20
 """Bytes of a file."""

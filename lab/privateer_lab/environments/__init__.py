@@ -7,7 +7,6 @@ from typing import Any, Final, TypeVar
 from privateer_core.errors import SpecError
 from privateer_core.spec.sections import parse_section
 from privateer_core.spec.spec import Spec
-from privateer_core.spec.toml_file import read_tables
 from privateer_lab.environments.classified import AdultSection, CsvSection
 from privateer_lab.environments.effects import EffectsSection, NumbersSection
 from privateer_lab.environments.environment import Environment, EnvironmentSection, PlayedRewards
@@ -23,6 +22,7 @@ from privateer_lab.environments.losses import LossesSection
 from privateer_lab.environments.mixed import MixedSection, SlopesSection
 from privateer_lab.environments.own_people import OWN, OwnSection, own_population
 from privateer_lab.environments.rows import RowsSection
+from privateer_lab.toml_file import read_tables
 
 __all__ = [
     "Environment",

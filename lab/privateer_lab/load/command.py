@@ -11,7 +11,6 @@ from urllib.parse import quote
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import NotFound, PrivateerError, SpecError, printable
 from privateer_core.spec.spec import Spec
-from privateer_core.spec.toml_file import apply_setting
 from privateer_core.wire.envelope import REPORTS_PER_BODY_MAX
 from privateer_core.wire.keys import own_key, publish_key
 from privateer_lab.environments import default_environment, population_named
@@ -20,6 +19,7 @@ from privateer_lab.load.driver import USERS, Interrupted, LoadResult, run_load
 from privateer_lab.load.endpoints import patiently
 from privateer_lab.load.populations import kept_people
 from privateer_lab.services.rest import ask
+from privateer_lab.toml_file import apply_setting
 
 _BATCH: Final = 100
 _KEY: Final = Path("data/sender.key")

@@ -10,11 +10,11 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
 from privateer_core.spec.sections import toml_tables
 from privateer_core.spec.spec import Spec
-from privateer_core.spec.toml_file import apply_setting
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.drafting.spec_draft import Draft, draft
 from privateer_lab.drafting.toml_values import toml
 from privateer_lab.environments import check_population, with_people
+from privateer_lab.toml_file import apply_setting
 
 SpecLike: TypeAlias = Spec | Draft | Mapping[str, Any] | str | PathLike[str]
 """What `spec` takes."""

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from privateer_core.spec.adjustment import expected, learned_numbers, with_numbers
 from privateer_core.spec.context import encoded
-from privateer_core.spec.spec import Source, Spec
+from privateer_core.spec.experiment import Source
+from privateer_core.spec.spec import Spec
 
 Array: TypeAlias = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from privateer_core.policies.decisions import Arms
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.privacy.terms import Terms
-from privateer_core.spec.spec import Source
+from privateer_core.spec.experiment import Source
 from privateer_papers.paper_1.elimination import EliminationLearner
 from privateer_papers.paper_1.laplace_cells import CellSums, LaplaceCells
 from privateer_papers.published_trust import PublishedPrivacy

@@ -12,7 +12,8 @@ from privateer_core.clock import Clock
 from privateer_core.errors import Conflict, Deleted, NotFound, PluginError, SpecError, Unavailable, WrongEndpoint
 from privateer_core.privacy.trust import TIGHT
 from privateer_core.serving.logs import tell, trace
-from privateer_core.spec.spec import Spec, is_name
+from privateer_core.spec.experiment import is_name
+from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import decode_publication
 from privateer_server.algorithms import LEARNERS
 from privateer_server.data import Data, open_data

@@ -15,7 +15,7 @@ from privateer_core.serving.fair_queue import SenderQueue
 from privateer_core.serving.logs import trace
 from privateer_core.serving.store.sqlite import is_damage
 from privateer_core.serving.token_gate import Admission
-from privateer_core.spec.spec import is_name
+from privateer_core.spec.experiment import is_name
 from privateer_core.wire.batch import check_alone
 from privateer_core.wire.envelope import Envelope, binding
 from privateer_server.data import Data

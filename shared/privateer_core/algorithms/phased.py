@@ -25,11 +25,12 @@ from privateer_core.primitives.public_coins import Draw
 from privateer_core.primitives.questions import Question, VectorSum
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.actions import Actions
+from privateer_core.spec.experiment import ExperimentTable
 from privateer_core.spec.features import BOUND_MAX
 from privateer_core.spec.privacy import idle_default
 from privateer_core.spec.reward import Reward, numbers_of
 from privateer_core.spec.sections import Section, parse_section
-from privateer_core.spec.spec import ExperimentTable, Spec, example_promises
+from privateer_core.spec.spec import Spec, example_promises
 
 _PEOPLE_MAX: Final = 100_000_000
 Positive = Annotated[float, Field(gt=0, le=_PEOPLE_MAX, allow_inf_nan=False)]

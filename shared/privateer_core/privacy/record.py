@@ -16,8 +16,9 @@ from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.privacy.certificate import Certificate, certify
 from privateer_core.privacy.terms import Terms
 from privateer_core.sampling.response import SYMBOLS_MAX
+from privateer_core.spec.experiment import REPORTS_MAX
 from privateer_core.spec.privacy import Privacy, idle_default
-from privateer_core.spec.spec import REPORTS_MAX, Spec
+from privateer_core.spec.spec import Spec
 
 FORMAT: Final = "privateer/record/2"
 JUMP: Final = 1_000_000

@@ -11,9 +11,10 @@ from typing_extensions import override
 from privateer_core.errors import SpecError
 from privateer_core.primitives.questions import KeyedMeans, Question
 from privateer_core.spec.context import Context
+from privateer_core.spec.experiment import ExperimentTable
 from privateer_core.spec.features import Feature
 from privateer_core.spec.sections import parse_section
-from privateer_core.spec.spec import ExperimentTable, Spec, example_promises
+from privateer_core.spec.spec import Spec, example_promises
 
 ARM_NAME: Final = r"[\w .+%()!?-]{1,64}"
 """A regular expression of the names that arms may have: as people write "20% off" and "Sign up (free)"."""

@@ -5,9 +5,8 @@ all its refusals, in `privateer_core.algorithms`.
 """
 
 import math
-import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -23,98 +22,11 @@ from privateer_core.privacy.trust import (
 )
 from privateer_core.spec.columns import Block
 from privateer_core.spec.context import blocks_of
+from privateer_core.spec.experiment import ExperimentTable, Source
 from privateer_core.spec.features import Feature
 from privateer_core.spec.privacy import Privacy, idle_default
 from privateer_core.spec.reward import GuardedReward, Reward
 from privateer_core.spec.sections import Section
-
-NAME: Final = r"^[a-z0-9][a-z0-9-]{0,62}$"
-WINDOW_MAX: Final = 365 * 86_400
-"""The longest conversion window, in seconds: a year."""
-REPORTS_MAX: Final = 1000
-"""The most reports of a person."""
-PERIOD_MIN: Final = 3600
-"""The shortest period of reports, in seconds: a device keeps its number, which must not tell a finer time."""
-_PEOPLE_MAX: Final = 10_000_000_000
-_GRAINS: Final = 100
-"""Parts of a conversion window."""
-_DAY: Final = 86_400
-_ARRIVALS_MAX: Final = 1e9
-
-
-def is_name(text: str) -> bool:
-    """Whether an experiment may have this name."""
-    return re.fullmatch(NAME, text) is not None
-
-
-class Source(Section):
-    """A cohort that reports on arms it has played before, ahead of the experiment's own people (auxiliary data).
-
-    Attributes
-    ----------
-    name
-        Lower-case letters, digits and dashes.
-    people
-        How many may report.
-    epsilon
-        What it is promised, in place of the experiment's epsilon; the rest of the promise is the same.
-    shares
-        Share of the cohort's people who played each arm, whatever their context, in the order of ``arms``: a public
-        behaviour policy. Their arms themselves are secret.
-    population
-        The cohort in simulation; the experiment's own if not given.
-    """
-
-    name: str = Field(pattern=NAME)
-    people: int = Field(ge=1, le=1_000_000_000)
-    epsilon: float | None = Field(default=None, gt=0, le=16, allow_inf_nan=False)
-    shares: tuple[Annotated[float, Field(ge=0, le=1)], ...] | Literal["unknown"]
-    population: dict[str, Any] | None = None
-
-
-class ExperimentTable(Section):
-    """The ``[experiment]`` of every spec.
-
-    Attributes
-    ----------
-    name
-        Lower-case letters, digits and dashes.
-    horizon
-        How long the experiment lasts: reports that may come, or times that something is played.
-    conversion_window
-        Seconds from a choice to the report on it: its outcome may come in between. 0: devices report when they are
-        told the outcome.
-    arrivals
-        People who are expected to choose in a day; None: unknown. It says how many choose within a conversion window.
-    reports_per_person
-        How often a person may come back and report; the promise is for all of their reports together. Where every
-        report has to keep it alone, a device reports one time of so many, drawn in advance.
-    report_period
-        Seconds: in each such period of the calendar a person reports once at most; by default a day.
-    shuffler
-        The organisation whose shuffler alone may take the reports, by the name of its file of keys; empty: any that
-        the server trusts.
-    """
-
-    name: str = Field(pattern=NAME)
-    horizon: int = Field(ge=1, le=_PEOPLE_MAX)
-    conversion_window: float = Field(default=0.0, ge=0, le=WINDOW_MAX, allow_inf_nan=False)
-    arrivals: float | None = Field(default=None, gt=0, le=_ARRIVALS_MAX, allow_inf_nan=False)
-    reports_per_person: int = Field(default=1, ge=1, le=REPORTS_MAX)
-    report_period: float = Field(default=86_400.0, ge=PERIOD_MIN, le=WINDOW_MAX, allow_inf_nan=False)
-    shuffler: str = Field(default="", pattern=rf"^$|{NAME}")
-
-    @property
-    def window_grain(self) -> float:
-        """Seconds, of which devices end their windows at a multiple: it tells less of when somebody chose."""
-        return max(1.0, self.conversion_window / _GRAINS)
-
-    @property
-    def waiting(self) -> float | None:
-        """How many people choose between a choice and the report on it; None: nobody knows how many come."""
-        if not self.conversion_window:
-            return 0.0
-        return None if self.arrivals is None else self.conversion_window / _DAY * self.arrivals
 
 
 class AlgorithmSection(Section):

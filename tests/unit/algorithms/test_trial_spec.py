@@ -11,8 +11,8 @@ from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.algorithms.trial.sections import planned_looks
 from privateer_core.errors import SpecError
 from privateer_core.spec.context import encoded
-from privateer_core.spec.toml_file import read_tables
 from privateer_lab.cli.input_files import load_spec
+from privateer_lab.toml_file import read_tables
 from privateer_server.rounds.loop import Schedule
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "trial.toml"

@@ -12,9 +12,10 @@ from typing_extensions import override
 from privateer_core.errors import SpecError
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.primitives.questions import KeyedMeans, Question
+from privateer_core.spec.experiment import ExperimentTable
 from privateer_core.spec.reward import Reward
 from privateer_core.spec.sections import Section, parse_section
-from privateer_core.spec.spec import ExperimentTable, Spec, example_promises
+from privateer_core.spec.spec import Spec, example_promises
 
 Array = NDArray[np.float64]
 DIMENSION_MAX: Final = 64

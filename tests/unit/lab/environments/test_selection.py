@@ -8,10 +8,10 @@ import pytest
 from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.phased import PhasedSpec
 from privateer_core.errors import SpecError
-from privateer_core.spec.toml_file import read_tables
 from privateer_lab.environments import check_population, default_environment, environment_for
 from privateer_lab.environments.density import ShiftedDensity
 from privateer_lab.environments.synthetic import Synthetic
+from privateer_lab.toml_file import read_tables
 from tests.support.specs import make_spec
 
 EXAMPLES = Path(__file__).parents[4] / "examples"

@@ -3,7 +3,7 @@
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.spec.toml_file import apply_setting, read_tables
+from privateer_lab.toml_file import apply_setting, read_tables
 
 
 def test_settings_are_toml_or_bare_strings():
