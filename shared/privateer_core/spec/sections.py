@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
@@ -39,12 +39,18 @@ def _counts(given: Any, taken: Any) -> bool:
 
 def _holds_counted(given: Any, taken: Any) -> bool:
     """Whether a list or table holds a boolean that was taken for a number; sections inside have checked theirs."""
-    pairs: Iterable[tuple[Any, Any]] = ()
-    if isinstance(given, Mapping) and isinstance(taken, Mapping):
-        pairs = ((value, taken.get(name)) for name, value in given.items())
-    elif isinstance(given, list | tuple) and isinstance(taken, list | tuple):
-        pairs = zip(given, taken, strict=False)
-    return any(_counts(*pair) or _holds_counted(*pair) for pair in pairs)
+    waiting = [(given, taken)]  # a list in the place of recursion: strangers nest tables as deep as they like
+    while waiting:
+        given, taken = waiting.pop()
+        pairs: list[tuple[Any, Any]] = []
+        if isinstance(given, Mapping) and isinstance(taken, Mapping):
+            pairs = [(value, taken.get(name)) for name, value in given.items()]
+        elif isinstance(given, list | tuple) and isinstance(taken, list | tuple):
+            pairs = list(zip(given, taken, strict=False))
+        if any(_counts(*pair) for pair in pairs):
+            return True
+        waiting += pairs
+    return False
 
 
 S = TypeVar("S", bound=Section)
