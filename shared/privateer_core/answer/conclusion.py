@@ -1,8 +1,7 @@
 """The conclusion of an experiment: which option, for whom, how much better, how sure, and what it cost in privacy."""
 
+from datetime import UTC, datetime
 from typing import ClassVar, Literal, TypeAlias
-
-import msgspec
 
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Effect, Estimate
@@ -178,7 +177,7 @@ class Conclusion(Displayed, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-class PublishedAnswer(msgspec.Struct, frozen=True):
+class PublishedAnswer(Displayed, frozen=True):
     """The answer of an experiment on a server: where it stands, what follows from it, and all that its learner found.
 
     Attributes
@@ -191,6 +190,11 @@ class PublishedAnswer(msgspec.Struct, frozen=True):
         What to do, for whom, and how sure that is.
     found
         Everything that the learner found, in its own parts.
+
+    Raises
+    ------
+    ValueError
+        If a word is none for a screen, or ``began`` is no time.
     """
 
     experiment: str
@@ -200,3 +204,12 @@ class PublishedAnswer(msgspec.Struct, frozen=True):
     began: str | None
     conclusion: Conclusion
     found: Answer
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.began is None:
+            return
+        try:
+            datetime.fromisoformat(self.began).astimezone(UTC)
+        except OverflowError:
+            raise ValueError("began must be a time of the years 1 to 9999") from None
