@@ -27,7 +27,7 @@ from privateer_lab.audit.mechanisms.keyed import keyed_cases, keyed_parts
 from privateer_lab.audit.mechanisms.moments import moment_cases, moment_parts
 from privateer_lab.audit.mechanisms.running_sums import running_cases, running_parts
 from privateer_lab.audit.sealed_reports import ALONE, LIMITS, opened, wire_cases
-from privateer_lab.audit.whole_experiments import experiment_cases
+from privateer_lab.audit.whole_experiments import claiming_algorithms, experiment_cases
 from privateer_shuffler.shuffle import Groups, RandomBelow, RandomPlaces
 
 PARTS: Final = Plugins[Callable[[], list[MechanismPart]]](
@@ -107,8 +107,16 @@ def _places_of_a_kind(who: int, count: int) -> Integers:
     return np.array([order[1 if who == 0 else -1] - _PLACES for order in drawn])[:, None]
 
 
-def cases(samples: int) -> list[Case]:
-    """Return all attacks, with about ``samples`` observations of each neighbour where these are cheap."""
+def cases(samples: int, chosen: set[str] | None = None) -> list[Case]:
+    """Return all attacks, with about ``samples`` observations of each neighbour where these are cheap.
+
+    ``chosen`` are the algorithms whose experiments are played to be attacked; None: all.
+    """
+    return [*_quick_cases(samples), *experiment_cases(samples, chosen)]
+
+
+def _quick_cases(samples: int) -> list[Case]:
+    """Return the attacks that play no experiment to be made."""
     return [
         *wire_cases(samples),
         *keyed_cases(samples),
@@ -119,13 +127,13 @@ def cases(samples: int) -> list[Case]:
         *running_cases(samples),
         *moment_cases(samples),
         *attacks_of_algorithms(samples),
-        *experiment_cases(samples),
     ]
 
 
 def mechanisms() -> set[str]:
     """Return the names of what can be attacked: mechanisms, algorithms and channels."""
-    return {mechanism for mechanism, _, _ in attacked()} | {CHANNELS}
+    made: list[Case | MechanismPart] = [*_quick_cases(1000), *parts()]
+    return {one.mechanism for one in made if one.model != ANY} | claiming_algorithms() | {CHANNELS}
 
 
 def attacked() -> set[tuple[str, str, str]]:
@@ -151,7 +159,7 @@ def audit(
         same = model in (None, one.model) and calibration in (None, one.calibration)
         return one.mechanism in chosen and (same or one.model == ANY)
 
-    attacks, pieces = list(filter(wanted, cases(samples))), list(filter(wanted, parts()))
+    attacks, pieces = list(filter(wanted, cases(samples, chosen))), list(filter(wanted, parts()))
     checks = {name: check for name, check in channels().items() if is_about(name, model)} if CHANNELS in chosen else {}
     # A part has a bound and a law.
     alarm = FALSE_ALARM / max(1, len(attacks) + 2 * len(pieces))

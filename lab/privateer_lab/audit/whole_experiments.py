@@ -43,18 +43,26 @@ _BITS_AT_ONCE: Final = 20.0
 """Messages of one bit that take as long as a byte of others."""
 
 
-def experiment_cases(samples: int) -> list[Case]:
-    """Return attacks on every algorithm under every trust model with a claim, as its instances calibrate it.
+def experiment_cases(samples: int, chosen: set[str] | None = None) -> list[Case]:
+    """Return attacks on all algorithms, or the chosen, under every trust model with a claim, as instances calibrate it.
 
     Where rounds hand out records, there is no release to attack: only attacks of the algorithm's own know what follows.
     """
-    return [
-        case
-        for name in ALGORITHMS
-        for instance, spec in algorithm(name).spec.instances().items()
-        if spec.privacy.trust.promises and (terms := spec.planned("")) and terms.event
-        for case in _cases(name, instance, spec, samples)
-    ]
+    claims = (claim for claim in _claims() if chosen is None or claim[0] in chosen)
+    return [case for name, instance, spec in claims for case in _cases(name, instance, spec, samples)]
+
+
+def claiming_algorithms() -> set[str]:
+    """Return the names of the algorithms that are attacked."""
+    return {name for name, _, _ in _claims()}
+
+
+def _claims() -> Iterator[tuple[str, str, Spec]]:
+    """Yield algorithm, instance and spec wherever something is promised."""
+    for name in ALGORITHMS:
+        for instance, spec in algorithm(name).spec.instances().items():
+            if spec.privacy.trust.promises and (terms := spec.planned("")) and terms.event:
+                yield name, instance, spec
 
 
 def _cases(name: str, instance: str, spec: Spec, samples: int) -> Iterator[Case]:

@@ -22,7 +22,7 @@ _OWN_FIRST: Final = 3
 """Runs of the spec before the last changes have one."""
 _SEEDS: Final = {"as it is": 16, "trust": 8, "features": 8}
 """Most runs of each kind; others have half as many."""
-_END: Final = 0.3
+_END: Final = 1.0
 """Seconds that it takes to say what was found."""
 Show: TypeAlias = Callable[[Iterable[Any], int], list[Any]]
 """Collects what comes, of so many; less if somebody interrupts."""
