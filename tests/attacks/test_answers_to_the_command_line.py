@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from privateer_core.answer import Answer
+from privateer_core.answer.conclusion import Rule, Rules
 from privateer_lab.cli.command_line import main
 from privateer_lab.doctor import listeners as answers
 from privateer_lab.services import rest
@@ -144,3 +145,12 @@ def test_an_answer_of_an_endless_name_is_none(capsys: pytest.CaptureFixture[str]
     with hostile(json.dumps(said).encode()) as (url, _):
         code, text = told(capsys, "answer", "test", "--url", url, "--markdown")
     assert (code, len(text) < 1000) == (2, True)
+
+
+def test_an_answer_of_rules_without_end_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    rule = Rule("everybody", (), "a", 1.0, None, None, None, 0.5, "not known")
+    said = document(Answer("learning", 2000, 2, None), rules=Rules((rule,), None, "people"))
+    said["conclusion"]["rules"]["rules"] *= 10_000  # a table of 100,000 takes a minute
+    with hostile(json.dumps(said).encode()) as (url, _):
+        code, text = told(capsys, "answer", "test", "--url", url)
+    assert (code, len(text.splitlines())) == (2, 1)

@@ -11,6 +11,7 @@ from privateer_core.answer.parts import Gain
 
 SENTENCE_MAX = 2048
 """Characters of a sentence."""
+RULES_MAX = 7
 Sureness: TypeAlias = Literal["decided", "almost certain", "likely", "not known"]
 """How sure it is that an option is the best: `decided` by a test that allows for all its looks and effects; `almost
 certain` or `likely` by the learner's model, from a probability of .98 or .9; else it is not known."""
@@ -102,6 +103,11 @@ class Rules(Displayed, frozen=True):
     rules: tuple[Rule, ...]
     gain_kept: float | None
     people: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.rules) > RULES_MAX:
+            raise ValueError(f"there must be {RULES_MAX} rules at most")
 
 
 class PrivacyCost(Displayed, frozen=True):
