@@ -11,9 +11,12 @@ from typing import Any
 import httpx
 import pytest
 
+from privateer_core.answer import Answer
+from privateer_core.answer.conclusion import Rule, Rules
 from privateer_lab.cli.command_line import main
 from privateer_lab.doctor import listeners as answers
 from privateer_lab.services import rest
+from tests.support.published_answers import document
 
 MIB = 1 << 20
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
@@ -122,3 +125,32 @@ def test_what_people_write_comes_through() -> None:
     written = {"levels": ["naïve", "日本", "می\u200cخواهم", "👩\u200d👧"], "share": [1, 0.5, None, True]}
     response = httpx.Response(200, content=json.dumps(written).encode())
     assert rest._object(response) == written
+
+
+@pytest.mark.parametrize("began", ["yesterday", ESCAPES, "9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59", 7])
+@pytest.mark.parametrize("face", [[], ["--markdown"], ["--json"]], ids=str)
+def test_an_answer_that_began_at_no_time_is_none(
+    capsys: pytest.CaptureFixture[str], face: list[str], began: Any
+) -> None:
+    said = document(Answer("learning", 2000, 2, None)) | {"began": began}
+    with hostile(json.dumps(said).encode()) as (url, _):
+        code, text = told(capsys, "answer", "test", "--url", url, *face)
+    assert (code, len(text.splitlines())) == (2, 1)
+    assert "the answer is not that of an experiment" in text
+
+
+@pytest.mark.parametrize("field", ["experiment", "algorithm"])
+def test_an_answer_of_an_endless_name_is_none(capsys: pytest.CaptureFixture[str], field: str) -> None:
+    said = document(Answer("learning", 2000, 2, None)) | {field: "x" * 100_000}
+    with hostile(json.dumps(said).encode()) as (url, _):
+        code, text = told(capsys, "answer", "test", "--url", url, "--markdown")
+    assert (code, len(text) < 1000) == (2, True)
+
+
+def test_an_answer_of_rules_without_end_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    rule = Rule("everybody", (), "a", 1.0, None, None, None, 0.5, "not known")
+    said = document(Answer("learning", 2000, 2, None), rules=Rules((rule,), None, "people"))
+    said["conclusion"]["rules"]["rules"] *= 10_000  # a table of 100,000 takes a minute
+    with hostile(json.dumps(said).encode()) as (url, _):
+        code, text = told(capsys, "answer", "test", "--url", url)
+    assert (code, len(text.splitlines())) == (2, 1)

@@ -23,7 +23,10 @@ TEXT_MAX: Final = 256
 """Most letters of a feature's name and of a level."""
 _RARE: Final = 0.01
 _FEW: Final = 10
-"""A level of fewer people, or of a smaller share of them, is not named: somebody might be known by it."""
+"""A level of fewer people, or of a smaller share of them, is not named: somebody might be known by it.
+
+Of tables of 20 times as many rows or fewer they are named, and a sentence says so.
+"""
 _INNER: Final = (0.01, 0.99)
 _CODES: Final = 8
 _SKEWED: Final = 8.0
@@ -185,9 +188,11 @@ def _add_levels(found: FeatureDrafts, profile: Profile, gaps: dict[str, Any]) ->
         found.leave_out(profile.name, _hint(profile))
         return
     said = f"the names of its {len(levels)} levels are from the data"
+    if few := sum(profile.counts[value] < _FEW for value in levels):
+        said += f"; {few} of them {'has' if few == 1 else 'have'} fewer than {_FEW} rows: somebody may be known by that"
     if others:
         said += f"; {others:,} rows of rarer ones count as '{OTHER}'"
-    found.take(profile.name, {"levels": levels, **gaps}, said)
+    found.take(profile.name, {"levels": [text_of(value) for value in levels], **gaps}, said)
 
 
 def _hint(profile: Profile) -> str:
@@ -201,14 +206,14 @@ def _hint(profile: Profile) -> str:
     return f"{many}, as names and dates do; make a column of fewer kinds, or a number of it"
 
 
-def _frequent(profile: Profile) -> tuple[list[str], int]:
+def _frequent(profile: Profile) -> tuple[list[Value], int]:
     """Return the frequent levels, the most frequent first, and how many rows have others."""
     counts, known = profile.counts, profile.rows - profile.gaps
     least = max(_FEW if known > 20 * _FEW else 1, _RARE * known)
     frequent = [value for value, count in counts.most_common(LEVELS) if count >= least and _is_level(text_of(value))]
     covered = sum(counts[value] for value in frequent)
     # What is different in most rows is no level of anything.
-    return ([text_of(value) for value in frequent] if covered >= known / 2 else []), known - covered
+    return (frequent if covered >= known / 2 else []), known - covered
 
 
 def _is_level(text: str) -> bool:

@@ -148,8 +148,9 @@ def draft(
     classes = classes_of(rows.column(label)) if label else ArmNames.given(())
     features = _features(rows, {label, reward, arm, *ignore} - {None}, bounds, segments, (arm, reward))
     confirm, notes = list(features.confirm), notes + features.notes
-    if arm and not arms:
-        confirm.insert(0, f"{shortened(arm)}: the names of the {len(names.values)} options are from the data")
+    if (named := arm or label) and not arms:
+        count = len(names.values or classes.values)
+        confirm.insert(0, f"{shortened(named)}: the names of the {count} options are from the data")
     notes += names.notes(shortened(arm or label or "--arms"))
     if not names.values and not classes.values:
         notes.append("No options are given: rename first and second in experiment.arms, or give --arms.")

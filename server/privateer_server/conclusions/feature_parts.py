@@ -15,6 +15,8 @@ Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 _PARTS: Final = 160
 """Parts of all features together, about."""
+_OF_LEVELS: Final = 240
+"""Parts of all features with levels together, at most: a search takes time with the square of their number."""
 _FEWEST: Final = 3
 """Cuts of a number at least."""
 _GRID: Final = 8
@@ -109,6 +111,7 @@ def parts_of(
     """
     most, made, start = max(_FEWEST, _PARTS // (2 * max(1, len(features)))), list[FeaturePart](), 0
     is_cut = any(len(_inner(edges, place)) for place in range(contexts.shape[1]))
+    most_of_levels = _OF_LEVELS // max(1, sum(bool(feature.blocks[0].codes) for feature in features.values()))
     for name, feature in features.items():
         columns = slice(start, start := start + feature.columns)
         whole = FeaturePart(name, feature).whole
@@ -116,7 +119,8 @@ def parts_of(
             cuts = _inner(edges, columns.start)
             made += _of_number(whole, cuts[:most] if is_cut else _coarse(np.arange(1, _GRID) / _GRID)[:most])
         else:
-            made += _of_levels(whole, _slots(contexts[:, columns], feature.blocks[0].codes), likes)
+            slots = _slots(contexts[:, columns], feature.blocks[0].codes)
+            made += _of_levels(whole, slots, likes, most_of_levels)
     return made
 
 
@@ -143,8 +147,11 @@ def _of_number(whole: FeaturePart, cuts: Array) -> Iterator[FeaturePart]:
         yield FeaturePart(name, feature)
 
 
-def _of_levels(whole: FeaturePart, slots: NDArray[np.int64], likes: Array) -> Iterator[FeaturePart]:
-    """Yield the levels where an option is the best or beats another, and each level by itself and left out."""
+def _of_levels(whole: FeaturePart, slots: NDArray[np.int64], likes: Array, most: int) -> list[FeaturePart]:
+    """Return the levels where an option is the best or beats another, and each level by itself and left out.
+
+    Of more than ``most`` those are kept that gain most, if all who are in one get the option that is best for them.
+    """
     count = len(whole.feature.blocks[0].codes)
     sums = np.stack([np.bincount(slots, one, count) for one in likes.T], axis=1)
     differences = sums[:, :, None] - sums[:, None, :]
@@ -152,6 +159,9 @@ def _of_levels(whole: FeaturePart, slots: NDArray[np.int64], likes: Array) -> It
     some += [differences[:, one, other] > 0 for one, other in np.ndindex(differences.shape[1:]) if one != other]
     some += [np.arange(count) == slot for slot in range(count)]
     some += [np.arange(count) != slot for slot in range(count)]
-    for chosen in dict.fromkeys(frozenset(np.flatnonzero(one).tolist()) for one in some):
-        if 0 < len(chosen) < count:
-            yield FeaturePart(whole.name, whole.feature, slots=chosen)
+    sets = list({one.tobytes(): one for one in some if 0 < one.sum() < count}.values())
+    if len(sets) > most:
+        totals = np.array(sets) @ sums
+        gains = totals.max(axis=1) - totals[:, sums.sum(axis=0).argmax()]
+        sets = [sets[place] for place in sorted(np.argsort(-gains, kind="stable")[:most].tolist())]
+    return [FeaturePart(whole.name, whole.feature, slots=frozenset(np.flatnonzero(one).tolist())) for one in sets]

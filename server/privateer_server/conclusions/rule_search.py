@@ -7,10 +7,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.answer.conclusion import RULES_MAX
+
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
-RULES_MAX: Final = 7
 ENOUGH: Final = 0.98
 """Share of the policy's gain that is enough."""
 ENOUGH_OF_CHANCE: Final = 0.8

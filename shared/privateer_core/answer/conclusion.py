@@ -1,8 +1,7 @@
 """The conclusion of an experiment: which option, for whom, how much better, how sure, and what it cost in privacy."""
 
+from datetime import UTC, datetime
 from typing import ClassVar, Literal, TypeAlias
-
-import msgspec
 
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Effect, Estimate
@@ -12,6 +11,7 @@ from privateer_core.answer.parts import Gain
 
 SENTENCE_MAX = 2048
 """Characters of a sentence."""
+RULES_MAX = 7
 Sureness: TypeAlias = Literal["decided", "almost certain", "likely", "not known"]
 """How sure it is that an option is the best: `decided` by a test that allows for all its looks and effects; `almost
 certain` or `likely` by the learner's model, from a probability of .98 or .9; else it is not known."""
@@ -104,6 +104,11 @@ class Rules(Displayed, frozen=True):
     gain_kept: float | None
     people: str
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.rules) > RULES_MAX:
+            raise ValueError(f"there must be {RULES_MAX} rules at most")
+
 
 class PrivacyCost(Displayed, frozen=True):
     """What people were promised, in parts and in a sentence; epsilon is None where nothing is promised."""
@@ -178,7 +183,7 @@ class Conclusion(Displayed, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-class PublishedAnswer(msgspec.Struct, frozen=True):
+class PublishedAnswer(Displayed, frozen=True):
     """The answer of an experiment on a server: where it stands, what follows from it, and all that its learner found.
 
     Attributes
@@ -191,6 +196,11 @@ class PublishedAnswer(msgspec.Struct, frozen=True):
         What to do, for whom, and how sure that is.
     found
         Everything that the learner found, in its own parts.
+
+    Raises
+    ------
+    ValueError
+        If a word is none for a screen, or ``began`` is no time.
     """
 
     experiment: str
@@ -200,3 +210,12 @@ class PublishedAnswer(msgspec.Struct, frozen=True):
     began: str | None
     conclusion: Conclusion
     found: Answer
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.began is None:
+            return
+        try:
+            datetime.fromisoformat(self.began).astimezone(UTC)
+        except OverflowError:
+            raise ValueError("began must be a time of the years 1 to 9999") from None

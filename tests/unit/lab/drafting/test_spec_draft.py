@@ -232,3 +232,17 @@ def test_the_command_drafts_the_rewards_of_a_log(tmp_path, capsys):
     told = json.loads(run(capsys, log, "--reward", "score", "--arm", "shown", "--json")[1])
     assert 'kind = "numeric"' in told["spec"]
     assert 'arms = ["new", "old"]' in told["spec"]
+
+
+def test_a_level_of_few_rows_is_said_to_be_of_few() -> None:
+    towns = ["Ams"] * 60 + ["Bru"] * 50 + ["Tiny"] * 4
+    made = draft({"town": towns, "age": list(range(18, 75)) * 2})
+    assert "town: the names of its 3 levels are from the data; 1 of them has fewer than 10 rows" in made.confirm[0]
+    large = draft({"town": towns * 2, "age": list(range(18, 75)) * 4})
+    assert "Tiny" not in large.text
+
+
+def test_classes_of_a_label_are_said_to_be_from_the_data() -> None:
+    made = draft({"age": list(range(18, 75)) * 2, "grew": ["Mrs Smith"] + ["bean", "pea"] * 56 + ["pea"]}, label="grew")
+    assert "Mrs Smith" in made.text
+    assert made.confirm[0] == "grew: the names of the 3 options are from the data"

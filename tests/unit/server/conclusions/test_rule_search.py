@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privateer_server.conclusions.rule_search import RULES_MAX, RuleList, search
+from privateer_core.answer.conclusion import RULES_MAX
+from privateer_server.conclusions.rule_search import RuleList, search
 
 Array = NDArray[np.float64]
 CUTS = np.arange(1, 8) / 8
