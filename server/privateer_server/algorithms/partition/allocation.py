@@ -12,11 +12,9 @@ from privateer_core.algorithms.partition import PartitionSpec
 from privateer_core.primitives.public_coins import UNIT
 from privateer_server.algorithms.partition.gaussian_process import BinProcess
 from privateer_server.algorithms.partition.kernel import Kernel, usual_lengths
-from privateer_server.algorithms.partition.posterior.constant_arms import ConstantArms
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 
 _NARROW: Final = 0.25
 """Bins of this width or less are not wide: they are as even as was fitted."""
@@ -74,12 +72,6 @@ class BinKinds:
     wide: Bools
     large: Bools
     one_arm: Bools
-
-    @classmethod
-    def everywhere(cls) -> "BinKinds":
-        """Return those of the whole space: what is found of it serves all."""
-        yes, no = np.ones(1, np.bool_), np.zeros(1, np.bool_)
-        return cls(wide=yes, large=no, one_arm=no)
 
 
 class Allocation:
@@ -162,25 +154,6 @@ def best_probabilities(mean: Array, standard_deviation: Array, active: Bools) ->
         below *= np.where(active[:, rival, None, None], beaten, 1.0)
     probabilities = (below @ _WEIGHTS) * active
     return np.asarray(probabilities / probabilities.sum(axis=1, keepdims=True))
-
-
-def mixed(shares: Array, active: Bools, constant: ConstantArms, rows: Ints | slice, exploration: Array) -> Array:
-    """Return shares of arms, (bins, arms), drawn from one of two models: arms differ by the same everywhere, or not.
-
-    Parameters
-    ----------
-    shares
-        Shape (bins, arms): those if they do not.
-    active
-        As in `best_probabilities`.
-    constant, rows
-        The model that they do, and the places of the bins among its boxes.
-    exploration
-        Shape (1,): share of that model's standard deviation with which arms are drawn.
-    """
-    deviations = exploration * np.sqrt(constant.variance[rows])
-    alike = best_probabilities(constant.mean[rows], deviations, active)
-    return np.asarray(constant.probability * alike + (1 - constant.probability) * shares)
 
 
 def thompson_draw(

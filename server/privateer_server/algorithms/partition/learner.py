@@ -18,7 +18,6 @@ from privateer_server.algorithms.partition.allocation import (
     Allocation,
     BinKinds,
     best_probabilities,
-    mixed,
     only_best,
     thompson_draw,
 )
@@ -183,7 +182,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         if in_key:
             parts = subdivided(process, state.active, self.space, self.splitting)
         else:
-            parts = undivided(state.tree, state.means if not ahead.batch else state.posterior.mean)
+            parts = undivided(state.tree, state.means)
         rows = parts.rows
         active = state.active[rows] if ahead.batch else only_best(state.active[rows], self._tried(state), parts.mean)
         # What may move is watched: with forgetting bins with one active arm ask their people too.
@@ -195,9 +194,6 @@ class PartitionLearner(CohortLearner[PartitionState]):
         if in_key:
             one_arm = kinds.one_arm[rows[bins], None]
             shares = np.where(one_arm, thompson_draw(*beliefs, rows[bins], ahead.seed), shares)
-        if state.constant is not None:
-            exploration = self._exploration(state, BinKinds.everywhere())
-            shares = mixed(shares, active[bins], state.constant, rows[bins], exploration)
         people = (state.population.shares[self.cohorts.index(ahead.cohort), rows] * parts.shares)[bins]
         tree: dict[str, Any] = {"axes": parts.tree.all_axes(self.spec.dimension), "depths": parts.tree.depths}
         tree |= {"paths": parts.tree.paths, "active": active, "bins": bins}

@@ -1,4 +1,4 @@
-"""Arms that differ alike for everybody, a model beside the process: its evidence, its shares, and last policies."""
+"""Arms that differ alike for everybody, a model beside the process: its evidence, and last policies."""
 
 from dataclasses import replace
 
@@ -8,7 +8,6 @@ from scipy import stats
 
 from privateer_lab.environments import environment_for
 from privateer_server.algorithms import NewRound, learner_for
-from privateer_server.algorithms.partition.allocation import BinKinds, best_probabilities, mixed
 from privateer_server.algorithms.partition.kernel import UNSCALED, ConstantKernel, Kernel, PriorScale
 from privateer_server.algorithms.partition.posterior.constant_arms import ConstantArms
 from privateer_server.algorithms.partition.posterior.observations import observed
@@ -64,19 +63,12 @@ def test_crowds_do_not_pass_for_what_arms_do():
     assert (known.mean.argmax(axis=1)[:1] == 1).all()
 
 
-def test_shares_are_drawn_from_both_models_by_their_probabilities():
+def test_means_are_those_of_both_models_by_their_probabilities():
     mean = np.array([[0.3, -0.3, 0.0], [-0.3, 0.3, 0.0]])
-    active = np.ones(mean.shape, np.bool_)
-    shares = best_probabilities(mean, np.full(mean.shape, 0.2), active)
-    constant = ConstantArms(0.0, np.tile([0.0, 0.0, 0.5], (2, 1)), np.full(mean.shape, 0.01))
-    rows, all_ = np.arange(2), np.ones(1)
-    assert np.array_equal(mixed(shares, active, constant, rows, all_), shares)
-    surely = mixed(shares, active, replace(constant, probability=1.0), rows, all_)
-    assert surely[0] == pytest.approx(surely[1])
-    assert surely[:, 2].min() > 0.99
-    half = mixed(shares, active, replace(constant, probability=0.5), rows, all_)
-    assert half == pytest.approx((shares + surely) / 2)
-    assert BinKinds.everywhere().wide.all()
+    constant = ConstantArms(0.0, np.tile([0.0, 0.0, 0.5], (3, 1)), np.full((3, 3), 0.01))
+    assert np.array_equal(constant.averaged(mean), mean)
+    assert (replace(constant, probability=1.0).averaged(mean).argmax(axis=1) == 2).all()
+    assert replace(constant, probability=0.5).averaged(mean) == pytest.approx(mean / 2 + [0, 0, 0.25])
 
 
 @pytest.mark.parametrize("seed", range(4))
