@@ -160,9 +160,10 @@ class _Words:
         if self._found.left_out:
             yield f"There was no time for: {'; '.join(self._found.left_out)}. --seconds gives more."
         if cut := [row for row in rows if row.is_cut_short]:
+            are = "is" if len(cut) == 1 else "are"
             least = min(cut, key=lambda row: row.learned_from / row.people)
             yield (
-                f"{len(cut)} of {len(rows)} figures {'is' if len(cut) == 1 else 'are'} from runs that were cut short for time, the shortest after "
+                f"{len(cut)} of {len(rows)} figures {are} from runs that were cut short for time, the shortest after "
                 f"{least.learned_from:,} of {least.people:,} {self._found.counts}: later ones get what was learned by "
                 "then, so more is possible. --seconds looks further, and --seeds runs all to their end."
             )
