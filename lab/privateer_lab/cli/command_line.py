@@ -94,6 +94,7 @@ From a question to an answer in six commands:
   6  privateer answer NAME                          read which option is best, for whom, and how sure that is
 
 Without services, in place of 3 to 6: privateer simulate spec.toml
+If the file says what people got, and what came of it: spec-from data.csv --arm COLUMN --reward COLUMN
 All commands: privateer --help. More on one: privateer COMMAND --help"""
 """What ``privateer`` alone says."""
 Url = Annotated[str, typer.Option(envvar="PRIVATEER_URL", help="Address of the server.")]

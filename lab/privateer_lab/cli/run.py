@@ -110,7 +110,7 @@ def up(
             screen.print(f"issuer    {services.issuer}")
         screen.print(f"dashboard {services.server}/")
         with httpx.Client() as http:
-            screen.print(f"its key   {LogSource(services.server, http).key().hex()}")
+            screen.print(f"log key   {LogSource(services.server, http).key().hex()}")
         shown = "..." if token else services.token  # the operator knows the token that they gave
         at = "" if services.admin == ADMIN_URL else f" --admin-url {services.admin}"
         line = f"PRIVATEER_ADMIN_TOKEN={shown} privateer create SPEC.toml{at}"

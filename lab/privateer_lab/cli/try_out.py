@@ -71,6 +71,8 @@ def spec_from(
     plan and simulate are then about these people.
     """
     given = dict(_bounds(one) for one in bounds)
+    if out:
+        _check_writable(out, data)
     size = data.stat().st_size if data.is_file() else 0
     if size >= _LARGE and not as_json:
         begin(f"reading {data}, {size >> 20:,} MiB", "a few seconds")
@@ -97,6 +99,14 @@ def spec_from(
     if not out:
         typer.echo(made.text, nl=False)
     _explain(made, data, out)
+
+
+def _check_writable(out: Path, data: Path) -> None:
+    """Refuse a file before the minutes that making it may take, above all the data themselves."""
+    if data.resolve() in (out.resolve(), people_file(out).resolve()):
+        raise SpecError("would replace the data", field="--out", remedy="name another file, such as spec.toml")
+    if not out.parent.is_dir():
+        raise SpecError(f"there is no folder {out.parent}", field="--out", remedy="make it, or name another file")
 
 
 def _listed(text: str) -> list[str]:

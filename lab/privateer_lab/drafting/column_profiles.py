@@ -243,8 +243,11 @@ def _meant(text: str) -> Value:
 
 
 def _in_file(path: str, most: int) -> TableRows:
-    table = PeopleFile(path)
-    chosen = _chosen(table.rows, most)
-    columns = [_Sampled(name, chosen) for name in table.header]
-    table.fill(columns, 0, kept=len(chosen))
+    try:
+        table = PeopleFile(path)
+        chosen = _chosen(table.rows, most)
+        columns = [_Sampled(name, chosen) for name in table.header]
+        table.fill(columns, 0, kept=len(chosen))
+    except SpecError as error:  # no spec names the file yet
+        raise SpecError(error.detail, field="table", remedy=error.remedy) from None
     return TableRows({one.name: one.profile for one in columns}, table.rows)

@@ -85,7 +85,7 @@ def features_of(profiles: Sequence[Profile], bounds: Mapping[str, tuple[float, f
     Raises
     ------
     SpecError
-        If no column makes a feature.
+        If no column makes a feature, or bounds are given of one that has no numbers.
     """
     found = FeatureDrafts()
     for profile in profiles:
@@ -107,6 +107,9 @@ def _add(found: FeatureDrafts, profile: Profile, bounds: tuple[float, float] | N
     elif profile.is_constant:
         found.leave_out(name, "every row has the same value")
     elif bounds is not None:
+        if profile.numbers is None:
+            what, field = "has values that are not numbers", f"--bounds {shortened(name)}"
+            raise SpecError(what, field=field, remedy="give no bounds of it")
         found.take(name, {"low": bounds[0], "high": bounds[1], **gaps}, None)
     elif why := identifies(profile):
         found.leave_out(name, why)

@@ -154,6 +154,7 @@ def draft(
     notes += names.notes(shortened(arm or label or "--arms"))
     if not names.values and not classes.values:
         notes.append("No options are given: rename first and second in experiment.arms, or give --arms.")
+    notes += _half_a_log(arm, reward, label)
     options = names.allowed or classes.allowed or ["first", "second"]
     told, said = _reward(rows, reward, bounds.get(reward or ""), notes)
     confirm += said
@@ -165,6 +166,15 @@ def draft(
     made = Draft("\n".join(sections) + "\n", tuple(confirm), tuple(notes), log)
     read_spec(made.text)
     return made
+
+
+def _half_a_log(arm: str | None, reward: str | None, label: str | None) -> list[str]:
+    """Say how people are made of a log, where rows may be one: an outcome among features is known too late."""
+    if label or (arm and reward):
+        return []
+    wanted = {"--arm COLUMN names what people got": arm, "--reward COLUMN what came of it": reward}
+    missing = " and ".join(way for way, given in wanted.items() if not given)
+    return [f"If the rows are a log of earlier choices, {missing}: no device knows these columns before it chooses."]
 
 
 def _check_apart(named: Mapping[str, str | None], segments: Sequence[str]) -> None:

@@ -5,9 +5,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from privateer_core.spec.sections import Section
+from privateer_core.spec.sections import NAME, Section
 
-NAME: Final = r"^[a-z0-9][a-z0-9-]{0,62}$"
 WINDOW_MAX: Final = 365 * 86_400
 """The longest conversion window, in seconds: a year."""
 REPORTS_MAX: Final = 1000

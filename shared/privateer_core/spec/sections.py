@@ -75,6 +75,9 @@ _WORDS: Final = {
 }
 """What is wrong with a value of the wrong kind, in the words of a TOML file."""
 
+NAME: Final = r"^[a-z0-9][a-z0-9-]{0,62}$"
+_PATTERNS: Final = {NAME: "must have 1 to 63 lower-case letters, digits and dashes, and no dash at its start"}
+"""What texts must be, in place of the regular expressions that say so to programs."""
 TOML_BYTES_MAX: Final = 256 << 10
 _DOTS_MAX: Final = 16
 _PART: Final = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
@@ -139,6 +142,8 @@ def said(error: Any) -> str:
     if kind in ("too_long", "too_short"):
         limit = f"at most {facts['max_length']}" if kind == "too_long" else f"at least {facts['min_length']}"
         return f"must have {limit} items, not {facts['actual_length']}"
+    if words := _PATTERNS.get(facts.get("pattern")):
+        return words
     message = str(error["msg"]).removeprefix("Value error, ")
     return _WORDS.get(kind) or re.sub("^(Input|String) should ", "must ", message)
 

@@ -234,8 +234,10 @@ def _header_of(path: Path) -> list[str]:
     names = [name.strip() for name in names]
     if names and not names[0] and _ROW_NAMES not in names:
         names[0] = _ROW_NAMES
-    if not names or not all(names) or len(set(names)) < len(names):
-        raise refused(f"{path} has no header", "begin it with a row of distinct names, one a column")
+    twice = bool(names) and all(names) and len(set(names)) < len(names)
+    if not names or not all(names) or twice:
+        lacks = "has two columns of the same name, or no header" if twice else "has no header"
+        raise refused(f"{path} {lacks}", "begin it with a row of distinct names, one a column")
     return names
 
 

@@ -13,7 +13,7 @@ from privateer_core.errors import SpecError, Unavailable
 from privateer_core.privacy.certificate import Certificate
 from privateer_core.privacy.record import Record, make_record
 from privateer_core.privacy.record_verification import read_certificates
-from privateer_core.spec.experiment import NAME
+from privateer_core.spec.sections import NAME
 from privateer_core.spec.spec import Spec
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.services.rest import RemoteError, ask

@@ -114,7 +114,9 @@ class _Words:
         if more > chance:
             yield f"With {said}. The other features cost more than they tell."
         elif more >= -chance:
-            yield f"With {said}, the same but for chance: the other features tell little."
+            # Where nothing is gained by any features, chance hides what each of them tells.
+            little = ": the other features tell little" if self._own.gains else ""
+            yield f"With {said}, the same but for chance{little}."
         else:
             yield f"With {said}. The other features are worth it."
 
@@ -158,9 +160,10 @@ class _Words:
         if self._found.left_out:
             yield f"There was no time for: {'; '.join(self._found.left_out)}. --seconds gives more."
         if cut := [row for row in rows if row.is_cut_short]:
+            are = "is" if len(cut) == 1 else "are"
             least = min(cut, key=lambda row: row.learned_from / row.people)
             yield (
-                f"{len(cut)} of {len(rows)} figures are from runs that were cut short for time, the shortest after "
+                f"{len(cut)} of {len(rows)} figures {are} from runs that were cut short for time, the shortest after "
                 f"{least.learned_from:,} of {least.people:,} {self._found.counts}: later ones get what was learned by "
                 "then, so more is possible. --seconds looks further, and --seeds runs all to their end."
             )

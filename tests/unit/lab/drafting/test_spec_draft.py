@@ -246,3 +246,52 @@ def test_classes_of_a_label_are_said_to_be_from_the_data() -> None:
     made = draft({"age": list(range(18, 75)) * 2, "grew": ["Mrs Smith"] + ["bean", "pea"] * 56 + ["pea"]}, label="grew")
     assert "Mrs Smith" in made.text
     assert made.confirm[0] == "grew: the names of the 3 options are from the data"
+
+
+def test_bounds_of_texts_are_refused(capsys):
+    code, printed, said = run(capsys, GARDEN, "--bounds", "soil=0:1")
+    assert (code, printed) == (2, "")
+    assert said == "privateer: --bounds soil: has values that are not numbers (give no bounds of it)\n"
+
+
+def test_the_data_are_not_replaced(tmp_path, capsys):
+    log = tmp_path / "log.csv"
+    log.write_bytes(GARDEN.read_bytes())
+    people = tmp_path / "spec.people.parquet"
+    for data, out in ((log, log), (people, tmp_path / "spec.toml")):
+        code, _, said = run(capsys, data, "--out", out)
+        assert code == 2
+        assert "--out: would replace the data" in said
+    assert log.read_bytes() == GARDEN.read_bytes()
+    code, _, said = run(capsys, log, "--out", tmp_path / "none" / "spec.toml")
+    assert code == 2
+    assert "--out: there is no folder" in said
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ((), ["--arm COLUMN", "--reward COLUMN"]),
+        (("--arm", "shown"), ["--reward COLUMN"]),
+        (("--reward", "bought"), ["--arm COLUMN"]),
+        (("--arm", "shown", "--reward", "bought"), []),
+    ],
+)
+def test_half_a_log_is_told_what_is_missing(given, missing, tmp_path, capsys):
+    table = outcomes() | {"shown": ["old", "new"] * 1_000}
+    log = tmp_path / "log.csv"
+    rows = [",".join(map(str, row)) for row in zip(*table.values(), strict=True)]
+    log.write_text("\n".join([",".join(table), *rows]))
+    said = run(capsys, log, *given)[2]
+    assert [way for way in ("--arm COLUMN", "--reward COLUMN") if way in said] == missing
+
+
+def test_a_file_that_no_spec_names_is_the_table(tmp_path, capsys):
+    (tmp_path / "empty.csv").touch()
+    assert run(capsys, tmp_path / "empty.csv")[2].startswith("privateer: table: ")
+
+
+def test_a_name_that_no_spec_may_have_is_told_in_words(capsys):
+    code, _, said = run(capsys, GARDEN, "--name", "My Garden")
+    assert code == 2
+    assert "experiment.name: must have 1 to 63 lower-case letters, digits and dashes" in said

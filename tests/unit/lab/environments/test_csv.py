@@ -142,7 +142,7 @@ BAD = {
     "long row": (GOOD + f"50,cook,40,a,{SECRET}\n", {}, r"row 6 .* has 5 columns, not 4"),
     "empty": ("", {}, r"has no header"),
     "no rows": ("age,job,hours,kind\n", {}, r"experiment\.arms: no row .* class 'a'"),
-    "twice the same column": (GOOD.replace("job", "age"), {}, r"has no header .*distinct"),
+    "twice the same column": (GOOD.replace("job", "age"), {}, r"two columns of the same name.* distinct"),
     "more classes than arms": (GOOD, {"population.classes": ["a", "b", "c", "d"]}, r"population\.classes: there are 4"),
     "rewards of another shape": (GOOD, {"population.rewards": [[1, 0]] * 3}, r"population\.rewards: must be 3 rows"),
     "quotes that do not end a value": (GOOD + '50,"cook,40,a\n' * 2, {}, r"row 6 .* is not CSV"),

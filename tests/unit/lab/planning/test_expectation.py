@@ -137,6 +137,19 @@ def test_the_answer_is_in_words_first() -> None:
     )
 
 
+def test_features_are_judged_only_where_choosing_by_them_gains() -> None:
+    alone = {"kind": "features", "change": "platform", "features": ("platform",)}
+    gains = " ".join(sentences(expected(row(0.054), row(0.054, **alone))))
+    assert "With platform alone: 5.40 %, the same but for chance: the other features tell little." in gains
+    lost = " ".join(sentences(expected(row(0.051), row(0.051, **alone))))
+    assert "With platform alone: 5.10 %, the same but for chance." in lost
+
+
+def test_one_figure_that_was_cut_short_is_one() -> None:
+    said = " ".join(sentences(expected(row(0.054), row(0.054, learned_from=100_000))))
+    assert "1 of 2 figures is from runs that were cut short" in said
+
+
 def test_what_is_within_chance_is_no_gain() -> None:
     """Planted: the same gain, and an interval that is wider than it."""
     said = sentences(expected(row(0.054, margin=0.004, detectable=0.004)))
