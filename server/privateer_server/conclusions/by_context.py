@@ -26,7 +26,8 @@ def context_findings(
     """Return a conclusion with the rules of a policy that asks nobody; and headline and gain, if no test has them."""
     spec = findings.spec
     assert isinstance(spec, ArmsSpec)
-    prospect = prospect_of(spec.features, expected, policy, spec.playable)
+    possible = expected if expected.differences else expected.within(spec.reward.low, spec.reward.high)
+    prospect = prospect_of(spec.features, possible, policy, spec.playable)
     advantage = prospect.advantage(prospect.chosen, prospect.constant, prospect.people.weights)
     enough = ENOUGH if advantage.value > advantage.radius else ENOUGH_OF_CHANCE
     rules = rules_of(spec.options, spec.features, (spec.reward.low, spec.reward.high), prospect, enough)

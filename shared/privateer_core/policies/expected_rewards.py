@@ -1,7 +1,7 @@
 """The rewards that a learner expects of options, by people's contexts: what rules for whom are made from."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,18 @@ class ExpectedRewards:
     learned: bool = False
     differences: bool = False
     decided: NDArray[np.bool_] | None = None
+
+    def within(self, low: float, high: float) -> "ExpectedRewards":
+        """Return the same with means at the nearer bound of rewards, where noise left them beyond.
+
+        Deviations stay: nothing is surer than it was, and no option is behind by more than rewards can be.
+        """
+
+        def at(contexts: Array) -> tuple[Array, Array]:
+            means, deviations = self.at(contexts)
+            return np.clip(means, low, high), deviations
+
+        return replace(self, at=at)
 
     @classmethod
     def everywhere(

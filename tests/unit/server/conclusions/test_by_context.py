@@ -72,3 +72,11 @@ def test_one_option_for_all_is_as_sure_as_it_is(deviation: float, sureness: str,
     assert found.headline.sentence.startswith(says)
     assert found.headline.sureness == sureness
     assert found.gain is None
+
+
+def test_an_option_is_behind_by_no_more_than_rewards_can_be() -> None:
+    """An estimate far below the lowest reward is noise, and makes nobody sure of another option."""
+    behind, lowest = (concluded((low, 0.05), (low, 0.05), 0.02, "ended").headline for low in (-0.2, 0.0))
+    assert behind == lowest
+    assert behind.sureness != "almost certain"
+    assert behind.value == pytest.approx(0.05)
