@@ -13,7 +13,7 @@ from privateer_lab.simulation.simulate import simulate_in_short
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "adult-linear.toml"
 BEST = ("education-num", "capital-gain", "marital-status=Married-civ-spouse")
-SEEDS = 6
+SEEDS, MANY = 6, 20
 DRAWS = 12
 
 
@@ -30,20 +30,21 @@ def reward(algorithm: str, seed: int, features: tuple[str, ...] = (), messages: 
 
 
 @cache
-def rewards(algorithm: str, features: tuple[str, ...] = (), messages: int = 6) -> np.ndarray:
+def rewards(algorithm: str, features: tuple[str, ...] = (), messages: int = 6, seeds: int = SEEDS) -> np.ndarray:
     """Mean rewards by seed."""
-    return np.array([reward(algorithm, seed, features, messages) for seed in range(SEEDS)])
+    return np.array([reward(algorithm, seed, features, messages) for seed in range(seeds)])
 
 
 @pytest.mark.data
 def test_twenty_features_beat_a_partition_by_the_three_best() -> None:
     """The best constant arm earns .290; the partition is told in hindsight which three matter (docs/linear.md).
 
-    On 48 seeds the linear bandit is ahead by .0036 with a standard error of .0007. Planted: one message a report, with
-    which it is behind by .009.
+    On 44 seeds the linear bandit is ahead by .0038 with a standard error of .0008. On 20 that is 3.1 standard errors
+    above 0: one such choice of seeds in a thousand alarms. Planted: one message a report, with which it is behind by
+    .009.
     """
-    partition = rewards("partition", BEST)
-    assert rewards("linear").mean() > partition.mean() + 0.001
+    partition = rewards("partition", BEST, seeds=MANY)
+    assert rewards("linear", seeds=MANY).mean() > partition.mean()
     assert rewards("linear", messages=1).mean() < partition.mean() - 0.001
 
 
