@@ -58,7 +58,10 @@ def test_rewards_far_from_the_middle_are_told_by_what_is_left_of_them(monkeypatc
 
 
 def test_what_is_left_is_looked_at_where_noise_leaves_that_clearer():
-    """By hand, three arms at -.9: of 9,000 people .81/3 each, and noise of scale 20 times 1.9^2 - 1: 2,430, 1,717."""
+    """Figures are computed by hand for three arms at -.9: 2,430 and 1,717.
+
+    They are of 9,000 people .81/3 each, and noise of scale 20 times 1.9^2 - 1.
+    """
     assert is_clearer(9000, (-0.9, -0.9, -0.9), 3, 20.0, 0.0)
     assert not is_clearer(6000, (-0.9, -0.9, -0.9), 3, 20.0, 0.0)
     assert is_clearer(1, (-0.9, -0.9, -0.9), 3, 0.0, 0.0)
@@ -67,7 +70,7 @@ def test_what_is_left_is_looked_at_where_noise_leaves_that_clearer():
 
 
 def test_an_arm_that_nobody_played_is_expected_where_arms_are():
-    """Of 3,000 people with -.9 +- 8 of noise nothing is beyond chance but what they have in common."""
+    """Nothing is beyond chance in 3,000 people at -.9 with noise of 8, but what they have in common."""
     alike = Played(3000, np.full(3, 1000.0), np.array([-905.0, -890.0, -910.0]), 64.0)
     assert alike.expected == pytest.approx(np.full(3, -2705 / 3000))
     apart = Played(3000, np.full(3, 1000.0), np.array([-905.0, -890.0, -600.0]), 64.0)

@@ -20,7 +20,7 @@ from privateer_lab.cli.command_line import Jobs, Json, On, PeopleSpec, Populatio
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.cli.output import begin, open_folder, print_json, print_rows, progress, screen
 from privateer_lab.environments import check_files, with_people
-from privateer_lab.planning.expectation.choices import Choice, choices_of, peopled
+from privateer_lab.planning.expectation.choices import VariedSpec, choices_of, peopled
 from privateer_lab.planning.expectation.expected import Expectation, expectation
 from privateer_lab.planning.expectation.partial_runs import PartialRun
 from privateer_lab.planning.expectation.search import SECONDS, Search
@@ -100,7 +100,7 @@ def plan(
 
 def _result(
     found: Expectation,
-    choices: Sequence[Choice],
+    choices: Sequence[VariedSpec],
     runs: Mapping[int, Sequence[PartialRun]],
     tests: list[dict[str, Any]],
 ) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from privateer_server.conclusions.rule_words import in_words
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 CERTAIN: Final = 0.98
-"""Of two options that are equal either may seem better: one is called almost certain with probability .04."""
+"""Where two options are equal, one is called almost certain with probability .04, since either may seem better."""
 LIKELY: Final = 0.9
 _DIGITS: Final = 4
 _CERTAIN_MOST: Final = 0.9999

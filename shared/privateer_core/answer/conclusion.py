@@ -87,7 +87,7 @@ class Rule(Displayed, frozen=True):
 
 
 class Rules(Displayed, frozen=True):
-    """Who gets what: the first rule that applies decides, and the last is for everybody else.
+    """Rules for who gets what: the first that applies decides, and the last is for everybody else.
 
     Attributes
     ----------

@@ -29,7 +29,7 @@ _USUAL_EPSILON: Final = 1.0
 
 
 @dataclass(frozen=True)
-class Choice:
+class VariedSpec:
     """A spec with one thing changed.
 
     Attributes
@@ -63,7 +63,7 @@ class Choice:
 
 def choices_of(
     spec: Spec, models: Sequence[str] | None = None, epsilons: Sequence[float] | None = None
-) -> tuple[list[Choice], list[Refused]]:
+) -> tuple[list[VariedSpec], list[Refused]]:
     """Return what to compare, the spec as it is first; and what is not possible.
 
     Parameters
@@ -73,17 +73,17 @@ def choices_of(
     models, epsilons
         Trust models and values of epsilon, each with each; by default what a reader would try next.
     """
-    own = Choice("as it is", "as the spec says", Variant(spec.privacy.model, spec.privacy.bound, spec))
+    own = VariedSpec("as it is", "as the spec says", Variant(spec.privacy.model, spec.privacy.bound, spec))
     if models or epsilons:
         usual = [spec.privacy.bound if spec.privacy.trust.promises else _USUAL_EPSILON]
         promised = [name for name, row in TRUST.items() if row.promises]
         found, refused = _possible(spec, models or promised, epsilons or usual)
-        return [own, *(Choice("trust", _promise(one), one) for one in found if not _same(one, own))], refused
+        return [own, *(VariedSpec("trust", _promise(one), one) for one in found if not _same(one, own))], refused
     promises, refused = _promises(spec)
     return [own, *promises, *_features(spec), *_sizes(spec)] if not is_test(spec) else [own, *promises], refused
 
 
-def _same(one: Variant, own: Choice) -> bool:
+def _same(one: Variant, own: VariedSpec) -> bool:
     return (one.model, one.epsilon) == (own.variant.model, own.variant.epsilon)
 
 
@@ -91,17 +91,17 @@ def _promise(one: Variant) -> str:
     return f"{one.model}, epsilon {one.epsilon:g}" if math.isfinite(one.epsilon) else "without privacy"
 
 
-def _promises(spec: Spec) -> tuple[list[Choice], list[Refused]]:
+def _promises(spec: Spec) -> tuple[list[VariedSpec], list[Refused]]:
     """Return the other trust models at the same epsilon, that without a promise first, and other epsilons."""
     own = spec.privacy
     epsilon = own.bound if own.trust.promises else _USUAL_EPSILON
     others = sorted((row for row in TRUST.values() if row != own.trust), key=lambda row: row.promises)
     found, refused = _possible(spec, [row.name for row in others], [epsilon])
-    made = [Choice("trust", _promise(one), one) for one in found]
+    made = [VariedSpec("trust", _promise(one), one) for one in found]
     if own.trust.promises:
         near = [one for one in (2 * epsilon, epsilon / 2) if one <= EPSILON_MAX]
         found, more = _possible(spec, [own.model], near)
-        made += [Choice("epsilon", f"epsilon {one.epsilon:g}", one) for one in found]
+        made += [VariedSpec("epsilon", f"epsilon {one.epsilon:g}", one) for one in found]
         refused += more
     return made, refused
 
@@ -119,14 +119,14 @@ def _possible(spec: Spec, models: Sequence[str], epsilons: Sequence[float]) -> t
     return found, refused
 
 
-def _features(spec: Spec) -> Iterator[Choice]:
+def _features(spec: Spec) -> Iterator[VariedSpec]:
     """Yield the spec with the features alone that tell most, where people's features decide what they get."""
     if not isinstance(spec, ArmsSpec) or not spec.binds_arms or len(spec.features) < 2 or spec.sources:
         return
     for kept in telling(spec):
         with suppress(SpecError):  # what it says beside features needs one of the others
             changed = Variant(spec.privacy.model, spec.privacy.bound, with_features(spec, kept))
-            yield Choice("features", listed(kept), changed, spec)
+            yield VariedSpec("features", listed(kept), changed, spec)
 
 
 def listed(names: Sequence[str]) -> str:
@@ -134,7 +134,7 @@ def listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _sizes(spec: Spec) -> Iterator[Choice]:
+def _sizes(spec: Spec) -> Iterator[VariedSpec]:
     """Yield the spec with more and fewer people, and with other rounds."""
     people, key = getattr(spec.experiment, spec.people_key), spec.people_key
     for times in (0.5, 2):
@@ -150,12 +150,12 @@ def _sizes(spec: Spec) -> Iterator[Choice]:
                 yield from _changed(spec, "rounds", f"first rounds of {wanted:,}", {"round_size": wanted})
 
 
-def _changed(spec: Spec, kind: Kind, change: str, values: dict[str, Any]) -> Iterator[Choice]:
+def _changed(spec: Spec, kind: Kind, change: str, values: dict[str, Any]) -> Iterator[VariedSpec]:
     """Yield the spec with other values in ``[experiment]``, if it may have them."""
     tables = spec.model_dump(exclude_none=True)
     tables["experiment"] |= values
     with suppress(SpecError):
-        yield Choice(kind, change, Variant(spec.privacy.model, spec.privacy.bound, parse_spec(tables)))
+        yield VariedSpec(kind, change, Variant(spec.privacy.model, spec.privacy.bound, parse_spec(tables)))
 
 
 def peopled(spec: Spec) -> Spec:

@@ -9,7 +9,7 @@ from scipy.special import stdtrit
 
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments.own_people import OWN
-from privateer_lab.planning.expectation.choices import Choice, Kind
+from privateer_lab.planning.expectation.choices import Kind, VariedSpec
 from privateer_lab.planning.expectation.partial_runs import PartialRun
 from privateer_lab.planning.plain_tests import is_test, least_effect
 from privateer_lab.planning.plans import people_needed
@@ -114,7 +114,7 @@ class Expectation(msgspec.Struct, frozen=True):
         return self.best - self.single > _DUST * max(abs(self.best), 1.0)
 
 
-def expectation(spec: Spec, choices: Sequence[Choice], runs: Mapping[int, Sequence[PartialRun]]) -> Expectation:
+def expectation(spec: Spec, choices: Sequence[VariedSpec], runs: Mapping[int, Sequence[PartialRun]]) -> Expectation:
     """Return what runs say of a spec and its changes; ``runs`` are by the place of the choice, the spec's own first.
 
     The gain above the best single option varies less from run to run than rewards: values are that option's mean, over
@@ -185,7 +185,7 @@ class _Spread:
         return float(stdtrit(self._freedom, 0.975) * error)
 
 
-def _row(choice: Choice, runs: Sequence[PartialRun], single: float, spread: _Spread) -> ExpectedRow:
+def _row(choice: VariedSpec, runs: Sequence[PartialRun], single: float, spread: _Spread) -> ExpectedRow:
     gains = [one.gain for one in runs]
     variant, people = choice.variant, runs[0].run.choices
     gain, margin = float(np.mean(gains)), spread.margin(gains)
@@ -209,7 +209,7 @@ def _row(choice: Choice, runs: Sequence[PartialRun], single: float, spread: _Spr
     )
 
 
-def _detectable(choice: Choice, people: int, single: float) -> float | None:
+def _detectable(choice: VariedSpec, people: int, single: float) -> float | None:
     """Return the least effect of a plain test of no and yes; of numbers nobody knows how much they vary."""
     told = choice.spec.reward
     rate = (single - told.low) / told.span

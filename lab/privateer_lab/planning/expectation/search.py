@@ -8,7 +8,7 @@ from math import inf
 from typing import Any, Final, TypeAlias
 
 from privateer_core.errors import SpecError
-from privateer_lab.planning.expectation.choices import Choice
+from privateer_lab.planning.expectation.choices import VariedSpec
 from privateer_lab.planning.expectation.partial_runs import PartialRun
 from privateer_lab.planning.plans import Refused
 from privateer_lab.simulation.parallel import Backend, each
@@ -75,7 +75,7 @@ class Search:
         Whether somebody ended the search.
     """
 
-    def __init__(self, choices: Sequence[Choice], show: Show, jobs: int | None, backend: Backend) -> None:
+    def __init__(self, choices: Sequence[VariedSpec], show: Show, jobs: int | None, backend: Backend) -> None:
         self._choices, self._show = choices, show
         self._jobs, self._backend = jobs, backend
         self._came: list[_Came] = []
@@ -136,7 +136,7 @@ class Search:
         self.is_interrupted = len(came) < len(work)
 
 
-def _played(place: int, choice: Choice, seed: int, allowed: Time) -> _Came:
+def _played(place: int, choice: VariedSpec, seed: int, allowed: Time) -> _Came:
     """Run a choice if there is time; the spec itself once, however little there is."""
     left = allowed.left
     if left <= 0 and (place or seed):

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from privateer_core.answer.facts import Table
 from privateer_core.spec.spec import Spec
-from privateer_lab.planning.expectation.choices import Choice
+from privateer_lab.planning.expectation.choices import VariedSpec
 from privateer_lab.planning.plain_tests import LEAST
 from privateer_lab.planning.plans import foreseen, with_finite
 from privateer_lab.simulation.parallel import Backend
@@ -18,7 +18,7 @@ _SHARE: Final = 0.25
 
 
 def found_by_tests(
-    choices: Sequence[Choice], seconds: float, jobs: int | None, backend: Backend
+    choices: Sequence[VariedSpec], seconds: float, jobs: int | None, backend: Backend
 ) -> list[dict[str, Any]]:
     """Return what can be found under each promise, where learners know it before anybody is asked.
 

@@ -187,7 +187,7 @@ def test_where_one_option_is_best_for_all_nothing_is_said_of_context() -> None:
 
 
 def test_the_interval_has_the_spread_of_all_rows() -> None:
-    """Of gains .1 and .3 in one row and .2 and .2 in another the variance is .02 with two degrees of freedom."""
+    """Gains of .1 and .3 in one row and .2 and .2 in another have a variance of .02, with two degrees of freedom."""
     spec = spec_of()
     made, _ = choices_of(spec, models=["local"], epsilons=[4.0])
     base = whole(spec)
