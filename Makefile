@@ -12,7 +12,7 @@ marked = $(shell grep -rlF --include='test_*.py' 'mark.$(1)' tests)
 # Tests start hundreds of processes: these read bytecode where they may write it, and need not compile all sources again.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: install test coverage check demo nightly bench benchmark browser pictures postgres data documents wheels packages site sdk sdkcheck lock format clean
+.PHONY: install test coverage check demo nightly bench benchmark browser pictures postgres data documents wheels packages site sdk sdkcheck release version lock format clean
 
 install: $(STAMP)
 
@@ -103,9 +103,20 @@ sdk: $(STAMP)
 sdkcheck:
 	cd sdk/js && npm ci --ignore-scripts --no-fund --no-audit && npm run check
 
+# Everything that a release consists of, in dist/VERSION/, made and checked. It publishes nothing. Needs Node, Docker and the
+# base image python:3.12-slim.
+release: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/release.txt
+	$(BIN)/python -m deploy.release
+
+# make version VERSION=0.2.0: a new version everywhere, and a date for the changelog's entry.
+version: $(STAMP)
+	$(BIN)/python -m deploy.release.version $(VERSION)
+
 # Needs uv; writes no registry address.
 lock:
-	for role in dev benchmark browser docs issuer load server shuffler; do \
+	for role in dev benchmark browser docs issuer load release server shuffler; do \
 		uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras \
 			requirements/$$role.in -o requirements/$$role.txt; done
 

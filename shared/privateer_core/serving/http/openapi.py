@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any, Final
 
 import msgspec
@@ -50,7 +51,7 @@ from privateer_core.wire.batch import FORM, UPLOAD
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.publication import DIGEST_SIZE, KEY_ID_SIZE
 
-VERSION: Final = "0.1.0"
+VERSION: Final = version("privateer-core")
 REF: Final = "#/components/schemas/{name}"
 _EVERYWHERE: Final[tuple[type[PrivateerError], ...]] = (BadRequest, HeadersTooLarge, HostRefused, Internal)
 """Any page may answer these: what is no HTTP, too long, or a defect; at the private listener, a wrong name."""
