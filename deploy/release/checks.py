@@ -78,26 +78,42 @@ def running(_: Path) -> str:
             raise ReleaseError(f"{tag} holds version {said}")
         if inspected(tag)["Config"]["User"] in ("", "root", "0"):
             raise ReleaseError(f"{tag} runs as root")
-    for role in SERVICES:
-        _healthy(f"privateer-{role}:{version()}")
+    started: list[str] = []
+    try:
+        for role in SERVICES:
+            # The shuffler asks the server, which it finds where all share the first one's network.
+            network = ("--network", f"container:{started[0]}") if started else ()
+            started.append(_start(f"privateer-{role}:{version()}", *network))
+        for container in started:
+            _await_health(container)
+    finally:
+        for container in reversed(started):
+            run("docker", "rm", "--force", "--volumes", container)
     return f"docker run: {', '.join(IMAGES)}; healthy: {', '.join(SERVICES)}"
 
 
-def _healthy(tag: str) -> None:
-    """Start a service; wait until its own check says that it is ready."""
-    settings = {"PRIVATEER_ADMIN_TOKEN": "token-of-the-release-check", "PRIVATEER_EXPERIMENTS": "release-check"}
+def _start(tag: str, *options: str) -> str:
+    """Start a service as its image has it; the container."""
+    settings = {
+        "PRIVATEER_ADMIN_TOKEN": "token-of-the-release-check",
+        "PRIVATEER_EXPERIMENTS": "release-check",
+        "PRIVATEER_ATTESTATION": "open",
+        "PRIVATEER_SERVER_URL": "http://127.0.0.1:8002",
+    }
     words = [word for name, value in settings.items() for word in ("--env", f"{name}={value}")]
     volumes = [word for folder in ("/data", "/trusted", "/senders", "/tokens") for word in ("--volume", folder)]
-    container = run("docker", "run", "--detach", "--read-only", "--tmpfs", "/tmp", *words, *volumes, tag).strip()  # noqa: S108
-    try:
-        deadline = time.monotonic() + _PATIENCE
-        while (state := inspected_state(container)) != "healthy":
-            if time.monotonic() > deadline or state == "exited":
-                said = subprocess.run(["docker", "logs", container], capture_output=True, text=True, check=False)
-                raise ReleaseError(f"{tag} is {state}: {(said.stdout + said.stderr)[-1000:]}")
-            time.sleep(0.5)
-    finally:
-        run("docker", "rm", "--force", "--volumes", container)
+    command = ("docker", "run", "--detach", "--read-only", "--tmpfs", "/tmp", *words, *volumes)  # noqa: S108
+    return run(*command, *options, tag).strip()
+
+
+def _await_health(container: str) -> None:
+    """Wait until a service's own check says that it is ready."""
+    deadline = time.monotonic() + _PATIENCE
+    while (state := inspected_state(container)) != "healthy":
+        if time.monotonic() > deadline or state == "exited":
+            said = subprocess.run(["docker", "logs", container], capture_output=True, text=True, check=False)
+            raise ReleaseError(f"a service is {state}: {(said.stdout + said.stderr)[-1000:]}")
+        time.sleep(0.5)
 
 
 def inspected_state(container: str) -> str:
