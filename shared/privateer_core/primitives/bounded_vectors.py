@@ -25,6 +25,34 @@ class BoundedVectors:
     def __len__(self) -> int:
         return len(self.coins)
 
+    def dense(self, people: slice) -> NDArray[np.float64]:
+        """Return the vectors of some people, (some, coordinates)."""
+        return self.values[people]
+
+
+@dataclass(frozen=True, repr=False)
+class SparseVectors(BoundedVectors):
+    """Vectors of which most coordinates are 0.
+
+    Attributes
+    ----------
+    values
+        Shape (n, entries): the others. Secret.
+    places
+        Shape (n, entries), int64: their coordinates, all different. Secret.
+    coordinates
+        How many coordinates there are.
+    """
+
+    places: NDArray[np.int64]
+    coordinates: int
+
+    def dense(self, people: slice) -> NDArray[np.float64]:
+        """Return the vectors of some people, (some, coordinates)."""
+        found = np.zeros((len(self.values[people]), self.coordinates))
+        np.put_along_axis(found, self.places[people], self.values[people], axis=1)
+        return found
+
 
 @dataclass(frozen=True)
 class VectorSums:

@@ -1,6 +1,6 @@
 """Questions that a round asks of people: one of the statistical primitives each, with its sizes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self, TypeAlias
 
 from privateer_core.primitives.clipping import Ball
@@ -112,6 +112,23 @@ class SecondMoments(VectorSum):
     def wanted(self) -> int:
         """Features whose second moments are wanted; 0: only a sum is."""
         return len(self.kept) + self.screened
+
+
+@dataclass(frozen=True)
+class FeatureMeans(VectorSum):
+    """Means of one value by the cells of several features at once.
+
+    A curator gets a vector of everybody, with all features. Elsewhere coins choose one question for a person, about one
+    feature, and a symbol answers it. All questions have one alphabet: the people of a batch hide each other only if
+    any symbol could have answered any of their questions.
+
+    Attributes
+    ----------
+    layout
+        Its groups are the questions, and its keys are answers, as many as the question with most answers has.
+    """
+
+    layout: SlotLayout = field(default_factory=lambda: SlotLayout.ungrouped(1, 0))
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,11 @@ Each takes what is promised, the honest people of a round, the question, and wha
 cost. The table of trust models says which serves whom.
 """
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Final, Protocol
 
 from privateer_core.accounting.allotment import Allotment
+from privateer_core.accounting.amplification import amplified_local_epsilon
 from privateer_core.mechanisms import AnyMechanism
 from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
 from privateer_core.mechanisms.cell_products import CellProducts
@@ -21,7 +23,17 @@ from privateer_core.mechanisms.vectors.vector_bits import BitVectors
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.public_coins import Layout, SlotLayout
-from privateer_core.primitives.questions import KeyedHits, KeyedMeans, L2VectorSum, SecondMoments, VectorSum
+from privateer_core.primitives.questions import (
+    FeatureMeans,
+    KeyedHits,
+    KeyedMeans,
+    L2VectorSum,
+    SecondMoments,
+    VectorSum,
+)
+
+_BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64)
+"""Numbers of buckets among which answers about features are dealt."""
 
 
 class Calibrated(Protocol):
@@ -64,6 +76,25 @@ def local_symbols(privacy: Calibrated, _honest: int, question: SecondMoments, _s
 def local_hits(privacy: Calibrated, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
     """Return the symbol that names keys, or few buckets of them."""
     return NamedSymbol.calibrated(question, privacy.bound)
+
+
+def local_features(privacy: Calibrated, _honest: int, asked: FeatureMeans, _share: Allotment | None) -> AnyMechanism:
+    """Return the symbol that says most of one cell of many."""
+    return _dealt(asked, lambda _: privacy.bound)
+
+
+def shuffled_features(privacy: Calibrated, honest: int, asked: FeatureMeans, _share: Allotment | None) -> AnyMechanism:
+    """Return the symbol that says most of one cell of many, with the same alphabet whatever coins ask."""
+    promise = (privacy.bound, privacy.delta)
+    return _dealt(asked, lambda symbols: amplified_local_epsilon(*promise, symbols, honest, privacy.local_epsilon_max))
+
+
+def _dealt(asked: FeatureMeans, local: Callable[[int], float]) -> NamedSymbol:
+    """Return the symbol with the most informative number of buckets; ``local`` is its epsilon by its symbols."""
+    most = min(_BUCKETS[-1], asked.layout.keys)
+    made = [NamedSymbol(asked.layout, local(2 * one), one) for one in _BUCKETS if one <= most]
+    # A cell has few of the people, so that the reports of others are its noise.
+    return max(made, key=lambda one: one.response.gain**2 * one.buckets)
 
 
 def shuffled_hits(privacy: Calibrated, honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:

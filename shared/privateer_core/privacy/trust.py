@@ -26,6 +26,7 @@ from privateer_core.mechanisms.vectors.vector_bits import BitVectors
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.questions import (
+    FeatureMeans,
     KeyedHits,
     KeyedMeans,
     L2VectorSum,
@@ -175,6 +176,7 @@ TRUST: Final[dict[str, Trust]] = {
                 VectorSum: Serving((VectorSymbol, GaussianVectors), calibrations.local_vectors),
                 L2VectorSum: Serving((VectorSymbol, GaussianVectors), calibrations.local_vectors),
                 SecondMoments: Serving((VectorSymbol,), calibrations.local_symbols),
+                FeatureMeans: Serving((NamedSymbol,), calibrations.local_features),
             },
             example={"epsilon": 4.0},
         ),
@@ -204,6 +206,7 @@ TRUST: Final[dict[str, Trust]] = {
                 VectorSum: Serving((BitVectors,), calibrations.shuffled_vectors),
                 L2VectorSum: Serving((VectorSymbol,), calibrations.shuffled_directions, shares_out=True),
                 SecondMoments: Serving((BitVectors,), calibrations.shuffled_vectors),
+                FeatureMeans: Serving((NamedSymbol,), calibrations.shuffled_features),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
         ),
@@ -225,6 +228,7 @@ TRUST: Final[dict[str, Trust]] = {
                 VectorSum: Serving((CentralVectors, RunningVectors), calibrations.central_vectors),
                 L2VectorSum: Serving((CentralVectors, RunningVectors), calibrations.central_vectors, shares_out=True),
                 SecondMoments: Serving((ScreenedMoments,), calibrations.central_moments),
+                FeatureMeans: Serving((CentralVectors,), calibrations.central_vectors),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
         ),
@@ -246,6 +250,7 @@ TRUST: Final[dict[str, Trust]] = {
                 VectorSum: Serving((CentralVectors,), calibrations.exact_vectors),
                 L2VectorSum: Serving((CentralVectors,), calibrations.exact_vectors),
                 SecondMoments: Serving((ScreenedMoments,), calibrations.exact_moments),
+                FeatureMeans: Serving((CentralVectors,), calibrations.exact_vectors),
             },
             example={},
         ),

@@ -21,6 +21,8 @@ from privateer_core.sampling.normal import EPSILON_MAX, REACH, RoundedNormal, sa
 _REACH: Final = 1.01 * REACH
 """Noise is drawn up to so many standard deviations."""
 _MOST: Final = (1 << 31) - 1
+_BLOCK: Final = 1 << 21
+"""Numbers of vectors at a time."""
 
 
 def vector_standard_deviation(ball: Ball, epsilon: float, delta: float) -> float:
@@ -94,9 +96,13 @@ class _NoisyVectors(Mechanism, frozen=True):
         return total.merged(VectorTotal(len(reports), reports.sum(axis=0, dtype=np.int64)))
 
     def _rounded_sum(self, contributions: BoundedVectors, rng: np.random.Generator) -> NDArray[np.int64]:
-        scaled = self.ball.clip(contributions.values) / self.ball.step
-        floor = np.floor(scaled)
-        return np.asarray((floor + (rng.random(scaled.shape) < scaled - floor)).sum(axis=0), dtype=np.int64)
+        sums, step = np.zeros(self.ball.coordinates), max(1, _BLOCK // self.ball.coordinates)
+        # In blocks, so that vectors of which most is 0 are never all unfolded. Sums of whole numbers are exact.
+        for start in range(0, max(1, len(contributions)), step):
+            scaled = self.ball.clip(contributions.dense(slice(start, start + step))) / self.ball.step
+            floor = np.floor(scaled)
+            sums += (floor + (rng.random(scaled.shape) < scaled - floor)).sum(axis=0)
+        return np.asarray(sums, dtype=np.int64)
 
     def _spread(self, people: int, drawn: int) -> tuple[float, float]:
         """Bound the error of an average of ``people`` with noise drawn ``drawn`` times; see `GaussianVectors.spread`.
@@ -198,7 +204,7 @@ class CentralVectors(_NoisyVectors, frozen=True, tag="central-vectors"):
 
     def randomize(self, contributions: BoundedVectors, noise: NoiseSource) -> NDArray[np.int32]:
         """Return clipped vectors on the grid, shape (n, coordinates)."""
-        return self.ball.on_grid(contributions.values, noise).astype("<i4")
+        return self.ball.on_grid(contributions.dense(slice(None)), noise).astype("<i4")
 
     def parse(self, rows: bytes) -> NDArray[np.int32]:
         """Parse reports from their concatenated bytes; a curator holds people to the ball, which its promise needs."""

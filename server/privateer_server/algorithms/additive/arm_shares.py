@@ -1,0 +1,79 @@
+"""Who gets which arm under a policy, by people made up of what is known of cells: features are independent there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_core.algorithms.additive.cells import Cells
+from privateer_core.algorithms.additive.policy import STEP, AdditivePolicy, residual_weights
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+_PEOPLE: Final = 256
+"""People made up for each cell, each of whom takes every draw."""
+
+
+@dataclass(frozen=True)
+class ArmShares:
+    """The arms of people of each cell, and how much their residuals say.
+
+    Attributes
+    ----------
+    shares
+        Shape (arms, terms): the share of people of a cell who get the arm; the first term's is that of everybody.
+    weighted
+        Shape (arms, terms): the same, times the mean of what their residuals are multiplied by.
+    spread
+        Shape (arms,): variance of a residual over what it is multiplied by.
+    """
+
+    shares: Array
+    weighted: Array
+    spread: Array
+
+    @classmethod
+    def of(cls, policy: AdditivePolicy, masses: Array) -> "ArmShares":
+        """Return those of a policy; ``masses`` (terms,) are the shares of people by cell, and 1."""
+        cells, draws = policy.questions.cells, policy.draws.astype(np.int32)
+        terms = made_up(cells, masses)
+        means = policy.means.astype(np.int32)
+        scores = draws[:, :, 0] + sum(np.moveaxis(draws[:, :, own], 2, 0) for own in terms.T)
+        expected = means[:, 0] + sum(means[:, own].T for own in terms.T)
+        found = [_of_people(policy, scores, expected)]
+        for place, own in enumerate(terms.T):
+            others, rest = scores - np.moveaxis(draws[:, :, own], 2, 0), expected - means[:, own].T
+            for term in range(*cells.of_feature(place).indices(cells.count)):
+                found.append(_of_people(policy, others + draws[:, :, term], rest + means[:, term]))
+        shares, weighted, spreads = (np.array(some).T for some in zip(*found, strict=True))
+        return cls(shares, weighted, spreads[:, 0] / np.maximum(weighted[:, 0], 1e-9))
+
+    @classmethod
+    def mixed(cls, some: Sequence[tuple["ArmShares", float]]) -> "ArmShares":
+        """Return those of people of whom each policy decided for a share."""
+        parts = [[share * part for part in (one.shares, one.weighted, one.spread)] for one, share in some]
+        return cls(*(np.sum(part, axis=0) for part in zip(*parts, strict=True)))
+
+
+def _of_people(policy: AdditivePolicy, scores: NDArray[np.int32], expected: NDArray[np.int32]) -> tuple[Array, ...]:
+    """Return the share of each arm, (arms,), and sums over its people of weights and variances of residuals."""
+    scores = np.where(policy.playable, scores, np.iinfo(np.int32).min)
+    chosen = scores.argmax(axis=2)
+    times = (chosen[:, :, None] == np.arange(scores.shape[2])).mean(axis=1)
+    weights, variances = residual_weights(STEP * expected)
+    return times.mean(axis=0), (times * weights).mean(axis=0), (times * variances).mean(axis=0)
+
+
+def made_up(cells: Cells, masses: Array) -> Ints:
+    """Return the terms (people, features) of people made up: each feature has its shares, in an order of its own."""
+    rng = np.random.default_rng(0)
+    middles = (np.arange(_PEOPLE) + 0.5) / _PEOPLE
+    columns = []
+    for place in range(len(cells.features)):
+        own = cells.of_feature(place)
+        ends = np.cumsum(masses[own])
+        found = np.searchsorted(ends / ends[-1], middles)
+        columns.append(own.start + rng.permutation(found))
+    return np.stack(columns, axis=1)

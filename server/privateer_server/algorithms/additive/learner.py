@@ -1,0 +1,202 @@
+"""The learner of additive bandits: Bayesian regression on sums of residuals by cell."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from privateer_core.algorithms.additive.policy import STEP, AdditivePolicy
+from privateer_core.algorithms.additive.spec import AdditiveSpec
+from privateer_core.answer import Answer
+from privateer_core.answer.facts import Fact
+from privateer_core.answer.parts import Figures
+from privateer_core.policies.expected_rewards import ExpectedRewards
+from privateer_core.primitives.bounded_vectors import VectorSums
+from privateer_core.primitives.contributions import CellHits
+from privateer_server.algorithms import LearnerState, NewRound, RoundsLearner
+from privateer_server.algorithms.additive.arm_shares import ArmShares
+from privateer_server.algorithms.additive.cell_masses import CellMasses
+from privateer_server.algorithms.additive.observed_round import ObservedRound, independent
+from privateer_server.algorithms.additive.part_sums import PartSums, noise_of
+from privateer_server.algorithms.additive.posterior import Posterior
+from privateer_server.algorithms.additive.question_shares import edges_of, even, least_doubt
+
+Array = NDArray[np.float64]
+_DRAWS: Final = 32
+"""Draws that coins choose from."""
+_ROUNDS: Final = 8
+"""How many rounds are read again when more is known of where people are."""
+_COUNTED: Final = 0.1
+"""Share of a vector's squared length that counts people by cell."""
+
+
+@dataclass(frozen=True)
+class AdditiveState(LearnerState):
+    """The state of the learner.
+
+    Attributes
+    ----------
+    reported
+        People whose reports opened.
+    information, scores
+        Shapes (arms, terms, terms) and (arms, terms): what rounds say of terms that are not kept.
+    masses
+        What is known of the shares of people by cell.
+    rounds
+        The latest rounds, oldest first.
+    """
+
+    reported: int
+    information: Array
+    scores: Array
+    masses: CellMasses
+    rounds: tuple[ObservedRound, ...] = ()
+
+
+class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]):
+    """Learns terms from residuals, and asks what leaves least doubt."""
+
+    state_type = AdditiveState
+    publishes_result = False
+    same = ("algorithm", "experiment.arms", "experiment.retired", "context.features", "reward")
+
+    def __init__(self, spec: AdditiveSpec) -> None:
+        super().__init__(spec)
+        self.questions = spec.questions
+        self.cells = self.questions.cells
+
+    @override
+    def start(self, seed: int) -> AdditiveState:
+        arms, terms = self.spec.arm_count, self.cells.count
+        nothing = np.zeros((arms, terms, terms)), np.zeros((arms, terms))
+        return AdditiveState(0, *nothing, CellMasses.unknown(self.cells))
+
+    def posterior(self, state: AdditiveState) -> Posterior:
+        """Return what is known of terms."""
+        declared = self.spec.reward.base_rate
+        rate = None if declared is None else self.spec.reward.scaled(declared)[0]
+        return Posterior.of(*self._statistics(state), self.cells, rate)
+
+    def _statistics(self, state: AdditiveState) -> tuple[Array, Array]:
+        """Return information and scores of all rounds; those that are kept count by what is known of masses now."""
+        masses = state.masses.means(self.cells)
+        information, scores = state.information, state.scores
+        for one in state.rounds:
+            more, told = one.statistics(self.questions, masses)
+            information, scores = information + more, scores + told
+        return information, scores
+
+    @override
+    def policy(self, state: AdditiveState, ahead: NewRound) -> AdditivePolicy:
+        spec, known = self.spec, self.posterior(state)
+        asked = even(self.questions)
+        terms = self.terms(ahead, spec.asked(ahead.seed, edges_of(asked)))
+        if ahead.batch and spec.privacy.trust.promises:
+            asked = self._asked(state, known, ahead.batch, noise_of(terms, _COUNTED))
+            terms = self.terms(ahead, spec.asked(ahead.seed, edges_of(asked)))
+        means = _whole(known.means)
+        return AdditivePolicy(
+            version=ahead.version,
+            questions=self.questions,
+            draws=self._draws(state, known, ahead) if ahead.batch else means[None],
+            means=means,
+            edges=edges_of(asked),
+            counted=_COUNTED,
+            counts_arms=spec.counts_arms,
+            playable=np.array(spec.playable),
+            seed=ahead.seed,
+            terms=terms,
+        )
+
+    def _asked(self, state: AdditiveState, known: Posterior, people: int, noise: float) -> Array:
+        """Return the share of each question, for arms to be given about as they were in the latest round."""
+        masses, arms = state.masses.means(self.cells), self.spec.arm_count
+        weighted = np.full((arms, self.cells.count), 2 / arms)
+        if state.rounds and len(state.rounds[-1].arms.weighted) == arms:
+            weighted = state.rounds[-1].arms.weighted
+        return least_doubt(self.questions, known.covariances, people * masses * weighted, noise, masses)
+
+    def _draws(self, state: AdditiveState, known: Posterior, ahead: NewRound) -> NDArray[np.int16]:
+        """Return draws from the posterior, nearer to its mean; before any report each names an arm, in turn."""
+        if not state.reported:
+            draws = np.zeros((_DRAWS, *known.means.shape), np.int16)
+            arms = np.flatnonzero(self.spec.playable)
+            draws[np.arange(_DRAWS), arms[np.arange(_DRAWS) % len(arms)], 0] = 1
+            return draws
+        coins = np.random.default_rng(ahead.seed).standard_normal((_DRAWS, *known.means.shape))
+        moved = np.einsum("kij,dkj->dki", known.factors, coins, optimize=True)
+        return _whole(known.means + self.spec.algorithm.exploration * moved)
+
+    @override
+    def learn(self, state: AdditiveState, policy: AdditivePolicy, release: VectorSums | CellHits) -> AdditiveState:
+        told = PartSums.of(policy, release)
+        people = release.reports
+        masses = state.masses.learned(self.questions, told.counts.sum(axis=0), told.doubts, people)
+        shares = masses.means(self.cells)
+        arms = ArmShares.mixed([(ArmShares.of(one, shares), share) for one, share in policy.decided])
+        exact = told.counts @ self.questions.matrix if policy.counts_arms else np.zeros((0, 0))
+        means = STEP * policy.means.astype(np.float64)
+        latest = ObservedRound(people, told.sums, told.variances, means, arms, told.together, exact)
+        rounds = (*state.rounds, latest)
+        after = replace(state, reported=state.reported + people, masses=masses, rounds=rounds)
+        return self._folded(after, _ROUNDS)
+
+    def _folded(self, state: AdditiveState, kept: int) -> AdditiveState:
+        """Return the state with so many rounds, the others counted in for good."""
+        gone = state.rounds[: max(0, len(state.rounds) - kept)]
+        information, scores = self._statistics(replace(state, rounds=gone))
+        return replace(state, information=information, scores=scores, rounds=state.rounds[len(gone) :])
+
+    @override
+    def rearmed(self, state: AdditiveState, before: AdditiveSpec) -> AdditiveState:
+        folded, added = self._folded(state, 0), self.spec.arm_count - before.arm_count
+        information, scores = (
+            np.concatenate([one, np.zeros((added, *one.shape[1:]))]) for one in (folded.information, folded.scores)
+        )
+        return replace(folded, information=information, scores=scores)
+
+    @override
+    def figures(self, state: AdditiveState) -> dict[str, float]:
+        """Return how far a mean reward may be off: standard deviation, averaged over arms and people."""
+        people = independent(self.cells, state.masses.means(self.cells))
+        spread = np.einsum("kij,ij->k", self.posterior(state).covariances, people)
+        return {"uncertainty": float(np.sqrt(spread).mean())}
+
+    @override
+    def answer(self, state: AdditiveState) -> Answer:
+        if not state.reported:
+            return self.answered(state)
+        off = Fact("typical error of a mean reward", round(self.figures(state)["uncertainty"], 4), "number")
+        return self.answered(state, parts=(Figures("what is known", (off,)),))
+
+    @override
+    def expected(self, state: AdditiveState) -> ExpectedRewards | None:
+        if not state.reported:
+            return None
+        known, reward = self.posterior(state), self.spec.reward
+        covariances = known.covariances
+
+        def rows(contexts: Array) -> Array:
+            found = np.zeros((len(contexts), self.cells.count))
+            found[:, 0] = 1.0
+            np.put_along_axis(found, self.cells.locate(contexts), 1.0, axis=1)
+            return found
+
+        def at(contexts: Array) -> tuple[Array, Array]:
+            x = rows(contexts)
+            spreads = np.einsum("nd,kde,ne->nk", x, covariances, x, optimize=True)
+            deviations = reward.span * np.sqrt(np.maximum(spreads, 0.0))
+            return reward.unscaled(np.clip(x @ known.means.T, 0.0, 1.0)), deviations
+
+        def deviation(contexts: Array, weights: Array) -> float:
+            sums = weights.T @ rows(contexts)
+            return reward.span * float(np.sqrt(max(0.0, np.einsum("kd,kde,ke->", sums, covariances, sums))))
+
+        return ExpectedRewards.everywhere(self.spec.dimension, at, deviation)
+
+
+def _whole(values: Array) -> Any:
+    """Return terms in whole steps; none is beyond 4."""
+    return np.clip(np.rint(values / STEP), -32767, 32767).astype(np.int16)

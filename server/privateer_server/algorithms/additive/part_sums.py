@@ -1,0 +1,90 @@
+"""A round's release as sums over all its people, by arm and part of a question, with how far noise may move them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_core.algorithms.additive.policy import AdditivePolicy
+from privateer_core.mechanisms.named_symbol import NamedSymbol
+from privateer_core.primitives.bounded_vectors import VectorSums
+from privateer_core.primitives.contributions import CellHits
+from privateer_core.privacy.terms import Terms
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PartSums:
+    """Sums over all people of a round.
+
+    Attributes
+    ----------
+    sums, variances
+        Shape (arms, parts): of residuals, and of noise in them; infinite where nobody was asked.
+    counts
+        Shape (arms or 1, parts): of people.
+    doubts
+        Shape (parts,): variances of noise in the sum of counts over arms.
+    together
+        Whether all sums are over the same people.
+    """
+
+    sums: Array
+    variances: Array
+    counts: Array
+    doubts: Array
+    together: bool
+
+    @classmethod
+    def of(cls, policy: AdditivePolicy, release: VectorSums | CellHits) -> "PartSums":
+        """Return what a release says."""
+        if isinstance(release, CellHits):
+            return cls._of_symbols(policy, release)
+        return cls._of_vectors(policy, release)
+
+    @classmethod
+    def _of_vectors(cls, policy: AdditivePolicy, release: VectorSums) -> "PartSums":
+        questions, arms = policy.questions, len(policy.means)
+        told = release.sums.reshape(-1, int(questions.starts[-1]))
+        lengths = np.sqrt(policy.shares[questions.of_part])
+        with np.errstate(divide="ignore"):
+            each = release.noise / lengths**2 if release.noise else np.where(lengths > 0, 0.0, np.inf)
+        lengths = np.where(lengths > 0, lengths, np.inf)
+        sums = told[:arms] / (np.sqrt(1 - policy.counted) * lengths)
+        counts = told[arms:] / (np.sqrt(policy.counted) * lengths)
+        variances = np.tile(each / (1 - policy.counted), (arms, 1))
+        return cls(sums, variances, counts, len(counts) * each / policy.counted, together=True)
+
+    @classmethod
+    def _of_symbols(cls, policy: AdditivePolicy, release: CellHits) -> "PartSums":
+        questions, arms = policy.questions, len(policy.means)
+        asked, own = questions.of_part, np.arange(int(questions.starts[-1])) - questions.starts[questions.of_part]
+        places = own * arms + np.arange(arms)[:, None], asked
+        trials = release.counts[0][asked].astype(np.float64)
+        times = np.where(trials > 0, release.reports / np.maximum(trials, 1), 0.0)
+        hit_own, hit_other = hit_rates(policy.terms)
+        rate = hit_other + (hit_own - hit_other) / (arms * questions.sizes[asked])
+        with np.errstate(divide="ignore"):
+            each = np.where(trials > 0, trials * rate * times**2, np.inf)
+        sums = times * release.sums[places] / release.gain
+        counts = times * (release.hits[places] - trials * hit_other) / (hit_own - hit_other)
+        doubts = arms * each / (hit_own - hit_other) ** 2
+        return cls(sums, np.tile(each / release.gain**2, (arms, 1)), counts, doubts, together=False)
+
+
+def hit_rates(terms: Terms) -> tuple[float, float]:
+    """Return how likely a report is a hit of the person's own key, and of another key."""
+    mechanism = terms.mechanism
+    assert isinstance(mechanism, NamedSymbol)
+    other = 2 * mechanism.response.other
+    own = mechanism.response.gain + other
+    return own, mechanism.together * own + (1 - mechanism.together) * other
+
+
+def noise_of(terms: Terms, counted: float) -> float:
+    """Return the variance of noise in a sum over all people of a round, if its question was the only one."""
+    mechanism = terms.mechanism
+    if isinstance(mechanism, NamedSymbol):
+        return terms.batch * hit_rates(terms)[1] / mechanism.response.gain**2
+    return (mechanism.standard_deviation * mechanism.ball.step) ** 2 / (1 - counted)  # type: ignore[union-attr]

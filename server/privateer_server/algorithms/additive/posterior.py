@@ -1,0 +1,166 @@
+"""A normal posterior over terms, whose prior finds by evidence how much each feature matters, and how smoothly."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from privateer_core.algorithms.additive.cells import Cells, FeatureCells
+
+Array = NDArray[np.float64]
+_SCALES: Final = 0.003125 * 2.0 ** np.arange(9)
+"""Standard deviations tried for a feature's terms, in expected reward where that is about 1/2."""
+_TYPICAL: Final = 0.05
+_SPREAD: Final = 1.0
+"""Scales are log-normal around the typical one, with this standard deviation of the logarithm."""
+_LENGTHS: Final = (0.125, 0.25, 0.5, 1.0)
+"""Lengths tried over which a shape function is alike, by a feature's range."""
+_ROUGH: Final = 0.05
+"""Share of a shape function's variance that is each cell's own."""
+_ARMS: Final = 0.25
+"""Standard deviation of what arms differ by for everybody, where expected rewards are about 1/2."""
+_LEVEL: Final = 0.5
+"""Standard deviation of what all arms have in common, before any report."""
+_STEPS: Final = 5
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """What is known of terms.
+
+    Attributes
+    ----------
+    means
+        Shape (arms, terms).
+    factors
+        Shape (arms, terms, terms): with F F^T the covariance of an arm's terms.
+    level
+        The expected reward that all arms have in common.
+    """
+
+    means: Array
+    factors: Array
+    level: float
+
+    @property
+    def covariances(self) -> Array:
+        """Shape (arms, terms, terms)."""
+        return self.factors @ self.factors.transpose(0, 2, 1)
+
+    @classmethod
+    def of(cls, information: Array, scores: Array, cells: Cells, declared: float | None) -> "Posterior":
+        """Return the posterior.
+
+        Parameters
+        ----------
+        information
+            Shape (arms, terms, terms): sums of M^T S^-1 M over observations M theta + noise of covariance S.
+        scores
+            Shape (arms, terms): sums of M^T S^-1 observation.
+        cells
+            Those of all features.
+        declared
+            A mean reward in [0, 1] that is expected; None: nobody knows.
+        """
+        level = _level(information, scores, declared)
+        unit = 4 * min(max(level, 0.005), 0.995) * (1 - min(max(level, 0.005), 0.995))
+        shifted = scores - level * information[:, :, 0]
+        families = [_family(feature, unit) for feature in cells.features]
+        prior = np.zeros((cells.count, cells.count))
+        prior[0, 0] = (_ARMS * unit) ** 2
+        for place, family in enumerate(families):
+            prior[cells.of_feature(place), cells.of_feature(place)] = family.average(family.before)
+        for _ in range(_STEPS if information.any() else 0):
+            means, factors = _under(information, shifted, prior)
+            covariances = factors @ factors.transpose(0, 2, 1)
+            for place, family in enumerate(families):
+                own = cells.of_feature(place)
+                evidence = family.evidence(covariances[:, own, own], means[:, own], prior[own, own])
+                prior[own, own] = family.average(softmax(evidence + np.log(family.before)))
+        means, factors = _under(information, shifted, prior)
+        means[:, 0] += level
+        return cls(means, factors, level)
+
+
+def _level(information: Array, scores: Array, declared: float | None) -> float:
+    """Return the mean reward that all arms have in common, shrunk towards 1/2 or what is declared."""
+    precision = float(information[:, 0, 0].sum()) + _LEVEL**-2
+    middle = 0.5 if declared is None else declared
+    return (float(scores[:, 0].sum()) + middle * _LEVEL**-2) / precision
+
+
+@dataclass(frozen=True)
+class _Family:
+    """Priors of one feature's terms, of several lengths and scales.
+
+    Attributes
+    ----------
+    kernels
+        Shape (lengths, cells, cells): covariances at scale 1.
+    scales
+        Shape (scales,).
+    before
+        Shape (lengths * scales,): how likely each is before any report.
+    """
+
+    kernels: Array
+    scales: Array
+    before: Array
+
+    def average(self, probabilities: Array) -> Array:
+        """Return the mean covariance: what is not known stays wide, where the likeliest one would be too sure."""
+        by_length = probabilities.reshape(len(self.kernels), -1) @ self.scales**2
+        return np.asarray(np.tensordot(by_length, self.kernels, 1))
+
+    def evidence(self, covariances: Array, means: Array, prior: Array) -> Array:
+        """Return the log marginal likelihood of each, all other features integrated out, up to a constant.
+
+        Parameters
+        ----------
+        covariances, means
+            Shapes (arms, cells, cells) and (arms, cells): the posterior under ``prior``, (cells, cells).
+        """
+        precisions = np.linalg.inv(covariances)
+        cavity, scores = precisions - np.linalg.inv(prior), np.einsum("kij,kj->ki", precisions, means)
+        roots = np.linalg.cholesky(self.kernels)
+        rotated = np.einsum("lji,kjm,lmn->lkin", roots, cavity, roots, optimize=True)
+        values, vectors = np.linalg.eigh(rotated)
+        along = np.einsum("lkji,lmj,km->lki", vectors, roots.transpose(0, 2, 1), scores, optimize=True)
+        values = np.maximum(values, 0.0)[:, None]
+        squares = self.scales[:, None, None] ** 2
+        found = squares * along[:, None] ** 2 / (1 + squares * values) - np.log1p(squares * values)
+        return np.asarray(found.sum(axis=(2, 3)).ravel() / 2)
+
+
+def _family(feature: FeatureCells, unit: float) -> _Family:
+    kernels = kernels_of(feature)
+    prior = np.exp(-((np.log(_SCALES / _TYPICAL) / _SPREAD) ** 2) / 2)
+    before = np.tile(prior / prior.sum(), len(kernels)) / len(kernels)
+    return _Family(kernels, unit * _SCALES, before)
+
+
+def kernels_of(feature: FeatureCells) -> Array:
+    """Return covariances of a feature's terms: Matern 3/2 between bins of several lengths, none between levels."""
+    if not feature.bins:
+        return np.eye(feature.count)[None]
+    places = np.arange(feature.bins) / feature.bins
+    found = []
+    for length in _LENGTHS:
+        away = np.sqrt(3) * np.abs(places[:, None] - places) / length
+        kernel = np.eye(feature.count)
+        kernel[: feature.bins, : feature.bins] *= _ROUGH
+        kernel[: feature.bins, : feature.bins] += (1 - _ROUGH) * (1 + away) * np.exp(-away)
+        found.append(kernel)
+    return np.array(found)
+
+
+def _under(information: Array, scores: Array, prior: Array) -> tuple[Array, Array]:
+    """Return means (arms, terms) and factors (arms, terms, terms) of covariances under a prior (terms, terms)."""
+    root = np.linalg.cholesky(prior)
+    scaled = np.eye(len(prior)) + root.T @ information @ root
+    upper = np.linalg.inv(np.linalg.cholesky(scaled)).transpose(0, 2, 1)
+    factors = root @ upper
+    means = np.einsum("kij,klj,kl->ki", factors, factors, scores, optimize=True)
+    return means, factors

@@ -1,0 +1,73 @@
+"""How often each question is asked: so that the next round leaves least doubt about rewards."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_core.algorithms.additive.cells import Questions
+from privateer_core.primitives.public_coins import UNIT
+from privateer_server.algorithms.additive.observed_round import independent
+
+Array = NDArray[np.float64]
+_STEPS: Final = 8
+_EVEN: Final = 0.1
+"""Share of people who are asked evenly, feature by feature, whatever is known."""
+
+
+def even(questions: Questions) -> Array:
+    """Return shares (questions,) that are the same for all features, and for all questions about one."""
+    features = np.array([place for place, _ in questions.parts])
+    _, places, times = np.unique(features, return_inverse=True, return_counts=True)
+    return np.asarray(1 / (len(times) * times[places]))
+
+
+def least_doubt(
+    questions: Questions, covariances: Array, weighted: Array, noise: float, masses: Array
+) -> Array:
+    """Return the shares (questions,) after which the variance of expected rewards is least, on average over people.
+
+    Parameters
+    ----------
+    covariances
+        Shape (arms, terms, terms): what is not known of terms.
+    weighted
+        Shape (arms, terms): people who will report, times what their residuals are multiplied by.
+    noise
+        Variance of noise in a sum, if its question was the only one.
+    masses
+        Shape (terms,): shares of people by cell.
+
+    Notes
+    -----
+    A-optimal design by multiplicative steps (Silvey, Titterington and Torsney 1978): information is linear in shares.
+    """
+    found = even(questions)
+    people = independent(questions.cells, masses)
+    root = np.linalg.cholesky(people + 1e-9 * np.eye(len(people)))
+    rows = [
+        questions.matrix @ independent(questions.cells, own) / np.sqrt(noise) for own in weighted
+    ]
+    for _ in range(_STEPS):
+        slopes = np.zeros(questions.count)
+        for covariance, told in zip(covariances, rows, strict=True):
+            after = _after(covariance, told * np.sqrt(found[questions.of_part])[:, None])
+            doubt = np.square(told @ after @ root).sum(axis=1)
+            slopes += np.bincount(questions.of_part, doubt, questions.count)
+        if not slopes.any():
+            return even(questions)
+        found = found * np.sqrt(slopes)
+        found /= found.sum()
+    return (1 - _EVEN) * found + _EVEN * even(questions)
+
+
+def _after(covariance: Array, rows: Array) -> Array:
+    """Return the covariance after observations with these rows and noise of variance 1."""
+    spread = covariance @ rows.T
+    inner = rows @ spread + np.eye(len(rows))
+    return np.asarray(covariance - spread @ np.linalg.solve(inner, spread.T))
+
+
+def edges_of(shares: Array) -> NDArray[np.uint32]:
+    """Return where the share of each question but the last ends among coins, (questions - 1,)."""
+    return np.minimum(np.rint(np.cumsum(shares)[:-1] * UNIT), UNIT).astype(np.uint32)

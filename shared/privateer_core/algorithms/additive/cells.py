@@ -1,0 +1,195 @@
+"""The cells of features, in each of which a shape function has one value, and the questions that merge cells."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_core.errors import InputError
+from privateer_core.spec.categories import Ordinal
+from privateer_core.spec.features import Feature
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+_COARSER: Final = (2, 4, 8)
+"""Numbers of merged cells in which a feature in order is asked about, besides its own cells."""
+
+
+@dataclass(frozen=True)
+class FeatureCells:
+    """The cells of one feature, numbered from 0.
+
+    Attributes
+    ----------
+    start
+        Its first column in an encoded context.
+    bins
+        Equal parts of a number's column; 0 for levels without an order.
+    codes
+        The codes of levels, whose bits are the columns; empty for a number.
+    columns
+        How many columns the code has, or 1.
+    missing
+        Whether a number may be missing, which is a cell of its own, the last one.
+    """
+
+    start: int
+    bins: int
+    codes: tuple[int, ...] = ()
+    columns: int = 1
+    missing: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many cells there are."""
+        return (self.bins or len(self.codes)) + self.missing
+
+    def locate(self, contexts: Array) -> Ints:
+        """Return the cell (n,) of people with these encoded contexts in [0, 1]."""
+        own = contexts[:, self.start : self.start + self.columns]
+        if self.codes:
+            powers = 1 << np.arange(self.columns - 1, -1, -1)
+            found = np.searchsorted(np.array(self.codes), np.rint(own).astype(np.int64) @ powers)
+            return np.asarray(np.minimum(found, len(self.codes) - 1))
+        cells = np.minimum((own[:, 0] * self.bins).astype(np.int64), self.bins - 1)
+        if self.missing:
+            cells = np.where(contexts[:, self.start + 1] > 1 / 2, self.bins, cells)
+        return np.asarray(cells)
+
+    def merged(self, parts: int) -> Ints:
+        """Return the merged cell (count,) of each cell, of so many merged bins; a missing number stays apart."""
+        cells = np.arange(self.bins) * parts // self.bins
+        return np.append(cells, parts) if self.missing else cells
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of all features.
+
+    Attributes
+    ----------
+    features
+        Those of each feature, in order.
+    """
+
+    features: tuple[FeatureCells, ...]
+
+    @classmethod
+    def of(cls, features: Mapping[str, Feature], bins: int) -> "Cells":
+        """Return the cells of a spec's features; numbers have so many bins, and levels in order one each."""
+        found, start = [], 0
+        for feature in features.values():
+            block = feature.blocks[0]
+            if block.codes:
+                found.append(FeatureCells(start, 0, block.codes, block.columns))
+            else:
+                own = len(feature.levels) if isinstance(feature, Ordinal) else bins
+                found.append(FeatureCells(start, own, missing=feature.missing))
+            start += feature.columns
+        return cls(tuple(found))
+
+    @cached_property
+    def starts(self) -> Ints:
+        """The place of each feature's first cell among all, (features + 1,); 0 is the term that everybody has."""
+        return np.cumsum([1, *(feature.count for feature in self.features)])
+
+    @property
+    def count(self) -> int:
+        """How many terms an arm has: one that everybody has, and one of each cell."""
+        return int(self.starts[-1])
+
+    def of_feature(self, place: int) -> slice:
+        """Return where the terms of a feature's cells are."""
+        return slice(int(self.starts[place]), int(self.starts[place + 1]))
+
+    def locate(self, contexts: Array) -> Ints:
+        """Return the terms (n, features) of people with these encoded contexts.
+
+        Raises
+        ------
+        InputError
+            If a value is not a finite number.
+        """
+        if not np.isfinite(contexts).all():
+            remedy = "give the device finite values, or None where the spec allows it"
+            raise InputError("must be finite numbers", field="context", remedy=remedy)
+        clipped = np.minimum(np.maximum(contexts, 0.0), 1.0)
+        cells = [feature.locate(clipped) for feature in self.features]
+        return np.stack(cells, axis=1) + self.starts[:-1]
+
+
+@dataclass(frozen=True)
+class Questions:
+    """The questions about a person's place in a table: the first is about nothing, each other about one feature.
+
+    A question parts the cells of its feature: each is a part of its own, or neighbours are merged.
+
+    Attributes
+    ----------
+    cells
+        The cells of all features.
+    merges
+        Whether features in order are asked about in merged cells, too.
+    """
+
+    cells: Cells
+    merges: bool
+
+    @cached_property
+    def parts(self) -> tuple[tuple[int, Ints], ...]:
+        """For each question its feature, -1 for none, and the part (cells of the feature,) of every cell."""
+        found: list[tuple[int, Ints]] = [(-1, np.zeros(1, np.int64))]
+        for place, feature in enumerate(self.cells.features):
+            found.append((place, np.arange(feature.count)))
+            if self.merges:
+                found += [(place, feature.merged(parts)) for parts in _COARSER if parts < feature.bins]
+        return tuple(found)
+
+    @property
+    def count(self) -> int:
+        """How many questions there are."""
+        return len(self.parts)
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """How many parts each question has, (questions,)."""
+        return np.array([int(parts.max()) + 1 for _, parts in self.parts])
+
+    @cached_property
+    def starts(self) -> Ints:
+        """The place of each question's first part among those of all, (questions + 1,)."""
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.sizes)])
+
+    @cached_property
+    def of_part(self) -> Ints:
+        """The question of each of all parts, (parts,)."""
+        return np.repeat(np.arange(self.count), self.sizes)
+
+    @cached_property
+    def matrix(self) -> Array:
+        """Which terms each part has, (parts, terms): 1 or 0; the part of nothing has the term of everybody."""
+        found = np.zeros((int(self.starts[-1]), self.cells.count))
+        found[0, 0] = 1.0
+        for (place, parts), start in zip(self.parts[1:], self.starts[1:], strict=False):
+            found[start + parts, self.cells.starts[place] + np.arange(len(parts))] = 1.0
+        return found
+
+    @cached_property
+    def table(self) -> Ints:
+        """The part, within its question, of every term, (questions, terms); 0 where it has none."""
+        found = np.zeros((self.count, self.cells.count), np.int64)
+        for row, (place, parts) in zip(found[1:], self.parts[1:], strict=True):
+            row[self.cells.of_feature(place)] = parts
+        return found
+
+    @cached_property
+    def features(self) -> Ints:
+        """The feature of each question, (questions,); that of the first is 0, whose parts are all 0 there."""
+        return np.maximum(0, [place for place, _ in self.parts])
+
+    def answers(self, terms: Ints) -> Ints:
+        """Return the parts (n, questions), within each question, of people with these terms (n, features)."""
+        return self.table[np.arange(self.count), terms[:, self.features]]

@@ -1,0 +1,170 @@
+"""The policy of one round: draws of the arms' shape functions, and what a device does with them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from privateer_core.algorithms.additive.cells import Questions
+from privateer_core.algorithms.additive.spec import AdditiveSpec
+from privateer_core.answer.facts import Fact
+from privateer_core.answer.policy_view import INTERCEPT, Coefficients, PolicyView
+from privateer_core.mechanisms.named_symbol import NamedSymbol
+from privateer_core.mechanisms.vectors.vector_noise import CentralVectors
+from privateer_core.policies.decisions import Arms
+from privateer_core.policies.policy import ArmsPolicy
+from privateer_core.primitives.bounded_vectors import BoundedVectors, SparseVectors
+from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.public_coins import UNIT, classes_of
+from privateer_core.privacy.terms import Terms
+
+Array = NDArray[np.float64]
+Coins = NDArray[np.uint32]
+Ints = NDArray[np.int64]
+STEP: Final = 2.0**-13
+"""The unit of terms in a policy, in expected reward: sums of whole numbers are the same in every language."""
+DRAWS_MAX: Final = 64
+_SURE: Final = 0.02
+"""No reward is predicted closer to 0 or 1 than this: residuals are divided by the larger of the distances."""
+
+
+@dataclass(frozen=True)
+class AdditivePolicy(ArmsPolicy):
+    """Thompson sampling by public coins: they name a draw, and the arm with the largest sum of terms there is given.
+
+    Attributes
+    ----------
+    questions
+        What people may be asked, and the cells of features.
+    draws
+        Shape (draws, arms, terms), int16, in units of `STEP`: what coins may name.
+    means
+        Shape (arms, terms), int16: the terms of the mean reward that residuals are measured from.
+    edges
+        Shape (questions - 1,), uint32, rising: where the share of one question among coins ends and the next begins.
+    counted
+        Share of a vector's squared length that says in which cells a person is, whatever came of it.
+    counts_arms
+        Whether it says so by arm.
+    playable
+        Shape (arms,): which arms are not retired.
+    seed
+        What the coins of a choice mean.
+    """
+
+    version: int
+    questions: Questions
+    draws: NDArray[np.int16]
+    means: NDArray[np.int16]
+    edges: NDArray[np.uint32]
+    counted: float
+    counts_arms: bool
+    playable: NDArray[np.bool_]
+    seed: int
+    terms: Terms
+
+    mixes = True
+
+    @cached_property
+    def shares(self) -> Array:
+        """Share of each question, (questions,)."""
+        return np.diff(self.edges, prepend=0, append=UNIT) / UNIT
+
+    @override
+    def fits(self, spec: AdditiveSpec) -> bool:
+        return self._is_shaped(spec) and self._agrees(spec) and (self.terms.batch == 0 or self._asks(spec))
+
+    def _is_shaped(self, spec: AdditiveSpec) -> bool:
+        shape = (spec.arm_count, self.questions.cells.count)
+        typed = self.draws.dtype == self.means.dtype == np.int16 and self.edges.dtype == np.uint32
+        typed = typed and self.draws.ndim == 3 and 1 <= len(self.draws) <= DRAWS_MAX
+        shaped = self.draws.shape[1:] == self.means.shape == shape and self.edges.shape == (self.questions.count - 1,)
+        steps = np.diff(self.edges.astype(np.int64), prepend=0, append=UNIT)
+        return typed and shaped and bool((steps >= 0).all())
+
+    def _agrees(self, spec: AdditiveSpec) -> bool:
+        same = self.questions == spec.questions and self.playable.tolist() == list(spec.playable)
+        same = same and self.counts_arms == spec.counts_arms and 0 <= self.counted < 1
+        return same and 0 <= self.seed < 1 << 63
+
+    def _asks(self, spec: AdditiveSpec) -> bool:
+        """Whether reports are about what the spec says, and coins choose questions by their shares."""
+        mechanism = self.terms.mechanism
+        if isinstance(mechanism, CentralVectors):
+            return mechanism.ball == spec.ball
+        if not isinstance(mechanism, NamedSymbol) or mechanism.levels != 2:
+            return False
+        layout = spec.asked(0, self.edges).layout
+        return bool(np.array_equal(mechanism.layout.thresholds, layout.thresholds))
+
+    @override
+    def decide(self, contexts: Array, coins: Coins) -> Arms:
+        return Arms(self.chosen(self.questions.cells.locate(contexts), self.drawn(coins)))
+
+    def drawn(self, coins: Coins) -> Ints:
+        """Return the draw (n,) that coins name."""
+        return classes_of(coins, self.seed, len(self.draws))
+
+    def chosen(self, terms: Ints, drawn: Ints) -> Ints:
+        """Return the arms (n,) of people with these terms (n, features) by draws (n,)."""
+        scores = self.draws[drawn, :, 0].astype(np.int64)
+        for own in terms.T:
+            scores += self.draws[drawn, :, own]
+        scores[:, ~self.playable] = np.iinfo(np.int64).min
+        return np.asarray(scores.argmax(axis=1))
+
+    def expected(self, terms: Ints, arms: Ints) -> Array:
+        """Return the expected rewards (n,) of arms for people with these terms; they may be beyond 0 and 1."""
+        sums = self.means[arms, 0].astype(np.int64)
+        for own in terms.T:
+            sums += self.means[arms, own]
+        return STEP * sums
+
+    @override
+    def contribute(
+        self, contexts: Array, coins: Coins, decisions: Arms, rewards: Array
+    ) -> KeyedValues | BoundedVectors:
+        """Return residuals of rewards, with the place of everybody's arm and cells, which the mechanism hides."""
+        arms, terms = decisions.arms, self.questions.cells.locate(contexts)
+        values, answers = residuals(self.expected(terms, arms), rewards), self.questions.answers(terms)
+        mechanism = self.terms.mechanism
+        if isinstance(mechanism, NamedSymbol):
+            nothing = np.zeros(len(coins), np.int64)
+            asked = mechanism.layout.group(mechanism.layout.hashes(coins, nothing), nothing)
+            keys = answers[np.arange(len(coins)), asked] * len(self.means) + arms
+            return KeyedValues(coins, keys, asked, (1 + values) / 2)
+        parts = answers + self.questions.starts[:-1]
+        lengths, (size, count) = np.sqrt(self.shares), (int(self.questions.starts[-1]), len(self.means))
+        told = np.sqrt(1 - self.counted) * values[:, None] * lengths
+        beside = np.broadcast_to(np.sqrt(self.counted) * lengths, told.shape)
+        own = arms[:, None] * size
+        places = np.concatenate([own + parts, count * size + parts + own * self.counts_arms], axis=1)
+        whole = size * (count + (count if self.counts_arms else 1))
+        return SparseVectors(coins, np.concatenate([told, beside], axis=1), places, whole)
+
+    @override
+    def view(self, spec: AdditiveSpec) -> PolicyView:
+        names = [INTERCEPT, *spec.cell_names]
+        arms = {
+            arm: {name: round(float(value), 4) for name, value in zip(names, STEP * mean, strict=True)}
+            for arm, mean in zip(spec.options, self.means, strict=True)
+        }
+        unit = "the mean reward, from 0 at its lower bound to 1 at its upper one"
+        facts = (Fact("draws that coins choose from", len(self.draws), "count"),)
+        return PolicyView(spec.algorithm.name, self.version, Coefficients("identity", unit, {}, arms), facts)
+
+
+def residuals(expected: Array, rewards: Array) -> Array:
+    """Return (reward - expected) / max(expected, 1 - expected), in [-1, 1]."""
+    away = np.clip(expected, _SURE, 1 - _SURE)
+    return np.clip((rewards - np.clip(expected, 0.0, 1.0)) / np.maximum(away, 1 - away), -1.0, 1.0)
+
+
+def residual_weights(expected: Array) -> tuple[Array, Array]:
+    """Return what residuals at expected rewards are multiplied by, and their variance where rewards are 0 or 1."""
+    away = np.clip(expected, _SURE, 1 - _SURE)
+    weights = 1 / np.maximum(away, 1 - away)
+    return weights, weights**2 * away * (1 - away)

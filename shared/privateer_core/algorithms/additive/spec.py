@@ -1,0 +1,103 @@
+"""The spec of the additive bandit, with all refusals."""
+
+from typing import Any, ClassVar, Final, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+from typing_extensions import override
+
+from privateer_core.algorithms.additive.cell_names import named
+from privateer_core.algorithms.additive.cells import Cells, Questions
+from privateer_core.errors import SpecError
+from privateer_core.primitives.clipping import Ball
+from privateer_core.primitives.public_coins import SlotLayout
+from privateer_core.primitives.questions import FeatureMeans, Question
+from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.sections import Section
+
+LOCAL_LEAST: Final = 4.0
+"""The least epsilon of a report that stands alone."""
+COORDINATES_MAX: Final = 1 << 16
+_GROWTH: Final = (0.3, 0.1)
+"""How rounds grow where a curator adds noise to each, and where every report has noise of its own."""
+
+
+class AdditiveSection(Section):
+    """The ``[algorithm]`` of the additive bandit.
+
+    Attributes
+    ----------
+    bins
+        Cells of a number, equally wide within its bounds, or by rank where the spec gives quantiles.
+    exploration
+        How far coins move what is known of an arm, in standard deviations.
+    """
+
+    name: Literal["additive"]
+    bins: int = Field(default=16, ge=2, le=64)
+    exploration: float = Field(default=0.25, gt=0, le=1, allow_inf_nan=False)
+
+
+class AdditiveSpec(ArmsSpec):
+    """An experiment whose arms have rewards that are sums of shape functions."""
+
+    question: ClassVar[type[Question]] = FeatureMeans
+    binds_arms: ClassVar[bool] = True
+
+    algorithm: AdditiveSection  # type: ignore[assignment] # a section of its own, with the base's key
+
+    @model_validator(mode="after")
+    def _usual_growth(self) -> Self:
+        """Fill in how rounds grow, so that whoever reads the spec has the same; it stays a default."""
+        table, trust = self.experiment, self.privacy.trust
+        if "round_growth" in table.model_fields_set:
+            return self
+        told = dict(table) | {"round_growth": _GROWTH[0 if trust.curated else 1]}
+        grown = type(table).model_construct(table.model_fields_set | {"round_growth"}, **told)
+        return self.model_copy(update={"experiment": grown})
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        alone = self.privacy.as_alone or self.privacy.trust.draws_one
+        if alone and (self.privacy.epsilon or 0.0) < LOCAL_LEAST:
+            detail = f"must be at least {LOCAL_LEAST:g} where nobody hides a report, not {self.privacy.epsilon:g}: below"
+            detail += " reports on features tell less than the best single option earns"
+            raise SpecError(detail, field="privacy.epsilon", remedy="raise it, use a shuffler, or 'partition'")
+        if self.ball.coordinates > COORDINATES_MAX:
+            detail = f"make reports of {self.ball.coordinates} numbers; at most {COORDINATES_MAX}"
+            raise SpecError(detail, field="context.features", remedy="list fewer levels, or lower algorithm.bins")
+        return self
+
+    @property
+    def questions(self) -> Questions:
+        """What people may be asked: in merged cells, too, where noise makes them say more."""
+        return Questions(Cells.of(self.features, self.algorithm.bins), self.privacy.trust.promises)
+
+    @property
+    def counts_arms(self) -> bool:
+        """Whether a curator counts people by cell and arm: where no noise comes to it. Else it counts by cell."""
+        return not self.privacy.trust.promises
+
+    @property
+    def ball(self) -> Ball:
+        """Where the vectors are that a curator gets."""
+        parts = int(self.questions.starts[-1])
+        return Ball("l2", 1.0, parts * (self.arm_count + (self.arm_count if self.counts_arms else 1)))
+
+    @property
+    def cell_names(self) -> list[str]:
+        """Names of the cells of all features, for people, in the order of terms after the first."""
+        cells = self.questions.cells.features
+        pairs = zip(self.features.items(), cells, strict=True)
+        return [said for (name, feature), own in pairs for said in named(name, feature, own)]
+
+    def asked(self, seed: int, edges: Any) -> FeatureMeans:
+        """Return what a round asks, whose coins choose the question by these ``edges``, (questions - 1,)."""
+        keys = int(self.questions.sizes.max()) * self.arm_count
+        layout = SlotLayout(seed, np.tile(np.asarray(edges, np.uint32), (keys, 1)))
+        return FeatureMeans(self.ball, seed, layout=layout)
+
+    @override
+    def usual_question(self) -> FeatureMeans:
+        count = self.questions.count
+        return self.asked(0, np.rint(np.arange(1, count) * (1 << 16) / count))
