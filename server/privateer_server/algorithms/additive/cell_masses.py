@@ -5,21 +5,24 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
-from privateer_core.algorithms.additive.cells import Cells, Questions
+from privateer_core.algorithms.additive.cells import Cells, FeatureCells, Questions
+from privateer_server.algorithms.additive.kernels import kernels_of
 
 Array = NDArray[np.float64]
 _MISSING: Final = 0.1
 """Assumed share of people without a number, where there may be some."""
-_CONCENTRATION: Final = 1.0
-"""How far shares may be from even ones: as those of a Dirichlet distribution with parameters of this sum."""
+_SCALES: Final = np.array([0.1, 0.2, 0.4, 0.8, 1.6, 3.2])
+"""Standard deviations tried for shares, by the even one."""
+_LEFT: Final = 1e-6
 _LEAST: Final = 2e-3
-"""The least share that is believed, as a part of that of cells alike."""
+"""The least share that is believed, by the even one."""
 
 
 @dataclass(frozen=True)
 class CellMasses:
-    """A normal posterior over the shares of people by cell, in natural parameters.
+    """Normal evidence of the shares of people by cell, in natural parameters.
 
     Attributes
     ----------
@@ -38,27 +41,37 @@ class CellMasses:
         return cls(np.zeros((cells.count, cells.count)), np.zeros(cells.count))
 
     def learned(self, questions: Questions, counts: Array, variances: Array, people: int) -> "CellMasses":
-        """Return the posterior after counts (parts,) of so many people, with noise of these variances (parts,)."""
+        """Return what is known after counts (parts,) of so many people, with noise of these variances (parts,)."""
         matrix = questions.matrix * (np.arange(questions.cells.count) > 0)
         expected = people * np.clip(matrix @ self.means(questions.cells), 1e-6, 1.0)
-        precision = 1 / (variances + expected)
-        weighed = matrix.T * precision
-        return CellMasses(
-            self.information + people**2 * weighed @ matrix, self.scores + people * weighed @ counts
-        )
+        weighed = matrix.T / (variances + expected)
+        more = people**2 * weighed @ matrix
+        return CellMasses(self.information + more, self.scores + people * weighed @ counts)
 
     def means(self, cells: Cells) -> Array:
         """Return the shares (terms,), which are above 0 and have the sum 1 for each feature; the first is 1."""
         found = np.ones(cells.count)
         for place, feature in enumerate(cells.features):
             own = cells.of_feature(place)
-            even = np.full(feature.count, 1 / feature.count)
-            if feature.missing:
-                even = np.append(np.full(feature.bins, (1 - _MISSING) / feature.bins), _MISSING)
-            factor = (np.diag(np.sqrt(even)) - np.outer(even, np.sqrt(even))) / np.sqrt(1 + _CONCENTRATION)
-            information = self.information[own, own]
-            surplus = factor.T @ (self.scores[own] - information @ even)
-            scaled = np.eye(feature.count) + factor.T @ information @ factor
-            shares = np.maximum(even + factor @ np.linalg.solve(scaled, surplus), _LEAST * even)
-            found[own] = shares / shares.sum()
+            found[own] = _shares(feature, self.information[own, own], self.scores[own])
         return found
+
+
+def _shares(feature: FeatureCells, information: Array, scores: Array) -> Array:
+    """Return the mean of one feature's shares over priors of several scales and lengths, by their evidence."""
+    even = np.full(feature.count, 1 / feature.count)
+    if feature.missing:
+        even = np.append(np.full(feature.bins, (1 - _MISSING) / feature.bins), _MISSING)
+    surplus = scores - information @ even
+    centre = np.eye(feature.count) - even[:, None]
+    found, evidence = [], []
+    for kernel in kernels_of(feature):
+        prior = centre @ (even[:, None] * kernel * even) @ centre.T + _LEFT * np.diag(even**2)
+        for scale in _SCALES:
+            root = scale * np.linalg.cholesky(prior)
+            inner, told = np.eye(len(root)) + root.T @ information @ root, root.T @ surplus
+            moved = np.linalg.solve(inner, told)
+            found.append(root @ moved)
+            evidence.append((told @ moved - np.linalg.slogdet(inner)[1]) / 2)
+    shares = np.maximum(even + softmax(evidence) @ np.array(found), _LEAST * even)
+    return np.asarray(shares / shares.sum())

@@ -77,7 +77,7 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
         """Return what is known of terms."""
         declared = self.spec.reward.base_rate
         rate = None if declared is None else self.spec.reward.scaled(declared)[0]
-        return Posterior.of(*self._statistics(state), self.cells, rate)
+        return Posterior.of(*self._statistics(state), self.cells, state.masses.means(self.cells), rate)
 
     def _statistics(self, state: AdditiveState) -> tuple[Array, Array]:
         """Return information and scores of all rounds; those that are kept count by what is known of masses now."""

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from privateer_core.algorithms.additive.cells import Cells, FeatureCells
+from privateer_server.algorithms.additive.kernels import kernels_of
 
 Array = NDArray[np.float64]
 _SCALES: Final = 0.003125 * 2.0 ** np.arange(9)
@@ -15,10 +16,8 @@ _SCALES: Final = 0.003125 * 2.0 ** np.arange(9)
 _TYPICAL: Final = 0.05
 _SPREAD: Final = 1.0
 """Scales are log-normal around the typical one, with this standard deviation of the logarithm."""
-_LENGTHS: Final = (0.125, 0.25, 0.5, 1.0)
-"""Lengths tried over which a shape function is alike, by a feature's range."""
-_ROUGH: Final = 0.05
-"""Share of a shape function's variance that is each cell's own."""
+_LEFT: Final = 1e-3
+"""Share of variance that is left of what a feature's terms have in common."""
 _ARMS: Final = 0.25
 """Standard deviation of what arms differ by for everybody, where expected rewards are about 1/2."""
 _LEVEL: Final = 0.5
@@ -50,7 +49,9 @@ class Posterior:
         return self.factors @ self.factors.transpose(0, 2, 1)
 
     @classmethod
-    def of(cls, information: Array, scores: Array, cells: Cells, declared: float | None) -> "Posterior":
+    def of(
+        cls, information: Array, scores: Array, cells: Cells, masses: Array, declared: float | None
+    ) -> "Posterior":
         """Return the posterior.
 
         Parameters
@@ -61,13 +62,16 @@ class Posterior:
             Shape (arms, terms): sums of M^T S^-1 observation.
         cells
             Those of all features.
+        masses
+            Shape (terms,): shares of people by cell.
         declared
             A mean reward in [0, 1] that is expected; None: nobody knows.
         """
         level = _level(information, scores, declared)
         unit = 4 * min(max(level, 0.005), 0.995) * (1 - min(max(level, 0.005), 0.995))
         shifted = scores - level * information[:, :, 0]
-        families = [_family(feature, unit) for feature in cells.features]
+        parts = [masses[cells.of_feature(place)] for place in range(len(cells.features))]
+        families = [_family(*own, unit) for own in zip(cells.features, parts, strict=True)]
         prior = np.zeros((cells.count, cells.count))
         prior[0, 0] = (_ARMS * unit) ** 2
         for place, family in enumerate(families):
@@ -110,9 +114,10 @@ class _Family:
     before: Array
 
     def average(self, probabilities: Array) -> Array:
-        """Return the mean covariance: what is not known stays wide, where the likeliest one would be too sure."""
-        by_length = probabilities.reshape(len(self.kernels), -1) @ self.scales**2
-        return np.asarray(np.tensordot(by_length, self.kernels, 1))
+        """Return the mean covariance over lengths, at the geometric mean of scales."""
+        probable = probabilities.reshape(len(self.kernels), -1)
+        scale = float(np.exp(probable.sum(axis=0) @ np.log(self.scales)))
+        return np.asarray(scale**2 * np.tensordot(probable.sum(axis=1), self.kernels, 1))
 
     def evidence(self, covariances: Array, means: Array, prior: Array) -> Array:
         """Return the log marginal likelihood of each, all other features integrated out, up to a constant.
@@ -127,33 +132,20 @@ class _Family:
         roots = np.linalg.cholesky(self.kernels)
         rotated = np.einsum("lji,kjm,lmn->lkin", roots, cavity, roots, optimize=True)
         values, vectors = np.linalg.eigh(rotated)
-        along = np.einsum("lkji,lmj,km->lki", vectors, roots.transpose(0, 2, 1), scores, optimize=True)
+        along = np.einsum("lkji,lmj,km->lki", vectors, roots, scores, optimize=True)
         values = np.maximum(values, 0.0)[:, None]
         squares = self.scales[:, None, None] ** 2
         found = squares * along[:, None] ** 2 / (1 + squares * values) - np.log1p(squares * values)
         return np.asarray(found.sum(axis=(2, 3)).ravel() / 2)
 
 
-def _family(feature: FeatureCells, unit: float) -> _Family:
-    kernels = kernels_of(feature)
+def _family(feature: FeatureCells, masses: Array, unit: float) -> _Family:
+    # What all of a feature's cells have in common is everybody's term.
+    centre = np.eye(feature.count) - masses
+    kernels = centre @ kernels_of(feature) @ centre.T + _LEFT * np.eye(feature.count)
     prior = np.exp(-((np.log(_SCALES / _TYPICAL) / _SPREAD) ** 2) / 2)
     before = np.tile(prior / prior.sum(), len(kernels)) / len(kernels)
     return _Family(kernels, unit * _SCALES, before)
-
-
-def kernels_of(feature: FeatureCells) -> Array:
-    """Return covariances of a feature's terms: Matern 3/2 between bins of several lengths, none between levels."""
-    if not feature.bins:
-        return np.eye(feature.count)[None]
-    places = np.arange(feature.bins) / feature.bins
-    found = []
-    for length in _LENGTHS:
-        away = np.sqrt(3) * np.abs(places[:, None] - places) / length
-        kernel = np.eye(feature.count)
-        kernel[: feature.bins, : feature.bins] *= _ROUGH
-        kernel[: feature.bins, : feature.bins] += (1 - _ROUGH) * (1 + away) * np.exp(-away)
-        found.append(kernel)
-    return np.array(found)
 
 
 def _under(information: Array, scores: Array, prior: Array) -> tuple[Array, Array]:

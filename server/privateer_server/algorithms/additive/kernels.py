@@ -1,0 +1,29 @@
+"""Covariances of functions of a feature's cells."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_core.algorithms.additive.cells import FeatureCells
+
+Array = NDArray[np.float64]
+_LENGTHS: Final = (0.125, 0.25, 0.5, 1.0)
+"""Lengths tried over which a function is alike, by a feature's range."""
+_ROUGH: Final = 0.05
+"""Share of a function's variance that is each bin's own."""
+
+
+def kernels_of(feature: FeatureCells) -> Array:
+    """Return covariances, (kernels, cells, cells): Matern 3/2 between bins of several lengths, none between levels."""
+    if not feature.bins:
+        return np.eye(feature.count)[None]
+    places = np.arange(feature.bins) / feature.bins
+    found = []
+    for length in _LENGTHS:
+        away = np.sqrt(3) * np.abs(places[:, None] - places) / length
+        kernel = np.eye(feature.count)
+        kernel[: feature.bins, : feature.bins] *= _ROUGH
+        kernel[: feature.bins, : feature.bins] += (1 - _ROUGH) * (1 + away) * np.exp(-away)
+        found.append(kernel)
+    return np.array(found)
