@@ -114,10 +114,9 @@ class _Family:
     before: Array
 
     def average(self, probabilities: Array) -> Array:
-        """Return the mean covariance over lengths, at the geometric mean of scales."""
-        probable = probabilities.reshape(len(self.kernels), -1)
-        scale = float(np.exp(probable.sum(axis=0) @ np.log(self.scales)))
-        return np.asarray(scale**2 * np.tensordot(probable.sum(axis=1), self.kernels, 1))
+        """Return the mean covariance: what is not known stays wide, where the likeliest one would be too sure."""
+        by_length = probabilities.reshape(len(self.kernels), -1) @ self.scales**2
+        return np.asarray(np.tensordot(by_length, self.kernels, 1))
 
     def evidence(self, covariances: Array, means: Array, prior: Array) -> Array:
         """Return the log marginal likelihood of each, all other features integrated out, up to a constant.

@@ -11,7 +11,7 @@ from privateer_server.algorithms.additive.observed_round import independent
 
 Array = NDArray[np.float64]
 _STEPS: Final = 8
-_EVEN: Final = 0.1
+_EVEN: Final = 0.3
 """Share of people who are asked evenly, feature by feature, whatever is known."""
 
 
