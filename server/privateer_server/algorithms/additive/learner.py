@@ -133,12 +133,14 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
     def learn(self, state: AdditiveState, policy: AdditivePolicy, release: VectorSums | CellHits) -> AdditiveState:
         told = PartSums.of(policy, release)
         people = release.reports
-        masses = state.masses.learned(self.questions, told.counts.sum(axis=0), told.doubts, people)
+        before = self.questions.matrix @ state.masses.means(self.cells)
+        masses = state.masses.learned(self.questions, told.counts.sum(axis=0), told.doubts(before), people)
         shares = masses.means(self.cells)
         arms = ArmShares.mixed([(ArmShares.of(one, shares), share) for one, share in policy.decided])
+        variances = told.variances((arms.shares * shares) @ self.questions.matrix.T)
         exact = told.counts @ self.questions.matrix if policy.counts_arms else np.zeros((0, 0))
         means = STEP * policy.means.astype(np.float64)
-        latest = ObservedRound(people, told.sums, told.variances, means, arms, told.together, exact)
+        latest = ObservedRound(people, told.sums, variances, means, arms, told.together, exact)
         rounds = (*state.rounds, latest)
         after = replace(state, reported=state.reported + people, masses=masses, rounds=rounds)
         return self._folded(after, _ROUNDS)

@@ -20,21 +20,39 @@ class PartSums:
 
     Attributes
     ----------
-    sums, variances
-        Shape (arms, parts): of residuals, and of noise in them; infinite where nobody was asked.
+    sums
+        Shape (arms, parts): of residuals.
     counts
         Shape (arms or 1, parts): of people.
-    doubts
-        Shape (parts,): variances of noise in the sum of counts over arms.
+    noise, count_noise
+        Shape (parts,): variances of noise in sums and counts, if everybody's report was noise; infinite where nobody
+        was asked.
+    rates
+        How likely the report of a person elsewhere is noise, and how much likelier that of a person of the part.
     together
         Whether all sums are over the same people.
     """
 
     sums: Array
-    variances: Array
     counts: Array
-    doubts: Array
+    noise: Array
+    count_noise: Array
+    rates: tuple[float, float]
     together: bool
+
+    def variances(self, shares: Array) -> Array:
+        """Return the variance of noise in sums, (arms, parts), where these are the shares of people."""
+        return self.noise * (self.rates[0] + self.rates[1] * shares)
+
+    def doubts(self, shares: Array) -> Array:
+        """Return the variance of noise in the sum of counts over arms, (parts,), where these are the shares of people.
+
+        Parameters
+        ----------
+        shares
+            Shape (parts,), of all arms together.
+        """
+        return self.count_noise * (len(self.counts) * self.rates[0] + self.rates[1] * shares)
 
     @classmethod
     def of(cls, policy: AdditivePolicy, release: VectorSums | CellHits) -> "PartSums":
@@ -53,8 +71,7 @@ class PartSums:
         lengths = np.where(lengths > 0, lengths, np.inf)
         sums = told[:arms] / (np.sqrt(1 - policy.counted) * lengths)
         counts = told[arms:] / (np.sqrt(policy.counted) * lengths)
-        variances = np.tile(each / (1 - policy.counted), (arms, 1))
-        return cls(sums, variances, counts, len(counts) * each / policy.counted, together=True)
+        return cls(sums, counts, each / (1 - policy.counted), each / policy.counted, (1.0, 0.0), together=True)
 
     @classmethod
     def _of_symbols(cls, policy: AdditivePolicy, release: CellHits) -> "PartSums":
@@ -64,13 +81,11 @@ class PartSums:
         trials = release.counts[0][asked].astype(np.float64)
         times = np.where(trials > 0, release.reports / np.maximum(trials, 1), 0.0)
         hit_own, hit_other = hit_rates(policy.terms)
-        rate = hit_other + (hit_own - hit_other) / (arms * questions.sizes[asked])
-        with np.errstate(divide="ignore"):
-            each = np.where(trials > 0, trials * rate * times**2, np.inf)
+        more = hit_own - hit_other
+        each = np.where(trials > 0, trials * times**2, np.inf)
         sums = times * release.sums[places] / release.gain
-        counts = times * (release.hits[places] - trials * hit_other) / (hit_own - hit_other)
-        doubts = arms * each / (hit_own - hit_other) ** 2
-        return cls(sums, np.tile(each / release.gain**2, (arms, 1)), counts, doubts, together=False)
+        counts = times * (release.hits[places] - trials * hit_other) / more
+        return cls(sums, counts, each / release.gain**2, each / more**2, (hit_other, more), together=False)
 
 
 def hit_rates(terms: Terms) -> tuple[float, float]:

@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 _SCALES: Final = 0.003125 * 2.0 ** np.arange(9)
 """Standard deviations tried for a feature's terms, in expected reward where that is about 1/2."""
 _TYPICAL: Final = 0.05
-_SPREAD: Final = 1.0
+_SPREAD: Final = 0.7
 """Scales are log-normal around the typical one, with this standard deviation of the logarithm."""
 _LEFT: Final = 1e-3
 """Share of variance that is left of what a feature's terms have in common."""
@@ -67,9 +67,8 @@ class Posterior:
         declared
             A mean reward in [0, 1] that is expected; None: nobody knows.
         """
-        level = _level(information, scores, declared)
+        level, middle = _level(information, scores, declared), 0.5 if declared is None else declared
         unit = 4 * min(max(level, 0.005), 0.995) * (1 - min(max(level, 0.005), 0.995))
-        shifted = scores - level * information[:, :, 0]
         parts = [masses[cells.of_feature(place)] for place in range(len(cells.features))]
         families = [_family(*own, unit) for own in zip(cells.features, parts, strict=True)]
         prior = np.zeros((cells.count, cells.count))
@@ -77,13 +76,14 @@ class Posterior:
         for place, family in enumerate(families):
             prior[cells.of_feature(place), cells.of_feature(place)] = family.average(family.before)
         for _ in range(_STEPS if information.any() else 0):
-            means, factors = _under(information, shifted, prior)
+            means, factors = _under(information, scores - level * information[:, :, 0], prior)
             covariances = factors @ factors.transpose(0, 2, 1)
             for place, family in enumerate(families):
                 own = cells.of_feature(place)
                 evidence = family.evidence(covariances[:, own, own], means[:, own], prior[own, own])
                 prior[own, own] = family.average(softmax(evidence + np.log(family.before)))
-        means, factors = _under(information, shifted, prior)
+            level = _common(level + means[:, 0], prior[0, 0], middle)
+        means, factors = _under(information, scores - level * information[:, :, 0], prior)
         means[:, 0] += level
         return cls(means, factors, level)
 
@@ -93,6 +93,12 @@ def _level(information: Array, scores: Array, declared: float | None) -> float:
     precision = float(information[:, 0, 0].sum()) + _LEVEL**-2
     middle = 0.5 if declared is None else declared
     return (float(scores[:, 0].sum()) + middle * _LEVEL**-2) / precision
+
+
+def _common(intercepts: Array, spread: float, middle: float) -> float:
+    """Return the mean reward that arms have in common, by their own ones and the middle of all."""
+    precisions = len(intercepts) / spread, _LEVEL**-2
+    return float((precisions[0] * intercepts.mean() + precisions[1] * middle) / sum(precisions))
 
 
 @dataclass(frozen=True)
