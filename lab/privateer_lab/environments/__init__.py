@@ -15,6 +15,7 @@ from privateer_lab.environments.functions import (
     BernoulliSection,
     PeaksSection,
     QuadrantsSection,
+    ShapesSection,
     SmoothSection,
 )
 from privateer_lab.environments.linear import DisjointSection, LinearSection, NeedlesSection
@@ -46,6 +47,7 @@ _KINDS: Final[dict[str, type[EnvironmentSection]]] = {
     "bernoulli": BernoulliSection,
     "mixed": MixedSection,
     "slopes": SlopesSection,
+    "shapes": ShapesSection,
     "effects": EffectsSection,
     "numbers": NumbersSection,
     "csv": CsvSection,

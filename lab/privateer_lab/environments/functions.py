@@ -1,5 +1,6 @@
 """People whose mean rewards are formulas of their context, or the same for everybody."""
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Annotated, ClassVar, Final, Literal, NamedTuple
@@ -12,12 +13,16 @@ from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms
 from privateer_core.policies.policy import Policy
 from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.features import Feature
 from privateer_lab.environments.density import Seed
-from privateer_lab.environments.environment import Array, PlayedRewards
+from privateer_lab.environments.environment import Array, EnvironmentSection, PlayedRewards
+from privateer_lab.environments.mixed import Independent, levels_of, places_of, slots_of
 from privateer_lab.environments.synthetic import Drift, SwapDrift, Synthetic, SyntheticSection
 
 _WAVES: Final = 128
 _STEEPNESS: Final = 1.5
+_HALF_WAVES: Final = np.arange(1, 5)
+"""Half waves of a shape function's parts along a feature's range."""
 
 
 class RiseDrift(Drift):
@@ -195,3 +200,63 @@ def _frequencies(shape: Shape, features: int, rng: np.random.Generator) -> Array
     direction = rng.standard_normal((features, 1))
     direction /= np.linalg.norm(direction)
     return np.asarray(direction * rng.standard_normal(_WAVES) / shape.length)
+
+
+class ShapesSection(EnvironmentSection):
+    """Independent people, whose mean rewards are sums of shape functions: what one feature does no other one changes.
+
+    Attributes
+    ----------
+    function
+        The number of the functions: the same number and the same features give the same ones in every run.
+    height
+        Standard deviation of an arm's mean reward over people, by the range of rewards, before it is cut to the bounds.
+    missing
+        The share of people without a value, of every feature that may be missing.
+    """
+
+    name: Literal["shapes"]
+    function: Seed = 0
+    height: float = Field(default=0.15, gt=0, le=1, allow_inf_nan=False)
+    missing: float = Field(default=0.3, ge=0, lt=1, allow_inf_nan=False)
+
+    def environment(self, spec: ArmsSpec, _seed: int) -> "ShapesEnvironment":
+        """Make the environment, which is the same for every seed."""
+        return ShapesEnvironment(self, spec)
+
+
+class ShapesEnvironment(Independent):
+    """Of every arm and number a sum of four waves, the longer the higher, and of every level a normal term.
+
+    Parameters
+    ----------
+    section
+        Its functions.
+    spec
+        The experiment, of whose features each matters as much as the others.
+    """
+
+    def __init__(self, section: ShapesSection, spec: ArmsSpec) -> None:
+        super().__init__(spec.features.values(), section.missing)
+        rng = np.random.default_rng([section.function, 17, spec.arm_count, len(self._features)])
+        heights = np.array(
+            [_HALF_WAVES**-1.0 * rng.standard_normal((spec.arm_count, len(_HALF_WAVES))) for _ in self._features]
+        )
+        spread = np.square(heights).sum(axis=2, keepdims=True) / 2
+        self._height, self._reward = section.height / math.sqrt(len(self._features)), spec.reward
+        self._heights = heights / np.sqrt(spread)
+        self._levels = [rng.standard_normal((levels_of(one) + 1, spec.arm_count)) for one in self._features]
+
+    def means(self, contexts: Array) -> Array:
+        """Return the middle of rewards and the sum of what each feature does, within the bounds; shape (n, K)."""
+        parts = zip(self._features, contexts.T, self._heights, self._levels, strict=False)
+        whole = sum(_shaped(*part) for part in parts)
+        return np.asarray(self._reward.low + self._reward.span * np.clip(0.5 + self._height * whole, 0.0, 1.0))
+
+
+def _shaped(feature: Feature, values: Array, heights: Array, levels: Array) -> Array:
+    """Return what one feature does to each arm, (n, arms), with a standard deviation of about 1."""
+    if levels_of(feature):
+        return np.asarray(levels[slots_of(feature, values)])
+    waves = np.cos(np.pi * places_of(feature, values)[:, None] * _HALF_WAVES) @ heights.T
+    return np.asarray(np.where(np.isnan(values)[:, None], levels[-1], waves))

@@ -45,8 +45,8 @@ class ArmShares:
         found = [_of_people(policy, scores, expected)]
         for place, own in enumerate(terms.T):
             others, rest = scores - np.moveaxis(draws[:, :, own], 2, 0), expected - means[:, own].T
-            for term in range(*cells.of_feature(place).indices(cells.count)):
-                found.append(_of_people(policy, others + draws[:, :, term], rest + means[:, term]))
+            cell = range(cells.starts[place], cells.starts[place + 1])
+            found += [_of_people(policy, others + draws[:, :, term], rest + means[:, term]) for term in cell]
         shares, weighted, spreads = (np.array(some).T for some in zip(*found, strict=True))
         return cls(shares, weighted, spreads[:, 0] / np.maximum(weighted[:, 0], 1e-9))
 

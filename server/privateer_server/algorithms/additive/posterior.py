@@ -49,9 +49,7 @@ class Posterior:
         return self.factors @ self.factors.transpose(0, 2, 1)
 
     @classmethod
-    def of(
-        cls, information: Array, scores: Array, cells: Cells, masses: Array, declared: float | None
-    ) -> "Posterior":
+    def of(cls, information: Array, scores: Array, cells: Cells, masses: Array, declared: float | None) -> "Posterior":
         """Return the posterior.
 
         Parameters
@@ -150,7 +148,7 @@ def _family(feature: FeatureCells, masses: Array, unit: float) -> _Family:
     kernels = centre @ kernels_of(feature) @ centre.T + _LEFT * np.eye(feature.count)
     prior = np.exp(-((np.log(_SCALES / _TYPICAL) / _SPREAD) ** 2) / 2)
     before = np.tile(prior / prior.sum(), len(kernels)) / len(kernels)
-    return _Family(kernels, unit * _SCALES, before)
+    return _Family(kernels, np.asarray(unit * _SCALES), before)
 
 
 def _under(information: Array, scores: Array, prior: Array) -> tuple[Array, Array]:
@@ -160,4 +158,4 @@ def _under(information: Array, scores: Array, prior: Array) -> tuple[Array, Arra
     upper = np.linalg.inv(np.linalg.cholesky(scaled)).transpose(0, 2, 1)
     factors = root @ upper
     means = np.einsum("kij,klj,kl->ki", factors, factors, scores, optimize=True)
-    return means, factors
+    return means, np.asarray(factors)

@@ -22,9 +22,7 @@ def even(questions: Questions) -> Array:
     return np.asarray(1 / (len(times) * times[places]))
 
 
-def least_doubt(
-    questions: Questions, covariances: Array, weighted: Array, noise: float, masses: Array
-) -> Array:
+def least_doubt(questions: Questions, covariances: Array, weighted: Array, noise: float, masses: Array) -> Array:
     """Return the shares (questions,) after which the variance of expected rewards is least, on average over people.
 
     Parameters
@@ -45,9 +43,7 @@ def least_doubt(
     found = even(questions)
     people = independent(questions.cells, masses)
     root = np.linalg.cholesky(people + 1e-9 * np.eye(len(people)))
-    rows = [
-        questions.matrix @ independent(questions.cells, own) / np.sqrt(noise) for own in weighted
-    ]
+    rows = [questions.matrix @ independent(questions.cells, own) / np.sqrt(noise) for own in weighted]
     for _ in range(_STEPS):
         slopes = np.zeros(questions.count)
         for covariance, told in zip(covariances, rows, strict=True):

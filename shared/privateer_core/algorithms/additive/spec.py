@@ -17,7 +17,8 @@ from privateer_core.spec.sections import Section
 
 LOCAL_LEAST: Final = 4.0
 """The least epsilon of a report that stands alone."""
-COORDINATES_MAX: Final = 1 << 16
+TERMS_MAX: Final = 512
+"""Cells of all features, at most: time and memory of a round grow with their square, and beyond."""
 _GROWTH: Final = (0.3, 0.1)
 """How rounds grow where a curator adds noise to each, and where every report has noise of its own."""
 
@@ -60,11 +61,13 @@ class AdditiveSpec(ArmsSpec):
     def _possible(self) -> Self:
         alone = self.privacy.as_alone or self.privacy.trust.draws_one
         if alone and (self.privacy.epsilon or 0.0) < LOCAL_LEAST:
-            detail = f"must be at least {LOCAL_LEAST:g} where nobody hides a report, not {self.privacy.epsilon:g}: below"
+            detail = (
+                f"must be at least {LOCAL_LEAST:g} where nobody hides a report, not {self.privacy.epsilon:g}: below"
+            )
             detail += " reports on features tell less than the best single option earns"
             raise SpecError(detail, field="privacy.epsilon", remedy="raise it, use a shuffler, or 'partition'")
-        if self.ball.coordinates > COORDINATES_MAX:
-            detail = f"make reports of {self.ball.coordinates} numbers; at most {COORDINATES_MAX}"
+        if (cells := self.questions.cells.count - 1) >= TERMS_MAX:
+            detail = f"have {cells} bins and levels in all; at most {TERMS_MAX - 1}"
             raise SpecError(detail, field="context.features", remedy="list fewer levels, or lower algorithm.bins")
         return self
 

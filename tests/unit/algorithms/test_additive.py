@@ -1,0 +1,180 @@
+"""The additive bandit on a device: cells, questions, contributions, what is refused, and one alphabet for all."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from privateer_core.accounting.accountant import account
+from privateer_core.accounting.events import ShuffledResponse
+from privateer_core.algorithms import parse_spec
+from privateer_core.algorithms.additive.policy import residuals
+from privateer_core.errors import InputError, SpecError
+from privateer_core.policies.decisions import Arms
+from privateer_core.spec.context import encoded
+from privateer_lab.simulation.devices import SeededNoise
+from privateer_server.algorithms import learner_for
+
+FEATURES = {
+    "age": {"low": 0.0, "high": 80.0, "missing": True},
+    "job": {"levels": ["clerk", "cook", "driver"]},
+    "size": {"levels": ["s", "m", "l"], "ordered": True},
+    "member": {"boolean": True},
+}
+PROMISES = {
+    "none": {},
+    "central": {"epsilon": 1.0, "delta": 1e-6},
+    "shuffle": {"epsilon": 1.0, "delta": 1e-6},
+    "local": {"epsilon": 4.0},
+}
+
+
+def spec_of(model, **more):
+    tables = {
+        "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000},
+        "context": {"features": FEATURES},
+        "privacy": {"model": model, **PROMISES[model]},
+        "algorithm": {"name": "additive", "bins": 8},
+    }
+    return parse_spec({name: {**table, **more.get(name, {})} for name, table in tables.items()})
+
+
+def policy_of(model):
+    spec = spec_of(model)
+    learner = learner_for(spec)
+    return spec, learner.next(learner.start(1), 1, 7).policy
+
+
+def people(spec, count, seed=1):
+    rng = np.random.default_rng(seed)
+    ages = np.where(rng.random(count) < 0.2, np.nan, rng.uniform(0, 80, count))
+    raw = np.column_stack([ages, rng.integers(0, 4, count), rng.integers(0, 3, count), rng.integers(0, 2, count)])
+    coins = rng.integers(0, 2**32, count, dtype=np.uint32)
+    return encoded(spec.features, raw), coins, Arms(rng.integers(0, 3, count)), rng.random(count)
+
+
+def test_cells_are_bins_levels_and_missing_values():
+    spec = spec_of("none")
+    raw = np.array([[0, 0, 0, 0], [80, 2, 2, 1], [np.nan, 3, 1, 0], [39.9, 1, 1, 1], [40, 1, 1, 1]])
+    cells = spec.questions.cells
+    own = cells.locate(encoded(spec.features, raw)) - cells.starts[:-1]
+    assert own[:, 0].tolist() == [0, 7, 8, 3, 4]
+    assert len(set(own[:4, 1].tolist())) == 4
+    assert own[:, 2].tolist() == [0, 2, 1, 1, 1]
+    assert own[:, 3].tolist() == [0, 1, 0, 1, 1]
+    names = spec.cell_names
+    assert len(names) == len(set(names)) == cells.count - 1
+    assert {"age: 0 to 10", "age: missing", "job: cook", "job: other", "size: m", "member: True"} <= set(names)
+
+
+def test_a_value_that_is_no_number_is_refused_without_an_echo():
+    spec = spec_of("none")
+    with pytest.raises(InputError) as refused:
+        spec.questions.cells.locate(np.full((1, spec.dimension), np.nan))
+    assert refused.value.field == "context"
+
+
+def test_every_question_parts_its_feature_and_merges_neighbours_alone():
+    questions = spec_of("shuffle").questions
+    assert questions.matrix[0].tolist() == [1.0] + [0.0] * (questions.cells.count - 1)
+    for question in range(1, questions.count):
+        rows = questions.matrix[questions.starts[question] : questions.starts[question + 1]]
+        assert rows.sum(axis=0).tolist() == (rows.sum(axis=0) > 0).astype(float).tolist()
+        assert all((np.diff(np.flatnonzero(row)) == 1).all() for row in rows)
+        assert rows.any(axis=1).all()
+
+
+def test_answers_are_the_parts_of_peoples_cells():
+    spec = spec_of("central")
+    questions = spec.questions
+    terms = questions.cells.locate(people(spec, 50)[0])
+    for question, column in enumerate(questions.answers(terms).T):
+        own = terms[:, questions.features[question]] if question else np.zeros(50, np.int64)
+        assert (questions.matrix[questions.starts[question] + column, own] == 1).all()
+
+
+def test_a_person_moves_a_curators_sum_by_two_at_most():
+    spec, policy = policy_of("central")
+    vectors = policy.contribute(*people(spec, 40))
+    dense = vectors.dense(slice(None))
+    assert dense.shape[1] == spec.ball.coordinates == policy.terms.mechanism.ball.coordinates
+    assert np.linalg.norm(dense, axis=1).max() <= 1 + 1e-9
+    moved = max(np.linalg.norm(one - other) for one, other in product(dense, dense))
+    assert 1.2 < moved <= 2
+
+
+def test_residuals_say_how_far_a_reward_is_from_what_was_expected():
+    assert residuals(np.array([0.25, 0.5, 1.5, -0.5]), np.array([1.0, 0.0, 0.0, 1.0])).tolist() == pytest.approx(
+        [1.0, -1.0, -1.0, 1.0]
+    )
+
+
+@pytest.mark.parametrize("model", PROMISES)
+def test_a_policy_that_no_learner_makes_is_refused(model):
+    spec, policy = policy_of(model)
+    assert policy.fits(spec)
+    falling = policy.edges.copy()
+    falling[0] = falling[-1] + 1
+    wrong = [
+        {"draws": policy.draws.astype(np.int32)},
+        {"draws": policy.draws[:0]},
+        {"draws": policy.draws[:, :, :-1]},
+        {"means": policy.means[:-1]},
+        {"edges": falling},
+        {"edges": policy.edges[:-1]},
+        {"counted": 1.0},
+        {"counts_arms": not policy.counts_arms},
+        {"playable": ~policy.playable},
+        {"seed": -1},
+        {"questions": spec_of("none" if model != "none" else "central").questions},
+    ]
+    assert not any(replace(policy, **one).fits(spec) for one in wrong)
+
+
+def test_coins_that_ask_by_other_shares_than_the_policy_says_are_refused():
+    spec, policy = policy_of("shuffle")
+    other = replace(policy, edges=(policy.edges // 2).astype(np.uint32))
+    assert not other.fits(spec)
+
+
+def test_reports_alone_need_an_epsilon_of_four():
+    for privacy in ({"epsilon": 3.9}, {"model": "shuffle", "epsilon": 1.0, "delta": 1e-6, "arms": "as-local"}):
+        with pytest.raises(SpecError) as refused:
+            spec_of("local", privacy=privacy)
+        assert refused.value.field == "privacy.epsilon"
+        assert "partition" in refused.value.remedy
+
+
+def test_too_many_levels_are_refused():
+    many = {f"level {place}": {"levels": [f"{place}-{one}" for one in range(256)]} for place in range(4)}
+    with pytest.raises(SpecError) as refused:
+        spec_of("none", context={"features": many})
+    assert refused.value.field == "context.features"
+
+
+def test_rounds_grow_by_default_more_where_a_curator_adds_noise_to_each():
+    assert [spec_of(model).experiment.round_growth for model in PROMISES] == [0.3, 0.3, 0.1, 0.1]
+    assert spec_of("central", experiment={"round_growth": 0.0}).experiment.round_growth == 0
+
+
+def test_whatever_coins_ask_the_answer_is_of_one_alphabet():
+    spec, policy = policy_of("shuffle")
+    mechanism = policy.terms.mechanism
+    made = policy.contribute(*people(spec, 40_000))
+    assert set(made.groups.tolist()) == set(range(policy.questions.count))
+    sent = mechanism.randomize(made, SeededNoise(1))["symbol"]
+    for question in range(policy.questions.count):
+        assert set(sent[made.groups == question].tolist()) == set(range(2 * mechanism.buckets))
+
+
+def test_planted_an_alphabet_for_each_question_breaks_the_promise():
+    """Then only those who are asked the same hide each other, and everybody sees who these are."""
+    spec, policy = policy_of("shuffle")
+    terms, mechanism = policy.terms, policy.terms.mechanism
+    kept = terms.event
+    assert account(kept).delta(spec.privacy.epsilon) <= spec.privacy.delta
+    share = float(policy.shares.max())
+    assert share < 0.5
+    planted = ShuffledResponse(mechanism.epsilon, 2 * mechanism.buckets, terms.honest, share)
+    assert account(planted).delta(spec.privacy.epsilon) > 10 * spec.privacy.delta
