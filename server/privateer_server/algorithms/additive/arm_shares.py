@@ -62,7 +62,7 @@ def _of_people(policy: AdditivePolicy, scores: NDArray[np.int32], expected: NDAr
     scores = np.where(policy.playable, scores, np.iinfo(np.int32).min)
     chosen = scores.argmax(axis=2)
     times = (chosen[:, :, None] == np.arange(scores.shape[2])).mean(axis=1)
-    weights, variances = residual_weights(STEP * expected)
+    weights, variances = residual_weights(np.asarray(STEP * expected))
     return times.mean(axis=0), (times * weights).mean(axis=0), (times * variances).mean(axis=0)
 
 

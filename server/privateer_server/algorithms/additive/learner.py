@@ -124,7 +124,7 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
             draws = np.zeros((_DRAWS, *known.means.shape), np.int16)
             arms = np.flatnonzero(self.spec.playable)
             draws[np.arange(_DRAWS), arms[np.arange(_DRAWS) % len(arms)], 0] = 1
-            return draws
+            return np.asarray(draws)
         coins = np.random.default_rng(ahead.seed).standard_normal((_DRAWS, *known.means.shape))
         moved = np.einsum("kij,dkj->dki", known.factors, coins, optimize=True)
         return _whole(known.means + self.spec.algorithm.exploration * moved)
@@ -199,6 +199,6 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
         return ExpectedRewards.everywhere(self.spec.dimension, at, deviation)
 
 
-def _whole(values: Array) -> Any:
+def _whole(values: Array) -> NDArray[np.int16]:
     """Return terms in whole steps; none is beyond 4."""
-    return np.clip(np.rint(values / STEP), -32767, 32767).astype(np.int16)
+    return np.asarray(np.clip(np.rint(values / STEP), -32767, 32767), np.int16)

@@ -121,7 +121,7 @@ class AdditivePolicy(ArmsPolicy):
         sums = self.means[arms, 0].astype(np.int64)
         for own in terms.T:
             sums += self.means[arms, own]
-        return STEP * sums
+        return np.asarray(STEP * sums)
 
     @override
     def contribute(
