@@ -24,6 +24,7 @@ _LARGEST: Final = 300_000
 _FEW: Final = 12
 """Lines of a table that are shown without being asked for."""
 _MEDIA: Final = {".svg": "image/svg+xml", ".png": "image/png"}
+_COLUMNS: Final = ("what", "published", "run here", "ours")
 _WAITS: Final = "It is not made yet."
 
 
@@ -36,9 +37,16 @@ class Entry(NamedTuple):
     picture: str
 
     @property
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """The columns that have anything, and the lines of them."""
+        compared = self.made.compared if self.made else []
+        used = [place for place in range(len(_COLUMNS)) if any(line[place] for line in compared)]
+        return [_COLUMNS[place] for place in used], [[line[place] for place in used] for line in compared]
+
+    @property
     def is_long(self) -> bool:
         """Whether its table is long."""
-        return self.made is not None and len(self.made.compared) > _FEW
+        return len(self.table[1]) > _FEW
 
 
 class Chapter(NamedTuple):

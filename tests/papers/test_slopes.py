@@ -7,9 +7,9 @@ import pytest
 
 from privateer_lab.baselines.base import Visitors
 from privateer_lab.baselines.run import Uniform, play_together
+from privateer_papers.growth import slope
 from privateer_papers.paper_2 import slopes
 from privateer_papers.paper_2.contextual import PublishedGeneralized, PublishedLinear
-from privateer_papers.growth import slope
 from privateer_papers.paper_2.slopes import KINDS, LINES, SLOPES, verdict
 from privateer_papers.reproduction import Effort, Rows
 

@@ -109,10 +109,10 @@ def _verdict(rows: Rows) -> str:
 def _sentence(rows: Rows) -> str:
     alone, good = (_last(rows, setting).mean()[0] for setting in (_ALONE, _GOOD))
     return (
-        f"500 good people first change our regret of the first {_PEOPLE:,} from {alone:.3f} to {good:.3f} a person, "
-        "as the paper's picture says of its own."
+        f"500 good people before them lower our regret of {_PEOPLE:,} from {alone:.3f} to {good:.3f} a person, as the "
+        "paper draws it."
         if good < alone
-        else f"500 good people first do not lower our regret of the first {_PEOPLE:,} ({alone:.3f}, then {good:.3f})."
+        else f"500 good people before them do not lower our regret of {_PEOPLE:,}, {alone:.3f} a person ({good:.3f})."
     )
 
 

@@ -163,7 +163,7 @@ def _width(rows: Rows, rule: str) -> float:
 def _sentence(rows: Rows) -> str:
     return (
         f"Our repeated intervals at local epsilon {_EPSILON:g} have {_width(rows, _OURS) / _width(rows, _THEIRS):.2f} "
-        "times the width of the best that is published for data under local privacy and needs no plan."
+        "times the width of those of Waudby-Smith, Wu and Ramdas, without a plan."
     )
 
 
