@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer_papers.command import all_reproductions
+from privateer_papers.catalogue import all_reproductions
 from privateer_papers.paper_1 import figures
 from privateer_papers.paper_1.setting import PAPER
 from privateer_papers.reproduction import OURS, Effort, ReproductionCase, Row, Rows

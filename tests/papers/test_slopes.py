@@ -7,9 +7,10 @@ import pytest
 
 from privateer_lab.baselines.base import Visitors
 from privateer_lab.baselines.run import Uniform, play_together
+from privateer_papers.growth import slope
 from privateer_papers.paper_2 import slopes
 from privateer_papers.paper_2.contextual import PublishedGeneralized, PublishedLinear
-from privateer_papers.paper_2.slopes import KINDS, LINES, SLOPES, slope, verdict
+from privateer_papers.paper_2.slopes import KINDS, LINES, SLOPES, verdict
 from privateer_papers.reproduction import Effort, Rows
 
 PEOPLE = (1_000, 10_000, 100_000)
@@ -33,14 +34,14 @@ def test_intervals_cover_the_slope_as_often_as_they_say() -> None:
         rows = runs(rng, 0.75)
         apart.append(slope(rows))
         together.append(slope(Rows({**row, "seed": 0} for row in rows)))
-    covered, pooled = (np.mean([abs(found - 0.75) <= half for found, half in some]) for some in (apart, together))
+    covered, pooled = (np.mean([abs(one.value - 0.75) <= one.half for one in some]) for some in (apart, together))
     assert abs(covered - 0.95) < 3.3 * (0.95 * 0.05 / 400) ** 0.5
     assert pooled > 0.995
 
 
 def test_a_slope_needs_more_runs_than_it_has_unknowns() -> None:
     rows = runs(np.random.default_rng(2), 0.5, seeds=1)
-    assert slope(rows)[0] == pytest.approx(0.5, abs=0.2)
+    assert slope(rows).value == pytest.approx(0.5, abs=0.2)
     with pytest.raises(LookupError, match="too few"):
         slope(Rows(rows[:2]))
 
@@ -110,7 +111,7 @@ def test_tight_regret_grows_no_faster_than_the_paper_promises() -> None:
     rows, faster = Rows(SLOPES.rows(Effort(quick=True, seeds=4))), []
     for name, line in LINES.items():
         (tight, published), last = (rows.where(row=name, kind=kind) for kind in KINDS), {"people": 100_000}
-        assert slope(tight)[0] - slope(tight)[1] < line.exponent + 0.1
+        assert slope(tight).value - slope(tight).half < line.exponent + 0.1
         assert tight.where(**last).mean()[0] < 0.6 * published.where(**last).mean()[0]
-        faster.append(slope(published)[0] - slope(published)[1] > line.exponent)
+        faster.append(slope(published).value - slope(published).half > line.exponent)
     assert sum(faster) >= 3

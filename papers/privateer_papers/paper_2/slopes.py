@@ -7,7 +7,6 @@ from typing import Any, Final, cast
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.special import stdtrit
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.spec.arms import ArmsSpec
@@ -17,8 +16,9 @@ from privateer_lab.baselines.run import play_together
 from privateer_lab.pages.plots import COLOURS, panels
 from privateer_lab.simulation.parallel import each
 from privateer_lab.simulation.simulate import simulate_once
+from privateer_papers.growth import Slope, slope
 from privateer_papers.paper_2.contextual import PublishedGeneralized, PublishedLinear
-from privateer_papers.reproduction import Effort, Reproduction, Row, Rows
+from privateer_papers.reproduction import Compared, Effort, Reproduction, Row, Rows
 
 KINDS: Final = ("tight", "published")
 _EPSILON: Final = 1.0
@@ -121,30 +121,6 @@ def _rows(effort: Effort) -> Iterator[Row]:
     yield from each(play, tasks, effort.jobs, effort.backend)
 
 
-def slope(rows: Rows) -> tuple[float, float]:
-    """Return the slope of log regret in log people, and half its 95 % interval.
-
-    Least squares with an intercept for each seed, whose people are those of one problem at every horizon; errors by
-    Student's t, from the residuals. So an interval is wide, too, where points are not on a line.
-
-    Raises
-    ------
-    LookupError
-        If there are too few rows for an interval.
-    """
-    seeds = rows.values("seed")
-    free = len(rows) - len(seeds) - 1
-    if free < 1 or len(rows.values("people")) < 2:
-        raise LookupError("too few runs for a slope")
-    x, y = (np.log([row[figure] for row in rows]) for figure in ("people", "regret"))
-    for seed in seeds:
-        own = np.array([row["seed"] == seed for row in rows])
-        x[own] -= x[own].mean()
-        y[own] -= y[own].mean()
-    found = float(x @ y / (x @ x))
-    return found, float(stdtrit(free, 0.975) * np.sqrt(np.square(y - found * x).sum() / free / (x @ x)))
-
-
 def verdict(rows: Rows) -> str:
     """Say how fast each row's regret grows, and how it compares with the paper's exponent and with chance."""
     last = rows.values("people")[-1]
@@ -156,9 +132,8 @@ def verdict(rows: Rows) -> str:
         uniform, found = rows.where(row=name, kind="tight", people=last).mean("uniform")[0], []
         for kind in KINDS:
             own = rows.where(row=name, kind=kind)
-            (value, half), share = slope(own), own.where(people=last).mean()[0] / uniform
-            fast = "above" if value - half > line.exponent else "below" if value + half < line.exponent else "as"
-            found.append(f"{kind} {value:.2f} ± {half:.2f}, {fast} the paper's ({share:.2g})")
+            found_slope, share = slope(own), own.where(people=last).mean()[0] / uniform
+            found.append(f"{kind} {found_slope}, {found_slope.beside(line.exponent)} the paper's ({share:.2g})")
         said.append(f"{name}: paper {_named(line.exponent)}; {'; '.join(found)}.")
     return "\n".join(said)
 
@@ -174,8 +149,7 @@ def _draw(title: str, rows: Rows) -> Figure:
         own = rows.where(row=name)
         for colour, kind in zip(COLOURS, KINDS, strict=False):
             at, (middle, half) = own.where(kind=kind).curve("people")
-            value, error = slope(own.where(kind=kind))
-            axis.plot(at, middle, ".-", color=colour, label=f"{kind}: {value:.2f} ± {error:.2f}")
+            axis.plot(at, middle, ".-", color=colour, label=f"{kind}: {slope(own.where(kind=kind))}")
             low = np.maximum(middle - half, middle / 4)  # few seeds make intervals that reach below 0
             axis.fill_between(at, low, middle + half, color=colour, alpha=0.12, linewidth=0)
             if kind == "tight":
@@ -192,4 +166,43 @@ def _draw(title: str, rows: Rows) -> Figure:
     return figure
 
 
-SLOPES: Final = Reproduction("paper-2-table-1", "Paper 2, Table 1: slopes of regret", _rows, _draw, verdict)
+def _slopes(rows: Rows, kind: str) -> dict[str, Slope]:
+    return {name: slope(rows.where(row=name, kind=kind)) for name in LINES}
+
+
+def _sentence(rows: Rows) -> str:
+    above = [sum(found.is_above(LINES[name].exponent) for name, found in _slopes(rows, kind).items()) for kind in KINDS]
+    return (
+        f"Regret grows faster than the paper's exponent in {above[0]} of {len(LINES)} rows of ours, and in {above[1]} "
+        "of the algorithms as published."
+    )
+
+
+def _warnings(rows: Rows) -> list[str]:
+    """Say where the slope of ours is above the paper's by more than two standard errors."""
+    return [
+        f"{name}: our regret grows with T to the {found}, the paper's with {_named(LINES[name].exponent)}."
+        for name, found in _slopes(rows, "tight").items()
+        if found.is_above(LINES[name].exponent)
+    ]
+
+
+def _compared(rows: Rows) -> list[Compared]:
+    found = {kind: _slopes(rows, kind) for kind in KINDS}
+    return [
+        Compared(f"{name}, exponent of T", _named(line.exponent), *(str(found[kind][name]) for kind in reversed(KINDS)))
+        for name, line in LINES.items()
+    ]
+
+
+SLOPES: Final = Reproduction(
+    "paper-2-table-1",
+    "Paper 2, Table 1: slopes of regret",
+    _rows,
+    _draw,
+    verdict,
+    _sentence,
+    _compared,
+    minutes=60,
+    warnings=_warnings,
+)

@@ -22,7 +22,7 @@ from privateer_core.spec.privacy import Privacy
 from privateer_lab.pages.plots import COLOURS, panels
 from privateer_lab.simulation.parallel import each
 from privateer_papers.paper_4.numbers import ConSE
-from privateer_papers.reproduction import Effort, Reproduction, Row, Rows
+from privateer_papers.reproduction import Compared, Effort, Reproduction, Row, Rows
 from privateer_server.algorithms.trial.allocation import floored, matching
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
@@ -304,6 +304,40 @@ def verdict(rows: Rows) -> str:
     return "\n".join(lines)
 
 
+def _pair(rows: Rows) -> str:
+    return " / ".join(f"{rows.mean(name)[0]:.3f}" for name in ("regret", "error"))
+
+
+def _sentence(rows: Rows) -> str:
+    last, literal = rows.where(alpha=_LATEST), list(_PUBLISHED)[1]
+    return (
+        f"At alpha 1/3, n = {rows.values('people')[0]:,} and epsilon 1, ours has regret over chance's / error of "
+        f"{_pair(last.where(policy='central'))} with a curator, DP-ConSE as published "
+        f"{_pair(last.where(policy=literal))}."
+    )
+
+
+def _compared(rows: Rows) -> list[Compared]:
+    """Set ours with a curator beside the paper's, and the rates of its theorems with constant 1."""
+    pairs = {"no privacy": (next(iter(_PUBLISHED)), "none"), "epsilon 1": (list(_PUBLISHED)[1], "central")}
+    return [
+        Compared(
+            f"regret over chance's / error, {promise}, alpha {alpha:.3g}",
+            f"rates {_pair(rows.where(alpha=alpha, policy=_BOUND))}",
+            *(_pair(rows.where(alpha=alpha, policy=policy)) for policy in policies),
+        )
+        for promise, policies in pairs.items()
+        for alpha in rows.values("alpha")
+    ]
+
+
 PARETO: Final = Reproduction(
-    "paper-4-figure-1", "Paper 4, Figure 1: regret and the error of effects", _rows, _draw, verdict
+    "paper-4-figure-1",
+    "Paper 4, Figure 1: regret and the error of effects",
+    _rows,
+    _draw,
+    verdict,
+    _sentence,
+    _compared,
+    minutes=1,
 )

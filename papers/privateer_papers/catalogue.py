@@ -1,0 +1,21 @@
+"""Every figure and table that can be made again."""
+
+from functools import cache
+
+from privateer_papers.reproduction import Reproduction
+
+
+@cache
+def all_reproductions() -> dict[str, Reproduction]:
+    """Return them by their names, the papers' in order."""
+    from privateer_papers.paper_1.figure_6 import FIGURE_6
+    from privateer_papers.paper_1.figures import FIGURE_7, FIGURE_8, FIGURE_9
+    from privateer_papers.paper_1.table_2 import TABLE_2
+    from privateer_papers.paper_2.slopes import SLOPES
+    from privateer_papers.paper_3.regret import LASSO
+    from privateer_papers.paper_4.frontier import PARETO
+    from privateer_papers.paper_4.interval_peers import PEERS
+    from privateer_papers.paper_5.phased_regret import FIGURE_2, TABLE_1
+
+    paper_1 = (FIGURE_6, FIGURE_7, FIGURE_8, FIGURE_9, TABLE_2)
+    return {made.name: made for made in (*paper_1, SLOPES, LASSO, PARETO, PEERS, FIGURE_2, TABLE_1)}
