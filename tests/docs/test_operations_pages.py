@@ -1,4 +1,4 @@
-"""The page on operations names every event of the logs, and the schemas that a start migrates; compose files agree."""
+"""The pages on operations name every event of the logs, and the schemas that a start migrates; compose files agree."""
 
 import re
 from collections.abc import Iterator
@@ -17,15 +17,15 @@ from privateer_server.store.schema import STORE_KIND as STORE
 from privateer_shuffler.pool import round_file, shared_store, spent_tokens, store
 
 ROOT: Final = Path(__file__).parents[2]
-PAGE: Final = (ROOT / "docs" / "operations.md").read_text()
+PAGES: Final = ROOT / "docs" / "operations"
 SOURCES: Final = ("shared/privateer_core", "server", "shuffler", "issuer")
 _EVENT: Final = re.compile(r"\btell\(\s*[\w.]+,\s*([^,]+)")
 _NAMED: Final = re.compile(r'"([^"]+)"')
 
 
-def rows(heading: str) -> list[list[str]]:
+def rows(page: str, heading: str) -> list[list[str]]:
     """The cells of the tables of a section."""
-    section = PAGE.partition(f"\n{heading}\n")[2]
+    section = (PAGES / page).read_text().partition(f"\n{heading}\n")[2]
     lines = [line for line in re.split(r"\n##+ ", section)[0].splitlines() if line.startswith("| ")]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[1:]]
 
@@ -45,7 +45,7 @@ def events() -> Iterator[str]:
 def test_every_event_is_on_the_page() -> None:
     found = set(events())
     assert {"started", "stopped", "round closed", "migrated", "backup fetched", "batch delivered"} <= found
-    listed = {name for row in rows("### Logs") for name in re.findall("`([^`]+)`", row[0])}
+    listed = {name for row in rows("logs.md", "## Events") for name in re.findall("`([^`]+)`", row[0])}
     assert found == listed
 
 
@@ -53,7 +53,7 @@ def test_the_page_says_from_which_schemas_a_start_migrates() -> None:
     def of(kind: FileKind) -> list[str]:
         return [str(kind.version), str(kind.oldest) if kind.steps else ""]
 
-    table = {row[0]: row[1:] for row in rows("## Upgrading")}
+    table = {row[0]: row[1:] for row in rows("upgrade.md", "## Schemas")}
     assert table["server: `server.db`, and a backup of it"] == of(STORE)
     assert table["server: `journal.db`"] == of(JOURNAL)
     kept = (round_file.ROUND_DATABASE, store.HISTORY_DATABASE, spent_tokens.TOKENS_DATABASE)
@@ -79,4 +79,4 @@ def test_every_composed_service_logs_as_its_operator_says(name: str) -> None:
 def test_the_file_with_the_token_is_in_no_image_and_no_repository() -> None:
     for name in (".gitignore", ".dockerignore"):
         assert ".env" in (ROOT / name).read_text().splitlines()
-    assert "> .env)" in PAGE
+    assert "> .env)" in (PAGES / "install.md").read_text()
