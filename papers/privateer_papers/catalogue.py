@@ -8,9 +8,9 @@ from privateer_papers.reproduction import Reproduction
 @cache
 def all_reproductions() -> dict[str, Reproduction]:
     """Return them by their names, the papers' in order."""
-    from privateer_papers.paper_1.figure_6 import FIGURE_6
-    from privateer_papers.paper_1.figures import FIGURE_7, FIGURE_8, FIGURE_9
-    from privateer_papers.paper_1.table_2 import TABLE_2
+    from privateer_papers.paper_1.figures.jump_start import FIGURE_6
+    from privateer_papers.paper_1.figures.regret import FIGURE_7, FIGURE_8, FIGURE_9
+    from privateer_papers.paper_1.real_data.table_2 import TABLE_2
     from privateer_papers.paper_2.slopes import SLOPES
     from privateer_papers.paper_3.regret import LASSO
     from privateer_papers.paper_4.frontier import PARETO
