@@ -25,7 +25,7 @@ sample_size_target,symmetric,8,1,0.0,1.0,10000,0,2,2,2,True,30,5.0,10.0,1.0
 
 ELSEWHERE = ("paper-1-table-2", "paper-2-table-1")
 """Those whose small versions need a file, or take longer than a test may."""
-BY_NIGHT = ("paper-1-figure-7", "paper-1-figure-9")
+BY_NIGHT = ("paper-1-figure-7", "paper-1-figure-9", "paper-1-rates")
 """Those that take longest in small. By day other tests draw the one and interrupt the other."""
 ROWS = Rows(
     [
