@@ -60,8 +60,8 @@ class Lemma4:
     """What Lemma 4 asks of the threshold lambda, for a design whose numbers are independent and uniform in [-1, 1].
 
     Second moments are a third of the identity: the compatibility phi^2 is 1/(3 s), and the least sparse eigenvalue 1/3.
-    Symmetry and balance hold with constants 1. C_X, and the support sizes in logarithms, are larger than the 1 and the s
-    that are taken here, which only makes the conditions weaker.
+    Symmetry and balance hold with constants 1. C_X and the sizes of supports are larger than the 1 and the s that are
+    taken here, so that the paper's conditions are stricter.
 
     Attributes
     ----------
@@ -181,9 +181,9 @@ def _verdict(rows: Rows) -> str:
     lemma = Lemma4.of(min(abs(one) for one in COEFFICIENTS))
     said.append(
         f"Lemma 4 asks that lambda be at most {lemma.most:.2g} for the smallest coefficient to be seen, and at least "
-        f"{lemma.least:,.0f} / epsilon for noise not to be (s = {_SPARSITY}, delta {_DELTA:g}, failure {_FAILURE:g}): it "
-        f"says nothing below epsilon {lemma.epsilon:,.0f}. Theorem 4 bounds from below by the same at every epsilon below "
-        "1: it shows no price of privacy."
+        f"{lemma.least:,.0f} / epsilon for noise not to be (s = {_SPARSITY}, delta {_DELTA:g}, failure {_FAILURE:g}): "
+        f"it says nothing below epsilon {lemma.epsilon:,.0f}. Theorem 4 has the same bound from below at every epsilon "
+        "below 1, and so shows no price of privacy there."
     )
     return "\n".join(said)
 
