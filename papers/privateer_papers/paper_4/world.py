@@ -37,7 +37,7 @@ class World:
 
     def means(self, side: int) -> Array:
         """Return mean rewards of control and treatment, shape (cells, 2)."""
-        edges = np.cos(2 * np.pi * (np.arange(side + 1) / side + self.phase))
+        edges = np.cos(2 * np.pi * np.arange(side + 1) / side + 2 * np.pi * self.phase)
         effect = self._product(side / (2 * np.pi) * (edges[:-1] - edges[1:]))
         return np.stack([np.full(effect.size, BASE), BASE + effect], axis=1)
 
