@@ -235,7 +235,7 @@ class ServiceSettings(Settings):
     log: Literal["text", "json"] = Field(
         default="text",
         title="form of logs",
-        description="`json`: one JSON object a line on standard error ([operations](operations.md#logs))",
+        description="`json`: one JSON object a line on standard error ([log lines](operations/logs.md#json))",
     )
     host: str = Field(default="127.0.0.1", description="address of the public listener")
     port: PublicPort
@@ -245,7 +245,7 @@ class ServiceSettings(Settings):
         default=(),
         description="names by which operators and shufflers call the private listener, such as `server.internal`, "
         "separated by commas; addresses in digits, `localhost` and `PRIVATEER_ADMIN_HOST` need none "
-        "([operations](operations.md#run-it))",
+        "([listeners](operations/install.md#public-and-private-listeners))",
     )
     origins: Annotated[tuple[str, ...], from_text(_origins)] = Field(
         default=(),
