@@ -39,13 +39,18 @@ def test_links_are_numbers_of_arxiv_or_doi() -> None:
     assert len({paper.link for paper in PUBLICATIONS}) == 5
 
 
-def start_of(number: int) -> str:
-    """The first lines of a paper's text: as far as its abstract, and a little of it."""
-    folder = Path(
+def text_of(number: int) -> str:
+    """A paper's text, with single blanks."""
+    folder = (
         os.environ.get("PRIVATEER_PAPERS") or Path(os.environ["PRIVATEER_ADULT"].split(",")[0]).parents[1] / "papers"
     )
-    (path,) = (one for one in folder.glob(f"{number}-*.txt") if "readable" not in one.name)
-    return " ".join(path.read_text(encoding="utf-8").split())[:3000]
+    (path,) = (one for one in Path(folder).glob(f"{number}-*.txt") if "readable" not in one.name)
+    return " ".join(path.read_text(encoding="utf-8").split())
+
+
+def start_of(number: int) -> str:
+    """The first lines of a paper's text: as far as its abstract, and a little of it."""
+    return text_of(number)[:3000]
 
 
 @pytest.mark.data

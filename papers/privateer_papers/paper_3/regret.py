@@ -38,7 +38,7 @@ _UNIFORM: Final = 1 / 3
 _PEOPLE: Final = 1 << 17
 _FEATURES: Final = (100, 1000)
 _EPSILON: Final = 1.0
-_COEFFICIENTS: Final = (0.5, -0.5, 0.5)
+COEFFICIENTS: Final = (0.5, -0.5, 0.5)
 _BARE: Final = "privateer, no privacy"
 _RATE: Final = "Theorem 2's rate with constant 1"
 _OWN: Final[dict[str, Row]] = {OURS: {"model": "central", "epsilon": _EPSILON, "delta": 1e-6}, _BARE: {"model": "none"}}
@@ -117,8 +117,8 @@ def _clipped(spec: Spec, rewards: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.clip(rewards - spec.reward.middle, -spec.reward.half_range, spec.reward.half_range)
 
 
-def problem(features: int, people: int, privacy: Row) -> Spec:
-    """Return the problem: five arms of so many features, three of which matter."""
+def problem(features: int, people: int, privacy: Row, size: float = 1.0) -> Spec:
+    """Return the problem: five arms of so many features, three of which matter, by ``size`` times one half each."""
     return parse_spec(
         {
             "experiment": {
@@ -131,8 +131,8 @@ def problem(features: int, people: int, privacy: Row) -> Spec:
             "context": {"features": features},
             "reward": {"low": -2.0, "high": 2.0},
             "privacy": privacy,
-            "algorithm": {"name": "sparse", "sparsity": len(_COEFFICIENTS)},
-            "population": {"name": "needles", "coefficients": list(_COEFFICIENTS)},
+            "algorithm": {"name": "sparse", "sparsity": len(COEFFICIENTS)},
+            "population": {"name": "needles", "coefficients": [size * one for one in COEFFICIENTS]},
         }
     )
 
@@ -166,7 +166,7 @@ def rate(people: int) -> float:
 
     d is not in it.
     """
-    return math.sqrt(len(_COEFFICIENTS)) ** 3 * math.log(people) ** 3 / _EPSILON / (_A_TIME * people)
+    return math.sqrt(len(COEFFICIENTS)) ** 3 * math.log(people) ** 3 / _EPSILON / (_A_TIME * people)
 
 
 def _draw(title: str, rows: Rows) -> Figure:
