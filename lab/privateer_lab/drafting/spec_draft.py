@@ -28,8 +28,8 @@ from privateer_lab.drafting.toml_values import toml
 from privateer_lab.drafting.usual_algorithms import by_context, with_effects
 
 _ROUND: Final = 1000
-_ROUNDS: Final = 40
-"""Rounds of a draft for many people: later ones cost little waiting, and each has noise of its own."""
+_ROUNDS: Final = 10
+"""Rounds of a draft for a crowd: each has noise of its own, which hides rare rewards in small ones."""
 _CROWD: Final = 5000
 """People from whom on a draft has a shuffler: at the same epsilon a report in a crowd tells many times as much."""
 
