@@ -1,7 +1,7 @@
 """The learner of additive bandits: Bayesian regression on sums of residuals by cell."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
