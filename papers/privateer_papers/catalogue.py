@@ -13,8 +13,9 @@ def all_reproductions() -> dict[str, Reproduction]:
     from privateer_papers.paper_1.figures.regret import FIGURE_7, FIGURE_8, FIGURE_9
     from privateer_papers.paper_1.real_data.table_2 import TABLE_2
     from privateer_papers.paper_2.slopes import SLOPES
+    from privateer_papers.paper_2.theorems import THEOREMS as THEOREMS_2
     from privateer_papers.paper_3.regret import LASSO
-    from privateer_papers.paper_3.theorems import THEOREMS
+    from privateer_papers.paper_3.theorems import THEOREMS as THEOREMS_3
     from privateer_papers.paper_4.frontier import PARETO
     from privateer_papers.paper_4.interval_peers import PEERS
     from privateer_papers.paper_4.welfare import WELFARE
@@ -23,8 +24,8 @@ def all_reproductions() -> dict[str, Reproduction]:
 
     papers = (
         (FIGURE_6, FIGURE_7, FIGURE_8, FIGURE_9, GROWTH, TABLE_2),
-        (SLOPES,),
-        (LASSO, THEOREMS),
+        (SLOPES, THEOREMS_2),
+        (LASSO, THEOREMS_3),
         (PARETO, WELFARE, PEERS),
         (FIGURE_2, TABLE_1, RATES),
     )
