@@ -7,20 +7,20 @@ interval loses a quarter as soon as one of three points in it is known to be wor
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from privateer_core.accounting.gaussian import classic_gaussian_standard_deviation
 
-_BEST: Final = 0.3
+BEST: Final = 0.3
 """Losses are 0 or 1, with probability 1/4 + |x - best| / 2 of 1."""
 _PLACES: Final = (0.25, 0.5, 0.75)
 
 
 def expected(point: float) -> float:
     """Return the expected loss of a point in [0, 1]."""
-    return 0.25 + abs(point - _BEST) / 2
+    return 0.25 + abs(point - BEST) / 2
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,16 @@ class PrivateLoss:
         return float((bits - 0.5) / gain + 0.5)
 
 
-def regret(loss: PrivateLoss, people: int, seed: int) -> float:
-    """Return what so many people lose by the points that they are given, against the best one."""
+class Search(NamedTuple):
+    """What people lost by the points that they were given, against the best one; and the interval that is left."""
+
+    regret: float
+    low: float
+    high: float
+
+
+def search(loss: PrivateLoss, people: int, seed: int) -> Search:
+    """Return what comes of a search by so many people."""
     rng, low, high, left, lost = np.random.default_rng([seed, 8]), 0.0, 1.0, people, 0.0
     each, width = 2 * loss.proxy * math.log(people), 1.0
     while left:
@@ -65,11 +73,11 @@ def regret(loss: PrivateLoss, people: int, seed: int) -> float:
         points = [low + place * (high - low) for place in _PLACES]
         for point in points:
             asked = min(left, math.ceil(each / width**2))
-            left, lost = left - asked, lost + asked * (expected(point) - expected(_BEST))
+            left, lost = left - asked, lost + asked * (expected(point) - expected(BEST))
             means.append(loss.mean(point, asked, rng) if asked else math.nan)
         first, middle, last = means
         # A mean is within the width of the truth; where three widths part two of them, the outer quarter is worse.
         if abs(first - last) >= 3 * width or max(first, last) - middle >= 3 * width:
             low, high = (points[0], high) if first > last else (low, points[2])
             width = 1.0
-    return lost
+    return Search(lost, low, high)
