@@ -77,7 +77,7 @@ def _verdict_of_figure_4(rows: Rows) -> str:
         shares, random, constant = figures(rows, centres)
         best = ", ".join(f"{share:.0%}" for share in shares)
         said.append(
-            f"Centres {centres}: arms are best for {best} of the people; at random they lose {random:.3f} a person, the "
+            f"Centres {centres}: arms are best for {best} of people; at random they lose {random:.3f} a person, the "
             f"best single arm {constant:.3f}."
         )
     return "\n".join(said)
