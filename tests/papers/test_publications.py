@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from privateer_core.algorithms import ALGORITHMS
+from privateer_papers.catalogue import all_reproductions
 from privateer_papers.publications import PUBLICATIONS, Publication
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +39,24 @@ def test_links_are_numbers_of_arxiv_or_doi() -> None:
         assert re.fullmatch(r"arxiv\.org/abs/\d{4}\.\d{5}|doi\.org/10\.\d{4}/\S+", paper.link)
     assert [paper.number for paper in PUBLICATIONS] == [1, 2, 3, 4, 5]
     assert len({paper.link for paper in PUBLICATIONS}) == 5
+
+
+def test_every_reproduction_and_algorithm_is_in_the_table_of_claims() -> None:
+    """And what is there exists: reproductions, algorithms of the papers, and the numbers of papers."""
+    page = (ROOT / "docs/papers.md").read_text()
+    section = page.split("\n## Every claim")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (\d) \|.*\|$", section, re.MULTILINE)
+    named, known = set(re.findall(r"`(paper-\d[\w-]*)`", section)), set(all_reproductions())
+    algorithms = {name for name in ALGORITHMS if name.startswith("paper-")}
+    assert known <= named
+    assert algorithms <= named
+    assert named <= known | algorithms
+    assert rows == sorted(rows)
+    assert set(rows) == {"1", "2", "3", "4", "5"}
+    for number in range(1, 6):
+        folder = (ROOT / f"papers/privateer_papers/paper_{number}/README.md").read_text()
+        own = {name for name in known if name.startswith(f"paper-{number}-")}
+        assert own == set(re.search(r"makes again: (.*)\.", folder)[1].split(", ")), number  # type: ignore[index]
 
 
 def text_of(number: int) -> str:
