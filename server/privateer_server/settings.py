@@ -1,6 +1,5 @@
 """Settings of the server, from the environment and the flags of the command above it."""
 
-import argparse
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from privateer_core.serving.settings import (
     Paths,
     PrivatePort,
     PublicPort,
+    ServiceParser,
     Size,
     UnfitSetting,
     UploadSettings,
@@ -133,7 +133,7 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     SpecError
         Naming the variable that is missing or out of range.
     """
-    parser = argparse.ArgumentParser(prog="privateer-server", description="Learns from private reports.")
+    parser = ServiceParser("privateer-server", "Learns from private reports, and publishes the policy.")
     parser.add_argument("--host", help="address to listen on (PRIVATEER_HOST)")
     parser.add_argument("--port", help="port to listen on (PRIVATEER_PORT)")
     flags = {variable(name): text for name, text in vars(parser.parse_args(arguments)).items() if text}
