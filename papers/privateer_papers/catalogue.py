@@ -12,7 +12,7 @@ def all_reproductions() -> dict[str, Reproduction]:
     from privateer_papers.paper_1.figures.problem import FIGURE_4, FIGURE_5
     from privateer_papers.paper_1.figures.rates import GROWTH
     from privateer_papers.paper_1.figures.regret import FIGURE_7, FIGURE_8, FIGURE_9
-    from privateer_papers.paper_1.real_data.table_2 import TABLE_2
+    from privateer_papers.paper_1.real_data.table_2 import TABLE_2, TABLE_2_JOBS
     from privateer_papers.paper_2.slopes import SLOPES
     from privateer_papers.paper_2.theorems import THEOREMS as THEOREMS_2
     from privateer_papers.paper_3.regret import LASSO
@@ -24,7 +24,7 @@ def all_reproductions() -> dict[str, Reproduction]:
     from privateer_papers.paper_5.rates import RATES
 
     papers = (
-        (FIGURE_4, FIGURE_5, FIGURE_6, FIGURE_7, FIGURE_8, FIGURE_9, GROWTH, TABLE_2),
+        (FIGURE_4, FIGURE_5, FIGURE_6, FIGURE_7, FIGURE_8, FIGURE_9, GROWTH, TABLE_2, TABLE_2_JOBS),
         (SLOPES, THEOREMS_2),
         (LASSO, THEOREMS_3),
         (PARETO, WELFARE, PEERS),
