@@ -100,7 +100,10 @@ def test_people_are_parted_by_where_they_were_born(tmp_path: Path) -> None:
         assert {line[-2:] for line in lines} <= {",0", ",1"}
 
 
-APPLICANT = "{row},{age},{access},{level},{job},{gender},{mind},{branch},{years},{pro},{country},{salary},C++,{skills},{label}\n"
+APPLICANT = (
+    "{row},{age},{access},{level},{job},{gender},{mind},{branch},{years},{pro},{country},{salary},"
+    "C++,{skills},{label}\n"
+)
 APPLICANTS = (
     ",Age,Accessibility,EdLevel,Employment,Gender,MentalHealth,MainBranch,YearsCode,YearsCodePro,Country,PreviousSalary,"
     "HaveWorkedWith,ComputerSkills,Employed\n"
