@@ -91,3 +91,19 @@ def test_authors_and_titles_are_those_of_the_text(paper: Publication) -> None:
 @pytest.mark.data
 def test_the_number_at_arxiv_is_that_of_the_text() -> None:
     assert f"arXiv:{PUBLICATIONS[2].link.rsplit('/', 1)[1]}v1" in start_of(3)
+
+
+ROLES = ("shared", "client", "shuffler", "issuer", "server", "lab", "sdk", "deploy", "examples")
+NUMBERED = re.compile(r"\bpaper[- ]?\d", re.IGNORECASE)
+
+
+def test_no_file_of_the_product_names_a_paper_by_its_number() -> None:
+    """The numbers mean something in this distribution and in the documentation alone. Planted: this folder has them."""
+    endings = {".py", ".js", ".mjs", ".toml", ".html", ".css", ".ts", ".yml"}
+
+    def named(folder: str) -> list[str]:
+        files = (one for one in (ROOT / folder).rglob("*") if one.suffix in endings and "node_modules" not in one.parts)
+        return [str(one) for one in files if NUMBERED.search(one.read_text(encoding="utf-8"))]
+
+    assert not [path for folder in ROLES for path in named(folder)]
+    assert named("papers/privateer_papers")
