@@ -16,6 +16,7 @@ import numpy as np
 
 from privateer_core.algorithms import read_spec
 from privateer_core.errors import SpecError
+from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec, example_promises
 from privateer_lab.drafting.column_profiles import TableRows, rows_of, shortened
@@ -27,6 +28,10 @@ from privateer_lab.drafting.toml_values import toml
 from privateer_lab.drafting.usual_algorithms import by_context, with_effects
 
 _ROUND: Final = 1000
+_ROUNDS: Final = 10
+"""Rounds of a draft for a crowd: each has noise of its own, which hides rare rewards in small ones."""
+_CROWD: Final = 5000
+"""People from whom on a draft has a shuffler: at the same epsilon a report in a crowd tells many times as much."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +164,9 @@ def draft(
     told, said = _reward(rows, reward, bounds.get(reward or ""), notes)
     confirm += said
     sections = [*_opening(name, options, rows.total), "[context.features]", *features.lines, "", *told]
-    sections += segment_lines(rows, segments, confirm) + _closing(with_effects() if segments else by_context())
+    sections += segment_lines(rows, segments, confirm) + _closing(
+        with_effects() if segments else by_context(), rows.total
+    )
     if path and label:
         sections += _labelled(os.path.relpath(path, seen_from), label, list(classes.values), options)
     log = _Log(rows, arm, reward, names) if arm and reward and not arms else None
@@ -230,7 +237,7 @@ def _features(
 
 
 def _opening(name: str, arms: Sequence[str], rows: int) -> list[str]:
-    size = max(1, min(_ROUND, rows))
+    size = max(1, min(rows, max(_ROUND, rows // _ROUNDS)))
     return [
         "[experiment]",
         f"name = {toml(name)}",
@@ -269,9 +276,10 @@ def _reward(
     return section, [said] if keys else []
 
 
-def _closing(fitting: str) -> list[str]:
-    """Return the sections that no data decide: the first promise, and the algorithm."""
-    promise = next(example_promises())
+def _closing(fitting: str, people: int) -> list[str]:
+    """Return the sections that no data decide: a promise that so many people can have, and the algorithm."""
+    crowd = people >= _CROWD
+    promise = next(one for one in example_promises() if TRUST[one["model"]].shuffled == crowd)
     promise |= {"epsilon": 1.0} if "epsilon" in promise else {}
     return [
         "[privacy]  # what you promise to each person: `privateer plan` shows what it costs",
