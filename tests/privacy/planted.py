@@ -268,7 +268,7 @@ DEFECTS: list[Any] = [
     (no_clipping, "GaussianVectors", "vectors in l2"),
     (a_curator_with_a_quarter_of_the_laplace_noise, "CentralSums", "release with Laplace noise, another bin"),
     (half_the_noise, "partition", "local, opposite rewards"),
-    (a_curator_with_half_the_noise, "partition", "central, another context"),
+    (a_curator_with_a_quarter_of_the_laplace_noise, "partition", "central, another context"),
     (half_the_noise_of_subsets, "phased", "local, opposite rewards"),
     (a_curator_with_half_the_noise, "phased", "central, opposite rewards"),
     (no_clipping, "phased", "local-normal, opposite rewards"),
