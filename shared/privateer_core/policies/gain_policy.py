@@ -146,7 +146,7 @@ class GainPolicy(ArmsPolicy, Generic[P]):
 class _Known(msgspec.Struct):
     """What tells a policy of this module from an algorithm's own."""
 
-    by_context: msgspec.Raw | None = None
+    by_context: msgspec.Raw = msgspec.Raw(b"")
 
 
 def decode_policy(body: bytes, kind: type[Any]) -> Policy:
@@ -160,7 +160,7 @@ def decode_policy(body: bytes, kind: type[Any]) -> Policy:
         If it holds a mechanism that cannot be.
     """
     try:
-        measures = msgspec.msgpack.decode(body, type=_Known).by_context is not None
+        measures = len(memoryview(msgspec.msgpack.decode(body, type=_Known).by_context)) > 0
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed(f"this is not a serialized {kind.__name__}", remedy="fetch it again") from error
     policy: Any = decode(body, cast(Any, GainPolicy)[kind] if measures else kind)
