@@ -212,10 +212,13 @@ class ArmsSpec(Spec):
         return self.model_copy(update={"experiment": self.experiment.model_copy(update=told)})
 
     def gain_question(self, keys: int, seed: int) -> KeyedHits:
-        """Return what people are asked who measure the gain, about so many groups of them."""
-        is_numeric = self.reward.kind == "numeric"
+        """Return what people are asked who measure the gain, about so many groups of them.
+
+        What a curator releases tells how much rewards vary at no further cost.
+        """
+        varies = self.privacy.trust.curated or self.reward.kind == "numeric"
         usual = _MIDDLE if self.reward.expected is None else self.reward.expected
-        return KeyedHits.of_keys(keys, seed, usual if is_numeric else None)
+        return KeyedHits.of_keys(keys, seed, usual if varies else None)
 
     def next_round(self, cohort: str, seen: int) -> PlannedRound:
         """Return the round that follows when ``seen`` reports of the cohort of the last one have opened.
