@@ -196,7 +196,7 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
         return prospect_of(spec.features, within, policy, spec.playable).constant
 
     def learned(self, state: Any) -> Any:
-        """Return what an experiment may begin with that is about another spec: the state of a learner of its algorithm."""
+        """Return what an experiment of another spec may begin with: the state of a learner of its algorithm."""
         return state
 
     def warnings(self, state: StateT) -> tuple[str, ...]:

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from privateer_core.clock import Clock
 from privateer_core.errors import Conflict, NotFound, SpecError, Unavailable
-from privateer_core.privacy.terms import calibrate
 from privateer_core.policies.gain_policy import check_policy
+from privateer_core.privacy.terms import calibrate
 from privateer_core.privacy.terms_verification import BATCH_MAX
 from privateer_core.serving.logs import tell
 from privateer_server.data import Data

@@ -2,7 +2,7 @@
 
 Public coins of a choice give every person a group. Some get what the algorithm's policy says, as many the best single
 option, and a few any option. Nobody sends these coins. A report is about one key, which the mechanism randomizes with
-the reward: the arm that somebody sees beside a group named in the clear would tell for which contexts the policy has it.
+the reward: beside a group named in the clear, a seen arm would tell for which contexts the policy has it.
 """
 
 from dataclasses import dataclass
@@ -135,7 +135,8 @@ class GainPolicy(ArmsPolicy, Generic[P]):
         single = np.where(arms == self.single, self._single_parts * played, 0)
         any_ = UNIT - COMPARED - self._single_parts
         place = self._drawn(coins, _KEYS, UNIT) * (by_context + single + any_)
-        keys = np.where(place < UNIT * by_context, BY_CONTEXT, np.where(place < UNIT * (by_context + single), SINGLE, ANY))
+        others = np.where(place < UNIT * (by_context + single), SINGLE, ANY)
+        keys = np.where(place < UNIT * by_context, BY_CONTEXT, others)
         return np.where((given == self.single) & (keys != ANY), EITHER, keys).astype(np.int64)
 
     @override

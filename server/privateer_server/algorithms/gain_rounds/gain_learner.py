@@ -234,9 +234,9 @@ class GainLearner(RoundsLearner[ArmsSpec, GainState[Any], Any]):
         """Return the gain over each of what the policy was compared with, as measured."""
         span, against = self.spec.reward.span, {ANY_OPTION: measured.over_any}
         against = {self._option(measured): measured.over_constant} | against
-        shown = [
-            Estimate(f"above {name}", *(round(span * one, _DIGITS) for one in (found.value, *found.interval)))
-            for name, found in against.items()
-        ]
+        shown = []
+        for name, found in against.items():
+            value, low, high = (round(span * one, _DIGITS) for one in (found.value, *found.interval))
+            shown.append(Estimate(f"above {name}", value, low, high))
         people = f"measured with {measured.people:,} people who were asked for nothing else"
         return Intervals(f"what choosing by context gains, {people}", "difference", tuple(shown))
