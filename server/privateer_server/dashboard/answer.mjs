@@ -26,7 +26,7 @@ function rulesPart({ rules, headline }) {
 
 function gainPart({ gain, is_measured: measured }) {
   if (!gain || gain.value === null) return null;
-  const how = measured ? "measured with people who got both" : "expected by the model and not measured";
+  const how = measured ? "measured with people who got one or the other" : "expected by the model and not measured";
   return el("p", {}, `Choosing by context gains ${signed(gain.value)} (${interval(gain.low, gain.high) ?? "no interval"}) over ${gain.option} for everybody, ${how}.`);
 }
 

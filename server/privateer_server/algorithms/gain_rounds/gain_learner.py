@@ -20,7 +20,7 @@ from privateer_server.algorithms.rounds_learner import Bulk, NewRound, RoundsLea
 
 StateT = TypeVar("StateT")
 _DIGITS = 6
-ANY_OPTION = "any option, by chance"
+ANY_OPTION = "any option by chance"
 
 
 @dataclass(frozen=True)
