@@ -26,6 +26,7 @@ _NAMED: Final = {
     "linear under shuffle, of several messages",
     "partition, four reports, under none: as it is",
     "sparse under central",
+    "gain of partition under shuffle",
     "phased",
     "convex, one point",
 }
