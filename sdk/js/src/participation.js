@@ -174,8 +174,8 @@ export class Participation {
     return same && version - decided <= AGE_MAX ? version - decided : null;
   }
 
-  /** What a person tells who chose. @param {Choice} choice @param {number} fresh coins of the report */
-  contribution({ columns, arm, values, slot, numbers = [] }, fresh) {
+  /** What a person tells who chose. @param {Choice} choice @param {number} [fresh] coins of the report, by default those of the choice */
+  contribution({ columns, arm, values, slot, numbers = [] }, fresh = slot) {
     return this.policy.contribute(columns, arm, [...values, ...numbers], slot, fresh);
   }
 
