@@ -144,15 +144,13 @@ class ArmsSpec(Spec):
 
     @model_validator(mode="after")
     def _gain_can_be_measured(self) -> Self:
-        table, least = self.experiment, self.privacy.min_batch if self.privacy.trust.batched else _GAIN_PEOPLE
+        table = self.experiment
         if not table.gain_share:
             return self
-        enough = f"raise it or experiment.horizon, or set it to 0: {least:,} people tell something"
         for wrong, detail, remedy in (
             (not self.further_questions, "is for algorithms that choose by context", "remove it"),
             (table.conversion_window > 0, "needs outcomes that are known at once", "remove it, or the window"),
             (table.reports_per_person > 1, "needs people who report once", "remove it, or reports_per_person"),
-            (self.gain_people < least, f"is {self.gain_people:,} of all people, which is too few", enough),
             (
                 self.learning_people < table.round_size,
                 f"leaves {self.learning_people:,} people, fewer than a round",
@@ -166,7 +164,18 @@ class ArmsSpec(Spec):
 
     @override
     def concerns(self) -> list[str]:
-        return [*super().concerns(), *self.reward.concerns(self.privacy.trust.promises)]
+        return [*super().concerns(), *self.reward.concerns(self.privacy.trust.promises), *self._unmeasured()]
+
+    def _unmeasured(self) -> Iterator[str]:
+        """Say that too few people would measure the gain, so that nobody does."""
+        table = self.experiment
+        if table.gain_share and not self.gain_people:
+            few = math.floor(table.gain_share * table.horizon)
+            enough = f"it takes {self._measuring_least:,}"
+            yield (
+                f"experiment.gain_share asks {few:,} people what choosing by context gains, and {enough}: nobody is "
+                "asked. Raise it or experiment.horizon, or remove it"
+            )
 
     @property
     @override
@@ -195,8 +204,13 @@ class ArmsSpec(Spec):
 
     @property
     def gain_people(self) -> int:
-        """How many people are asked what choosing by context gains."""
-        return math.floor(self.experiment.gain_share * self.experiment.horizon)
+        """How many people are asked what choosing by context gains; 0 where they would be too few."""
+        wanted = math.floor(self.experiment.gain_share * self.experiment.horizon)
+        return wanted if wanted >= self._measuring_least else 0
+
+    @property
+    def _measuring_least(self) -> int:
+        return self.privacy.min_batch if self.privacy.trust.batched else _GAIN_PEOPLE
 
     @property
     def learning_people(self) -> int:
@@ -206,7 +220,7 @@ class ArmsSpec(Spec):
     @property
     @override
     def learning(self) -> Self:
-        if not self.experiment.gain_share:
+        if not self.gain_people:
             return self
         told = {"horizon": self.learning_people, "gain_share": 0.0}
         return self.model_copy(update={"experiment": self.experiment.model_copy(update=told)})

@@ -26,6 +26,7 @@ from privateer_core.privacy.terms import calibrate, nobody_asked
 from privateer_core.spec.spec import Spec
 from privateer_server.rounds.loop import Schedule
 from tests.support.partitions import same
+from tests.support.people import rounds
 from tests.support.specs import SHUFFLE, make_spec, tables
 from tests.support.statistics import fits, independent
 
@@ -140,7 +141,6 @@ def test_a_device_refuses_it_where_nobody_is_to_measure_anything() -> None:
 @pytest.mark.parametrize(
     ("changes", "field", "says"),
     [
-        ({"experiment.gain_share": 0.04}, "experiment.gain_share", "800 of all people, which is too few"),
         ({"experiment.gain_share": 0.6}, "experiment.gain_share", "less than or equal to 0.5"),
         ({"experiment.gain_share": -0.1}, "experiment.gain_share", "greater than or equal to 0"),
         ({"experiment.conversion_window": 60.0}, "experiment.gain_share", "outcomes that are known at once"),
@@ -162,6 +162,15 @@ def test_shares_that_measure_nothing_are_refused(changes: dict[str, Any], field:
     assert refused.value.field == field
     assert says in str(refused.value)
     assert refused.value.remedy
+
+
+def test_too_few_people_measure_nothing_and_the_spec_says_so() -> None:
+    few = make_spec({**MEASURED, "experiment.gain_share": 0.04})
+    assert (few.gain_people, few.learning_people, few.learning) == (0, 20_000, few)
+    [said] = [one for one in few.concerns() if "gain_share" in one]
+    assert "asks 800 people what choosing by context gains, and it takes 1,000: nobody is asked" in said
+    assert not any("gain_share" in one for one in make_spec(MEASURED).concerns())
+    assert not [one for one in rounds(few, seed=1) if isinstance(one.policy, GainPolicy)]
 
 
 def test_specs_without_a_share_keep_their_bytes() -> None:
