@@ -103,6 +103,8 @@ def _gain(conclusion: Conclusion) -> Iterator[Titled]:
         "relative": relative(gain.value, constant),
         "interval": _interval(gain.low, gain.high),
     }
+    if chance := conclusion.over_chance:
+        how += f"; above any option by chance {_signed(chance.value)} ({_interval(chance.low, chance.high)})"
     yield Titled(f"what choosing by context gains, in mean reward: {how}", said([row]))
 
 

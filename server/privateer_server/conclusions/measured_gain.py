@@ -1,16 +1,21 @@
 """What people measured of the gain of choosing by context, in words; and what to do where nobody measured it."""
 
+import math
 from statistics import NormalDist
 from typing import Final, NamedTuple
 
+from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Headline
-from privateer_core.answer.parts import Gain
+from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.parts import ABOVE_CHANCE, Gain, Intervals
 from privateer_core.spec.arms import ArmsSpec
 from privateer_server.conclusions.rule_words import short
 from privateer_server.conclusions.rules import sureness_of
 from privateer_server.conclusions.wording import LearnedAnswer, decimals_of, people, plain
 
 _USUAL: Final = 0.05
+_SHARE_MOST: Final = 0.5
+_PERCENT: Final = 100
 _WIDTH: Final = NormalDist().inv_cdf(0.975)
 
 
@@ -66,13 +71,21 @@ def measured_headline(findings: LearnedAnswer, found: Measured, by: str) -> Head
     return Headline("rules", findings.said(f"{unknown}: {found.said} was measured."), "not known", None, *parts)
 
 
+def above_chance(answer: Answer) -> Estimate | None:
+    """Return what choosing by context gains over any option by chance, if that was measured."""
+    shown = (one for part in answer.all_of(Intervals) for one in part.estimates)
+    return next((one for one in shown if one.name == ABOVE_CHANCE), None)
+
+
 def gain_to_measure(spec: ArmsSpec) -> tuple[str, ...]:
-    """Say who will measure the gain, or what to do so that somebody does."""
-    if not spec.further_questions:
+    """Say who will measure the gain, or what to do so that somebody does; nothing where nobody can."""
+    table = spec.experiment
+    if not spec.further_questions or table.conversion_window or table.reports_per_person > 1:
         return ()
     if spec.gain_people:
         return (f"The gain is what the model expects; the last {people(spec.gain_people)} will measure it.",)
-    return (
-        f"Nobody measured the gain. With experiment.gain_share = {_USUAL:g} the last {_USUAL:.0%} of the people of the "
-        "next experiment do.",
-    )
+    share = max(_USUAL, math.ceil(_PERCENT * spec.measuring_least / table.horizon) / _PERCENT)
+    if share > _SHARE_MOST:
+        return (f"Nobody measured the gain: that takes {people(2 * spec.measuring_least)} in all.",)
+    with_share = f"With experiment.gain_share = {share:g} the last {share:.0%} of the people do, in the next experiment"
+    return (f"Nobody measured the gain: it is what the model expects. {with_share}.",)

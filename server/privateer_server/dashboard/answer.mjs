@@ -24,10 +24,11 @@ function rulesPart({ rules, headline }) {
     el("p", { class: "muted" }, [rules.rules.length > 1 ? "The first rule that applies decides." : "", kept(rules)].filter(Boolean).join(" "))];
 }
 
-function gainPart({ gain, is_measured: measured }) {
+function gainPart({ gain, is_measured: measured, over_chance: chance }) {
   if (!gain || gain.value === null) return null;
   const how = measured ? "measured with people who got one or the other" : "expected by the model and not measured";
-  return el("p", {}, `Choosing by context gains ${signed(gain.value)} (${interval(gain.low, gain.high) ?? "no interval"}) over ${gain.option} for everybody, ${how}.`);
+  const above = chance ? ` Above any option by chance: ${signed(chance.value)} (${interval(chance.low, chance.high)}).` : "";
+  return el("p", {}, `Choosing by context gains ${signed(gain.value)} (${interval(gain.low, gain.high) ?? "no interval"}) over ${gain.option} for everybody, ${how}.${above}`);
 }
 
 /** The panel. */

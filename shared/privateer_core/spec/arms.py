@@ -171,7 +171,7 @@ class ArmsSpec(Spec):
         table = self.experiment
         if table.gain_share and not self.gain_people:
             few = math.floor(table.gain_share * table.horizon)
-            enough = f"it takes {self._measuring_least:,}"
+            enough = f"it takes {self.measuring_least:,}"
             yield (
                 f"experiment.gain_share asks {few:,} people what choosing by context gains, and {enough}: nobody is "
                 "asked. Raise it or experiment.horizon, or remove it"
@@ -206,10 +206,11 @@ class ArmsSpec(Spec):
     def gain_people(self) -> int:
         """How many people are asked what choosing by context gains; 0 where they would be too few."""
         wanted = math.floor(self.experiment.gain_share * self.experiment.horizon)
-        return wanted if wanted >= self._measuring_least else 0
+        return wanted if wanted >= self.measuring_least else 0
 
     @property
-    def _measuring_least(self) -> int:
+    def measuring_least(self) -> int:
+        """The fewest people who measure what choosing by context gains."""
         return self.privacy.min_batch if self.privacy.trust.batched else _GAIN_PEOPLE
 
     @property

@@ -10,7 +10,7 @@ from typing_extensions import override
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.measured_rate import MeasuredRate
-from privateer_core.answer.parts import Gain, Intervals
+from privateer_core.answer.parts import ABOVE_CHANCE, Gain, Intervals
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.policies.gain_policy import KEYS, NO_OPTION, GainPolicy
 from privateer_core.policies.policy import Policy
@@ -232,11 +232,11 @@ class GainLearner(RoundsLearner[ArmsSpec, GainState[Any], Any]):
 
     def _differences(self, measured: MeasuredGain) -> Intervals:
         """Return the gain over each of what the policy was compared with, as measured."""
-        span, against = self.spec.reward.span, {ANY_OPTION: measured.over_any}
-        against = {self._option(measured): measured.over_constant} | against
+        span = self.spec.reward.span
+        above = {f"above {self._option(measured)}": measured.over_constant, ABOVE_CHANCE: measured.over_any}
         shown = []
-        for name, found in against.items():
+        for name, found in above.items():
             value, low, high = (round(span * one, _DIGITS) for one in (found.value, *found.interval))
-            shown.append(Estimate(f"above {name}", value, low, high))
+            shown.append(Estimate(name, value, low, high))
         people = f"measured with {measured.people:,} people who were asked for nothing else"
         return Intervals(f"what choosing by context gains, {people}", "difference", tuple(shown))
