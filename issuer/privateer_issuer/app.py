@@ -5,7 +5,7 @@ import logging
 import os
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -43,6 +43,7 @@ from privateer_core.serving.process import (
     prepare_process,
     run,
 )
+from privateer_core.serving.settings import ServiceParser
 from privateer_core.serving.store.sqlite import is_writable, watch_disk
 from privateer_core.wire.attestation import HEADER
 from privateer_core.wire.token import REQUEST_SIZE, REQUEST_TYPE, RESPONSE_TYPE, SIGNATURE_SIZE
@@ -233,8 +234,9 @@ def _route(scope: Scope) -> str:
     return path if path in ("/token-keys", "/healthz", "/readyz", "/metrics", "/openapi.json") else ""
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the issuer with the settings of the environment; print one line and exit with code 2 if it cannot start."""
+    ServiceParser("privateer-issuer", "Gives out tokens that admit one report each.").parse_args(arguments)
     prepare_process("privateer_issuer")
     run("privateer-issuer", _start)
 

@@ -1,20 +1,17 @@
 """Make figures and tables of the papers again: the command ``privateer reproduce``."""
 
-import json
-from functools import cache
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from privateer_core.errors import SpecError
 from privateer_lab.cli.command_line import Jobs, Json, On
-from privateer_lab.cli.output import begin, open_folder, print_json, progress, screen
+from privateer_lab.cli.output import begin, open_folder, print_json, screen
 from privateer_lab.simulation.parallel import SEEDS_MAX
 
 if TYPE_CHECKING:  # it brings matplotlib, which takes a second
-    from privateer_papers.reproduction import Reproduction, Rows
+    from privateer_papers.reproduction import Effort, Reproduction
 
 
 def register(app: typer.Typer) -> None:
@@ -22,23 +19,9 @@ def register(app: typer.Typer) -> None:
     app.command()(reproduce)
 
 
-@cache
-def all_reproductions() -> "dict[str, Reproduction]":
-    """Return every figure and table that can be made again, by its name: the paper's number and what it is there."""
-    from privateer_papers.paper_1.figures import FIGURE_6, FIGURE_7, FIGURE_8, FIGURE_9
-    from privateer_papers.paper_1.table_2 import TABLE_2
-    from privateer_papers.paper_2.slopes import SLOPES
-    from privateer_papers.paper_3.regret import LASSO
-    from privateer_papers.paper_4.frontier import PARETO
-    from privateer_papers.paper_4.interval_peers import PEERS
-    from privateer_papers.paper_5.phased_regret import FIGURE_2, TABLE_1
-
-    paper_1 = (FIGURE_6, FIGURE_7, FIGURE_8, FIGURE_9, TABLE_2)
-    return {made.name: made for made in (*paper_1, SLOPES, LASSO, PARETO, PEERS, FIGURE_2, TABLE_1)}
-
-
 def reproduce(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A figure or table, or 'list' to see them all.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A figure or table, or 'list' to see them all.")] = "",
+    every: Annotated[bool, typer.Option("--all", help="All of them, and one page, index.html; it resumes.")] = False,
     out: Annotated[Path, typer.Option(help="The folder for NAME.png, .svg, .json and .txt.")] = Path("reproductions"),
     quick: Annotated[bool, typer.Option("--quick", help="Run a small version, as a check.")] = False,
     seeds: Annotated[
@@ -50,45 +33,68 @@ def reproduce(
     backend: On = "processes",
     as_json: Json = False,
 ) -> None:
-    """Make a figure or table of a paper again, and say what its numbers show."""
-    from privateer_papers.reproduction import Effort, Rows
+    """Make a figure or table of a paper again, or all, and say what its numbers show."""
+    from privateer_papers.catalogue import all_reproductions
+    from privateer_papers.reproduction import Effort
 
     reproductions = all_reproductions()
+    data = {option: path for option, path in (("published", published), ("adult", adult)) if path}
+    effort = Effort(quick, seeds or (2 if quick else 10), jobs, backend, data)
+    if every == bool(name):
+        detail = "beside --all" if name else "missing"
+        raise SpecError(detail, field="NAME", remedy="give either a name, or --all; 'list' shows all names")
     if name == "list":
         known = [{"name": one.name, "title": one.title} for one in reproductions.values()]
-        print_json(known) if as_json else screen.print("\n".join(f"{one['name']:20} {one['title']}" for one in known))
+        print_json(known) if as_json else screen.print("\n".join(f"{one['name']:24} {one['title']}" for one in known))
         return
-    if name not in reproductions:
+    if name and name not in reproductions:
         raise SpecError(f"no reproduction {name!r}", field="NAME", remedy=f"choose from {', '.join(reproductions)}")
-    if published and not Path(published).is_file():
-        raise SpecError(f"cannot read {published}", field="--published", remedy="give the path of the CSV file")
     open_folder(out, "--out")
-    made, effort = reproductions[name], Effort(quick, seeds or (2 if quick else 10), jobs, backend, published, adult)
-    if not as_json:
-        begin(made.title, "a minute or so" if quick else "minutes to hours; --quick makes a small version")
-    found = progress(chain(made.rows(effort), (None,)), 0, "rows")
-    rows, whole = Rows(row for row in found if row is not None), found[-1] is None
-    verdict, paths = _finished(made, rows, whole, out)
-    (out / f"{name}.txt").write_text(f"{made.title}\n\n{verdict}\n")
-    document = {"name": name, "quick": quick, "verdict": verdict, "rows": rows}
-    (out / f"{name}.json").write_text(json.dumps(document))
-    files = [str(path) for path in paths or [out / f"{name}.json"]]
-    if as_json:
-        print_json({**document, "files": files})
+    if every:
+        _make_all(reproductions, effort, out, as_json=as_json)
     else:
-        screen.print(f"{made.title}\n\n{verdict}\n\n{', '.join(files)}", soft_wrap=True)
-    if not whole:
+        _make_one(reproductions[name], effort, out, as_json=as_json)
+
+
+def _make_one(one: "Reproduction", effort: "Effort", out: Path, *, as_json: bool) -> None:
+    from privateer_papers.album import takes
+    from privateer_papers.data_files import DATA
+    from privateer_papers.made import pictures, run
+
+    if one.needs and one.needs not in effort.given(one):
+        raise SpecError("missing", field=f"--{one.needs}", remedy=f"give the path of {DATA[one.needs].wanted}")
+    for option, path in effort.given(one).items():
+        DATA[option].check(path)
+    if not as_json:
+        begin(one.title, takes(one, effort))
+    made = run(one, effort, out)
+    files = [str(path) for path in pictures(out, one.name) or [out / f"{one.name}.json"]]
+    if as_json:
+        print_json({**made.document, "files": files})
+    else:
+        screen.print(f"{one.title}\n\n{made.verdict}\n\n{', '.join(files)}", soft_wrap=True)
+    if not made.whole:
         raise typer.Exit(130)
 
 
-def _finished(made: "Reproduction", rows: "Rows", whole: bool, out: Path) -> tuple[str, list[Path]]:
-    """Return the verdict and the paths of pictures; an interrupted run has them if its rows are enough."""
-    from privateer_lab.pages.plots import save
+def _make_all(reproductions: "dict[str, Reproduction]", effort: "Effort", out: Path, *, as_json: bool) -> None:
+    from privateer_papers.album import PAGE, Album, take
 
-    try:
-        verdict, figure = made.verdict(rows), made.draw(made.title, rows)
-    except (ArithmeticError, LookupError, ValueError):
-        if whole:
-            raise
-        return f"Interrupted after {len(rows)} rows, too few for a verdict.", []
-    return ("" if whole else "Interrupted; the runs until then show: ") + verdict, save(figure, out / made.name)
+    if not as_json:
+        begin(f"all {len(reproductions)} figures and tables", take(reproductions, effort))
+    album = Album(reproductions, effort, out)
+    whole = album.run(quiet=as_json)
+    rows: list[dict[str, Any]] = [
+        {"name": name, "verdict": one.sentence or one.verdict, "seconds": one.seconds}
+        for name, one in album.made.items()
+    ]
+    rows += [{"name": name, "verdict": why, "seconds": None} for name, why in album.why.items()]
+    if as_json:
+        print_json({"page": str(out / PAGE), "made": rows, "problems": list(album.problems.values())})
+    else:
+        lines = [f"{row['name']}: {row['verdict']}" for row in rows]
+        screen.print("\n".join([*lines, "", str(out / PAGE)]), soft_wrap=True)
+    if not whole:
+        raise typer.Exit(130)
+    if album.problems:
+        raise typer.Exit(2)

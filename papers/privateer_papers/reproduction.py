@@ -1,8 +1,8 @@
 """A reproduction: runs to make, a figure of them, and a verdict computed from them."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -68,31 +68,71 @@ class Effort:
         Whether a small version, which shows the same, is enough.
     seeds
         Runs of each case.
-    published, adult
-        Paths of the published figures and of the UCI Adult data, separated by commas; empty without.
+    data
+        Paths of data, separated by commas, by the option that names them.
     """
 
     quick: bool = False
     seeds: int = 10
     jobs: int | None = None
     backend: Backend = "processes"
+    data: Mapping[str, str] = field(default_factory=dict)
+
+    def given(self, made: "Reproduction") -> dict[str, str]:
+        """Return the paths of the data that a reproduction reads, by the option that names them."""
+        return {name: self.data[name] for name in (made.needs, *made.reads) if name in self.data}
+
+    def without(self, options: Collection[str]) -> "Effort":
+        """Return the same without the data that these options name."""
+        return replace(self, data={name: path for name, path in self.data.items() if name not in options})
+
+
+class Compared(NamedTuple):
+    """A line of a page's table: what the paper prints, what its algorithm makes here, and what ours makes.
+
+    What does not exist is empty.
+    """
+
+    what: str
     published: str = ""
-    adult: str = ""
+    run_here: str = ""
+    ours: str = ""
+
+
+def nothing(_rows: Rows) -> list[str]:
+    """Return no warnings."""
+    return []
 
 
 @dataclass(frozen=True)
 class Reproduction:
     """One figure or table of a paper.
 
+    Like ``draw``, the functions ``verdict``, ``sentence``, ``compared`` and ``warnings`` of rows raise an
+    ArithmeticError, a LookupError or a ValueError where rows are too few.
+
     Attributes
     ----------
+    name
+        ``paper-``, the paper's number, and what it is there.
     rows
         Makes tidy rows, and gives them as they come.
     draw
         Draws rows under a title, with the paper's axes.
     verdict
-        Says what rows show, in a paragraph. Like ``draw`` it raises an ArithmeticError, a LookupError or a ValueError
-        where rows are too few.
+        Says what rows show, in a paragraph.
+    sentence
+        Says it in one sentence.
+    compared
+        The lines of a table: as published, run here, ours.
+    minutes
+        How long it takes with ten seeds on two cores, about; the small version takes less than one.
+    needs
+        The option that names the data without which it does not run; empty if it needs none.
+    reads
+        Options that name data which it draws beside its own.
+    warnings
+        What is said before all else: where ours does not keep what the paper promises.
     """
 
     name: str
@@ -100,6 +140,33 @@ class Reproduction:
     rows: Callable[[Effort], Iterator[Row]]
     draw: Callable[[str, Rows], Figure]
     verdict: Callable[[Rows], str]
+    sentence: Callable[[Rows], str]
+    compared: Callable[[Rows], list[Compared]]
+    minutes: int
+    needs: str = ""
+    reads: tuple[str, ...] = ()
+    warnings: Callable[[Rows], list[str]] = nothing
+
+    @property
+    def paper(self) -> int:
+        """The paper's number."""
+        return int(self.name.split("-")[1])
+
+
+def told(rows: Rows, figure: str = "regret", digits: str = ",.0f", scale: float = 1.0) -> str:
+    """Write the mean of a figure with half its interval; nothing where there are no rows.
+
+    Parameters
+    ----------
+    digits
+        How numbers are written, as ``format`` takes it.
+    scale
+        What mean and interval are divided by.
+    """
+    if not rows:
+        return ""
+    mean, half = (value / scale for value in rows.mean(figure))
+    return f"{mean:{digits}}" + (f" ± {half:{digits}}" if half else "")
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ class PublicationLog:
             raise SpecError(
                 "the servers on these databases sign with another key",
                 field="PRIVATEER_IDENTITY",
-                remedy="give all servers the same key file; docs/operations.md says how to replace it",
+                remedy="give all servers the same key file; docs/operations/scale-servers.md says how to replace it",
             )
         if not journal.origin():
             journal.extend(f"privateer/log/{secrets.token_hex(8)}", 0, store.leaves(0))

@@ -1,6 +1,5 @@
 """Settings of the server, from the environment and the flags of the command above it."""
 
-import argparse
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from privateer_core.serving.settings import (
     Paths,
     PrivatePort,
     PublicPort,
+    ServiceParser,
     Size,
     UnfitSetting,
     UploadSettings,
@@ -53,7 +53,7 @@ class ServerSettings(UploadSettings):
     admin_tokens: Path | None = Field(
         default=None,
         description="file of further tokens with names, scopes and expiries, read anew for each request "
-        "([operations](operations.md#admin-tokens))",
+        "([admin tokens](operations/admin-tokens.md))",
     )
     shuffler_keys: Paths = Field(
         default=(),
@@ -66,7 +66,8 @@ class ServerSettings(UploadSettings):
         Field(default=Path(), description="directory of keys and databases")
     )
     journal: Annotated[Path | None, DefaultText("`journal.db` in the data directory")] = Field(
-        default=None, description="file of the journal; best on another disk ([operations](operations.md))"
+        default=None,
+        description="file of the journal; best on another disk ([why](operations/data.md#the-journal))",
     )
     openers: Annotated[int, Field(ge=0, le=_OPENERS_MAX), DefaultText("the cores")] = Field(
         default=0, description="processes that open reports; `0`: the server opens them itself"
@@ -75,7 +76,7 @@ class ServerSettings(UploadSettings):
         default="",
         repr=False,
         description="`postgresql://...`: the data that several servers share; then `PRIVATEER_DATA` and "
-        "`PRIVATEER_JOURNAL` are not used ([operations](operations.md#more-than-one-server))",
+        "`PRIVATEER_JOURNAL` are not used ([several servers](operations/scale-servers.md))",
     )
     journal_database: Annotated[Database, DefaultText("required with `PRIVATEER_DATABASE`")] = Field(
         default="",
@@ -92,13 +93,13 @@ class ServerSettings(UploadSettings):
     ] = Field(
         default=None,
         description="file of the key that signs publications and the log, made if missing; servers that share their "
-        "data have the same key ([operations](operations.md#the-servers-key-and-its-log))",
+        "data have the same key ([its key](operations/server-key.md))",
     )
     traces: str = Field(
         default="",
         repr=False,  # an address may have a password in it
         description="address of a collector of traces, OTLP over HTTP, such as `http://127.0.0.1:4318` "
-        "([operations](operations.md#traces))",
+        "([traces](operations/watch.md#send-traces))",
     )
 
     @model_validator(mode="after")
@@ -132,7 +133,7 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     SpecError
         Naming the variable that is missing or out of range.
     """
-    parser = argparse.ArgumentParser(prog="privateer-server", description="Learns from private reports.")
+    parser = ServiceParser("privateer-server", "Learns from private reports, and publishes the policy.")
     parser.add_argument("--host", help="address to listen on (PRIVATEER_HOST)")
     parser.add_argument("--port", help="port to listen on (PRIVATEER_PORT)")
     flags = {variable(name): text for name, text in vars(parser.parse_args(arguments)).items() if text}

@@ -3,7 +3,7 @@
 import logging
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from privateer_core.serving.process import (
     run,
 )
 from privateer_core.serving.rate_limit import RateLimit
+from privateer_core.serving.settings import ServiceParser
 from privateer_core.serving.store.sqlite import watch_disk
 from privateer_core.serving.token_gate import TokenGate
 from privateer_core.wire.keys import TrustedKeys, public_hex, publish_key, signing_key_id
@@ -265,8 +266,9 @@ def _watch(metrics: ShufflerMetrics, rounds: FollowedRounds, held: Resources) ->
     )
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the shuffler with the settings of the environment; print one line and exit with code 2 if it cannot start."""
+    ServiceParser("privateer-shuffler", "Permutes sealed reports, and passes them on in batches.").parse_args(arguments)
     prepare_process("privateer_shuffler")
     run("privateer-shuffler", _start)
 

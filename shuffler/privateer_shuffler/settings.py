@@ -58,7 +58,7 @@ class ShufflerSettings(UploadSettings):
         default="",
         repr=False,
         description="`postgresql://...`: a database of its own, for what several shuffler replicas hold together; then "
-        "`PRIVATEER_DATA` is not used ([operations](operations.md#more-than-one-shuffler))",
+        "`PRIVATEER_DATA` is not used ([several shufflers](operations/scale-shufflers.md))",
     )
     data: Path = Field(default=Path("data/shuffler"), description="directory of the key and the reports that are held")
     public_key_file: Annotated[

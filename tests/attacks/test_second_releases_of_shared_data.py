@@ -21,7 +21,7 @@ def again(shared: Shared, url: str, dump: Path) -> None:
 
 
 def database_alone(shared: Shared, folder: Path) -> None:
-    """Somebody puts back yesterday's database, as docs/operations.md says."""
+    """Somebody puts back yesterday's database, as docs/operations/scale-servers.md says."""
     again(shared, shared.database, folder / "store")
 
 

@@ -35,7 +35,7 @@ def test_the_list_has_every_experiment(at: Services, new_page: Open) -> None:
     card = page.locator(".card", has=page.get_by_role("link", name="plane", exact=True)).inner_text()
     for said in ("open", "partition", "local", "4,500 of 8,000 reports at most"):
         assert said in card
-    page.get_by_label("Only names with").fill("SHO")
+    page.get_by_label("Find").fill("SHO")
     assert page.locator(".card h2 a").all_inner_texts() == ["shop"]
     page.get_by_role("link", name="shop").click()
     page.get_by_role("heading", name="shop", level=1).wait_for()

@@ -22,7 +22,7 @@ from tests.support.servers import SHUFFLED, SMALL
 from tests.support.tokens import issuer_settings
 
 ROOT = Path(__file__).parents[2]
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+OPERATIONS = ROOT / "docs" / "operations"
 RULES = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text())
 CONFIGURATION = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "privateer.json").read_text())
@@ -155,21 +155,21 @@ def test_the_dashboard_shows_every_metric(exported: Exported) -> None:
 
 
 def test_the_docs_describe_every_metric(exported: Exported) -> None:
-    described = set(re.findall(r"`(privateer_\w+)", OPERATIONS.partition("### Metrics")[2].partition("### Alerts")[0]))
+    described = set(re.findall(r"`(privateer_\w+)", (OPERATIONS / "metrics.md").read_text()))
     assert {name.removesuffix("_total") for name in described} == exported.families
 
 
 def test_every_alert_has_its_section_and_says_what_to_do() -> None:
     names = [rule["alert"] for rule in rules()]
     assert len(names) == len(set(names)) > 15
-    sections = re.findall(r"^#### (\w+)\n\n(\S.*)", OPERATIONS, re.MULTILINE)
+    sections = re.findall(r"^## (.+)\n\n(\S.*)", (OPERATIONS / "alerts.md").read_text(), re.MULTILINE)
     assert [title for title, _ in sections] == names
     for rule in rules():
         assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
         assert rule["labels"]["severity"] in ("page", "ticket")
         assert set(rule["annotations"]) == {"summary", "action", "runbook"}
         assert all(text.strip() for text in rule["annotations"].values())
-        assert rule["annotations"]["runbook"] == f"docs/operations.md#{rule['alert'].lower()}"
+        assert rule["annotations"]["runbook"] == f"docs/operations/alerts.md#{rule['alert'].lower()}"
         assert re.fullmatch(r"\d+[mhd]", rule.get("for", "1m"))
 
 

@@ -9,7 +9,7 @@ import pytest
 from privateer_core.errors import SpecError
 from privateer_core.spec.privacy import Privacy
 from privateer_lab.cli.input_files import load_spec
-from privateer_papers.command import all_reproductions
+from privateer_papers.catalogue import all_reproductions
 from privateer_papers.paper_4.frontier import setting_of
 from privateer_server.algorithms.trial.evidence.epochs import PlannedEpoch, TrialDesign
 from privateer_server.algorithms.trial.group_sequential import decision_time, drift_of

@@ -1,4 +1,4 @@
-"""The page on operations says of every table and file of a service how long it is kept."""
+"""The page on what is kept says of every table and file of a service how long it is kept."""
 
 import re
 from pathlib import Path
@@ -19,8 +19,7 @@ from privateer_server.store.schema import STORE_KIND as STORE
 from privateer_shuffler.pool import round_file, spent_tokens, store
 from privateer_shuffler.resources import KEY_FILE, PIN_FILE
 
-PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
-HEADING = "## What is kept, and how long"
+PAGE = (Path(__file__).parents[2] / "docs" / "operations" / "retention.md").read_text()
 
 
 def created(schema: str | tuple[Table, ...]) -> str:
@@ -43,8 +42,7 @@ FILES += [store.HISTORY_FILE, spent_tokens.TOKENS_FILE, ISSUER_FILE, f"*{round_f
 
 def rows() -> list[list[str]]:
     """The table's rows."""
-    section = PAGE.partition(HEADING)[2].partition("\n## ")[0]
-    lines = [line for line in section.splitlines() if line.startswith("|")][2:]
+    lines = [line for line in PAGE.splitlines() if line.startswith("|")][2:]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
 

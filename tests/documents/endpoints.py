@@ -12,7 +12,8 @@ _HEAD = """# Endpoints
 Every route of the services. Their OpenAPI documents have the fields of requests and answers too:
 [server](../openapi/server.json), [shuffler](../openapi/shuffler.json),
 [issuer](../openapi/issuer.json). Refusals are [problems](../problems.md).
-`/metrics` and what needs the admin token are at the private listener alone ([operations](../operations.md)).
+`/metrics` and what needs the admin token are at the
+[private listener](../operations/install.md#public-and-private-listeners) alone.
 """
 
 

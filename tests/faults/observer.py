@@ -152,7 +152,7 @@ class Observer:
         assert max(tokens.values(), default=1) == 1, f"a token admitted two reports to {key}"
 
     def _check_body(self, key: Key, body: Body, has: int) -> None:
-        # docs/operations.md: an earlier copy of a round that is open lacks what came after it, which a shuffler knows.
+        # docs/operations/data.md: an earlier copy of an open round lacks what came after it, which a shuffler knows.
         was_open = self._since[key] < self.restores
         if body.restores < self.restores or (was_open and key in self.batches):
             return

@@ -48,7 +48,7 @@ class SharedWorld(World):
         return {name: getattr(where, name) for name in names}
 
     async def back_up(self) -> None:
-        """Dump the database, as docs/operations.md says; never the journal's."""
+        """Dump the database, as docs/operations/scale-servers.md says; never the journal's."""
         if not self._is_away:
             self._shared.cluster.dump(self._shared.database, self.folder / "dump")
             self._has_copy = True

@@ -127,7 +127,7 @@ async def test_without_its_journal_the_log_has_another_name(shared: Shared) -> N
 
 
 async def test_servers_have_one_key_until_an_operator_replaces_it(shared: Shared, tmp_path: Path) -> None:
-    """What docs/operations.md says to do then."""
+    """What docs/operations/scale-servers.md says to do then."""
     other = shared.settings().model_copy(update={"identity": tmp_path / "other.key"})
     async with shared.served(1) as (one,):
         await create(one, "test")

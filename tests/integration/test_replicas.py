@@ -295,7 +295,7 @@ async def test_servers_need_no_rights_beyond_their_databases(postgres: Cluster, 
 
 
 async def test_a_key_file_that_is_lost_costs_the_open_round(shared: Shared) -> None:
-    """What docs/operations.md says to do then."""
+    """What docs/operations/scale-servers.md says to do then."""
     async with shared.served(1) as (one,):
         await one.create(SMALL)
         first = await one.publication()

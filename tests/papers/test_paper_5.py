@@ -83,7 +83,7 @@ def test_growing_phases_learn_faster_than_equal_ones():
 def test_rows_of_the_table_and_their_verdict():
     rows = Rows(TABLE_1.rows(ALONE))
     assert {row["delta"] for row in rows} == {None, 0.25, 1e-6}
-    assert {(row["model"], row["calibration"]) for row in rows} == set(phased_regret._VARIANTS)
+    assert {(row["model"], row["calibration"]) for row in rows} == set(phased_regret.VARIANTS)
     assert all(row["true_delta"] is None for row in rows.where(model="none"))
     assert all(len(found) == 2 for found in rows.by("model", "calibration", "delta").values())
     told = verdict(rows).split(". ")

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privateer_papers.command import all_reproductions
-from privateer_papers.paper_1 import figures
+from privateer_papers.catalogue import all_reproductions
+from privateer_papers.paper_1.figures import regret
 from privateer_papers.paper_1.setting import PAPER
 from privateer_papers.reproduction import OURS, Effort, ReproductionCase, Row, Rows
 from tests.unit.lab.cli.test_command_line import run
@@ -25,7 +25,7 @@ sample_size_target,symmetric,8,1,0.0,1.0,10000,0,2,2,2,True,30,5.0,10.0,1.0
 
 ELSEWHERE = ("paper-1-table-2", "paper-2-table-1")
 """Those whose small versions need a file, or take longer than a test may."""
-BY_NIGHT = ("paper-1-figure-7", "paper-1-figure-9")
+BY_NIGHT = ("paper-1-figure-7", "paper-1-figure-9", "paper-1-rates")
 """Those that take longest in small. By day other tests draw the one and interrupt the other."""
 ROWS = Rows(
     [
@@ -121,14 +121,14 @@ def test_published_figures_are_drawn_and_counted(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One published regret is above ours, one below, and one of another problem; ours are simulated once."""
-    made, logs = figures.run, tmp_path / "logs.csv"
+    made, logs = regret.run, tmp_path / "logs.csv"
     kept: list[Row] = []
 
     def once(cases: list[ReproductionCase], effort: Effort) -> list[Row]:
         kept.extend([] if kept else made(cases, effort))
         return kept
 
-    monkeypatch.setattr(figures, "run", once)
+    monkeypatch.setattr(regret, "run", once)
     for far_below, cells in ((1.0, "1 of 2"), (9000.0, "2 of 2")):
         logs.write_text(LOGS.format(far_below))
         options = ("--quick", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path), "--published", str(logs), "--json")

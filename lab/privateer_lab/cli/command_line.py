@@ -78,7 +78,7 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
 """The commands by heading: the module in ``privateer_lab.cli`` that has each, and what it does."""
 PLUGINS: Final = Plugins[Callable[[typer.Typer], None]]("privateer.commands", "distribution that brings it", "command")
 """What adds a command to the command line, by the command's name; ``account-x`` adds to the group ``account``."""
-_PAPERS: Final = {"reproduce": "Make a figure or table of a paper again."}
+_PAPERS: Final = {"reproduce": "Make figures and tables of papers again."}
 """Commands of the distribution privateer-papers."""
 _LAST: Final = list(COMMANDS)[-1]
 _MODULES: Final = {name: module for commands in COMMANDS.values() for name, (module, _) in commands.items()}

@@ -7,21 +7,23 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from privateer_core.errors import printable
 from privateer_lab.figures import percent, readable
 
+_PACKAGE: Final = "privateer_lab"
 _FOLDER: Final = "pages"
 _SHORT: Final = re.compile(r"e([+-])0*(?=\d)")
 """An exponent with zeros that say nothing."""
 
 
 @cache
-def _environment() -> Environment:
+def _environment(package: str) -> Environment:
+    """Return what has the templates in the folder of pages of a package, and after them ours."""
     made = Environment(
-        loader=PackageLoader("privateer_lab", _FOLDER),
+        loader=ChoiceLoader([PackageLoader(one, _FOLDER) for one in dict.fromkeys((package, _PACKAGE))]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_inert,
@@ -30,14 +32,14 @@ def _environment() -> Environment:
     )
     filters: tuple[Callable[..., Any], ...] = (exact, lines, moment, percent, readable)
     made.filters |= {one.__name__: one for one in filters}
-    style = (files("privateer_lab") / _FOLDER / "style.css").read_text(encoding="utf-8")
+    style = (files(_PACKAGE) / _FOLDER / "style.css").read_text(encoding="utf-8")
     made.globals["style"] = Markup(style)  # noqa: S704 - it is ours
     return made
 
 
-def page(name: str, **values: Any) -> str:
-    """Return a page, made from the template of this name."""
-    return _environment().get_template(name).render(**values)
+def page(name: str, package: str = _PACKAGE, **values: Any) -> str:
+    """Return a page, made from the template of this name in ``package``, which may extend templates of the lab."""
+    return _environment(package).get_template(name).render(**values)
 
 
 def _inert(value: Any) -> Any:

@@ -6,7 +6,7 @@ once are drawn from the exact laws of mechanisms.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -22,7 +22,8 @@ from privateer_core.spec.privacy import Privacy
 from privateer_lab.pages.plots import COLOURS, panels
 from privateer_lab.simulation.parallel import each
 from privateer_papers.paper_4.numbers import ConSE
-from privateer_papers.reproduction import Effort, Reproduction, Row, Rows
+from privateer_papers.paper_4.world import World
+from privateer_papers.reproduction import Compared, Effort, Reproduction, Row, Rows
 from privateer_server.algorithms.trial.allocation import floored, matching
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
@@ -32,12 +33,7 @@ Array = NDArray[np.float64]
 MODELS: Final = ("none", "central", "shuffle", "local")
 EPOCHS: Final = 12
 GROWTH: Final = 1.5
-HEIGHT: Final = 0.3
-"""The effect on people is .3 sin(2 pi x), at x uniform in [0, 1]; rewards are 0 or 1."""
-BASE: Final = 0.5
-UNIFORM: Final = HEIGHT / np.pi
-"""Regret a person of flipping a coin: half the mean of |effect|."""
-_FINE: Final = 4096
+LINE: Final = World(1)
 SHUFFLED: Final = {"delta": 1e-6, "honest_fraction": 1.0, "local_epsilon_max": 8.0}
 """The promise of a batch; its size decides what a report costs by itself."""
 _ALPHAS: Final = (0.0, 1 / 12, 1 / 6, 1 / 4, 1 / 3)
@@ -117,48 +113,80 @@ class Trials:
         return Epoch(people, pair[..., 0], pair.sum(axis=-1), *facts, trials=self.count)
 
 
-def matched(model: str, people: int, alpha: float, epsilon: float, seed: int) -> tuple[float, float]:
-    """Return regret over a coin's, and root mean square error, of probability matching with a floor of people^-alpha/2.
+class Outcome(NamedTuple):
+    """What an experiment comes to.
 
-    Bins are a power of 2: the largest up to n^(1/3), or (q^2 n)^(1/4) where reports are of one bit. The curve has
-    the power of 2 nearest to that number to the 1 - alpha, of effects weighted for the least variance.
+    Attributes
+    ----------
+    regret
+        Over that of flipping coins.
+    error
+        Root mean square error of the effect.
+    welfare, worst
+        What a person after the experiment loses by what it recommends there, on average over what flipping a coin
+        loses, and at most: the paper's simple regret.
     """
-    privacy, rng = _privacy(model, epsilon), np.random.default_rng([seed, 4])
+
+    regret: float
+    error: float
+    welfare: float
+    worst: float
+
+
+def matched(model: str, people: int, alpha: float, epsilon: float, seed: int, world: World = LINE) -> Outcome:
+    """Return what comes of probability matching with a floor of people^-alpha/2; it recommends the larger estimate.
+
+    Bins an axis are a power of 2: the largest up to n^(1/(2 + d)), or (q^2 n)^(1/(2 + 2 d)) where reports are of one
+    bit. The curve has the power of 2 nearest to that number to the 1 - alpha, of effects weighted for the least
+    variance.
+    """
+    privacy, rng, d = _privacy(model, epsilon), np.random.default_rng([seed, 4]), world.dimension
     sizes = _sizes(people)
-    number = people ** (1 / 3)
+    number = people ** (1 / (2 + d))
     if setting_of(privacy, 64, sizes[0]).counted is False:
-        number = (setting_of(privacy, 64, sizes[0]).keep ** 2 * people) ** (1 / 4)
-    bins = 2 ** int(np.log2(number))
-    wide = min(bins, 2 ** round((1 - alpha) * np.log2(number)))
-    trials = Trials(setting_of(privacy, bins, sizes[0]), np.full(bins, 1 / bins), means_of(bins), people, 1)
+        number = (setting_of(privacy, 64, sizes[0]).keep ** 2 * people) ** (1 / (2 + 2 * d))
+    side = 2 ** int(np.log2(number))
+    wide, bins = min(side, 2 ** round((1 - alpha) * np.log2(number))), side**d
+    trials = Trials(setting_of(privacy, bins, sizes[0]), np.full(bins, 1 / bins), world.means(side), people, 1)
     evidence, shares, lost = trials.begin(), np.full((bins, 2), 0.5), 0.0
     for size in sizes:
-        lost += size / bins * float((shares * losses_of(bins)).sum())
+        lost += size / bins * float((shares * world.losses(side)).sum())
         evidence = evidence.add(trials.epoch(rng, size, shares, setting=setting_of(privacy, bins, size)))
         shares = floored(matching(evidence, 0.0), people**-alpha / 2)
-    return lost / (people * UNIFORM), error_of(_curve(evidence, wide))
+    effects, weights = _effects(evidence)
+    curve = _widened(effects, weights, world.within(side, wide))
+    return _outcome(world, lost / people, curve, effects > 0)
 
 
-def published(people: int, alpha: float, epsilon: float | None, width: str, seed: int) -> tuple[float, float]:
-    """Return regret over a coin's, and root mean square error, of ConSE and of DP-ConSE."""
-    rng, algorithm = np.random.default_rng([seed, 4]), ConSE(people, alpha, epsilon, width)  # type: ignore[arg-type]
+def published(people: int, alpha: float, epsilon: float | None, width: str, seed: int, world: World = LINE) -> Outcome:
+    """Return what comes of ConSE and of DP-ConSE. Where both arms are left, they recommend the control."""
+    rng = np.random.default_rng([seed, 4])
+    algorithm = ConSE(people, alpha, epsilon, width, world.dimension)  # type: ignore[arg-type]
     bins, wide, half = algorithm.bins, algorithm.wide_bins, people // 2
     first, second = (rng.multinomial(n, np.full(count, 1 / count)) for n, count in ((half, bins), (half, wide)))
-    ends = [eliminate(algorithm, n, means, rng) for n, means in zip(first, means_of(bins), strict=True)]
-    tossed = np.array([used for used, _ in ends])
-    losses = losses_of(bins)
-    left = losses[np.arange(bins), [arm or 0 for _, arm in ends]]
-    estimates = [estimate(algorithm, n, means, rng) for n, means in zip(second, means_of(wide), strict=True)]
+    ends = [eliminate(algorithm, n, means, rng) for n, means in zip(first, world.means(algorithm.side), strict=True)]
+    tossed, treated = np.array([used for used, _ in ends]), np.array([arm == 1 for _, arm in ends])
+    losses = world.losses(algorithm.side)
+    left = losses[np.arange(bins), treated.astype(int)]
+    estimates = [
+        estimate(algorithm, n, means, rng) for n, means in zip(second, world.means(algorithm.wide_side), strict=True)
+    ]
     coins = np.array([used for used, _ in estimates])
-    follow = (1 - coins / np.maximum(second, 1))[(np.arange(bins) * wide + wide // 2) // bins]
+    follow = (1 - coins / np.maximum(second, 1))[world.within(algorithm.side, algorithm.wide_side)]
     lost = tossed @ losses.mean(axis=1) + (first - tossed) @ left
-    lost += coins @ losses_of(wide).mean(axis=1) + half / bins * (follow @ left)
-    return float(lost / (people * UNIFORM)), error_of(np.array([effect for _, effect in estimates]))
+    lost += coins @ world.losses(algorithm.wide_side).mean(axis=1) + half / bins * (follow @ left)
+    return _outcome(world, float(lost / people), np.array([effect for _, effect in estimates]), treated)
 
 
-def bound(people: int, alpha: float) -> tuple[float, float]:
-    """Return the rates of Theorems 3.2 and 4.5: n^(1 - alpha), over n, and the root of n^(-2 (1 - alpha)/3)."""
-    return people**-alpha, people ** (-(1 - alpha) / 3)
+def _outcome(world: World, lost: float, curve: Array, treated: NDArray[np.bool_]) -> Outcome:
+    losses = world.losses(world.side_of(treated))
+    welfare = float(losses[np.arange(len(treated)), treated.astype(int)].mean())
+    return Outcome(lost / world.uniform, world.error_of(curve), welfare / world.uniform, world.worst(treated))
+
+
+def bound(people: int, alpha: float, dimension: int = 1) -> tuple[float, float]:
+    """Return the rates of Theorems 3.2 and 4.5: n^(1 - alpha), over n, and the root of n^(-2 (1 - alpha)/(2 + d))."""
+    return people**-alpha, people ** (-(1 - alpha) / (2 + dimension))
 
 
 def setting_of(privacy: Privacy, bins: int, batch: int) -> Setting:
@@ -184,39 +212,18 @@ def _privacy(model: str, epsilon: float) -> Privacy:
     )
 
 
-def _curve(evidence: TrialEvidence, wide: int) -> Array:
-    """Return effects in wide bins: means of those of narrow ones, weighted with the inverse of their variance."""
+def _effects(evidence: TrialEvidence) -> tuple[Array, Array]:
+    """Return the effect that is estimated in each bin, and its weight: the inverse of its variance."""
     sums, design = evidence.precise, evidence.design
     rate, q, o, _ = rates(sums)
     share = (rate - 2 * o) / q if design.counted else design.segments[:, None]
     gain = rate / (q * share)
-    weights = (1 / (np.square(gain) * sums.variance))[:, 0].reshape(wide, -1)
-    effects = (gain * sums.difference)[:, 0].reshape(wide, -1)
-    return np.asarray((effects * weights).sum(axis=1) / weights.sum(axis=1))
+    return (gain * sums.difference)[:, 0], (1 / (np.square(gain) * sums.variance))[:, 0]
 
 
-def means_of(bins: int) -> Array:
-    """Return mean rewards of control and treatment in equal bins, shape (bins, 2)."""
-    edges = np.cos(2 * np.pi * np.arange(bins + 1) / bins)
-    effect = HEIGHT * bins / (2 * np.pi) * (edges[:-1] - edges[1:])
-    return np.stack([np.full(bins, BASE), BASE + effect], axis=1)
-
-
-def losses_of(bins: int) -> Array:
-    """Return what a person of each bin loses on average with control and with treatment, shape (bins, 2)."""
-    effect = _effects(bins)
-    return np.stack([np.maximum(effect, 0).mean(axis=1), np.maximum(-effect, 0).mean(axis=1)], axis=1)
-
-
-def error_of(curve: Array) -> float:
-    """Return the root mean square, over people, of the difference between a curve of equal steps and the effect."""
-    return float(np.sqrt(np.square(curve[:, None] - _effects(len(curve))).mean()))
-
-
-def _effects(bins: int) -> Array:
-    """Return the effect at points of each bin, shape (bins, points)."""
-    points = _FINE // bins
-    return np.asarray(HEIGHT * np.sin(2 * np.pi * (np.arange(bins * points) + 0.5) / (bins * points)).reshape(bins, -1))
+def _widened(effects: Array, weights: Array, within: NDArray[np.int64]) -> Array:
+    """Return effects in wide bins: weighted means of those of the narrow ones in them."""
+    return np.bincount(within, effects * weights) / np.bincount(within, weights)
 
 
 def eliminate(algorithm: ConSE, people: int, means: Array, rng: np.random.Generator) -> tuple[int, int | None]:
@@ -262,10 +269,10 @@ def _rows(effort: Effort) -> Iterator[Row]:
 def _point(name: str, people: int, alpha: float, seed: int) -> Row:
     """Return one point: regret over that of a uniform choice, and root mean square error."""
     if name in MODELS:
-        regret, error = matched(name, people, alpha, _EPSILON, seed)
+        found = matched(name, people, alpha, _EPSILON, seed)
     else:
-        regret, error = published(people, alpha, *_PUBLISHED[name], seed)
-    return {"policy": name, "alpha": alpha, "people": people, "seed": seed, "regret": regret, "error": error}
+        found = published(people, alpha, *_PUBLISHED[name], seed)
+    return {"policy": name, "alpha": alpha, "people": people, "seed": seed, **found._asdict()}
 
 
 def _draw(title: str, rows: Rows) -> Figure:
@@ -304,6 +311,40 @@ def verdict(rows: Rows) -> str:
     return "\n".join(lines)
 
 
+def _pair(rows: Rows) -> str:
+    return " / ".join(f"{rows.mean(name)[0]:.3f}" for name in ("regret", "error"))
+
+
+def _sentence(rows: Rows) -> str:
+    last, literal = rows.where(alpha=_LATEST), list(_PUBLISHED)[1]
+    return (
+        f"At alpha 1/3, n = {rows.values('people')[0]:,} and epsilon 1, ours has regret over chance's / error of "
+        f"{_pair(last.where(policy='central'))} with a curator, DP-ConSE as published "
+        f"{_pair(last.where(policy=literal))}."
+    )
+
+
+def _compared(rows: Rows) -> list[Compared]:
+    """Set ours with a curator beside the paper's, and the rates of its theorems with constant 1."""
+    pairs = {"no privacy": (next(iter(_PUBLISHED)), "none"), "epsilon 1": (list(_PUBLISHED)[1], "central")}
+    return [
+        Compared(
+            f"regret over chance's / error, {promise}, alpha {alpha:.3g}",
+            f"rates {_pair(rows.where(alpha=alpha, policy=_BOUND))}",
+            *(_pair(rows.where(alpha=alpha, policy=policy)) for policy in policies),
+        )
+        for promise, policies in pairs.items()
+        for alpha in rows.values("alpha")
+    ]
+
+
 PARETO: Final = Reproduction(
-    "paper-4-figure-1", "Paper 4, Figure 1: regret and the error of effects", _rows, _draw, verdict
+    "paper-4-figure-1",
+    "Paper 4, Figure 1: regret and the error of effects",
+    _rows,
+    _draw,
+    verdict,
+    _sentence,
+    _compared,
+    minutes=1,
 )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privateer_lab.pages.plots import panels
 from privateer_lab.simulation.parallel import each
-from privateer_papers.reproduction import Effort, Reproduction, Row, Rows, lines
+from privateer_papers.reproduction import Compared, Effort, Reproduction, Row, Rows, lines
 from privateer_server.algorithms.trial.confidence_sequence import ConfidenceSequence
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
@@ -156,4 +156,33 @@ def verdict(rows: Rows) -> str:
     return f"Half-widths at {_PEOPLE:,} people, level .95, of an effect of {effect:.2f}:\n" + "\n".join(said)
 
 
-PEERS: Final = Reproduction("paper-4-intervals", "Paper 4: sequential intervals of an A/B test", _rows, _draw, verdict)
+def _width(rows: Rows, rule: str) -> float:
+    return rows.where(rule=rule, people=_PEOPLE).mean("half")[0]
+
+
+def _sentence(rows: Rows) -> str:
+    return (
+        f"Our repeated intervals at local epsilon {_EPSILON:g} have {_width(rows, _OURS) / _width(rows, _THEIRS):.2f} "
+        "times the width of those of Waudby-Smith, Wu and Ramdas, without a plan."
+    )
+
+
+def _compared(rows: Rows) -> list[Compared]:
+    """Set rules beside each other that know the same; the paper's own intervals are of bins, and not sequential."""
+    pairs = (("local 1, no plan", _THEIRS, _OURS), ("local 1, a plan", _TUNED, _STRICT), ("none", _MIXTURE, _BARE))
+    return [
+        Compared(f"half-width, {what}", "", f"{_width(rows, other):.4f}", f"{_width(rows, own):.4f}")
+        for what, other, own in pairs
+    ]
+
+
+PEERS: Final = Reproduction(
+    "paper-4-intervals",
+    "Paper 4: sequential intervals of an A/B test",
+    _rows,
+    _draw,
+    verdict,
+    _sentence,
+    _compared,
+    minutes=1,
+)

@@ -18,39 +18,52 @@ Width = Literal["algorithm", "appendix"]
 
 @dataclass(frozen=True)
 class ConSE:
-    """Sequences of ConSE and DP-ConSE for one covariate (d = 1, beta = 1).
+    """Sequences of ConSE and DP-ConSE for Lipschitz effects (beta = 1).
 
     Attributes
     ----------
     people
         n, of which the first half eliminates.
     alpha
-        0 to 1/3.
+        0 to 1 / (2 + d).
     epsilon
         Nominal; None: ConSE, without privacy.
     width
         ``algorithm`` or ``appendix``.
+    dimension
+        d, the number of covariates.
     """
 
     people: int
     alpha: float
     epsilon: float | None = None
     width: Width = "algorithm"
+    dimension: int = 1
+
+    @property
+    def side(self) -> int:
+        """The number of bins along each covariate: there are M = side^d, the paper's n^(d / (2 + d))."""
+        return int(self.people ** (1 / (2 + self.dimension)) + 1e-9)
+
+    @property
+    def wide_side(self) -> int:
+        """The number of wide bins along each covariate: there are M' = wide_side^d."""
+        return int(self.people ** ((1 - self.alpha) / (2 + self.dimension)) + 1e-9)
 
     @property
     def bins(self) -> int:
         """The number of bins, the paper's M."""
-        return int(self.people ** (1 / 3) + 1e-9)
+        return int(self.side**self.dimension)
 
     @property
     def wide_bins(self) -> int:
         """The number of wide bins, the paper's M'."""
-        return int(self.people ** ((1 - self.alpha) / 3) + 1e-9)
+        return int(self.wide_side**self.dimension)
 
     @property
     def coins(self) -> int:
         """The people, T*, of each wide bin who flip coins in the second half."""
-        return int(self.people ** (2 / 3 * (1 - self.alpha)) + 1e-9)
+        return int(self.people ** (2 / (2 + self.dimension) * (1 - self.alpha)) + 1e-9)
 
     def length(self, epoch: int) -> float:
         """Return R_e, the people of an epoch."""

@@ -138,7 +138,7 @@ class Page:
 
     def _answer(self, method: str, asked: Headers) -> Response:
         if self._for_browsers and "text/html" not in asked.get("accept", ""):
-            remedy = "a browser gets the dashboard here; docs/operations.md lists the pages for programs"
+            remedy = "a browser gets the dashboard here; docs/answer.md lists the pages for programs"
             return problem_response(NotFound("no such page", remedy=remedy))
         if method not in READING:
             answer = problem_response(MethodNotAllowed("the page does not take this method", remedy="see Allow"))

@@ -316,7 +316,7 @@ class Store:
             If PostgreSQL's own tools make backups.
         """
         if not isinstance(self._database, SqliteDatabase):
-            detail, remedy = "the data are in PostgreSQL", "use pg_dump on it (docs/operations.md)"
+            detail, remedy = "the data are in PostgreSQL", "use pg_dump on it (docs/operations/scale-servers.md)"
             raise Conflict(detail, field="PRIVATEER_DATABASE", remedy=remedy)
         with self._database.driver() as db:
             return copied(db, STORE_KIND)

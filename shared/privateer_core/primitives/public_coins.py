@@ -4,7 +4,7 @@ A device draws its coins (32 random bits; ``slot`` on the wire) before it looks 
 From the coins and the round's public seed everyone derives, for every key, the group (the arm a person with this key
 plays), a sign and a bucket. None of it depends on a person's data, so none of it costs privacy. We use 32 bits rather
 than a small table of coins: a table of 256 repeats its accidental correlations between keys in every report of a round,
-and these do not average out as a round grows (docs/learning.md, 3, has the measurement).
+and these do not average out as a round grows (docs/learning.md has the measurement).
 
 A `Draw` is without replacement, and everybody can repeat it from its seed.
 """

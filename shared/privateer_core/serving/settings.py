@@ -4,11 +4,12 @@ From these fields follow what is read from environment variables, what a refusal
 docs/configuration.md.
 """
 
+import argparse
 import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, get_args
+from typing import Annotated, Any, Final, Literal, NoReturn, Self, get_args
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator, model_validator
@@ -18,12 +19,34 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from privateer_core.clock import Clock
 from privateer_core.errors import SpecError
 from privateer_core.serving.http.listeners import ANY
+from privateer_core.serving.http.openapi import VERSION
 from privateer_core.serving.token_gate import TokenGate, TokenKeys
 
 STORE_KEY: Final = "a file of 32 bytes, such as openssl rand -out FILE 32 writes"
 _PREFIX: Final = "PRIVATEER_"
+_WHERE: Final = "Its settings are environment variables that begin with PRIVATEER_; docs/configuration.md lists them."
 _HOST_NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9._-]{0,251}[a-z0-9_])?")
 _SCHEMES: Final = ("postgresql://", "postgres://")
+
+
+class ServiceParser(argparse.ArgumentParser):
+    """Reads the command line of a service: it knows ``--help`` and ``--version``, and refuses what it does not know.
+
+    Parameters
+    ----------
+    name
+        The command's name.
+    purpose
+        What the service does, in one sentence.
+    """
+
+    def __init__(self, name: str, purpose: str) -> None:
+        super().__init__(prog=name, description=f"{purpose} {_WHERE}", allow_abbrev=False)
+        self.add_argument("--version", action="version", version=f"{name} {VERSION}")
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong in one line, and exit with code 2."""
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 class UnfitSetting(ValueError):
@@ -235,7 +258,7 @@ class ServiceSettings(Settings):
     log: Literal["text", "json"] = Field(
         default="text",
         title="form of logs",
-        description="`json`: one JSON object a line on standard error ([operations](operations.md#logs))",
+        description="`json`: one JSON object a line on standard error ([log lines](operations/logs.md#json))",
     )
     host: str = Field(default="127.0.0.1", description="address of the public listener")
     port: PublicPort
@@ -245,7 +268,7 @@ class ServiceSettings(Settings):
         default=(),
         description="names by which operators and shufflers call the private listener, such as `server.internal`, "
         "separated by commas; addresses in digits, `localhost` and `PRIVATEER_ADMIN_HOST` need none "
-        "([operations](operations.md#run-it))",
+        "([listeners](operations/install.md#public-and-private-listeners))",
     )
     origins: Annotated[tuple[str, ...], from_text(_origins)] = Field(
         default=(),

@@ -112,7 +112,7 @@ class SharedStore(PoolStore):
         label = msgspec.msgpack.decode(found.label, type=Label)
         secret = self._key.unwrapped(found.secret, _ABOUT + label.digest)
         if secret is None:
-            remedy = "put the database back, or delete its row and lose what it holds: docs/operations.md"
+            remedy = "put the database back, or delete its row (docs/operations/scale-shufflers.md)"
             raise SpecError("the secret of a round is damaged", field="PRIVATEER_DATABASE", remedy=remedy)
         state = RoundState(found.batch, found.held, found.ended_at)
         return Pool(SharedRound(self._storage, found.id, label, secret, state))
@@ -171,5 +171,5 @@ def _check_signer(database: Database, public_key: bytes) -> None:
         raise SpecError(
             "the shufflers on this database sign with another key",
             field="PRIVATEER_SIGNING_KEY",
-            remedy="give all replicas the same key file; docs/operations.md says how to replace it",
+            remedy="give all replicas the same key file; docs/operations/scale-shufflers.md says how to replace it",
         )

@@ -138,7 +138,7 @@ def _deployment(subject: Subject, facts: Facts) -> Iterator[ReviewPoint]:
         "data security and access control",
         "Who can reach raw data?",
         access,
-        "The operator has to say it; docs/operations.md has what the services do",
+        "The operator has to say it; docs/operations/ has what the services do",
         False,
     )
     raw = "go to the server, as records" if row.curated else "never leave the device: it randomizes its report"

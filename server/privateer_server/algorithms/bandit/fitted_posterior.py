@@ -73,6 +73,12 @@ class FittedPosterior:
         """Mean rewards (arms,), over all hypotheses."""
         return np.asarray(self.weights @ self.means)
 
+    @property
+    def deviations(self) -> Array:
+        """Standard deviations of mean rewards (arms,), over all hypotheses."""
+        squares = self.weights @ (self.variances + self.pulls**2 * self.doubt[:, None] + self.means**2)
+        return np.asarray(np.sqrt(np.maximum(squares - self.expected**2, 0.0)))
+
     def gains(self, leader: int) -> Array:
         """Return, for each arm (arms,), the expectation of what it has above a leader, if that is positive.
 

@@ -19,6 +19,8 @@ _AT_RANDOM: Final = 0.2
 _CAUTION: Final = 8
 """Where rewards are rare, what an arm may still gain counts for so many times as much: few of them mislead."""
 _MANY: Final = 10
+_UNLUCKY: Final = 2.0
+"""Standard deviations behind the leader within which an arm of many may only have been unlucky, and is kept."""
 _ENOUGH: Final = 6000
 """Arms, and people by arm in rewards as clear as their own, from which on a prior is fitted: fewer misjudge it."""
 
@@ -70,12 +72,15 @@ def fitted_thompson(posterior: ArmPosterior, playable: NDArray[np.bool_], draws:
     """Return the share of draws in which each arm is best, under a prior with the spread that arms seem to have.
 
     Arms are left out as by `repays`, by what this posterior expects of them: where all others are close to each other,
-    an arm that looks far worse after few reports is taken for unlucky, and is asked again.
+    an arm that looks far worse after few reports is taken for unlucky, and is asked again. No arm is left out that is
+    two standard deviations behind or less: one of thirty that are close to each other is so by chance, and if it is the
+    best it would be lost for good. It costs little, since few draws have such an arm above all others.
     """
     known = FittedPosterior.of(posterior.means, posterior.variances, playable)
     best = int(np.argmax(np.where(playable, known.expected, -np.inf)))
-    cost = posterior.people * (known.expected[best] - known.expected)
-    kept = playable & (left * known.gains(best) > cost)
+    gaps, deviations = known.expected[best] - known.expected, known.deviations
+    unlucky = gaps < _UNLUCKY * np.sqrt(deviations**2 + deviations[best] ** 2)
+    kept = playable & (unlucky | (left * known.gains(best) > posterior.people * gaps))
     kept[best] = True
     return _best_of(known.draws(draws, np.random.default_rng(seed)), kept)
 

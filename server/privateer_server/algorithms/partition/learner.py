@@ -182,7 +182,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         if in_key:
             parts = subdivided(process, state.active, self.space, self.splitting)
         else:
-            parts = undivided(state.tree, state.means)
+            parts = undivided(state.tree, state.means(asks=ahead.batch > 0))
         rows = parts.rows
         active = state.active[rows] if ahead.batch else only_best(state.active[rows], self._tried(state), parts.mean)
         # What may move is watched: with forgetting bins with one active arm ask their people too.

@@ -87,11 +87,13 @@ class PartitionState(LearnerState):
     prior: PriorScale = UNSCALED
     constant: ConstantArms | None = None
 
-    @property
-    def means(self) -> Array:
-        """Posterior means of bins, (bins, arms), whether arms differ by the same everywhere or not."""
+    def means(self, asks: bool) -> Array:
+        """Return posterior means of bins, (bins, arms), whether arms differ by the same everywhere or not.
+
+        ``asks`` is whether they are for a round that asks people, or for the last policy.
+        """
         mean = self.posterior.mean
-        return self.constant.averaged(mean) if self.constant else mean
+        return self.constant.averaged(mean, asks) if self.constant else mean
 
     def is_news(self, before: int, times: float) -> bool:
         """Whether ``times`` as many people have reported as ``before``.

@@ -110,9 +110,7 @@ async def _on_http(request: Request, error: Exception) -> Response:
         response = problem_response(MethodNotAllowed("the page does not take this method", remedy="see Allow"))
         response.headers["Allow"] = ", ".join(_methods(request))
         return response
-    return problem_response(
-        NotFound("no such page", remedy="docs/wire-format.md and docs/operations.md list the pages")
-    )
+    return problem_response(NotFound("no such page", remedy="docs/wire-format.md and docs/answer.md list the pages"))
 
 
 def _methods(request: Request) -> list[str]:

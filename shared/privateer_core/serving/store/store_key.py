@@ -91,6 +91,6 @@ class StoreKey:
             with database.transaction() as db:
                 sealed = keep_first(db, seal.c.sealed, self.wrapped(b"", _SEAL))
         if self.unwrapped(sealed, _SEAL) is None:
-            remedy = "name the file that the replicas had; docs/operations.md says what to do if it is lost"
+            remedy = "name the file that the replicas had; docs/operations/ says what to do if it is lost"
             detail = "what the database keeps of open rounds is encrypted under another key"
             raise SpecError(detail, field=_FIELD, remedy=remedy)

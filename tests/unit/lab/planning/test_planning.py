@@ -238,7 +238,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_runs(
         raise AssertionError("ran")
 
     monkeypatch.setattr("privateer_lab.cli.plan.choices_of", never)
-    monkeypatch.setattr("privateer_papers.paper_1.figures.simulate_once", never)
+    monkeypatch.setattr("privateer_papers.paper_1.figures.jump_start.simulate_once", never)
     (tmp_path / "taken").write_text("a file")
     name = SPEC if asked[0] == "plan" else "paper-1-figure-6"
     code, _, err = run(capsys, asked[0], name, asked[1], str(tmp_path / "taken" / "here"))

@@ -66,9 +66,11 @@ def test_crowds_do_not_pass_for_what_arms_do():
 def test_means_are_those_of_both_models_by_their_probabilities():
     mean = np.array([[0.3, -0.3, 0.0], [-0.3, 0.3, 0.0]])
     constant = ConstantArms(0.0, np.tile([0.0, 0.0, 0.5], (3, 1)), np.full((3, 3), 0.01))
-    assert np.array_equal(constant.averaged(mean), mean)
-    assert (replace(constant, probability=1.0).averaged(mean).argmax(axis=1) == 2).all()
-    assert replace(constant, probability=0.5).averaged(mean) == pytest.approx(mean / 2 + [0, 0, 0.25])
+    assert np.array_equal(constant.averaged(mean, asks=False), mean)
+    assert (replace(constant, probability=1.0).averaged(mean, asks=True).argmax(axis=1) == 2).all()
+    half = replace(constant, probability=0.5)
+    assert half.averaged(mean, asks=False) == pytest.approx(mean / 2 + [0, 0, 0.25])
+    assert half.averaged(mean, asks=True) == pytest.approx((50 * mean + [0, 0, 0.5]) / 51)
 
 
 @pytest.mark.parametrize("seed", range(4))

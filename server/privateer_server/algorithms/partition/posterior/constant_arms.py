@@ -16,6 +16,9 @@ Ints = NDArray[np.int64]
 _TELLING: Final = 0.2
 """A level nearer to 0 than this does not tell how many people are in a bin: what they add up to is nearly 0 anyway."""
 _LIKELY: Final = 0.5
+_WHILE_ASKING: Final = 1 / 50
+"""Odds beforehand that arms differ by the same for everybody, in rounds: what their coins do not ask is not learned.
+At even odds a few hundred people who report by chance as if it were so keep it so for thousands."""
 _CROWDED: Final = (0.05, 10.0)
 """A bin is taken to have this many times the people that are expected, at least and at most."""
 
@@ -27,7 +30,7 @@ class ConstantArms:
     Attributes
     ----------
     probability
-        That they do, where it is as likely as not before anybody reported.
+        That they do, where it is as likely as not before anybody reported: last policies go by it.
     mean, variance
         Shape (boxes, arms): values then, of bins and of other boxes that were observed, in this order; variances are
         those without what all arms have in common.
@@ -54,9 +57,19 @@ class ConstantArms:
         mean, variance = observations.posterior(constant[likelier])
         return cls(float(expit(odds)), prior.level + prior.scale * mean, prior.scale**2 * variance)
 
-    def averaged(self, mean: Array) -> Array:
-        """Return the means of bins under both models, (bins, arms), where those of the model in use are ``mean``."""
-        return np.asarray(self.probability * self.mean[: len(mean)] + (1 - self.probability) * mean)
+    @property
+    def while_asking(self) -> float:
+        """The probability that they do, in rounds, where it was unlikely before anybody reported."""
+        told = _WHILE_ASKING * self.probability
+        return told / (told + 1 - self.probability)
+
+    def averaged(self, mean: Array, asks: bool) -> Array:
+        """Return the means of bins under both models, (bins, arms), where those of the model in use are ``mean``.
+
+        ``asks`` is whether they are for a round, whose reports can still correct them, or for a last policy.
+        """
+        probability = self.while_asking if asks else self.probability
+        return np.asarray(probability * self.mean[: len(mean)] + (1 - probability) * mean)
 
     def warnings(self) -> tuple[str, ...]:
         """Return that last policies go by it, where it is the likelier model."""

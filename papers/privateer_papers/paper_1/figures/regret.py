@@ -1,79 +1,32 @@
-"""Paper 1, Figures 6 to 9: regret on simulated people, and what auxiliary data change.
+"""Paper 1, Figures 7 to 9: regret on simulated people, and what auxiliary data change.
 
-Figure 6 is about a start without, with good and with weak auxiliary data, on the whole and at one point. Figure 7 has
-regret against people at several epsilons, without and with auxiliary data: ours, the paper's algorithm made honest, and
-the published figures, whose code leaks every person's bin. Figure 8 has regret against the size of the auxiliary data,
-by their quality; Figure 9 what that quality changes: rare arms, shifted people, order.
+Figure 7 has regret against people at several epsilons, without and with auxiliary data: ours, the paper's algorithm
+made honest, and the published figures, whose code leaks every person's bin. Figure 8 has regret against the size of the
+auxiliary data, by their quality; Figure 9 what that quality changes: rare arms, shifted people, order.
 """
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from privateer_core.algorithms.partition import PartitionPolicy
 from privateer_lab.pages.plots import COLOURS, from_zero, panels
-from privateer_lab.simulation.simulate import simulate_once
 from privateer_papers.paper_1.setting import HONEST, PAPER, UNPRIVATE, instance, published, source, two_sources
 from privateer_papers.paper_1.setting import OURS as OUR_ALGORITHM
 from privateer_papers.paper_1.setting import THEIRS as THEIR_ALGORITHM
-from privateer_papers.reproduction import OURS, Effort, Reproduction, ReproductionCase, Row, Rows, lines, run
-from privateer_server.rounds.loop import Step
-
-_POINT: Final = np.array([[1 / 3, 1 / 3]])
-_FIGURE_6_PEOPLE: Final = 1000
-_SETTINGS: Final = {
-    "no auxiliary data": [],
-    "500 people at epsilon 8": [source("good", 500, 8.0)],
-    "500 people at epsilon .5, shifted by gamma 5": [source("weak", 500, 0.5, 5.0)],
-}
-
-
-def _rows_of_figure_6(effort: Effort) -> Iterator[Row]:
-    """Give regret a person so far, and each arm's probability at the point, round by round, at epsilon 1."""
-    for setting, sources in _SETTINGS.items():
-        spec = instance(_FIGURE_6_PEOPLE, 1.0, sources)
-        for seed in range(effort.seeds):
-            steps: list[Step] = []
-            path = simulate_once(spec, seed, watch=steps.append).path
-            for (people, regret, *_), step in zip(path, steps[-len(path) :], strict=True):
-                policy = cast(PartitionPolicy, step.policy)
-                shares = policy.shares[policy.locate(_POINT)[0]]
-                arms = {f"arm_{place}": float(share) for place, share in enumerate(shares)}
-                yield {"setting": setting, "seed": seed, "people": people, "regret": regret / people, **arms}
-
-
-def _draw_figure_6(title: str, rows: Rows) -> Figure:
-    """Draw means over seeds of what each round's policy does; the paper shows one trial."""
-    figure, axes = panels(4, title)
-    lines(axes[0], rows, "people", [({"setting": setting}, setting) for setting in _SETTINGS])
-    axes[0].set_title("mean regret so far", fontsize=9)
-    axes[0].legend(fontsize=6)
-    for axis, setting in zip(axes[1:], _SETTINGS, strict=True):
-        curves = [rows.where(setting=setting).curve("people", f"arm_{place}") for place in range(3)]
-        shares = [shares for _, (shares, _) in curves]
-        axis.stackplot(curves[0][0], *shares, colors=COLOURS[:3], labels=["arm 1 (best)", "arm 2", "arm 3"])
-        axis.set_title(f"arms at (1/3, 1/3):\n{setting}", fontsize=7)
-    axes[1].legend(fontsize=6, frameon=True, framealpha=0.9)
-    from_zero(axes, "people")
-    return figure
-
-
-def _verdict_of_figure_6(rows: Rows) -> str:
-    sentences = []
-    for setting in _SETTINGS:
-        last = rows.where(setting=setting, people=rows.where(setting=setting).values("people")[-1])
-        sentences.append(
-            f"{setting}: regret {last.mean()[0]:.3f} a person, and in the end {last.mean('arm_0')[0]:.0%} for the best "
-            "arm at (1/3, 1/3)"
-        )
-    return "; ".join(sentences) + "."
-
-
-FIGURE_6: Final = Reproduction(
-    "paper-1-figure-6", "Paper 1, Figure 6: a jump start", _rows_of_figure_6, _draw_figure_6, _verdict_of_figure_6
+from privateer_papers.reproduction import (
+    OURS,
+    Compared,
+    Effort,
+    Reproduction,
+    ReproductionCase,
+    Row,
+    Rows,
+    lines,
+    run,
+    told,
 )
 
 _EPSILONS: Final = (1.0, 2.0, 4.0, 8.0, UNPRIVATE)
@@ -97,9 +50,9 @@ def _rows_of_figure_7(effort: Effort) -> Iterator[Row]:
     yield from run(cases, effort)
     # The logs hold several runs without auxiliary data; these are the ones of all sizes, and the lower regrets.
     drawn = {"n": people, "epsilon": epsilons}
-    yield from published(effort.published, "sample_size_target", n_aux=(0,), **drawn)
+    yield from published(effort.data.get("published", ""), "sample_size_target", n_aux=(0,), **drawn)
     helped = {"n_aux": (_FIGURE_7_AUX,), "eps_aux": ("8",), "M": (1,), "gamma": (0.0,), "kappa": (1.0,)}
-    yield from published(effort.published, "sample_size_target", **helped, **drawn)
+    yield from published(effort.data.get("published", ""), "sample_size_target", **helped, **drawn)
 
 
 def _draw_figure_7(title: str, rows: Rows) -> Figure:
@@ -149,12 +102,36 @@ def _regrets(rows: Rows) -> dict[tuple[float, int], float]:
     return {cell: some.mean()[0] for cell, some in rows.by("epsilon", "n").items() if cell[0] < UNPRIVATE}
 
 
+def _sentence_of_figure_7(rows: Rows) -> str:
+    ours, honest = (_regrets(rows.where(policy=policy, n_aux=0)) for policy in (OURS, HONEST))
+    ratios = [honest[cell] / ours[cell] for cell in honest]
+    return (
+        f"With honest noise the paper's algorithm loses {min(ratios):.1f} to {max(ratios):.1f} times as much as ours; "
+        "what the paper published leaks everybody's bin."
+    )
+
+
+def _compared_in_figure_7(rows: Rows) -> list[Compared]:
+    cells = sorted(rows.where(policy=OURS).by("epsilon", "n", "n_aux"))
+    found = []
+    for epsilon, n, n_aux in cells:
+        own = rows.where(epsilon=epsilon, n=n, n_aux=n_aux)
+        promise = f"epsilon {epsilon:g}" if epsilon < UNPRIVATE else "no privacy"
+        what = f"{promise}, {n:,} people" + (f" after {n_aux:,}" if n_aux else "")
+        found.append(Compared(what, *(told(own.where(policy=policy)) for policy in (PAPER, HONEST, OURS))))
+    return found
+
+
 FIGURE_7: Final = Reproduction(
     "paper-1-figure-7",
     "Paper 1, Figure 7: regret against people",
     _rows_of_figure_7,
     _draw_figure_7,
     _verdict_of_figure_7,
+    _sentence_of_figure_7,
+    _compared_in_figure_7,
+    minutes=30,
+    reads=("published",),
 )
 
 _FIGURE_8_SIZES: Final = (0, 10_000, 20_000, 50_000, 100_000)
@@ -174,7 +151,7 @@ def _rows_of_figure_8(effort: Effort) -> Iterator[Row]:
             cases.append(ReproductionCase(facts, instance(n, epsilon, two_sources(size, aux, gamma))))
     yield from run(cases, effort)
     drawn = {"n": (n,), "n_aux": sizes, "gamma": gammas, "epsilon": targets}
-    yield from published(effort.published, "sample_size_source", M=(2,), kappa=(1.0,), **drawn)
+    yield from published(effort.data.get("published", ""), "sample_size_source", M=(2,), kappa=(1.0,), **drawn)
 
 
 def _draw_figure_8(title: str, rows: Rows) -> Figure:
@@ -197,22 +174,38 @@ def _pane(rows: Rows, gamma: float) -> Rows:
     return Rows([*found, *({**row, "eps_aux": f"{aux:g}"} for row in alone for aux in _FIGURE_8_AUX)])
 
 
+_CELL: Final = ("epsilon", "gamma", "eps_aux", "n_aux")
+
+
 def _verdict_of_figure_8(rows: Rows) -> str:
-    facts = ("epsilon", "gamma", "eps_aux", "n_aux")
-    ours, paper = (rows.where(policy=policy).by(*facts) for policy in (OURS, PAPER))
-    best, worse, cells, below = 1.0, 0, 0, []
+    ours, paper = (rows.where(policy=policy).by(*_CELL) for policy in (OURS, PAPER))
+    below = [found.mean()[0] <= paper[cell].mean()[0] for cell, found in ours.items() if cell[-1] and cell in paper]
+    compared = f" It is at or below the published in {sum(below)} of {len(below)}." if below else ""
+    return _sentence_of_figure_8(rows) + compared
+
+
+def _sentence_of_figure_8(rows: Rows) -> str:
+    ours = rows.where(policy=OURS).by(*_CELL)
+    best, worse, cells = 1.0, 0, 0
     for cell, found in ours.items():
         if cell[-1] == 0:
             continue
         (regret, half), (alone, spread) = found.mean(), ours[cell[0], None, None, 0].mean()
         best, cells, worse = min(best, regret / alone), cells + 1, worse + (regret - half > alone + spread)
-        if cell in paper:
-            below.append(regret <= paper[cell].mean()[0])
-    compared = f" It is at or below the published in {sum(below)} of {len(below)}." if below else ""
     return (
         f"Sources lower our regret to {best:.0%} of that without them at best, and raise it beyond both intervals "
-        f"in {worse} of {cells} settings.{compared}"
+        f"in {worse} of {cells} settings."
     )
+
+
+def _compared_in_figure_8(rows: Rows) -> list[Compared]:
+    ours, paper = (rows.where(policy=policy).by(*_CELL) for policy in (OURS, PAPER))
+    found = []
+    for cell in ours:
+        epsilon, gamma, aux, size = cell
+        of = f", {size:,} people of sources at {aux}, gamma {gamma:g}" if size else ", no sources"
+        found.append(Compared(f"epsilon {epsilon:g}{of}", told(paper.get(cell, Rows())), "", told(ours[cell])))
+    return found
 
 
 FIGURE_8: Final = Reproduction(
@@ -221,6 +214,10 @@ FIGURE_8: Final = Reproduction(
     _rows_of_figure_8,
     _draw_figure_8,
     _verdict_of_figure_8,
+    _sentence_of_figure_8,
+    _compared_in_figure_8,
+    minutes=10,
+    reads=("published",),
 )
 
 _KAPPAS: Final = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -230,6 +227,7 @@ _FIGURE_9_AUX: Final = {"kappa": (1.0, 8.0), "gamma": (2.0, 8.0)}
 """Epsilons of the sources, by panel."""
 _ORDERS: Final = {"first_sup": (8.0, 2.0), "first_inf": (2.0, 8.0)}
 """The better source first, or last; the names are those of the logs."""
+_WORDS_OF_ORDER: Final = {"first_sup": "better first", "first_inf": "better last"}
 
 
 def _rows_of_figure_9(effort: Effort) -> Iterator[Row]:
@@ -246,7 +244,7 @@ def _rows_of_figure_9(effort: Effort) -> Iterator[Row]:
     )
     for panel, epsilons in _FIGURE_9_AUX.items():
         drawn = {"n": (n,), "M": (2,), "epsilon": (2.0,), "n_aux": sizes, "eps_aux": [f"{aux:g}" for aux in epsilons]}
-        yield from ({**row, "panel": panel} for row in published(effort.published, panel, **drawn))
+        yield from ({**row, "panel": panel} for row in published(effort.data.get("published", ""), panel, **drawn))
 
 
 def _case(panel: str, n: int, size: int, aux: float, gamma: float, kappa: float) -> ReproductionCase:
@@ -282,7 +280,7 @@ def _draw_figure_9(title: str, rows: Rows) -> Figure:
 def _draw_orders(axis: Any, rows: Rows) -> None:
     bars = {}
     names = {"honest": "paper, honest", OURS: "ours"}
-    words = {"first_sup": "better first", "first_inf": "better last"}
+    words = _WORDS_OF_ORDER
     for policy, order in product(names, words):
         found = rows.where(policy=policy, order=order).by("n", "epsilon")
         bars[f"{names[policy]}\n{words[order]}"] = np.mean([some.mean()[0] / n for (n, _), some in found.items()])
@@ -297,14 +295,32 @@ def _verdict_of_figure_9(rows: Rows) -> str:
     for panel, words in (("kappa", "arms played alike (kappa 1) or not (kappa 0)"), ("gamma", "shifted people")):
         ours, paper = (_span(rows.where(panel=panel, policy=policy), panel) for policy in (OURS, PAPER))
         sentences.append(f"With {words} our regret is {ours}" + (f", the published {paper}." if paper else "."))
+    return " ".join([*sentences, _sentence_of_figure_9(rows)])
+
+
+def _sentence_of_figure_9(rows: Rows) -> str:
     ordered = rows.where(panel="order", policy=OURS)
     last, first = (ordered.where(order=order).by("n", "epsilon") for order in ("first_inf", "first_sup"))
     gaps = [last[cell].mean()[0] / first[cell].mean()[0] - 1 for cell in first]
-    sentences.append(
-        f"The order of sources changes it by {min(gaps):+.0%} to {max(gaps):+.0%}: the better one begins, "
+    return (
+        f"The order of sources changes our regret by {min(gaps):+.0%} to {max(gaps):+.0%}: the better one begins, "
         "whatever the order of the spec."
     )
-    return " ".join(sentences)
+
+
+def _compared_in_figure_9(rows: Rows) -> list[Compared]:
+    found = []
+    for panel in _FIGURE_9_AUX:
+        facts = ("n_aux", "eps_aux", panel)
+        ours, paper = (rows.where(panel=panel, policy=policy).by(*facts) for policy in (OURS, PAPER))
+        for cell in sorted(ours):
+            what = f"{panel} {cell[2]:g}, {cell[0]:,} people of sources at {cell[1]}"
+            found.append(Compared(what, told(paper.get(cell, Rows())), "", told(ours[cell])))
+    for n, epsilon, order in sorted(rows.where(panel="order").by("n", "epsilon", "order")):
+        own = rows.where(panel="order", n=n, epsilon=epsilon, order=order)
+        what = f"{_WORDS_OF_ORDER[order]}, {n:,} people, epsilon {epsilon:g}"
+        found.append(Compared(what, "a picture", *(told(own.where(policy=policy)) for policy in ("honest", OURS))))
+    return found
 
 
 def _span(rows: Rows, panel: str) -> str:
@@ -319,4 +335,8 @@ FIGURE_9: Final = Reproduction(
     _rows_of_figure_9,
     _draw_figure_9,
     _verdict_of_figure_9,
+    _sentence_of_figure_9,
+    _compared_in_figure_9,
+    minutes=20,
+    reads=("published",),
 )

@@ -1,0 +1,31 @@
+"""Every figure and table that can be made again."""
+
+from functools import cache
+
+from privateer_papers.reproduction import Reproduction
+
+
+@cache
+def all_reproductions() -> dict[str, Reproduction]:
+    """Return them by their names, the papers' in order."""
+    from privateer_papers.paper_1.figures.jump_start import FIGURE_6
+    from privateer_papers.paper_1.figures.rates import GROWTH
+    from privateer_papers.paper_1.figures.regret import FIGURE_7, FIGURE_8, FIGURE_9
+    from privateer_papers.paper_1.real_data.table_2 import TABLE_2
+    from privateer_papers.paper_2.slopes import SLOPES
+    from privateer_papers.paper_3.regret import LASSO
+    from privateer_papers.paper_3.theorems import THEOREMS
+    from privateer_papers.paper_4.frontier import PARETO
+    from privateer_papers.paper_4.interval_peers import PEERS
+    from privateer_papers.paper_4.welfare import WELFARE
+    from privateer_papers.paper_5.phased_regret import FIGURE_2, TABLE_1
+    from privateer_papers.paper_5.rates import RATES
+
+    papers = (
+        (FIGURE_6, FIGURE_7, FIGURE_8, FIGURE_9, GROWTH, TABLE_2),
+        (SLOPES,),
+        (LASSO, THEOREMS),
+        (PARETO, WELFARE, PEERS),
+        (FIGURE_2, TABLE_1, RATES),
+    )
+    return {made.name: made for paper in papers for made in paper}

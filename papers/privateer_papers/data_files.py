@@ -1,0 +1,113 @@
+"""Data of others that reproductions read: what is expected, where it is from, and whether a file is that."""
+
+import csv
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from privateer_core.errors import SpecError
+from privateer_lab.environments.classified import COLUMNS as ADULT_COLUMNS
+from privateer_lab.environments.files.people_file import PeopleFile, files_of
+
+_ADULT_ROWS: Final = {16_281, 32_561, 48_842}
+"""Of adult.test, of adult.data, and of both."""
+_BLOCK: Final = 2**20
+PUBLISHED_COLUMNS: Final = (
+    *("experiment", "reward", "eps", "eps_aux", "gamma", "kappa", "n", "n_aux", "d", "M", "K", "weighted", "reps"),
+    *("regret_mean", "regret_ci95", "seconds_mean"),
+)
+_LAST: Final = PUBLISHED_COLUMNS[-1]
+"""A line that is cut has no value of it."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """Data that an option names by the paths of files, separated by commas.
+
+    Attributes
+    ----------
+    expected, source
+        What they are, and where they are from.
+    count
+        Returns how many rows a path has; raises SpecError if it cannot be read as these data.
+    rows
+        How many there may be; empty if any number may.
+    """
+
+    option: str
+    expected: str
+    source: str
+    count: Callable[[str], int]
+    rows: frozenset[int] = frozenset()
+
+    @property
+    def wanted(self) -> str:
+        """What to give, in words."""
+        return f"{self.expected}, from {self.source}"
+
+    def check(self, path: str) -> None:
+        """Refuse what is not these data.
+
+        Raises
+        ------
+        SpecError
+            If a file is missing, cut, or of other rows or columns.
+        """
+        try:
+            found = self.count(path)
+        except SpecError as problem:
+            raise self._refused(problem.detail) from None
+        if self.rows and found not in self.rows:
+            raise self._refused(f"{path} has {found:,} rows")
+
+    def _refused(self, detail: str) -> SpecError:
+        return SpecError(detail, field=f"--{self.option}", remedy=f"expected {self.wanted}")
+
+    def digest(self, path: str) -> str:
+        """Return what tells these files from others."""
+        found = sha256()
+        for file in files_of(path):
+            with file.open("rb") as stream:
+                while block := stream.read(_BLOCK):
+                    found.update(block)
+        return found.hexdigest()[:16]
+
+
+def _adult_rows(path: str) -> int:
+    return PeopleFile(path, header=ADULT_COLUMNS, remark="|").rows
+
+
+def _published_rows(path: str) -> int:
+    (file, *more) = files_of(path)
+    if more:
+        raise SpecError(f"{path} is several files")
+    try:
+        with file.open(encoding="utf-8", newline="") as stream:
+            lines = csv.DictReader(stream)
+            if missing := [name for name in PUBLISHED_COLUMNS if name not in (lines.fieldnames or ())]:
+                raise SpecError(f"{path} has no column {missing[0]!r}")
+            return len([float(line[_LAST]) for line in lines])
+    except (OSError, UnicodeDecodeError, TypeError, ValueError):
+        raise SpecError(f"{path} has a line that cannot be read") from None
+
+
+DATA: Final = {
+    one.option: one
+    for one in (
+        DataFile(
+            "adult",
+            "adult.data and adult.test of UCI Adult, 32,561 and 16,281 rows of 15 columns without a header",
+            "archive.ics.uci.edu/dataset/2/adult",
+            _adult_rows,
+            frozenset(_ADULT_ROWS),
+        ),
+        DataFile(
+            "published",
+            f"a CSV file with the columns {', '.join(PUBLISHED_COLUMNS)}, a line for each setting",
+            "the public logs of paper 1's authors, summarised",
+            _published_rows,
+        ),
+    )
+}
+"""All data that reproductions read, by the option that names them."""

@@ -1,0 +1,67 @@
+"""How a figure grows: slopes of its logarithm in that of another, with intervals, and what a theorem promises."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtrit
+
+from privateer_papers.reproduction import Rows
+
+_LEVEL = 0.975
+_ERRORS = 2.0
+"""Standard errors by which a slope has to be above a promise before that is said."""
+
+
+@dataclass(frozen=True)
+class Slope:
+    """A slope of logarithms.
+
+    Attributes
+    ----------
+    half
+        Half of its 95 % interval.
+    error
+        Its standard error.
+    """
+
+    value: float
+    half: float
+    error: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} ± {self.half:.2f}"
+
+    def is_above(self, promised: float) -> bool:
+        """Whether it is above what a theorem promises by more than two standard errors."""
+        return self.value - _ERRORS * self.error > promised
+
+    def beside(self, promised: float) -> str:
+        """Say where it is, by its interval: above what a theorem promises, below, or as that."""
+        if self.value - self.half > promised:
+            return "above"
+        return "below" if self.value + self.half < promised else "as"
+
+
+def slope(rows: Rows, fact: str = "people", figure: str = "regret") -> Slope:
+    """Return the slope of the logarithm of a figure in that of a fact.
+
+    Least squares with an intercept for each seed, whose people are those of one problem at every value of the fact;
+    errors by Student's t, from the residuals. So an interval is wide, too, where points are not on a line.
+
+    Raises
+    ------
+    LookupError
+        If there are too few rows for an interval.
+    """
+    seeds = rows.values("seed")
+    free = len(rows) - len(seeds) - 1
+    if free < 1 or len(rows.values(fact)) < 2:
+        raise LookupError("too few runs for a slope")
+    x, y = (np.log([row[name] for row in rows]) for name in (fact, figure))
+    for seed in seeds:
+        own = np.array([row["seed"] == seed for row in rows])
+        x[own] -= x[own].mean()
+        y[own] -= y[own].mean()
+    found = float(x @ y / (x @ x))
+    error = float(np.sqrt(np.square(y - found * x).sum() / free / (x @ x)))
+    return Slope(found, float(stdtrit(free, _LEVEL)) * error, error)

@@ -1,0 +1,210 @@
+"""Paper 1, Table 2, its rows of the Adult data: reward relative to a tree that knows everything (ABSE)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from privateer_core.spec.spec import Spec
+from privateer_lab.baselines.base import BASELINES, with_arms
+from privateer_lab.baselines.run import play_together
+from privateer_lab.pages.plots import COLOURS, panels
+from privateer_lab.simulation.parallel import each
+from privateer_lab.simulation.simulate import simulate_once
+from privateer_papers.paper_1.real_data.descent import SourcedLinear, SourcedNetwork
+from privateer_papers.paper_1.real_data.people import ADULT, FEATURES, Cohorts
+from privateer_papers.paper_1.real_data.printed import METHODS, PARTS, PRINTED, PRINTED_RANK_SUMS, PROMISES
+from privateer_papers.paper_1.real_data.ranks import outstanding, rank_sums
+from privateer_papers.paper_1.setting import OURS as OUR_ALGORITHM
+from privateer_papers.paper_1.setting import THEIRS as THEIR_ALGORITHM
+from privateer_papers.paper_1.setting import in_hundreds
+from privateer_papers.reproduction import OURS, Compared, Effort, Reproduction, Row, Rows
+
+_HELPED: Final = f"{OURS}, with"
+_ABSE: Final = "ABSE"
+_DATA: Final = "Adult"
+_QUICK: Final = 4000
+_NAMES: Final = dict(zip(METHODS[1::2], METHODS[::2], strict=True))
+"""Each method without sources, and with them."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A setting of the table: the first people of the target, or all; and epsilons of these and of the sources."""
+
+    cohorts: Cohorts
+    part: str
+    people: int
+    epsilon: float
+    aux: float
+
+    def spec(self, algorithm: str, *, helped: bool) -> Spec:
+        """Return the experiment on this part of the people, with sources or without; 1 for the right class."""
+        sources = [
+            {
+                "name": name,
+                "people": count,
+                "epsilon": self.aux,
+                "shares": [0.5, 0.5],
+                "population": Cohorts.population(path),
+            }
+            for name, (path, count) in self.cohorts.sources.items()
+        ]
+        return in_hundreds(
+            {"name": "adult", "arms": ["low", "high"], "horizon": self.people},
+            FEATURES,
+            {"model": "local", "epsilon": self.epsilon},
+            sources if helped else [],
+            Cohorts.population(self.cohorts.target[0]),
+            algorithm,
+        )
+
+    def play(self, seed: int) -> list[Row]:
+        """Return a row for each method, without sources and with them, ours beside; and for ABSE."""
+        alone, helped = (with_arms(self.spec(OUR_ALGORITHM, helped=kind)) for kind in (False, True))
+        linear, network = METHODS[3], METHODS[5]
+        made: dict[str, Any] = {
+            _ABSE: BASELINES["abse"](alone, seed),
+            linear: BASELINES["linear"](alone, seed),
+            network: BASELINES["network"](alone, seed),
+            _NAMES[linear]: SourcedLinear(helped, seed),
+            _NAMES[network]: SourcedNetwork(helped, seed),
+        }
+        rewards = {run.name: run.reward for run in play_together(alone, made, seed)}
+        for algorithm, names in ((THEIR_ALGORITHM, METHODS[1::-1]), (OUR_ALGORITHM, (OURS, _HELPED))):
+            for name, kind in zip(names, (False, True), strict=True):
+                rewards[name] = simulate_once(self.spec(algorithm, helped=kind), seed).reward
+        facts = {"epsilon": self.epsilon, "eps_aux": self.aux, "part": self.part, "seed": seed}
+        return [{**facts, "policy": name, "reward": reward} for name, reward in rewards.items()]
+
+
+def _rows(effort: Effort) -> Iterator[Row]:
+    promises = PROMISES[:1] if effort.quick else PROMISES
+    with TemporaryDirectory() as folder:
+        cohorts = ADULT.read(effort.data["adult"], Path(folder))
+        people = _QUICK if effort.quick else cohorts.target[1]
+        cases = [
+            Case(cohorts, part, people // share, *promise)
+            for promise, (part, share) in product(promises, PARTS.items())
+        ]
+        tasks = [(case, seed) for seed in range(effort.seeds) for case in cases]
+        for rows in each(Case.play, tasks, effort.jobs, effort.backend):
+            yield from rows
+
+
+def _cells(rows: Rows) -> list[tuple[tuple[float, float], str]]:
+    """Return promises and parts that rows are of."""
+    return [((epsilon, aux), part) for epsilon, aux in sorted(rows.by("epsilon", "eps_aux")) for part in PARTS]
+
+
+def _of(rows: Rows, promise: tuple[float, float], part: str) -> Rows:
+    return rows.where(epsilon=promise[0], eps_aux=promise[1], part=part)
+
+
+def ratios(rows: Rows) -> dict[str, float]:
+    """Return each policy's mean reward over ABSE's, in one cell of the table."""
+    means = {policy: rows.where(policy=policy).mean("reward")[0] for (policy,) in rows.by("policy")}
+    return {policy: mean / means[_ABSE] for policy, mean in means.items() if policy != _ABSE}
+
+
+def best_of(rows: Rows) -> str | None:
+    """Return which of the paper's six methods is significantly better than the five others in one cell, if any is."""
+    paired = {name: sorted(rows.where(policy=name), key=lambda row: row["seed"]) for name in METHODS}
+    return outstanding({name: [row["reward"] for row in own] for name, own in paired.items()})
+
+
+def _draw(title: str, rows: Rows) -> Figure:
+    promises = sorted(rows.by("epsilon", "eps_aux"))
+    policies = [*METHODS, OURS, _HELPED]
+    figure, axes = panels(2, title, height=4.6)
+    for axis, part in zip(axes, PARTS, strict=True):
+        for place, promise in enumerate(promises):
+            found = ratios(_of(rows, promise, part))
+            at = np.arange(len(policies)) + place / (len(promises) + 1)
+            label = f"epsilon {promise[0]:g}, sources {promise[1]:g}"
+            axis.barh(at, [found[one] for one in policies], 0.8 / len(promises), color=COLOURS[place], label=label)
+            axis.plot(PRINTED[_DATA, promise, part], at[: len(METHODS)], "k|", markersize=5)
+        axis.axvline(1.0, color="#555555", linewidth=0.8)
+        middle = np.arange(len(policies)) + (len(promises) - 1) / (len(promises) + 1) / 2
+        axis.set_yticks(middle, policies if part == "n/4" else [], fontsize=7)
+        axis.set_title(f"after {part} (marks: as printed)", fontsize=9)
+    axes[1].legend(fontsize=6, loc="lower right", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
+def _verdict(rows: Rows) -> str:
+    said = ["Reward relative to ABSE (as printed), at (epsilon, epsilon of sources):"]
+    for promise, part in _cells(rows):
+        cell = _of(rows, promise, part)
+        found, printed = ratios(cell), dict(zip(METHODS, PRINTED[_DATA, promise, part], strict=True))
+        figures = ", ".join(f"{name} {found[name]:.3f} ({printed[name]:.3f})" for name in METHODS)
+        best = best_of(cell)
+        outcome = f"significantly best of the six is {best}" if best else "none of the six is significantly best"
+        said.append(
+            f"({promise[0]:g}, {promise[1]:g}) after {part}: {figures}; ours {found[OURS]:.3f}, with sources "
+            f"{found[_HELPED]:.3f}; {outcome} (Wilcoxon's signed-rank test over seeds, level .05)."
+        )
+    return "\n".join([*said, *_ranked(rows)])
+
+
+def _ranked(rows: Rows) -> Iterator[str]:
+    """Say what ranks add up to here, and in the table as printed."""
+    names = ", ".join(METHODS)
+    for part in PARTS:
+        cells = [_of(rows, promise, own) for promise, own in _cells(rows) if own == part]
+        here = rank_sums([ratios(cell)[name] for name in METHODS] for cell in cells)
+        adult = rank_sums(PRINTED[_DATA, promise, own] for promise, own in _cells(rows) if own == part)
+        whole, printed = rank_sums(value for key, value in PRINTED.items() if key[2] == part), PRINTED_RANK_SUMS[part]
+        yield (
+            f"Rank sums after {part} of {names}: {_listed(here)} here, on Adult; {_listed(adult)} from the printed "
+            f"ratios of Adult; {_listed(whole)} from those of all three data sets (sum {whole.sum():g}), where the "
+            f"paper prints {_listed(printed)} (sum {sum(printed)}: ties take the best of their ranks)."
+        )
+
+
+def _listed(values: Any) -> str:
+    return ", ".join(f"{value:g}" for value in values)
+
+
+def _sentence(rows: Rows) -> str:
+    pairs = [
+        (ratios(_of(rows, promise, part))[OURS], PRINTED[_DATA, promise, part][1])
+        for promise, part in _cells(rows)
+        if part == "n"
+    ]
+    above = sum(own > printed for own, printed in pairs)
+    here = rank_sums([ratios(_of(rows, *cell))[name] for name in METHODS] for cell in _cells(rows))
+    return (
+        f"Without other data ours earns {min(own for own, _ in pairs):.3f} to {max(own for own, _ in pairs):.3f} of "
+        f"ABSE's reward in the end, more than is printed for LDPMAB under {above} of {len(pairs)} promises; of the "
+        f"paper's six {METHODS[int(here.argmin())]} ranks first here, and {METHODS[0]} in print."
+    )
+
+
+def _compared(rows: Rows) -> list[Compared]:
+    found = []
+    for promise, part in _cells(rows):
+        own, printed = ratios(_of(rows, promise, part)), PRINTED[_DATA, promise, part]
+        for name, ratio in zip(METHODS, printed, strict=True):
+            beside = {METHODS[0]: _HELPED, METHODS[1]: OURS}.get(name, "")
+            what = f"({promise[0]:g}, {promise[1]:g}) after {part}: {name}"
+            found.append(Compared(what, f"{ratio:.3f}", f"{own[name]:.3f}", f"{own[beside]:.3f}" if beside else ""))
+    return found
+
+
+TABLE_2: Final = Reproduction(
+    "paper-1-table-2",
+    "Paper 1, Table 2, Adult: reward relative to ABSE",
+    _rows,
+    _draw,
+    _verdict,
+    _sentence,
+    _compared,
+    minutes=20,
+    needs="adult",
+)

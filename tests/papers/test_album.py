@@ -1,0 +1,225 @@
+"""All reproductions on one page: it is there from the first on, resumes, and says what is wrong with data."""
+
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privateer_lab.pages.plots import panels
+from privateer_papers import catalogue, made
+from privateer_papers.data_files import DATA, PUBLISHED_COLUMNS
+from privateer_papers.publications import PUBLICATIONS
+from privateer_papers.reproduction import Compared, Effort, Reproduction, Row, Rows
+from tests.support.pages import check
+from tests.unit.lab.cli.test_command_line import run
+
+ADULT_ROW = "39, Private, 7, Bachelors, 13, Divorced, Sales, Unmarried, White, Male, 2174, 0, 40, Cuba, <=50K\n"
+PERSON = ",".join(["a", "b"] + ["0"] * 14)
+NAMES = ("paper-1-one", "paper-3-two", "paper-5-three")
+
+
+class Plays(list[str]):
+    """Reproductions that were run, in order; one of them may be interrupted."""
+
+    interrupted = ""
+
+    def of(self, name: str) -> Callable[[Effort], Iterator[Row]]:
+        def rows(effort: Effort) -> Iterator[Row]:
+            self.append(name)
+            for seed in range(effort.seeds):
+                yield {"seed": seed, "regret": 1.0 + seed, "read": sorted(effort.data)}
+                if name == self.interrupted:
+                    raise KeyboardInterrupt
+
+        return rows
+
+
+def draw(title: str, rows: Rows) -> Any:
+    figure, axes = panels(1, title)
+    axes[0].plot([row["regret"] for row in rows])
+    return figure
+
+
+def compared(rows: Rows) -> list[Compared]:
+    return [Compared(f"<b>line {place}</b>", "", "7", f"{rows.mean()[0]:g}") for place in range(3)]
+
+
+@pytest.fixture
+def plays(monkeypatch: pytest.MonkeyPatch) -> Plays:
+    """Three small reproductions in the place of all; the second needs data, and the third warns."""
+    found = Plays()
+    facts = ({"reads": ("published",)}, {"needs": "adult"}, {"warnings": lambda rows: ["ours is <worse>"]})
+    kinds = {
+        name: Reproduction(
+            name,
+            f"Paper {name[6]}: it is & {name}",
+            found.of(name),
+            draw,
+            lambda rows: f"in full: {len(rows)} rows\nand more",
+            lambda rows: f"it has {len(rows)} rows.",
+            compared,
+            minutes=1,
+            **fact,  # type: ignore[arg-type]
+        )
+        for name, fact in zip(NAMES, facts, strict=True)
+    }
+    monkeypatch.setattr(catalogue, "all_reproductions", lambda: kinds)
+    return found
+
+
+def reproduce(capsys: pytest.CaptureFixture[str], out: Path, *options: str) -> tuple[int, str, str]:
+    return run(capsys, "reproduce", "--all", "--quick", "--out", str(out), *options)
+
+
+def text_of(out: Path) -> str:
+    return check((out / "index.html").read_text()).text
+
+
+def adult(tmp_path: Path, rows: int = 16_281) -> str:
+    path = tmp_path / "adult.data.gz"
+    path.write_bytes(gzip.compress((ADULT_ROW * rows).encode()))
+    return str(path)
+
+
+def test_all_are_on_one_page_that_asks_nobody(plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, _, err = reproduce(capsys, tmp_path, "--adult", adult(tmp_path))
+    assert code == 0
+    assert plays == list(NAMES)
+    assert err.startswith("privateer: all 3 figures and tables: about ")
+    page = check((tmp_path / "index.html").read_text())
+    assert {*NAMES, "paper-1", "paper-5"} <= page.anchors
+    assert len(page.images) == 3
+    assert "3 of 3 figures and tables in their small version, seeds 0 to 1" in page.text
+    assert "Look at this first Paper 5: it is & paper-5-three: ours is <worse>" in page.text
+    for part in ("it has 2 rows.", "in full: 2 rows and more", "<b>line 2</b>", "run here", "--adult "):
+        assert part in page.text
+    assert "published" not in page.text.split("Paper 1: it is")[-1].split("The verdict in full")[0]
+    for paper in PUBLICATIONS:
+        assert paper.opening in page.text
+
+
+def test_it_resumes_what_is_the_same(plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    plays.interrupted = NAMES[2]
+    data = ("--adult", adult(tmp_path))
+    assert reproduce(capsys, tmp_path, *data)[0] == 130
+    assert "Interrupted; the runs until then show: in full: 1 rows" in text_of(tmp_path)
+    plays.clear()
+    plays.interrupted = ""
+    assert reproduce(capsys, tmp_path, *data)[0] == 0
+    assert plays == [NAMES[2]]
+    for change in (("--seeds", "3"), ()):
+        plays.clear()
+        assert reproduce(capsys, tmp_path, *data, *change)[0] == 0
+        assert plays == list(NAMES)
+    plays.clear()
+    assert reproduce(capsys, tmp_path, "--adult", adult(tmp_path, 32_561))[0] == 0
+    assert plays == [NAMES[1]]
+
+
+def test_another_version_or_a_lost_picture_is_run_again(
+    plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert reproduce(capsys, tmp_path)[0] == 0
+    for ending in (".png", ".svg"):
+        (tmp_path / (NAMES[0] + ending)).unlink()
+    (tmp_path / f"{NAMES[2]}.json").write_text("{")
+    plays.clear()
+    assert reproduce(capsys, tmp_path)[0] == 0
+    assert plays == [NAMES[0], NAMES[2]]
+    monkeypatch.setattr(made, "version", lambda _: "9.9")
+    plays.clear()
+    assert reproduce(capsys, tmp_path)[0] == 0
+    assert plays == [NAMES[0], NAMES[2]]
+
+
+def test_the_page_is_there_after_the_first(plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    plays.interrupted = NAMES[0]
+    assert reproduce(capsys, tmp_path)[0] == 130
+    text = text_of(tmp_path)
+    assert plays == [NAMES[0]]
+    assert "1 of 3 figures" in text
+    assert "It is not made yet." in text
+
+
+def test_without_data_the_rest_runs_and_the_page_says_what_to_give(
+    plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert reproduce(capsys, tmp_path)[0] == 0
+    assert plays == [NAMES[0], NAMES[2]]
+    assert f"It needs --adult: {DATA['adult'].wanted}." in text_of(tmp_path)
+
+
+def broken(tmp_path: Path) -> dict[str, str]:
+    """Files that are none of UCI Adult, by what is wrong with them."""
+    files = {
+        "cut off": gzip.compress((ADULT_ROW * 16_281).encode())[:-40],
+        "one row short": gzip.compress((ADULT_ROW * 16_280).encode()),
+        "other columns": b"a,b,c\n1,2,3\n",
+        "another year": (ADULT_ROW * 49_531).encode(),
+    }
+    for name, content in files.items():
+        (tmp_path / f"{name}{'.gz' if content[:2] == bytes([31, 139]) else ''}").write_bytes(content)
+    paths = {path.stem: str(path) for path in tmp_path.iterdir() if path.is_file()}
+    return {**paths, "missing": str(tmp_path / "none.data")}
+
+
+def test_data_that_are_none_are_one_line_and_the_rest_runs(
+    plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    files = broken(tmp_path)
+    assert len(files) == 5
+    for what, path in files.items():
+        plays.clear()
+        code, _, err = reproduce(capsys, tmp_path / "out" / what, "--adult", path)
+        (line,) = [line for line in err.splitlines() if not line.endswith(" ...")]
+        assert code == 2, what
+        assert plays == [NAMES[0], NAMES[2]]
+        assert line.startswith("privateer: --adult: ")
+        assert "32,561 and 16,281 rows" in line
+        assert "archive.ics.uci.edu" in line
+        assert line.removeprefix("privateer: ") in text_of(tmp_path / "out" / what)
+
+
+def test_published_figures_that_are_none_are_left_out(
+    plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    good, other, cut = (tmp_path / name for name in ("good.csv", "other.csv", "cut.csv"))
+    good.write_text(f"{','.join(PUBLISHED_COLUMNS)}\n{PERSON}\n")
+    other.write_text("a,b\n1,2\n")
+    cut.write_text(f"{','.join(PUBLISHED_COLUMNS)}\n{PERSON}\n{PERSON[:9]}\n")
+    for path, code, read in ((good, 0, ["published"]), (other, 2, []), (cut, 2, [])):
+        out = tmp_path / path.stem
+        assert reproduce(capsys, out, "--published", str(path))[0] == code
+        assert json.loads((out / f"{NAMES[0]}.json").read_text())["rows"][0]["read"] == read
+        assert ("public logs" in text_of(out)) == (code == 2)
+
+
+def test_a_name_or_all(plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for arguments in ((), (NAMES[0], "--all")):
+        code, _, err = run(capsys, "reproduce", *arguments, "--out", str(tmp_path))
+        assert (code, err.count("\n")) == (2, 1)
+        assert err.startswith("privateer: NAME: ")
+    assert not plays
+
+
+def test_machines_are_told_too(plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, err = reproduce(capsys, tmp_path, "--json")
+    told = json.loads(out)
+    assert (code, err) == (0, "")
+    assert {one["name"] for one in told["made"]} == set(NAMES)
+    assert Path(told["page"]).is_file()
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+def test_all_in_small_within_eight_minutes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, _ = reproduce(capsys, tmp_path, "--jobs", "2", "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert sum(one["seconds"] or 0 for one in told["made"]) < 480
+    page = check((tmp_path / "index.html").read_text())
+    assert {one["name"] for one in told["made"]} <= page.anchors
+    assert len(page.images) == sum(one["seconds"] is not None for one in told["made"])

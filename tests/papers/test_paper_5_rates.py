@@ -1,0 +1,57 @@
+"""Table 1 of paper 5: exponents as printed, slopes of regret and of traffic, and what is above is said first."""
+
+import re
+
+import numpy as np
+import pytest
+
+from privateer_papers.paper_5 import rates
+from privateer_papers.paper_5.phased_regret import ALPHA, VARIANTS
+from privateer_papers.paper_5.rates import RATES, REGRET, TRAFFIC
+from privateer_papers.reproduction import Effort, Rows
+from tests.papers.test_publications import text_of
+
+
+def made(regret: float, bits: float) -> Rows:
+    """Runs of three seeds at three horizons that grow by these exponents, with little noise."""
+    rng, rows = np.random.default_rng(4), Rows()
+    for model, calibration in VARIANTS:
+        for horizon in (1000, 4000, 16_000):
+            for seed in range(3):
+                noise = np.exp(0.02 * rng.normal(size=2))
+                facts = {"model": model, "calibration": calibration, "people": horizon, "seed": seed}
+                told = {"regret": horizon**regret * noise[0], "bits": horizon**bits * noise[1]}
+                rows.append({**facts, **told, "uniform": float(horizon)})
+    return rows
+
+
+def test_slopes_above_the_papers_are_said_first() -> None:
+    slow, fast = made(0.5, 0.7), made(0.7, 1.0)
+    assert RATES.warnings(slow) == []
+    # All four in regret, and in bits all but shuffle, whose exponent is 1.2.
+    assert len(RATES.warnings(fast)) == 7
+    assert "0 of 8 slopes of ours, and in 0 of 6" in RATES.sentence(slow)
+    assert "7 of 8 slopes of ours, and in 5 of 6" in RATES.sentence(fast)
+    lines = RATES.compared(fast)
+    assert len(lines) == 8
+    assert [line.published for line in lines] == ["0.6"] * 4 + ["0.8", "0.8", "0.8", "1.2"]
+    assert RATES.verdict(fast).count("above the paper's 0.6") == len(VARIANTS)
+    assert len(RATES.draw(RATES.title, slow).axes) == 2
+
+
+def test_runs_of_short_horizons(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rates, "_FEW", (1000, 3000, 9000))
+    monkeypatch.setattr(rates, "_PEOPLE", 20_000)
+    rows = Rows(RATES.rows(Effort(quick=True, seeds=1, jobs=1)))
+    assert len(rows) == 3 * len(VARIANTS)
+    assert all(0 < row["regret"] <= 1.5 * row["uniform"] and row["bits"] > 0 for row in rows)
+
+
+@pytest.mark.data
+def test_exponents_are_printed() -> None:
+    text = re.sub(r"\s+", " ", text_of(5))
+    assert f"alpha = {ALPHA}" in text.replace("\\", "")
+    assert pytest.approx(1 - ALPHA / 2) == REGRET
+    assert text.count(r"T^{1-\alpha/2}") >= 6
+    assert r"$O(dT^{3\alpha/2})$ (bits)" in text
+    assert TRAFFIC["shuffle"] == pytest.approx(1.5 * ALPHA)

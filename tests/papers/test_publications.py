@@ -1,0 +1,73 @@
+"""Pages on papers open with authors, title, venue and link, and these are what the papers' texts say."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from privateer_papers.publications import PUBLICATIONS, Publication
+
+ROOT = Path(__file__).parents[2]
+EVERY = pytest.mark.parametrize("paper", PUBLICATIONS, ids=lambda paper: f"paper-{paper.number}")
+
+
+def plain(markdown: str) -> str:
+    """A text without links and emphasis, with single blanks."""
+    return " ".join(re.sub(r"\[(.*?)\]\(https://.*?\)", r"\1", markdown).replace("*", "").split())
+
+
+def opening_of(markdown: str) -> str:
+    """The first paragraph under the first heading."""
+    return plain(markdown.split("\n\n")[1])
+
+
+@EVERY
+def test_pages_open_with_who_wrote_it_and_where_it_is(paper: Publication) -> None:
+    folder = (ROOT / f"papers/privateer_papers/paper_{paper.number}/README.md").read_text()
+    chapter = re.split(rf"\n(?=## Paper {paper.number}:)", (ROOT / "docs/papers.md").read_text())[1]
+    for page in (folder, chapter):
+        assert opening_of(page) == paper.opening
+        (link, *_) = re.findall(r"\]\((https://.*?)\)", page)
+        assert link == f"https://{paper.link}"
+
+
+def test_links_are_numbers_of_arxiv_or_doi() -> None:
+    for paper in PUBLICATIONS:
+        assert re.fullmatch(r"arxiv\.org/abs/\d{4}\.\d{5}|doi\.org/10\.\d{4}/\S+", paper.link)
+    assert [paper.number for paper in PUBLICATIONS] == [1, 2, 3, 4, 5]
+    assert len({paper.link for paper in PUBLICATIONS}) == 5
+
+
+def text_of(number: int) -> str:
+    """A paper's text, with single blanks."""
+    folder = (
+        os.environ.get("PRIVATEER_PAPERS") or Path(os.environ["PRIVATEER_ADULT"].split(",")[0]).parents[1] / "papers"
+    )
+    (path,) = (one for one in Path(folder).glob(f"{number}-*.txt") if "readable" not in one.name)
+    return " ".join(path.read_text(encoding="utf-8").split())
+
+
+def start_of(number: int) -> str:
+    """The first lines of a paper's text: as far as its abstract, and a little of it."""
+    return text_of(number)[:3000]
+
+
+@pytest.mark.data
+@EVERY
+def test_authors_and_titles_are_those_of_the_text(paper: Publication) -> None:
+    """Planted: an author of another paper, and a title with another word, are not there."""
+    text = start_of(paper.number)
+    assert paper.title in text
+    assert paper.title.replace("Private", "Secret").replace("A/B", "C/D") not in text
+    places = [text.find(name) for name in paper.authors]
+    assert -1 not in places
+    assert places == sorted(places)
+    others = {name for one in PUBLICATIONS for name in one.authors if one.number != paper.number}
+    assert not [name for name in others if name in text]
+    assert ("Anonymous authors" in text) == (not paper.authors)
+
+
+@pytest.mark.data
+def test_the_number_at_arxiv_is_that_of_the_text() -> None:
+    assert f"arXiv:{PUBLICATIONS[2].link.rsplit('/', 1)[1]}v1" in start_of(3)
