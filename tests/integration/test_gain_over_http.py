@@ -1,4 +1,4 @@
-"""People who measure the gain, over the whole path: devices, shuffler, server, record, and the answer that is served."""
+"""People who measure the gain, over the whole path: devices, shuffler, server, record, and the answer."""
 
 from pathlib import Path
 
