@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { kept, ruleRows, sure } from "../../server/privateer_server/dashboard/answer.mjs";
+import { effectRows, kept, ruleRows, sure } from "../../server/privateer_server/dashboard/answer.mjs";
 
 const RULE = { people: "x1 below 0.5", where: [], option: "left", share: 0.5, mean: 0.7, next_best: "right", difference: -0.02, certainty: 0.9999, sureness: "almost certain" };
 
@@ -19,4 +19,14 @@ test("what a test has not decided is not said to be likely", () => {
 test("rules say how much of the gain they keep, unless everybody gets the same", () => {
   assert.equal(kept({ rules: [RULE, RULE], gain_kept: 0.98 }), "These 2 rules have 98 % of the gain of the whole policy.");
   assert.equal(kept({ rules: [RULE], gain_kept: null }), "");
+});
+
+const effect = (more) => ({ option: "new", group: null, value: 0.0213, low: 0.0041, high: 0.0386, reason: "decided better", people: 9000, ...more });
+
+test("effects among everybody come first, with what they are of the control's mean reward", () => {
+  const rows = effectRows([effect({ group: "young", value: -0.5, low: -0.9, high: -0.1 }), effect({}), effect({ option: "old", value: null, low: null, high: null, reason: "too few people beside the noise" })], { value: 0.05 });
+  assert.deepEqual(rows, [["new", "everybody", "+0.021", "+0.004 to +0.039", "+42.6 %", "decided better", 9000],
+    ["old", "everybody", null, null, null, "too few people beside the noise", 9000],
+    ["new", "young", "–0.5", "–0.9 to –0.1", null, "decided better", 9000]]);
+  assert.equal(effectRows([effect({})], null)[0][4], null);
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { expected, remembered } from "../../server/privateer_server/dashboard/rate.mjs";
-import { countInWords, endInWords, roundInWords } from "../../server/privateer_server/dashboard/status.mjs";
+import { countInWords, endInWords, roundInWords, sinceInWords } from "../../server/privateer_server/dashboard/status.mjs";
 
 const MINUTE = 60_000;
 
@@ -51,4 +51,17 @@ test("no report may come to an experiment that asks nobody any more", () => {
   for (const status of ["stopped", "finished", "failed"]) {
     assert.equal(countInWords({ ...facts, status }), "1,200 of 5,000 reports that were planned at most; no more come.");
   }
+});
+
+test("a round says at which rate reports come, and when it closes", () => {
+  const now = Date.now(), open = { batch: 100, received: 40, version: 3 };
+  assert.match(roundInWords(open, null, { rate: 60 / (30 * MINUTE) }, now), /40 of 100 reports have come\. About 2 reports a minute come in, so that it closes around .*\.$/);
+  assert.match(roundInWords(open, null, { rate: 1 / (30 * MINUTE) }, now), /About 2 reports an hour/);
+  assert.equal(roundInWords(open, null, null, now), "Round 3: 40 of 100 reports have come.");
+  assert.equal(roundInWords({ ...open, batch: 0 }, null, null, now), "Version 3 asks nobody.");
+});
+
+test("a page says since when an experiment runs", () => {
+  assert.equal(sinceInWords(null, 0), "");
+  assert.match(sinceInWords("2026-11-20T08:00:00Z", Date.parse("2026-11-27T08:00:00Z")), /20 November 2026, 7 days ago/);
 });

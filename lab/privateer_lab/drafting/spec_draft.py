@@ -16,6 +16,7 @@ import numpy as np
 
 from privateer_core.algorithms import read_spec
 from privateer_core.errors import SpecError
+from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec, example_promises
 from privateer_lab.drafting.column_profiles import TableRows, rows_of, shortened
@@ -30,6 +31,10 @@ _ROUND: Final = 1000
 _SHARE: Final = 0.05
 _MEASURING: Final = 1000
 """People who measure a gain, at least: of fewer no shuffled batch is made."""
+_ROUNDS: Final = 10
+"""Rounds of a draft for a crowd: each has noise of its own, which hides rare rewards in small ones."""
+_CROWD: Final = 5000
+"""People from whom on a draft has a shuffler: at the same epsilon a report in a crowd tells many times as much."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +173,9 @@ def draft(
         "",
         *told,
     ]
-    sections += segment_lines(rows, segments, confirm) + _closing(with_effects() if segments else by_context())
+    sections += segment_lines(rows, segments, confirm) + _closing(
+        with_effects() if segments else by_context(), rows.total
+    )
     if path and label:
         sections += _labelled(os.path.relpath(path, seen_from), label, list(classes.values), options)
     log = _Log(rows, arm, reward, names) if arm and reward and not arms else None
@@ -239,7 +246,7 @@ def _features(
 
 
 def _opening(name: str, arms: Sequence[str], rows: int, *, measures: bool) -> list[str]:
-    size = max(1, min(_ROUND, rows))
+    size = max(1, min(rows, max(_ROUND, rows // _ROUNDS)))
     measured = f"gain_share = {_SHARE:g}  # of the people, the last ones, measure what choosing by context gains"
     return [
         "[experiment]",
@@ -280,9 +287,10 @@ def _reward(
     return section, [said] if keys else []
 
 
-def _closing(fitting: str) -> list[str]:
-    """Return the sections that no data decide: the first promise, and the algorithm."""
-    promise = next(example_promises())
+def _closing(fitting: str, people: int) -> list[str]:
+    """Return the sections that no data decide: a promise that so many people can have, and the algorithm."""
+    crowd = people >= _CROWD
+    promise = next(one for one in example_promises() if TRUST[one["model"]].shuffled == crowd)
     promise |= {"epsilon": 1.0} if "epsilon" in promise else {}
     return [
         "[privacy]  # what you promise to each person: `privateer plan` shows what it costs",

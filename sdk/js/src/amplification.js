@@ -1,5 +1,5 @@
 // @ts-check
-/** What a shuffled batch of randomized responses costs a person: the privacy-blanket bound (docs/foreign-clients.md). */
+/** What a shuffled batch of randomized responses costs a person: the privacy-blanket bound (docs/foreign-clients/terms.md). */
 
 const TAIL = 1e-20;
 const ROUNDING = 1 + 1e-5;

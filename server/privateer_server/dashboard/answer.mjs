@@ -2,10 +2,11 @@
 
 import { el } from "./dom.mjs";
 import { table } from "./tables.mjs";
-import { capital, figure, many, percent } from "./words.mjs";
+import { capital, decimalsOf, difference, figure, many, percent } from "./words.mjs";
+
+const EFFECTS = 40;
 
 const signed = (value) => (value === null ? null : `${value >= 0 ? "+" : "–"}${figure(Math.abs(value))}`);
-const interval = (low, high) => (low === null || high === null ? null : `${signed(low)} to ${signed(high)}`);
 
 /** How sure it is that a rule's option is the best: a probability by the model, or what a test decided. */
 export const sure = ({ certainty, sureness }) => (certainty === null ? (sureness === "decided" ? "decided" : "not decided") : `${percent(certainty)}, ${sureness}`);
@@ -27,13 +28,34 @@ function rulesPart({ rules, headline }) {
 function gainPart({ gain, is_measured: measured, over_chance: chance }) {
   if (!gain || gain.value === null) return null;
   const how = measured ? "measured with people who got one or the other" : "expected by the model and not measured";
-  const above = chance ? ` Above any option by chance: ${signed(chance.value)} (${interval(chance.low, chance.high)}).` : "";
-  return el("p", {}, `Choosing by context gains ${signed(gain.value)} (${interval(gain.low, gain.high) ?? "no interval"}) over ${gain.option} for everybody, ${how}.${above}`);
+  const { value, interval } = difference(gain.value, gain.low, gain.high);
+  const any = chance && difference(chance.value, chance.low, chance.high);
+  const above = any ? ` Above any option by chance: ${any.value} (${any.interval}).` : "";
+  return el("p", {}, `Choosing by context gains ${value} (${interval ?? "no interval"}) over ${gain.option} for everybody, ${how}.${above}`);
+}
+
+/** Effects as rows of a table: among everybody first, and there with what they are of the control's mean reward. */
+export function effectRows(effects, baseline) {
+  const ranked = [...effects.filter(({ group }) => group === null), ...effects.filter(({ group }) => group !== null)];
+  return ranked.map(({ option, group, value, low, high, reason, people }) => {
+    const said = value === null ? { value: null, interval: null } : difference(value, low, high);
+    const share = value === null || group !== null || !(baseline?.value > 0) ? null : `${value < 0 ? "–" : "+"}${percent(Math.abs(value / baseline.value), 1)}`;
+    return [option, group ?? "everybody", said.value, said.interval, share, reason, people];
+  });
+}
+
+function effectsPart({ effects, baseline, control }) {
+  if (!effects.length) return null;
+  const rows = effectRows(effects, baseline), title = `Effects against ${control}`;
+  const mean = baseline ? `${control} has a mean reward of ${baseline.value.toFixed(decimalsOf((baseline.high - baseline.low) / 2))} in all segments together. ` : "";
+  const left = rows.length > EFFECTS ? ` ${many(rows.length - EFFECTS, "more effect")} in the findings below.` : "";
+  return [el("h3", {}, title), el("p", { class: "muted" }, `${mean}A relative effect is a share of that.${left}`),
+    table("answer-effects", title, ["option", "for", "effect", "interval", "relative", "decided?", "people"], rows.slice(0, EFFECTS), { titled: true })];
 }
 
 /** The panel. */
 export function answerPanel({ conclusion }) {
   const { headline, warnings, surer, privacy, reward } = conclusion;
-  return [el("p", { class: "recommended" }, headline.sentence), warnings.map((one) => el("p", { class: "note" }, `${capital(one)}.`)), rulesPart(conclusion), gainPart(conclusion),
+  return [el("p", { class: "recommended" }, headline.sentence), warnings.map((one) => el("p", { class: "note" }, `${capital(one)}.`)), rulesPart(conclusion), gainPart(conclusion), effectsPart(conclusion),
     surer.map((one) => el("p", {}, one)), el("p", { class: "muted" }, `${privacy.sentence} ${reward.sentence}`)];
 }

@@ -13,6 +13,9 @@ const MEANINGS = {
 };
 const SIGNS = { open: "●", paused: "❚❚", draining: "◔", stopped: "■", finished: "✓", failed: "✕" };
 
+const LONG = 10 * 365 * 86_400_000;
+const UNITS = [[60_000, "a minute"], [3_600_000, "an hour"], [86_400_000, "a day"]];
+
 /** A status as a word with a sign. */
 export const badge = (status) => el("span", { class: `badge ${status in SIGNS ? status : "other"}` },
   el("span", { "aria-hidden": "true" }, `${SIGNS[status] ?? "○"} `), status);
@@ -26,11 +29,22 @@ export function countInWords({ status, accepted, planned }) {
   return ["stopped", "finished", "failed"].includes(status) ? `${of} that were planned at most; no more come.` : `${of} that may come at most.`;
 }
 
-/** How far the open round is. */
-export function roundInWords({ batch, received, version }, deadline) {
+/** How far the open round is, and when it closes at the rate that this page has seen. */
+export function roundInWords({ batch, received, version }, deadline, found = null, now = Date.now()) {
   if (!batch) return `Version ${count(version)} asks nobody.`;
   const until = deadline ? ` It ends by ${moment(1000 * deadline)} at the latest.` : "";
-  return `Round ${count(version)}: ${count(received)} of ${many(batch, "report")} have come.${until}`;
+  const left = found ? Math.max(0, batch - received) / found.rate : Infinity;
+  const closes = left < LONG ? ` ${hourly(found.rate)} come in, so that it closes around ${moment(now + left, now)}.` : "";
+  return `Round ${count(version)}: ${count(received)} of ${many(batch, "report")} have come.${closes}${until}`;
+}
+
+/** Since when it runs. */
+export const sinceInWords = (began, now) => (began ? `It began on ${new Date(began).toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric" })}, ${span(now - Date.parse(began))} ago.` : "");
+
+/** A rate of reports, in a unit in which it is above 1. */
+function hourly(rate) {
+  const [times, unit] = UNITS.find(([size]) => rate * size >= 1) ?? UNITS.at(-1);
+  return `About ${many(Math.round(rate * times), "report")} ${unit}`;
 }
 
 /** When the planned reports will have come, at the rate that this page has seen. */
@@ -39,6 +53,6 @@ export function endInWords({ status, accepted, planned, draining_until: drains }
   if (status !== "open" || accepted >= planned) return "";
   if (!found) return "When it will end is not known yet: this page has to see reports come for a minute or more.";
   const left = found.end - now;
-  if (left > 10 * 365 * 86_400_000) return "At the present rate it takes more than ten years.";
+  if (left > LONG) return "At the present rate it takes more than ten years.";
   return `It ends around ${moment(found.end, now)}, in about ${span(left)}, if reports go on coming as in the last ${span(found.since)} (${count(found.came)} came).`;
 }

@@ -28,6 +28,23 @@ export function percent(share, digits = 0) {
   return `${shown.toFixed(digits)} %`;
 }
 
+const FEW_DIGITS = 3, DIGITS_MAX = 6;
+
+/** How many decimals say something where this is half of an interval. */
+export function decimalsOf(radius) {
+  if (!(Number.isFinite(radius) && radius > 0)) return 3;
+  const place = -Math.floor(Math.log10(radius));
+  return Math.min(DIGITS_MAX, Math.max(0, place + (radius * 10 ** place < FEW_DIGITS ? 1 : 0)));
+}
+
+/** A difference, and its interval where there is one, with as many decimals as say something. */
+export function difference(value, low, high) {
+  const ends = [low, high].filter((one) => one !== null && one !== undefined);
+  const digits = decimalsOf(Math.max(...ends.map((one) => Math.abs(one - value))));
+  const said = (one) => `${one < 0 && Number(one.toFixed(digits)) !== 0 ? "–" : "+"}${Math.abs(one).toFixed(digits)}`;
+  return { value: said(value), interval: ends.length < 2 ? null : `${said(low)} to ${said(high)}` };
+}
+
 /** A probability of 0 to 1 with which something holds, rounded down. */
 export function confidence(share) {
   const digits = Math.min(12, Math.max(1, Math.ceil(-Math.log10(Math.max(1 - share, 1e-12)))));
