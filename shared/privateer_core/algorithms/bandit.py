@@ -1,4 +1,4 @@
-"""Bandits without context (paper 2, Algorithm 1 and Appendix B): their spec, and their policy, shares of arms."""
+"""Bandits without context (Zheng et al. 2020, Algorithm 1): their spec, and their policy, shares of arms."""
 
 from dataclasses import dataclass
 from functools import cached_property
