@@ -9,12 +9,14 @@ from privateer_papers.reproduction import Reproduction
 def all_reproductions() -> dict[str, Reproduction]:
     """Return them by their names, the papers' in order."""
     from privateer_papers.paper_1.figures.jump_start import FIGURE_6
+    from privateer_papers.paper_1.figures.problem import FIGURE_4, FIGURE_5
     from privateer_papers.paper_1.figures.rates import GROWTH
     from privateer_papers.paper_1.figures.regret import FIGURE_7, FIGURE_8, FIGURE_9
-    from privateer_papers.paper_1.real_data.table_2 import TABLE_2
+    from privateer_papers.paper_1.real_data.table_2 import TABLE_2, TABLE_2_JOBS
     from privateer_papers.paper_2.slopes import SLOPES
+    from privateer_papers.paper_2.theorems import THEOREMS as THEOREMS_2
     from privateer_papers.paper_3.regret import LASSO
-    from privateer_papers.paper_3.theorems import THEOREMS
+    from privateer_papers.paper_3.theorems import THEOREMS as THEOREMS_3
     from privateer_papers.paper_4.frontier import PARETO
     from privateer_papers.paper_4.interval_peers import PEERS
     from privateer_papers.paper_4.welfare import WELFARE
@@ -22,9 +24,9 @@ def all_reproductions() -> dict[str, Reproduction]:
     from privateer_papers.paper_5.rates import RATES
 
     papers = (
-        (FIGURE_6, FIGURE_7, FIGURE_8, FIGURE_9, GROWTH, TABLE_2),
-        (SLOPES,),
-        (LASSO, THEOREMS),
+        (FIGURE_4, FIGURE_5, FIGURE_6, FIGURE_7, FIGURE_8, FIGURE_9, GROWTH, TABLE_2, TABLE_2_JOBS),
+        (SLOPES, THEOREMS_2),
+        (LASSO, THEOREMS_3),
         (PARETO, WELFARE, PEERS),
         (FIGURE_2, TABLE_1, RATES),
     )

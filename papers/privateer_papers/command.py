@@ -29,6 +29,7 @@ def reproduce(
     ] = None,
     published: Annotated[str, typer.Option(help="CSV of paper 1's published regret; it is drawn beside ours.")] = "",
     adult: Annotated[str, typer.Option(help="UCI Adult data for paper-1-table-2; separate files by commas.")] = "",
+    applicants: Annotated[str, typer.Option(help="Job applicants' data for paper-1-table-2-jobs.")] = "",
     jobs: Jobs = None,
     backend: On = "processes",
     as_json: Json = False,
@@ -38,7 +39,8 @@ def reproduce(
     from privateer_papers.reproduction import Effort
 
     reproductions = all_reproductions()
-    data = {option: path for option, path in (("published", published), ("adult", adult)) if path}
+    paths = {"published": published, "adult": adult, "applicants": applicants}
+    data = {option: path for option, path in paths.items() if path}
     effort = Effort(quick, seeds or (2 if quick else 10), jobs, backend, data)
     if every == bool(name):
         detail = "beside --all" if name else "missing"

@@ -12,6 +12,11 @@ from privateer_lab.environments.files.people_file import PeopleFile, files_of
 
 _ADULT_ROWS: Final = {16_281, 32_561, 48_842}
 """Of adult.test, of adult.data, and of both."""
+_APPLICANT_ROWS: Final = 73_462
+_APPLICANT_COLUMNS: Final = (
+    *("Age", "Accessibility", "EdLevel", "Employment", "Gender", "MentalHealth", "MainBranch", "YearsCode"),
+    *("YearsCodePro", "Country", "PreviousSalary", "HaveWorkedWith", "ComputerSkills", "Employed"),
+)
 _BLOCK: Final = 2**20
 PUBLISHED_COLUMNS: Final = (
     *("experiment", "reward", "eps", "eps_aux", "gamma", "kappa", "n", "n_aux", "d", "M", "K", "weighted", "reps"),
@@ -78,6 +83,13 @@ def _adult_rows(path: str) -> int:
     return PeopleFile(path, header=ADULT_COLUMNS, remark="|").rows
 
 
+def _applicant_rows(path: str) -> int:
+    table = PeopleFile(path)
+    if missing := [name for name in _APPLICANT_COLUMNS if name not in table.header]:
+        raise SpecError(f"{path} has no column {missing[0]!r}")
+    return table.rows
+
+
 def _published_rows(path: str) -> int:
     (file, *more) = files_of(path)
     if more:
@@ -101,6 +113,13 @@ DATA: Final = {
             "archive.ics.uci.edu/dataset/2/adult",
             _adult_rows,
             frozenset(_ADULT_ROWS),
+        ),
+        DataFile(
+            "applicants",
+            f"stackoverflow_full.csv, {_APPLICANT_ROWS:,} rows with the columns {', '.join(_APPLICANT_COLUMNS)}",
+            "kaggle.com/datasets/ayushtankha/70k-job-applicants-data-human-resource",
+            _applicant_rows,
+            frozenset({_APPLICANT_ROWS}),
         ),
         DataFile(
             "published",

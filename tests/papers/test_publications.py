@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from privateer_core.algorithms import ALGORITHMS
+from privateer_papers.catalogue import all_reproductions
 from privateer_papers.publications import PUBLICATIONS, Publication
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +39,24 @@ def test_links_are_numbers_of_arxiv_or_doi() -> None:
         assert re.fullmatch(r"arxiv\.org/abs/\d{4}\.\d{5}|doi\.org/10\.\d{4}/\S+", paper.link)
     assert [paper.number for paper in PUBLICATIONS] == [1, 2, 3, 4, 5]
     assert len({paper.link for paper in PUBLICATIONS}) == 5
+
+
+def test_every_reproduction_and_algorithm_is_in_the_table_of_claims() -> None:
+    """And what is there exists: reproductions, algorithms of the papers, and the numbers of papers."""
+    page = (ROOT / "docs/papers.md").read_text()
+    section = page.split("\n## Every claim")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (\d) \|.*\|$", section, re.MULTILINE)
+    named, known = set(re.findall(r"`(paper-\d[\w-]*)`", section)), set(all_reproductions())
+    algorithms = {name for name in ALGORITHMS if name.startswith("paper-")}
+    assert known <= named
+    assert algorithms <= named
+    assert named <= known | algorithms
+    assert rows == sorted(rows)
+    assert set(rows) == {"1", "2", "3", "4", "5"}
+    for number in range(1, 6):
+        folder = (ROOT / f"papers/privateer_papers/paper_{number}/README.md").read_text()
+        own = {name for name in known if name.startswith(f"paper-{number}-")}
+        assert own == set(re.search(r"makes again: (.*)\.", folder)[1].split(", ")), number  # type: ignore[index]
 
 
 def text_of(number: int) -> str:
@@ -71,3 +91,19 @@ def test_authors_and_titles_are_those_of_the_text(paper: Publication) -> None:
 @pytest.mark.data
 def test_the_number_at_arxiv_is_that_of_the_text() -> None:
     assert f"arXiv:{PUBLICATIONS[2].link.rsplit('/', 1)[1]}v1" in start_of(3)
+
+
+ROLES = ("shared", "client", "shuffler", "issuer", "server", "lab", "sdk", "deploy", "examples")
+NUMBERED = re.compile(r"\bpaper[- ]?\d", re.IGNORECASE)
+
+
+def test_no_file_of_the_product_names_a_paper_by_its_number() -> None:
+    """The numbers mean something in this distribution and in the documentation alone. Planted: this folder has them."""
+    endings = {".py", ".js", ".mjs", ".toml", ".html", ".css", ".ts", ".yml"}
+
+    def named(folder: str) -> list[str]:
+        files = (one for one in (ROOT / folder).rglob("*") if one.suffix in endings and "node_modules" not in one.parts)
+        return [str(one) for one in files if NUMBERED.search(one.read_text(encoding="utf-8"))]
+
+    assert not [path for folder in ROLES for path in named(folder)]
+    assert named("papers/privateer_papers")

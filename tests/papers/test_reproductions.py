@@ -23,9 +23,12 @@ sample_size_target,symmetric,8,1,0.0,1.0,10000,0,2,2,2,True,30,5.0,10.0,1.0
 """
 
 
-ELSEWHERE = ("paper-1-table-2", "paper-2-table-1")
+ELSEWHERE = ("paper-1-table-2", "paper-1-table-2-jobs", "paper-2-table-1")
 """Those whose small versions need a file, or take longer than a test may."""
-BY_NIGHT = ("paper-1-figure-7", "paper-1-figure-9", "paper-1-rates")
+BY_NIGHT = (
+    *("paper-1-figure-7", "paper-1-figure-9", "paper-1-rates", "paper-2-theorems", "paper-3-theorems"),
+    "paper-4-welfare",
+)
 """Those that take longest in small. By day other tests draw the one and interrupt the other."""
 ROWS = Rows(
     [
@@ -106,7 +109,12 @@ def test_table_2_in_small(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.data] * (name == "paper-1-table-2")) for name in all_reproductions()]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.data] * (name == "paper-1-table-2"))
+        for name in all_reproductions()
+        if name != "paper-1-table-2-jobs"  # whose file is not to be had here
+    ],
 )
 def test_in_full(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     adult = ("--adult", os.environ["PRIVATEER_ADULT"]) if name == "paper-1-table-2" else ()

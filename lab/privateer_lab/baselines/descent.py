@@ -1,4 +1,4 @@
-"""Paper 1's competitors: private stochastic gradient descent on a model of each arm (Han et al. 2021, Algorithm 2)."""
+"""Ma et al.'s competitors: private stochastic gradient descent on models of arms (Han et al. 2021, Algorithm 2)."""
 
 import math
 from typing import ClassVar, Final
@@ -111,7 +111,7 @@ def centred(contexts: Array) -> Array:
 
 
 class Logistic(Descent):
-    """Paper 1's Linear: every arm's mean reward is a logistic function of the features: 1 / (1 + exp(-theta . x)).
+    """Ma et al.'s Linear: every arm's mean reward is a logistic function of the features: 1 / (1 + exp(-theta . x)).
 
     Features and the constant are scaled so that x has at most length 1, and so has every gradient: nothing is clipped.
     """
@@ -129,7 +129,7 @@ class Logistic(Descent):
 
 
 class Network(Descent):
-    """Paper 1's NN: every arm's mean reward is the logistic function of a network of 2 d hidden units, tanh.
+    """Ma et al.'s NN: every arm's mean reward is the logistic function of a network of 2 d hidden units, tanh.
 
     The paper replaces Linear's model by "a single-layer neural network, with the other steps staying unchanged": one
     pass of the same private descent, gradients clipped to length 1. A model's parameters are, in order, the hidden

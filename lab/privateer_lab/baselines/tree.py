@@ -48,7 +48,7 @@ class ContextBins:
         return self._bin[nodes]
 
     def longest(self, which: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return a longest edge of each of these bins, ties broken at random (paper 1, Algorithm 1, max-edge rule)."""
+        """Return a longest edge of each of these bins, ties broken at random (Ma et al. 2025, Algorithm 1)."""
         width = (self.upper - self.lower)[which]
         return np.asarray((width + np.min(width) / 2 * rng.random(width.shape)).argmax(axis=1))
 

@@ -36,7 +36,7 @@ PROJECTION: Final = ProjectionSection(
     numbers=("age", "education-num", "capital-gain", "capital-loss", "hours"),
     categories=("workclass", "marital-status", "occupation", "relationship", "race", "sex"),
 )
-"""46 columns once categories are one-hot and incomplete rows are left out: the number in paper 1, Table 1."""
+"""46 columns once categories are one-hot and incomplete rows are left out: the number in Ma et al. 2025, Table 1."""
 ADDED: Final = np.array([[-0.074, -0.04, 0.01], [0.02, 0.06, 0.11]])
 """What an arm adds to the share of incomes above 50K: for women and for men of below 40, 40, and more hours."""
 _HOURS: Final = (40.0, 41.0)
@@ -90,7 +90,7 @@ class CsvSection(EnvironmentSection):
         Its values; by default the names of the arms.
     rewards
         Row by class, the probability of reward 1 of every arm; by default 1 for the arm of the same position and 0
-        otherwise: a classification bandit (paper 1, Section 4.2).
+        otherwise: a classification bandit (Ma et al. 2025, Section 4.2).
     missing
         ``drop`` leaves out rows without a value that is needed; ``refuse`` names the first.
     ignore
@@ -204,13 +204,13 @@ class AdultSection(EnvironmentSection):
         One or more of its files, plain or gzipped, separated by commas.
     task
         ``offers``: two offers, the first worth .35 to incomes up to 50K and 0 above, the second .1 and 1.
-        ``income``: guess the income's class, reward 1 for the right one (paper 1, Section 4.2). ``effects``: the reward
+        ``income``: guess the income's class, reward 1 for the right one (Ma et al. 2025). ``effects``: the reward
         is an income above 50K, to which the second arm adds what `ADDED` says, by sex and hours.
     cohort
-        ``all``; or of the rows without missing values, the ``target`` of paper 1 (41,292 born in the United States)
+        ``all``; or of the rows without missing values, the ``target`` of Ma et al. (41,292 born in the United States)
         or the ``source`` (3,930 born elsewhere).
     projected
-        Contexts are principal components of the 46 columns that paper 1 counts, instead of columns of the file.
+        Contexts are principal components of the 46 columns that Ma et al. count, instead of columns of the file.
     """
 
     name: Literal["adult"]

@@ -85,7 +85,7 @@ class UniformDensity(Density):
 
 
 class ShiftedDensity(Density):
-    """Density c ||x - 1/2||_inf^gamma, c = 2^gamma (d + gamma)/d: fewer people in the middle (paper 1, Section 4.1)."""
+    """Density c ||x - 1/2||_inf^gamma, c = 2^gamma (d + gamma)/d: fewer people in the middle (Ma et al. 2025)."""
 
     # The distance from the middle, r in [0, 1/2], has the distribution function (2r)^(d + gamma). The authors' sampler
     # takes (2r)^(d (gamma + 1)), which at two features is the distribution of twice their gamma.

@@ -109,7 +109,7 @@ class Bernoulli(Synthetic):
 
 
 class PeaksSection(SyntheticSection):
-    """On the unit square, arm k of K peaks at x1 = k/(K+1), k = 1..K (paper 1, Section 4.1).
+    """On the unit square, arm k of K peaks at x1 = k/(K+1), k = 1..K (Ma et al. 2025, Section 4.1).
 
     The paper's text has k/K, and its authors' code k/(K+1), with which the published figures were made.
     """
@@ -125,7 +125,7 @@ class PeaksSection(SyntheticSection):
 
 
 class QuadrantsSection(SyntheticSection):
-    """On the unit square, two arms change places from quadrant to quadrant (paper 1, supplement).
+    """On the unit square, two arms change places from quadrant to quadrant (Ma et al. 2025, supplement).
 
     If contexts are uniform, neither arm is better on the whole.
     """

@@ -1,4 +1,4 @@
-"""Shuffled bits: sums of integers hidden by binomial noise, accounted exactly (for paper 5's shuffle model)."""
+"""Shuffled bits: sums of integers hidden by binomial noise, accounted exactly (for Li, Zhou and Ji's shuffle model)."""
 
 import math
 from functools import lru_cache

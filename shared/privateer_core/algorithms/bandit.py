@@ -1,4 +1,4 @@
-"""Bandits without context (paper 2, Algorithm 1 and Appendix B): their spec, and their policy, shares of arms."""
+"""Bandits without context (Zheng et al. 2020, Algorithm 1): their spec, and their policy, shares of arms."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -67,6 +67,7 @@ class BanditSpec(ArmsSpec):
     """An experiment with a bandit that asks for no context."""
 
     question: ClassVar[type[Question]] = SmallDomainMeans
+    further_questions: ClassVar[tuple[type[Question], ...]] = ()
     coins_alone: ClassVar[bool] = True
 
     experiment: BanditTable

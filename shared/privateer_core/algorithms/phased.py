@@ -1,4 +1,4 @@
-"""Phased elimination (paper 5): a central entity plays actions that affect everybody, and asks some people in phases.
+"""Phased elimination (Li, Zhou and Ji 2024): one plays actions that affect everybody, and asks some people in phases.
 
 Here are its spec and its policy: which actions a phase plays, who is asked, and what they contribute.
 """
@@ -49,7 +49,7 @@ class PhasedTable(ExperimentTable):
 
 
 class PhasedSection(Section):
-    """The ``[algorithm]`` of distributed phased elimination (paper 5, Algorithm 1).
+    """The ``[algorithm]`` of distributed phased elimination (Li, Zhou and Ji 2024, Algorithm 1).
 
     Attributes
     ----------
@@ -264,7 +264,7 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class PhasedPolicy(Policy):
-    """The policy of one phase (paper 5, Algorithm 1, lines 4 to 7).
+    """The policy of one phase (Li, Zhou and Ji 2024, Algorithm 1, lines 4 to 7).
 
     Attributes
     ----------

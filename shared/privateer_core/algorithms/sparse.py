@@ -1,4 +1,4 @@
-"""High-dimensional bandits (paper 3, PrivateLASSO): rewards are linear in few of an arm's many features.
+"""High-dimensional bandits (Shukla 2024, PrivateLASSO): rewards are linear in few of an arm's many features.
 
 Here are the spec, with all refusals, and the policy of one round: coefficients of few features, and what a device does
 with them.

@@ -64,7 +64,7 @@ class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown
 
     @property
     def message_bits(self) -> int:
-        """Bits that a message carries, as paper 5 counts."""
+        """Bits that a message carries, as Li, Zhou and Ji count."""
         return 8 * self.report_size
 
     @property

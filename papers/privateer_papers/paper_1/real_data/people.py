@@ -47,20 +47,23 @@ class PublicData:
 
     Attributes
     ----------
-    option
-        The option that names its files.
+    name, option
+        What the paper calls it, and the option that names its files.
     header, remark
         Names of the columns where files have no header, and what lines that are none begin with.
+    complete
+        Columns without which a row is left out, beside those that are used.
     projection
         Columns that become principal components.
     label, classes
         The column of the class, and which value is which.
     cohort, target
-        The column that parts the people, and its values that are the target's.
+        The column that parts the people, and its values that are the target's; none: all that no source has.
     sources
         Values of each source, by its name.
     """
 
+    name: str
     option: str
     projection: ProjectionSection
     label: str
@@ -86,14 +89,16 @@ class PublicData:
         )
         source = Projected(self.projection, with_arms(spec), table.header)
         label, cohort = Categories(self.label, self.classes), Categories(self.cohort)
-        table.fill([*source.columns, label, cohort], len(FEATURES), complete=self.complete or table.header, drop=True)
+        table.fill([*source.columns, label, cohort], len(FEATURES), complete=self.complete, drop=True)
         names = np.array(list(cohort.names))[cohort.values]
-        contexts = source.contexts()
+        contexts, taken = source.contexts(), [value for values in self.sources.values() for value in values]
+        own = np.isin(names, self.target) if self.target else ~np.isin(names, taken)
 
-        def write(name: str, values: tuple[str, ...]) -> tuple[str, int]:
-            return _write(folder / f"{name}.csv", contexts, label.values, np.isin(names, values))
+        def write(name: str, chosen: NDArray[np.bool_]) -> tuple[str, int]:
+            return _write(folder / f"{name}.csv", contexts, label.values, chosen)
 
-        return Cohorts(write("target", self.target), {name: write(name, own) for name, own in self.sources.items()})
+        sources = {name: write(name, np.isin(names, values)) for name, values in self.sources.items()}
+        return Cohorts(write("target", own), sources)
 
 
 def _write(
@@ -108,8 +113,10 @@ def _write(
 
 
 ADULT: Final = PublicData(
+    name="Adult",
     option="adult",
     header=COLUMNS,
+    complete=COLUMNS,
     remark="|",
     projection=PROJECTION,
     label="income",
@@ -136,4 +143,20 @@ ADULT: Final = PublicData(
 
 Table 1 of the paper has these numbers and seven sources; which they are is in its supplement, which is not at hand.
 Here they are regions of birth.
+"""
+JOBS: Final = PublicData(
+    name="Jobs",
+    option="applicants",
+    projection=ProjectionSection(
+        numbers=("Employment", "YearsCode", "YearsCodePro", "PreviousSalary", "ComputerSkills"),
+        categories=("Age", "Accessibility", "EdLevel", "Gender", "MentalHealth", "MainBranch"),
+    ),
+    label="Employed",
+    classes={"0": 0, "1": 1},
+    cohort="Country",
+    target=(),
+    sources={"united-states": ("United States of America",)},
+)
+"""Applicants for jobs by country, as we infer: Table 1 of the paper has 11 columns, one source, and 57,773 and 14,318
+people. The file has 11 columns that describe an applicant, and 73,462 rows; the supplement is not at hand.
 """

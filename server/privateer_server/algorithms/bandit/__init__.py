@@ -1,4 +1,4 @@
-"""The learner of bandits without context (paper 2)."""
+"""The learner of bandits without context (Zheng et al. 2020)."""
 
 from privateer_server.algorithms.bandit.learner import learner
 

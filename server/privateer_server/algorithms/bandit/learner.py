@@ -1,4 +1,4 @@
-"""The learner of bandits without context (paper 2): rounds in which each arm has a share of the people."""
+"""The learner of bandits without context (Zheng et al. 2020): rounds in which each arm has a share of the people."""
 
 import math
 from dataclasses import dataclass, replace

@@ -1,7 +1,7 @@
 """The posterior of every arm's mean reward: what private reports say of it, and how sure that is.
 
 Private reports are seen as bits of a fainter coin would be: an arm of mean m whose n reports are as informative as
-n / c^2 rewards has bits of mean 1/2 + (m - 1/2) / c (paper 2, Theorems 11 and 12, with their proxy).
+n / c^2 rewards has bits of mean 1/2 + (m - 1/2) / c (Zheng et al. 2020, Theorems 11 and 12, with their proxy).
 """
 
 import math

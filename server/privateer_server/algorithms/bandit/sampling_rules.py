@@ -1,4 +1,4 @@
-"""Rules by which a round's people are shared out among arms: hosts of paper 2's reduction, and the best arm's rule."""
+"""Rules by which a round's people are shared out among arms: hosts of a reduction, and the best arm's rule."""
 
 import math
 from typing import Final

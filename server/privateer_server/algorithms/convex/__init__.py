@@ -1,4 +1,4 @@
-"""The learner of bandits on a convex set (paper 2)."""
+"""The learner of bandits on a convex set (Zheng et al. 2020)."""
 
 from privateer_server.algorithms.convex.learner import learner
 

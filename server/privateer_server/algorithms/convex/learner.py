@@ -1,4 +1,4 @@
-"""The learner on a convex set: it steps along estimated gradients, and asks about points around the centre (paper 2).
+"""The learner on a convex set: it steps along estimated gradients, and asks about points around it (Zheng et al. 2020).
 
 Symbols of the papers: d is the dimension, T the horizon, rho the distance of points from the centre, eta the step for
 one person, mu the strong convexity, G the Lipschitz constant, R the set's reach, V the mean square of one person's

@@ -1,4 +1,4 @@
-"""Learners of linear and generalized linear bandits (paper 2)."""
+"""Learners of linear and generalized linear bandits (Zheng et al. 2020)."""
 
 from privateer_server.algorithms.linear.learner import learner
 

@@ -1,4 +1,4 @@
-"""The learner of the partition bandit (paper 1)."""
+"""The learner of the partition bandit (Ma et al. 2025)."""
 
 from privateer_server.algorithms.partition.learner import learner
 

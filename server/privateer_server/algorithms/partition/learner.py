@@ -55,7 +55,7 @@ _FITTED_BINS: Final = 128
 
 
 class PartitionLearner(CohortLearner[PartitionState]):
-    """Algorithm 2 of paper 1 with public arms and one signed symbol (docs/learning.md explains the departures).
+    """Algorithm 2 of Ma et al. 2025 with public arms and one signed symbol (docs/learning.md explains the departures).
 
     Attributes
     ----------

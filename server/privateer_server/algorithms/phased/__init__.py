@@ -1,4 +1,4 @@
-"""The learner of distributed phased elimination (paper 5)."""
+"""The learner of distributed phased elimination (Li, Zhou and Ji 2024)."""
 
 from privateer_server.algorithms.phased.learner import learner
 

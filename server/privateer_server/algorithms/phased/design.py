@@ -58,7 +58,7 @@ def near_optimal_design(actions: Array, gap: float = 2.0) -> Design:
     actions
         Shape (k, d), not all 0.
     gap
-        Above 1; paper 5 asks for 2 (Lattimore, Szepesvari and Weisz 2020, Proposition 3.7).
+        Above 1; Li, Zhou and Ji ask for 2 (Lattimore, Szepesvari and Weisz 2020, Proposition 3.7).
     """
     basis = span_of(actions)
     points = actions @ basis.T

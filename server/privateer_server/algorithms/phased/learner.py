@@ -1,4 +1,4 @@
-"""Distributed phased elimination (paper 5, DP-DPE): designs, estimates, widths, and the actions that are left."""
+"""Distributed phased elimination (Li, Zhou and Ji 2024): designs, estimates, widths, and what actions are left."""
 
 import math
 from dataclasses import dataclass, replace

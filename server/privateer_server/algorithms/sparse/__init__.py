@@ -1,4 +1,4 @@
-"""Learners of high-dimensional bandits (paper 3)."""
+"""Learners of high-dimensional bandits (Shukla 2024)."""
 
 from privateer_server.algorithms.sparse.learner import learner
 

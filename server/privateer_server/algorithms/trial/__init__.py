@@ -1,4 +1,4 @@
-"""The learner of trials (paper 4), and its statistics."""
+"""The learner of trials (Li, Shi and Simchi-Levi 2025), and its statistics."""
 
 from privateer_server.algorithms.trial.learner import learner
 

@@ -1,4 +1,4 @@
-"""Bandits on a convex set (paper 2, Algorithms 1 and 2): people get points near a public centre, and report one number.
+"""Bandits on a convex set (Zheng et al. 2020): people get points near a public centre, and report one number.
 
 Rewards are concave: a reward is what is left after a convex loss.
 """

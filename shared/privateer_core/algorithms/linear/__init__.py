@@ -1,4 +1,4 @@
-"""Linear and generalized linear bandits (paper 2, Algorithms 3 and 5): every arm has a parameter of its own.
+"""Linear and generalized linear bandits (Zheng et al. 2020, Algorithms 3 and 5): every arm has a parameter of its own.
 
 Here are the spec, and the policy with what a device does.
 """

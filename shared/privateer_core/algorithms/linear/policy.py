@@ -58,7 +58,7 @@ class LinearPolicy(ArmsPolicy):
 
     Notes
     -----
-    Letters are paper 2's (Algorithm 5): x a context, theta a parameter, d the dimension. g_k are standard normal
+    Letters are Zheng et al.'s (Algorithm 5): x a context, theta a parameter, d the dimension. g_k are standard normal
     variables of the coins.
     """
 

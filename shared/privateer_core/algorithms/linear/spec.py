@@ -40,7 +40,7 @@ class LinearTable(Section):
     exploration
         alpha, how far the coins of people move what is known of an arm, in standard deviations.
     report
-        ``residual``; or ``joint``, paper 2's report of second moments and products with normal noise, as a reference.
+        ``residual``; or ``joint``, of second moments and products with normal noise (Zheng et al.), as a reference.
     messages
         Under ``shuffle``, the most messages that a report may be. Each costs devices and services as much as a report.
     """

@@ -1,4 +1,4 @@
-"""The partition bandit (paper 1): its spec, and its policy, a partition of contexts with active arms in its bins."""
+"""The partition bandit (Ma et al. 2025): its spec, and its policy, a partition of contexts with active arms."""
 
 from typing import Final
 

@@ -24,7 +24,7 @@ _INSIDE: Final = np.modf(np.arange(1, 65)[:, None] * np.sqrt(_PRIMES))[0]
 
 
 class Bins:
-    """Bins of a dyadic partition (paper 1, Section 2.3.2), of which a policy tells these attributes.
+    """Bins of a dyadic partition (Ma et al. 2025, Section 2.3.2), of which a policy tells these attributes.
 
     A bin of depth s is named by its path, s bits: bit i tells the half along dimension ``axes[i]``. Cycling through the
     dimensions always halves a longest edge (the paper's max-edge rule, with ties to the lowest dimension).

@@ -1,4 +1,4 @@
-"""The spec of the partition bandit (paper 1)."""
+"""The spec of the partition bandit (Ma et al. 2025)."""
 
 import math
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ class PartitionSection(Section):
         if isinstance(data, Mapping) and data.get("confidence") == "practical":
             return {key: value for key, value in data.items() if key not in _STORED}
         if isinstance(data, Mapping) and data.get("confidence") == "proved":
-            detail, remedy = "'proved' is an algorithm of its own", "install privateer-papers, and name paper-1-proved"
+            detail, remedy = "'proved' is an algorithm of its own", "install privateer-papers, which has it"
             raise PluginError(detail, field="algorithm.confidence", remedy=remedy)
         return data
 

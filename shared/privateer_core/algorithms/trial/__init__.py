@@ -1,4 +1,4 @@
-"""Trials (paper 4): adaptive A/B tests of arms against a control, with effects by segment."""
+"""Trials (Li, Shi and Simchi-Levi 2025): adaptive A/B tests of arms against a control, with effects by segment."""
 
 from typing import Final
 

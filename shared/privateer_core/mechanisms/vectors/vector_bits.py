@@ -1,4 +1,4 @@
-"""Shuffled sums of vectors: small integers hidden by everybody's binomial noise, sent as bits (paper 5, Algorithm 2).
+"""Shuffled sums of vectors: small integers hidden by everybody's binomial noise (Li, Zhou and Ji 2024).
 
 Every person rounds each coordinate to an integer of 0..levels, adds Bin(bits, probability), and sends the sum as that
 many ones among levels + bits bits, so that only everybody's total is left after shuffling. A person sends a fixed
