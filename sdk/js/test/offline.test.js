@@ -7,6 +7,8 @@ import { after, before, test } from "node:test";
 
 import { OfflinePolicy, PrivateerError } from "../src/index.js";
 import { canonical } from "../src/offline/canonical.js";
+import { Participation } from "../src/participation.js";
+import { LIMITS } from "../src/verification.js";
 import { value, word } from "./support/people.js";
 import { vectors } from "./support/vectors.js";
 
@@ -108,9 +110,14 @@ test("a publication that cannot be followed is refused in words", async () => {
   await refuses(() => OfflinePolicy.read(written(signed({ ...PLAIN, experiment: "other" }))), /cannot be followed: experiment: round, spec and policy disagree/);
   const body = Buffer.from(PLAIN.publication, "base64");
   await refuses(() => OfflinePolicy.read(written(forged(body.subarray(0, 200)))), /cannot be followed: .*update the client library/);
-  const unknown = Buffer.from(body.toString("latin1").replace('"name":"partition"', '"name":"partitiom"'), "latin1");
-  assert.notDeepEqual(unknown, body);
-  await refuses(() => OfflinePolicy.read(written(forged(unknown))), /cannot be followed: algorithm: this client does not know the algorithm/);
+  // One that nobody has, and one that devices in Python have: of the same length, since bytes around it say how long it is.
+  for (const other of ['"name":"partitiom"', '"name": "additive"']) {
+    const unknown = Buffer.from(body.toString("latin1").replace('"name":"partition"', other), "latin1");
+    assert.notDeepEqual(unknown, body);
+    await refuses(() => OfflinePolicy.read(written(forged(unknown))), /cannot be followed: algorithm: this client does not know the algorithm/);
+    const joined = Participation.checked(new Uint8Array(unknown), PLAIN.experiment, LIMITS);
+    await assert.rejects(joined, /algorithm: this client does not know the algorithm/);
+  }
 });
 
 for (const [name, wrong] of /** @type {[string, (decider: any) => any][]} */ ([

@@ -69,7 +69,7 @@ def test_of_two_of_one_name_neither_is_taken(folder: Path) -> None:
 
 
 def test_one_that_is_not_installed_is_named_among_those_that_are() -> None:
-    with pytest.raises(PluginError, match=r"must be one of bandit, .*trial") as refusal:
+    with pytest.raises(PluginError, match=r"must be one of additive, bandit, .*trial") as refusal:
         algorithms()["no-such"]
     assert refusal.value.field == "algorithm.name"
 

@@ -29,7 +29,7 @@ async def test_the_others_go_on(settings: ServerSettings, caplog: pytest.LogCapt
     async with serving(create_app(settings)) as client:
         api = Api(client)
         (line,) = [one.getMessage() for one in caplog.records]
-        assert line.startswith("experiment test stands still: algorithm.name: must be one of bandit, ")
+        assert line.startswith("experiment test stands still: algorithm.name: must be one of additive, bandit, ")
         assert line.endswith("(choose one, or install the distribution that brings it)")
         problem = assert_problem(await client.get("/experiments/test"), 503, "unavailable")
         assert problem["remedy"] == "choose one, or install the distribution that brings it"
