@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from numpy.typing import NDArray
 
 from privateer_core.algorithms import algorithm, parse_spec
-from privateer_core.codec import decode
 from privateer_core.errors import InputError, Malformed, SpecError, TermsRefused
 from privateer_core.policies.decisions import Decisions, message_size, with_ages
+from privateer_core.policies.gain_policy import check_policy, decode_policy
 from privateer_core.policies.policy import Policy, Recalling
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.contributions import KeyedValues
@@ -136,7 +136,7 @@ class Participation:
         if cohort not in self.spec.cohorts:
             raise InputError("the experiment has no such source", field="cohort", remedy="see the sources of its spec")
         if self.is_open:
-            verify(self.terms, self.spec, cohort, self.round, limits)
+            verify(self.terms, self.spec, cohort, self.round, limits, self.policy.question(self.spec))
         self._sealer = Sealer(self.round, self.header)
         self._noise, self._meanings = SecureNoise(), dict[tuple[int, str], bytes]()
 
@@ -276,8 +276,8 @@ def _spec(body: bytes) -> Spec:
 
 def _policy(body: bytes, spec: Spec) -> Policy:
     try:
-        policy: Policy = decode(body, algorithm(spec.algorithm.name).policy)
-        policy.check(spec)
+        policy = decode_policy(body, algorithm(spec.algorithm.name).policy)
+        check_policy(policy, spec)
     except SpecError as error:
         raise TermsRefused("there is no such randomizer", field=error.field, remedy="do not take part") from None
     return policy

@@ -95,7 +95,7 @@ def _gain(conclusion: Conclusion) -> Iterator[Titled]:
     policy, constant = conclusion.means or (None, None)
     how = "expected by the model and not measured, with its own interval of 95 %"
     if conclusion.is_measured:
-        how = "measured with people who got both"
+        how = "measured with people who got one or the other"
     row = {
         "by context": policy,
         f"{gain.option} for everybody": constant,
@@ -103,6 +103,8 @@ def _gain(conclusion: Conclusion) -> Iterator[Titled]:
         "relative": relative(gain.value, constant),
         "interval": _interval(gain.low, gain.high),
     }
+    if chance := conclusion.over_chance:
+        how += f"; above any option by chance {_signed(chance.value)} ({_interval(chance.low, chance.high)})"
     yield Titled(f"what choosing by context gains, in mean reward: {how}", said([row]))
 
 

@@ -16,7 +16,8 @@ SHOWN = re.findall(r"```text\n(.*?)```", (ROOT / "docs" / "answer.md").read_text
 
 
 @pytest.mark.parametrize(
-    ("place", "name", "settings"), [(0, "peaks-shuffle", ["experiment.horizon=8000"]), (1, "revenue", [])]
+    ("place", "name", "settings"),
+    [(0, "peaks-shuffle", ["experiment.horizon=9500", "experiment.gain_share=0.15"]), (1, "revenue", [])],
 )
 def test_the_page_shows_what_is_printed(
     place: int, name: str, settings: list[str], capsys: pytest.CaptureFixture[str]

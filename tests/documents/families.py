@@ -35,7 +35,7 @@ from privateer_core.privacy.terms_verification import Limits
 from privateer_core.spec.adjustment import with_numbers
 from privateer_core.spec.features import Feature
 from privateer_core.spec.spec import Spec
-from tests.documents import vectors
+from tests.documents import gains, vectors
 
 PEOPLE = 500
 _LIMITS: dict[str, Any] = {"epsilon": None, "delta": 0.2, "arms": "hidden", "local_epsilon": 20.0, "curator": True}
@@ -125,7 +125,16 @@ def _more() -> list[tuple[str, Spec, bytes]]:
         "partition under local, of rare events": (vectors.spec_of("partition", _LOCAL, _PLAIN), grown_events),
         "partition under shuffle, of rare events": (vectors.spec_of("partition", _SHUFFLE, _PLAIN), grown_events),
     }
+    made |= {f"gain of {name}": (spec, gains.grown_gain(grown)) for name, (spec, grown) in _measuring().items()}
     return [(name, spec, vectors.publication_of(spec, grown)) for name, (spec, grown) in made.items()]
+
+
+def _measuring() -> dict[str, tuple[Spec, Any]]:
+    models = (_LOCAL, _SHUFFLE, _CENTRAL, _NONE)
+    some = {one["model"]: vectors.spec_of("partition", one, _PLAIN, experiment=gains.TABLE) for one in models}
+    found = {f"partition under {model}": (spec, vectors.grown_partition) for model, spec in some.items()}
+    numbers = vectors.spec_of("linear", _SHUFFLE, _PLAIN, experiment=gains.FEWER, reward=_NUMBERS["reward"])
+    return found | {"linear under shuffle, of numbers": (numbers, grown_linear)}
 
 
 def _several() -> list[tuple[str, Spec, bytes]]:
@@ -320,7 +329,8 @@ def records() -> list[dict[str, Any]]:
 
 
 def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
-    mechanism = msgspec.msgpack.decode(msgspec.msgpack.decode(body)[2])["terms"]["mechanism"]
+    told = msgspec.msgpack.decode(msgspec.msgpack.decode(body)[2])
+    mechanism = told["terms"]["mechanism"]
     at, lies = "policy.terms.mechanism", [("as it is", dict[str, Any](), _LIMITS)]
     lies.append(("a server that sees records, which nobody allowed", {}, _LIMITS | {"curator": False}))
     lies.append(("a device that allows less", {}, _LIMITS | {"epsilon": 0.5}))
@@ -332,7 +342,7 @@ def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, 
         # What several messages share leaves room.
         more = mechanism["epsilon"] + (0.02 if mechanism.get("repeats", 1) == 1 else 0.3)
         lies.append(("a little more local epsilon than the promise allows", {f"{at}.epsilon": more}, _LIMITS))
-    if spec.reward.kind == "numeric":
+    if spec.reward.kind == "numeric" and "learned" in told:
         lies.append(("other levels", {f"{at}.levels": 3 if mechanism.get("levels") != 3 else 5}, _LIMITS))
         lies.append(("as of no or yes", {f"{at}.type": "cell-pairs"}, _LIMITS))
         kinds = ("cell-triples", "cell-products")
@@ -346,6 +356,8 @@ def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, 
         lies += _of_messages(at, mechanism["epsilon"], mechanism["repeats"], spec.algorithm.messages)
     if spec.experiment.reports_per_person > 1:
         lies.append(("three reports", {"policy.terms.reports": 3}, _LIMITS))
+    if getattr(spec.experiment, "gain_share", 0):
+        return [*lies, *gains.lies(body)]
     if spec.algorithm.name == "linear":
         lies.append(("a larger ball", {f"{at}.ball.bound": 2.0}, _LIMITS))
         lies.append(("another link", {"policy.link": "cubic"}, _LIMITS))

@@ -26,6 +26,9 @@ _NAMED: Final = {
     "linear under shuffle, of several messages",
     "partition, four reports, under none: as it is",
     "sparse under central",
+    "trial of adjusted rewards under local",
+    "trial under none that has learned a slope and learns another",
+    "gain of partition under shuffle",
     "phased",
     "convex, one point",
 }

@@ -191,7 +191,7 @@ def no_report_of_nothing(patch: pytest.MonkeyPatch) -> None:
     made = Session._reporting
 
     def lazy(self: Any, reward: float) -> Any:
-        return (yield from made(self, reward)) if reward > 0 else Outcome.ACCEPTED
+        return (yield from made(self, reward)) if isinstance(reward, str) or reward > 0 else Outcome.ACCEPTED
 
     patch.setattr(Session, "_reporting", lazy)
 
@@ -268,7 +268,7 @@ DEFECTS: list[Any] = [
     (no_clipping, "GaussianVectors", "vectors in l2"),
     (a_curator_with_a_quarter_of_the_laplace_noise, "CentralSums", "release with Laplace noise, another bin"),
     (half_the_noise, "partition", "local, opposite rewards"),
-    (a_curator_with_half_the_noise, "partition", "central, another context"),
+    (a_curator_with_a_quarter_of_the_laplace_noise, "partition", "central, another context"),
     (half_the_noise_of_subsets, "phased", "local, opposite rewards"),
     (a_curator_with_half_the_noise, "phased", "central, opposite rewards"),
     (no_clipping, "phased", "local-normal, opposite rewards"),

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from privateer_core.algorithms import algorithm
 from privateer_core.codec import decode, encode
 from privateer_core.policies.decisions import Plays, Points
+from privateer_core.policies.gain_policy import check_policy, decode_policy
 from privateer_core.spec.adjustment import learned_names, with_numbers
 from privateer_core.spec.spec import Spec
 from privateer_server.rounds.loop import Schedule, Step
@@ -41,13 +42,14 @@ def rounds(
     step = schedule.open(int(rng.integers(2**63)))
     while step.batch:
         state = decode(encode(step.state), schedule.learner.state_type)
-        policy = decode(encode(step.policy), kind)
-        policy.check(spec)
+        policy = decode_policy(encode(step.policy), kind)
+        check_policy(policy, spec)
         contexts = sample(rng, step.batch) if sample else rng.random((step.batch, spec.dimension))
         coins = rng.integers(0, 2**32, step.batch, dtype=np.uint32)
-        decisions = policy.decide(contexts, coins)
+        decisions: Any = policy.decide(contexts, coins)
         rewards = observed(spec, contexts, decisions, means or bumps(len(spec.options)), rng)
-        release = policy.terms.mechanism.simulate(policy.contribute(contexts, coins, decisions, rewards), rng)
+        mechanism: Any = policy.terms.mechanism
+        release = mechanism.simulate(policy.contribute(contexts, coins, decisions, rewards), rng)
         opened = replace(step, state=state, policy=policy)
         step = schedule.close(opened, release, int(rng.integers(2**63)))
         yield Round(policy, release, step.state, opened)

@@ -17,6 +17,7 @@ from privateer_core.privacy.trust import TRUST
 from privateer_lab.audit.case import ANY, CHANNELS, Case, Integers, MechanismPart, Noise
 from privateer_lab.audit.channels import channels
 from privateer_lab.audit.finding import FORMAT, AuditFinding
+from privateer_lab.audit.gain_rounds import gain_cases
 from privateer_lab.audit.law import Law, UniformLaw
 from privateer_lab.audit.lower_bounds import attack
 from privateer_lab.audit.mechanisms.bounded_vectors import vector_cases, vector_parts
@@ -123,6 +124,7 @@ def _quick_cases(samples: int) -> list[Case]:
         *event_cases(samples),
         *group_cases(samples),
         *hit_cases(samples),
+        *gain_cases(samples),
         *vector_cases(samples),
         *running_cases(samples),
         *moment_cases(samples),

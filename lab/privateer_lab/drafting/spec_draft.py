@@ -28,6 +28,9 @@ from privateer_lab.drafting.toml_values import toml
 from privateer_lab.drafting.usual_algorithms import by_context, with_effects
 
 _ROUND: Final = 1000
+_SHARE: Final = 0.05
+_MEASURING: Final = 1000
+"""People who measure a gain, at least: of fewer no shuffled batch is made."""
 _ROUNDS: Final = 10
 """Rounds of a draft for a crowd: each has noise of its own, which hides rare rewards in small ones."""
 _CROWD: Final = 5000
@@ -163,7 +166,13 @@ def draft(
     options = names.allowed or classes.allowed or ["first", "second"]
     told, said = _reward(rows, reward, bounds.get(reward or ""), notes)
     confirm += said
-    sections = [*_opening(name, options, rows.total), "[context.features]", *features.lines, "", *told]
+    sections = [
+        *_opening(name, options, rows.total, measures=not segments),
+        "[context.features]",
+        *features.lines,
+        "",
+        *told,
+    ]
     sections += segment_lines(rows, segments, confirm) + _closing(
         with_effects() if segments else by_context(), rows.total
     )
@@ -236,14 +245,16 @@ def _features(
     return found
 
 
-def _opening(name: str, arms: Sequence[str], rows: int) -> list[str]:
+def _opening(name: str, arms: Sequence[str], rows: int, *, measures: bool) -> list[str]:
     size = max(1, min(rows, max(_ROUND, rows // _ROUNDS)))
+    measured = f"gain_share = {_SHARE:g}  # of the people, the last ones, measure what choosing by context gains"
     return [
         "[experiment]",
         f"name = {toml(name)}",
         f"arms = {toml(list(arms))}",
         f"horizon = {max(rows, size)}  # people whose reports count",
         f"round_size = {size}",
+        *([measured] if measures and _SHARE * rows >= _MEASURING else []),
         "",
     ]
 

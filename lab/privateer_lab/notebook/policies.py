@@ -17,6 +17,7 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.answer.policy_view import BinShares, GroupShares
 from privateer_core.errors import PrivateerError, SpecError
 from privateer_core.policies.decisions import Plays, Points
+from privateer_core.policies.gain_policy import check_policy
 from privateer_core.spec.categories import Boolean, Categorical, Ordinal
 from privateer_core.spec.context import encoded
 from privateer_core.spec.features import Feature, Numeric, Ranked
@@ -169,7 +170,7 @@ def _published(publication: bytes) -> LoadedPolicy:
         decoded = decode_publication(publication)
         spec = parse_spec(msgspec.json.decode(decoded.spec))
         read: Any = read_decider(spec, decoded)
-        read.check(spec)
+        check_policy(read, spec)
     except (PrivateerError, msgspec.DecodeError):
         raise SpecError("is not a published policy", field="policy", remedy="fetch or export it again") from None
     return LoadedPolicy(spec, read)

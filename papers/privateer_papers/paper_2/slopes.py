@@ -31,7 +31,7 @@ _DELTA: Final = 1e-5
 _PEOPLE: Final = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 _FEW_PEOPLE: Final = (10_000, 30_000, 100_000)
 _ROUNDS: Final = 1000
-_FEW_ROUNDS: Final = 200
+_FEW_ROUNDS: Final = 500
 """Rounds of a run: their people are a share of the horizon, so that what rounds cost does not bend the slope."""
 _DEVIATIONS: Final = (0.01, 0.1)
 """Standard deviations of what people measure, of rewards that span 1.5 or 2."""

@@ -8,6 +8,7 @@ import { hex, joined } from "./bytes.js";
 import { PrivateerError, malformed, refused } from "./errors.js";
 import { countOf, isDue } from "./choice.js";
 import { columnsOf } from "./features.js";
+import { GainPolicy, measuresGain } from "./gain-policy.js";
 import { encode } from "./msgpack.js";
 import { coins, random, secureNoise } from "./platform.js";
 import { readPublication } from "./publication.js";
@@ -57,11 +58,12 @@ export class Participation {
     const named = this.spec.groupsArms || this.spec.asAlone;
     if (named && !Kind.ARMS.includes(this.spec.privacy.arms)) throw malformed("the algorithm has no such promise about arms");
     if (!this.terms?.mechanism) throw malformed("not a policy");
-    const serving = this.spec.trust.serves[Kind.QUESTION];
+    const measures = measuresGain(policy);
+    const serving = this.spec.trust.serves[measures ? "hits" : Kind.QUESTION];
     this.mechanism = round.batch > 0 ? mechanism(serving, this.terms.mechanism) : null;
-    /** @type {import("./algorithms/index.js").Policy} */
-    this.policy = new Kind(policy, this.spec);
-    if (this.mechanism && "fits" in this.policy && !this.policy.fits(this.mechanism)) throw malformed("not a trial policy");
+    /** @type {import("./algorithms/index.js").Policy | GainPolicy} */
+    this.policy = measures ? new GainPolicy(policy, this.spec, Kind) : new Kind(policy, this.spec);
+    if (this.mechanism && "fits" in this.policy && !this.policy.fits(this.mechanism)) throw malformed("not what the policy asks");
     this.decider = drain === null ? this.policy : new Kind(drain, this.spec);
     this.drains = drain !== null;
     this.header = [round.experiment, round.version, publication.keyId, publication.digest];
@@ -172,9 +174,9 @@ export class Participation {
     return same && version - decided <= AGE_MAX ? version - decided : null;
   }
 
-  /** What a person tells who chose. @param {Choice} choice */
-  contribution({ columns, arm, values, slot, numbers = [] }) {
-    return this.policy.contribute(columns, arm, [...values, ...numbers], slot);
+  /** What a person tells who chose. @param {Choice} choice @param {number} [fresh] coins of the report, by default those of the choice */
+  contribution({ columns, arm, values, slot, numbers = [] }, fresh = slot) {
+    return this.policy.contribute(columns, arm, [...values, ...numbers], slot, fresh);
   }
 
   /**
@@ -185,7 +187,7 @@ export class Participation {
     if (!this.mechanism) throw refused("nobody is asked", "batch");
     const slot = this.policy.freshCoins ? fresh : choice.slot;
     const nothing = { key: -1, value: 0, vector: /** @type {number[]} */ ([]) };
-    const report = this.mechanism.randomize({ ...nothing, slot, ...this.contribution(choice) }, noise);
+    const report = this.mechanism.randomize({ ...nothing, slot, ...this.contribution(choice, fresh) }, noise);
     const age = this.age(choice.version) ?? 0;
     return this.policy.tellsAge ? joined([age & 255, age >> 8], report) : report;
   }

@@ -52,6 +52,8 @@ export class Spec {
     this.window = /** @type {number} */ (experiment.conversion_window);
     this.times = /** @type {number} */ (experiment.reports_per_person);
     this.period = /** @type {number} */ (experiment.report_period ?? 86_400);
+    /** How many people measure what choosing by context gains. */
+    this.gainPeople = Math.floor((experiment.gain_share ?? 0) * experiment.horizon);
     this.checkTimes();
   }
 

@@ -71,7 +71,7 @@ function decided(followed, seed, person) {
   const choice = followed.choose(context, coins(SLOT));
   const { columns, slot, arm, offset = 0 } = choice;
   const values = policy.read(adjusted(outcome(spec, seed, person), spec, offset), spec);
-  const given = { key: -1, value: 0, vector: [], slot: policy.freshCoins ? coins(OWN) : slot, ...followed.contribution({ ...choice, values }) };
+  const given = { key: -1, value: 0, vector: [], slot: policy.freshCoins ? coins(OWN) : slot, ...followed.contribution({ ...choice, values }, coins(OWN)) };
   const facts = factsOf(followed.mechanism, given, (stream) => word(seed, person, NOISE + stream));
   const all = Buffer.concat([Buffer.from(Float64Array.from(columns).buffer), facts]);
   return { arm, facts: createHash("sha256").update(all).digest().subarray(0, 4).toString("hex") };

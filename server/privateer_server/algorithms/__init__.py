@@ -5,7 +5,9 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from privateer_core.answer.facts import Table
 from privateer_core.plugins import Plugins
+from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
+from privateer_server.algorithms.gain_rounds import GainLearner
 from privateer_server.algorithms.rounds_learner import Bulk, LearnerState, NewRound, RoundsLearner, Step, must_agree
 
 Learner: TypeAlias = RoundsLearner[Any, Any, Any]
@@ -27,8 +29,12 @@ LEARNERS: Final = Plugins[Callable[[Any], Learner]](
 
 
 def learner_for(spec: Spec) -> Learner:
-    """Return the learner of the algorithm that a spec names; raises what `Plugins` does."""
-    return LEARNERS[spec.algorithm.name](spec)
+    """Return the learner of the algorithm that a spec names, which asks for the gain, too, if the spec says so.
+
+    Raises what `Plugins` does.
+    """
+    learner = LEARNERS[spec.algorithm.name](spec.learning)
+    return GainLearner(spec, learner) if isinstance(spec, ArmsSpec) and spec.gain_people else learner
 
 
 __all__ = [

@@ -14,6 +14,7 @@ from privateer_core.primitives.questions import Question
 from privateer_core.privacy.terms import Terms, calibrate, nobody_asked
 from privateer_core.spec.arms import ArmsSpec, PlannedRound
 from privateer_core.spec.spec import Spec
+from privateer_server.conclusions.rules import prospect_of
 
 
 @dataclass(frozen=True)
@@ -121,10 +122,10 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
         What an experiment must have in common with the one that it begins with: fields of the spec, by dotted names.
     """
 
-    state_type: ClassVar[type[Any]]
-    repeats: ClassVar[bool] = False
-    publishes_result: ClassVar[bool] = True
-    growth: ClassVar[tuple[str, str]] = ("experiment.round_growth", "the people in all")
+    state_type: type[Any]
+    repeats: bool = False
+    publishes_result: bool = True
+    growth: tuple[str, str] = ("experiment.round_growth", "the people in all")
     same: ClassVar[tuple[str, ...]] = ("algorithm", "experiment.arms", "experiment.retired", "context", "reward")
 
     def __init__(self, spec: SpecT) -> None:
@@ -178,6 +179,25 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
         """
         del state
         return None
+
+    def single_option(self, state: StateT, policy: PolicyT) -> int | None:
+        """Return the option that is best if everybody gets the same, as far as is known; None: nobody knows.
+
+        Parameters
+        ----------
+        policy
+            The best policy so far, which asks nobody.
+        """
+        expected = self.expected(state)
+        if expected is None:
+            return None
+        spec = cast(ArmsSpec, self.spec)
+        within = expected.within(spec.reward.low, spec.reward.high)
+        return prospect_of(spec.features, within, policy, spec.playable).constant
+
+    def learned(self, state: Any) -> Any:
+        """Return what an experiment of another spec may begin with: the state of a learner of its algorithm."""
+        return state
 
     def warnings(self, state: StateT) -> tuple[str, ...]:
         """Return what to look at before anybody acts on the answer: a declared mean reward that is far from reports."""

@@ -186,7 +186,8 @@ def _is_refused(experiment: Experiment, change: type[Change], waiting: bytes) ->
             before = read_schedule(waiting).spec if waiting else spec
             learner_for(change.example(before).respec(before)).changed(state, spec)
         elif issubclass(change, Clone):
-            learner_for(spec).begun(state, spec)
+            learner = learner_for(spec)
+            learner.begun(learner.learned(state), spec)
     except SpecError:
         return True
     return False

@@ -10,6 +10,7 @@ from privateer_core.answer.parts import Gain
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.policies.policy import Policy
 from privateer_core.spec.arms import ArmsSpec
+from privateer_server.conclusions.measured_gain import gain_to_measure, measured, measured_headline
 from privateer_server.conclusions.rule_search import ENOUGH, ENOUGH_OF_CHANCE
 from privateer_server.conclusions.rule_words import short
 from privateer_server.conclusions.rules import Advantage, Prospect, prospect_of, rules_of, sureness_of
@@ -34,10 +35,16 @@ def context_findings(
     if expected.differences:
         return msgspec.structs.replace(bare, rules=rules)
     is_constant = len(rules.rules) == 1
+    if found := measured(findings.answer.gain):
+        of_all = _constant(findings, prospect, rules) if is_constant else measured_headline(findings, found, _by(rules))
+        shown = msgspec.structs.replace(bare, rules=rules, headline=of_all, gain=found.gain, means=found.means)
+        return msgspec.structs.replace(shown, is_measured=True)
     headline = _constant(findings, prospect, rules) if is_constant else _chosen(findings, prospect, rules, advantage)
     gain = None if is_constant else _gain(findings, prospect, advantage)
     means = None if gain is None or gain.value is None else _means(findings, prospect)
     surer = _surer(bare, advantage, rules)
+    if means:
+        surer = *surer, *gain_to_measure(spec)
     return msgspec.structs.replace(bare, rules=rules, headline=headline, gain=gain, means=means, surer=surer)
 
 
@@ -60,7 +67,7 @@ def _means(findings: LearnedAnswer, prospect: Prospect) -> tuple[float, float]:
 def _chosen(findings: LearnedAnswer, prospect: Prospect, rules: Rules, advantage: Advantage) -> Headline:
     """Say what choosing by context is expected to gain, or that this is not known."""
     option, radius = findings.spec.options[prospect.constant], advantage.radius
-    by = _listed(dict.fromkeys(one.feature for rule in rules.rules for one in rule.where))
+    by = _by(rules)
     low, high = advantage.value - radius, advantage.value + radius
     sureness = sureness_of(advantage.certainty)
     parts = None, option, *((advantage.value, low, high) if math.isfinite(radius) else (None, None, None))
@@ -113,6 +120,11 @@ def _surer(bare: Conclusion, advantage: Advantage, rules: Rules) -> tuple[str, .
     if more > _MORE_MAX:
         return (f"Choosing by context would gain so little that {_MORE_MAX} times as many people would not tell.",)
     return (f"If choosing by context gains as much as is expected now, {people(asked * more)} in all would tell.",)
+
+
+def _by(rules: Rules) -> str:
+    """List the features that rules ask for."""
+    return _listed(dict.fromkeys(one.feature for rule in rules.rules for one in rule.where))
 
 
 def _listed(names: dict[str, None]) -> str:

@@ -25,11 +25,13 @@ function rulesPart({ rules, headline }) {
     el("p", { class: "muted" }, [rules.rules.length > 1 ? "The first rule that applies decides." : "", kept(rules)].filter(Boolean).join(" "))];
 }
 
-function gainPart({ gain, is_measured: measured }) {
+function gainPart({ gain, is_measured: measured, over_chance: chance }) {
   if (!gain || gain.value === null) return null;
-  const how = measured ? "measured with people who got both" : "expected by the model and not measured";
+  const how = measured ? "measured with people who got one or the other" : "expected by the model and not measured";
   const { value, interval } = difference(gain.value, gain.low, gain.high);
-  return el("p", {}, `Choosing by context gains ${value} (${interval ?? "no interval"}) over ${gain.option} for everybody, ${how}.`);
+  const any = chance && difference(chance.value, chance.low, chance.high);
+  const above = any ? ` Above any option by chance: ${any.value} (${any.interval}).` : "";
+  return el("p", {}, `Choosing by context gains ${value} (${interval ?? "no interval"}) over ${gain.option} for everybody, ${how}.${above}`);
 }
 
 /** Effects as rows of a table: among everybody first, and there with what they are of the control's mean reward. */

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from privateer_core.clock import Clock
 from privateer_core.errors import Conflict, NotFound, SpecError, Unavailable
+from privateer_core.policies.gain_policy import check_policy
 from privateer_core.privacy.terms import calibrate
 from privateer_core.privacy.terms_verification import BATCH_MAX
 from privateer_core.serving.logs import tell
@@ -126,7 +127,7 @@ class Planning:
         current, spec, learner = self._experiment.current, schedule.spec, schedule.learner
         state = learner.changed(current.step.state, current.spec)
         step = learner.next(state, current.round.version + 1, secrets.randbits(63))
-        step.policy.check(spec)
+        check_policy(step.policy, spec)
         if asks and not step.batch and (current.drain or not current.round.batch):
             detail = "leaves no room for a whole round"
             raise SpecError(detail, field="experiment.horizon", remedy="raise it further")
@@ -250,7 +251,7 @@ class ChangeExecutor:
             As `Experiments.create`.
         """
         current = (await self._experiments.find(name)).current
-        state, before = current.step.state, current.spec
+        state, before = current.schedule.learner.learned(current.step.state), current.spec
         origin, version = f"of {name} at version", current.round.version
         start = Start(lambda schedule: schedule.learner.begun(state, before), change.verb, f"{origin} {version}")
 

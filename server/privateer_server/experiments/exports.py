@@ -11,6 +11,7 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.answer.export import Export, make_export, read_export
 from privateer_core.codec import decode, encode
 from privateer_core.errors import PrivateerError, SpecError
+from privateer_core.policies.gain_policy import check_policy
 from privateer_core.privacy.record import PlannedTerms, Record, Row, make_record
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import decode_publication
@@ -87,10 +88,10 @@ def _begun(schedule: Schedule, before: Spec, encoded: bytes) -> Any:
         raise SpecError(detail, field="algorithm.name", remedy="make it the same, or begin without")
     try:
         state = decode(encoded, learner_for(before).state_type)
-        begun = schedule.learner.begun(state, before)
+        begun = schedule.learner.begun(learner_for(before).learned(state), before)
         if _has_nan(state):
             raise ValueError("not a number")
-        schedule.open(0, 1, begun).policy.check(schedule.spec)
+        check_policy(schedule.open(0, 1, begun).policy, schedule.spec)
         schedule.learner.answer(begun)
     except SpecError:
         raise

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.codec import decode
+from privateer_core.policies.gain_policy import GainPolicy
 from privateer_core.policies.policy import Policy
 from privateer_core.wire.publication import decode_publication
 from privateer_server.rounds.loop import Decided
@@ -82,7 +83,9 @@ class EarlierPolicies:
         if body is None:
             return None, 0
         publication = decode_publication(body)
-        return read_policy(parse_spec(msgspec.json.decode(publication.spec)), publication), len(body)
+        policy = read_policy(parse_spec(msgspec.json.decode(publication.spec)), publication)
+        # What people got who measured the gain is reported to their own round alone.
+        return None if isinstance(policy, GainPolicy) else policy, len(body)
 
     def decided(self, closed: OpenRound, now: float) -> Decided:
         """Return which policies decided what the reports of a round are about, if its learner must know.

@@ -15,6 +15,7 @@ from privateer_core.clock import Clock
 from privateer_core.codec import decode, encode
 from privateer_core.mechanisms import Mechanism
 from privateer_core.policies.decisions import message_size
+from privateer_core.policies.gain_policy import decode_policy
 from privateer_core.policies.policy import Policy
 from privateer_core.privacy.record import JUMP, PlannedTerms, planned_of
 from privateer_core.sampling.entropy import SecureNoise
@@ -323,8 +324,7 @@ def _asked(policy: Policy) -> dict[str, float]:
 
 def read_policy(spec: Spec, publication: Publication) -> Policy:
     """Decode the policy in a publication of an experiment, by whose bins its round reports."""
-    policy: Policy = decode(publication.policy, algorithm(spec.algorithm.name).policy)
-    return policy
+    return decode_policy(publication.policy, algorithm(spec.algorithm.name).policy)
 
 
 def read_decider(spec: Spec, publication: Publication) -> Policy:

@@ -67,6 +67,7 @@ class BanditSpec(ArmsSpec):
     """An experiment with a bandit that asks for no context."""
 
     question: ClassVar[type[Question]] = SmallDomainMeans
+    further_questions: ClassVar[tuple[type[Question], ...]] = ()
     coins_alone: ClassVar[bool] = True
 
     experiment: BanditTable

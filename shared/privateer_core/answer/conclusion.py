@@ -143,6 +143,8 @@ class Conclusion(Displayed, frozen=True):
         the learner's model expects it.
     means
         The mean rewards by context and of the best single option, where they are known.
+    over_chance
+        What choosing by context earns over any option by chance, where people measured it.
     control, baseline
         The option that effects are compared with, and its mean reward.
     effects, estimates
@@ -174,6 +176,7 @@ class Conclusion(Displayed, frozen=True):
     gain: Gain | None = None
     is_measured: bool = False
     means: tuple[float, float] | None = None
+    over_chance: Estimate | None = None
     control: str | None = None
     baseline: Estimate | None = None
     effects: tuple[Effect, ...] = ()

@@ -1,6 +1,6 @@
 """The parts of an answer, each with a type that says how it is drawn."""
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.facts import Bin, Displayed, Fact, Kind, Table
@@ -14,6 +14,8 @@ Ground: TypeAlias = Literal[
     "everybody gets it from now on",
 ]
 """What a recommendation rests on."""
+ABOVE_CHANCE: Final = "above any option by chance"
+"""Name of the estimate of what choosing by context gains over any option by coins, where that was measured."""
 
 
 class Gain(Displayed, frozen=True):

@@ -17,6 +17,7 @@ from privateer_core.policies.decisions import Arms, age_of
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import Draw
+from privateer_core.primitives.questions import Question
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.reward import GuardedReward, Reward
 
@@ -131,6 +132,11 @@ class Policy(ABC):
     def fits(self, spec: Any) -> bool:
         """Whether a learner makes it: types, shapes and ranges are right, and it asks no more than the spec."""
         raise NotImplementedError
+
+    def question(self, spec: Any) -> type[Question]:
+        """Return what the round asks; here what the algorithm does."""
+        kind: type[Question] = spec.question
+        return kind
 
     def asks_about(self, keys: int, groups: int = 1) -> bool:
         """Whether reports are about so many keys, of so many groups each."""

@@ -161,7 +161,9 @@ def terms_of(row: PlannedTerms, spec: type[Spec], privacy: Privacy, reports: int
     SpecError
         If the trust model has no such mechanism for the algorithm's reports; names the field within the row.
     """
-    kinds = privacy.trust.serves[spec.question].mechanisms
+    serves = privacy.trust.serves
+    asked = [one for one in (spec.question, *spec.further_questions) if one in serves]
+    kinds = [kind for one in asked for kind in serves[one].mechanisms]
     kind = next((kind for kind in kinds if kind.__struct_config__.tag == row.mechanism.get("type")), None)
     if kind is None:
         raise SpecError("the trust model does not have this mechanism", field="mechanism.type")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, get_args
 
 from privateer_core.errors import SpecError, TermsRefused
+from privateer_core.primitives.questions import Question
 from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.trust import TIGHT, honest_people
 from privateer_core.spec.privacy import Arms, Privacy
@@ -58,7 +59,9 @@ class Limits:
     curator: bool = False
 
 
-def verify(terms: Terms, spec: Spec, cohort: str, facts: Round, limits: Limits) -> None:
+def verify(
+    terms: Terms, spec: Spec, cohort: str, facts: Round, limits: Limits, asked: type[Question] | None = None
+) -> None:
     """Refuse terms that miss the spec's promise or the device's limits; compute both anew from the parameters alone.
 
     Parameters
@@ -71,6 +74,8 @@ def verify(terms: Terms, spec: Spec, cohort: str, facts: Round, limits: Limits) 
         What the round says.
     limits
         What the device accepts.
+    asked
+        What the round asks, as its policy says; by default what the algorithm asks.
 
     Raises
     ------
@@ -79,7 +84,9 @@ def verify(terms: Terms, spec: Spec, cohort: str, facts: Round, limits: Limits) 
     """
     privacy = spec.privacy_of(cohort)
     _agree(terms, spec, privacy, facts)
-    _check_round(terms, spec, privacy, facts)
+    question = asked or spec.question
+    _check(question in (spec.question, *spec.further_questions), "the algorithm does not ask that", "mechanism")
+    _check_round(terms, spec, privacy, facts, question)
     _afford(terms, privacy, facts, limits)
     _check_promise(terms, privacy)
 
@@ -101,10 +108,10 @@ def _agree(terms: Terms, spec: Spec, privacy: Privacy, facts: Round) -> None:
         _check(getattr(terms, name) == value, "the terms differ from the experiment's spec", name)
 
 
-def _check_round(terms: Terms, spec: Spec, privacy: Privacy, facts: Round) -> None:
+def _check_round(terms: Terms, spec: Spec, privacy: Privacy, facts: Round, question: type[Question]) -> None:
     """Refuse another mechanism than the trust model's, too few people, and more work than an honest round asks."""
     row = privacy.trust
-    ours = isinstance(terms.mechanism, row.serves[spec.question].mechanisms)
+    ours = isinstance(terms.mechanism, row.serves[question].mechanisms)
     _check(ours, "the trust model does not have this mechanism", "mechanism")
     fewest = max(spec.fewest(facts.batch), row.batched * privacy.min_batch)
     enough = f"the round may close with {facts.fewest} people, the spec says {fewest} at least"

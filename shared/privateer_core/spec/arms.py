@@ -5,11 +5,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from typing_extensions import override
 
 from privateer_core.errors import SpecError
-from privateer_core.primitives.questions import KeyedMeans, Question
+from privateer_core.primitives.questions import KeyedHits, KeyedMeans, Question
+from privateer_core.privacy.trust import check_promise
 from privateer_core.spec.context import Context
 from privateer_core.spec.experiment import ExperimentTable
 from privateer_core.spec.features import Feature
@@ -23,6 +24,10 @@ _RARE: Final = 0.05
 """An expected reward this close to a bound, by the range, says little of a person: noise of a round hides it."""
 _FEW_ROUNDS: Final = 0.3
 """Growth of rounds where each has noise of its own that is as large as what people say."""
+_GAIN_MAX: Final = 0.5
+_MIDDLE: Final = 0.5
+_GAIN_PEOPLE: Final = 100
+"""The fewest people whose mean rewards are compared where no batch needs more."""
 
 
 class ArmsTable(ExperimentTable):
@@ -39,12 +44,22 @@ class ArmsTable(ExperimentTable):
         says that rewards are rare and noise is added to a round.
     retired
         Those of ``arms`` that nobody gets any more. Their names stay, so that no later arm can be taken for them.
+    gain_share
+        Share of the people, up to .5, of whom nothing is learned: at the end they get what the policy says or the best
+        single option, by public coins, and their reports tell what choosing by context gains. .05 is usual; 0: nobody
+        is asked, and the gain is not measured.
     """
 
     arms: tuple[Annotated[str, Field(pattern=f"^{ARM_NAME}$")], ...] = Field(min_length=ARMS_MIN, max_length=ARMS_MAX)
     round_size: int = Field(default=1000, ge=1, le=1_000_000)
     round_growth: float = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
     retired: tuple[str, ...] = Field(default=(), max_length=ARMS_MAX)
+    gain_share: float = Field(default=0.0, ge=0, le=_GAIN_MAX, allow_inf_nan=False)
+
+    @model_serializer(mode="wrap")
+    def _as_stored(self, dumped: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out a share of nobody: experiments of earlier versions go on with the same bytes."""
+        return {name: told for name, told in dumped(self).items() if name != "gain_share" or told}
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
@@ -80,6 +95,8 @@ class ArmsSpec(Spec):
     """An experiment that chooses one of several arms for each person, in rounds whose sizes the spec fixes."""
 
     question: ClassVar[type[Question]] = KeyedMeans
+    further_questions: ClassVar[tuple[type[Question], ...]] = (KeyedHits,)
+    """What people who measure the gain are asked; nothing where an algorithm does not choose by context."""
     tells_of_arms: ClassVar[bool] = True
     grows: ClassVar[bool] = True
     """Whether rounds grow as ``round_growth`` says."""
@@ -125,9 +142,40 @@ class ArmsSpec(Spec):
             raise SpecError(detail, field="experiment.conversion_window", remedy="set it so, or remove the window")
         return self
 
+    @model_validator(mode="after")
+    def _gain_can_be_measured(self) -> Self:
+        table = self.experiment
+        if not table.gain_share:
+            return self
+        for wrong, detail, remedy in (
+            (not self.further_questions, "is for algorithms that choose by context", "remove it"),
+            (table.conversion_window > 0, "needs outcomes that are known at once", "remove it, or the window"),
+            (table.reports_per_person > 1, "needs people who report once", "remove it, or reports_per_person"),
+            (
+                self.learning_people < table.round_size,
+                f"leaves {self.learning_people:,} people, fewer than a round",
+                "lower it or experiment.round_size",
+            ),
+        ):
+            if wrong:
+                raise SpecError(detail, field="experiment.gain_share", remedy=remedy)
+        check_promise(self.privacy, KeyedHits)
+        return self
+
     @override
     def concerns(self) -> list[str]:
-        return [*super().concerns(), *self.reward.concerns(self.privacy.trust.promises)]
+        return [*super().concerns(), *self.reward.concerns(self.privacy.trust.promises), *self._unmeasured()]
+
+    def _unmeasured(self) -> Iterator[str]:
+        """Say that too few people would measure the gain, so that nobody does."""
+        table = self.experiment
+        if table.gain_share and not self.gain_people:
+            few = math.floor(table.gain_share * table.horizon)
+            enough = f"it takes {self.measuring_least:,}"
+            yield (
+                f"experiment.gain_share asks {few:,} people what choosing by context gains, and {enough}: nobody is "
+                "asked. Raise it or experiment.horizon, or remove it"
+            )
 
     @property
     @override
@@ -154,6 +202,39 @@ class ArmsSpec(Spec):
         """Whether people may get each arm: those that are retired stay in their places, and nobody does."""
         return tuple(arm not in self.retired for arm in self.options)
 
+    @property
+    def gain_people(self) -> int:
+        """How many people are asked what choosing by context gains; 0 where they would be too few."""
+        wanted = math.floor(self.experiment.gain_share * self.experiment.horizon)
+        return wanted if wanted >= self.measuring_least else 0
+
+    @property
+    def measuring_least(self) -> int:
+        """The fewest people who measure what choosing by context gains."""
+        return self.privacy.min_batch if self.privacy.trust.batched else _GAIN_PEOPLE
+
+    @property
+    def learning_people(self) -> int:
+        """How many of the experiment's own people are asked for the learner."""
+        return self.experiment.horizon - self.gain_people
+
+    @property
+    @override
+    def learning(self) -> Self:
+        if not self.gain_people:
+            return self
+        told = {"horizon": self.learning_people, "gain_share": 0.0}
+        return self.model_copy(update={"experiment": self.experiment.model_copy(update=told)})
+
+    def gain_question(self, keys: int, seed: int) -> KeyedHits:
+        """Return what people are asked who measure the gain, about so many groups of them.
+
+        What a curator releases tells how much rewards vary at no further cost.
+        """
+        varies = self.privacy.trust.curated or self.reward.kind == "numeric"
+        usual = _MIDDLE if self.reward.expected is None else self.reward.expected
+        return KeyedHits.of_keys(keys, seed, usual if varies else None)
+
     def next_round(self, cohort: str, seen: int) -> PlannedRound:
         """Return the round that follows when ``seen`` reports of the cohort of the last one have opened.
 
@@ -178,7 +259,7 @@ class ArmsSpec(Spec):
 
     def _batch(self, cohort: str, seen: int) -> int:
         source = self.source(cohort)
-        left = max(0, (self.experiment.horizon if source is None else source.people) - seen)
+        left = max(0, (self.learning_people if source is None else source.people) - seen)
         wanted = max(self.experiment.round_size, math.floor(self.experiment.round_growth * seen))
         batch = min(wanted, left)
         # A last round too small for the promise is left out.
@@ -187,7 +268,7 @@ class ArmsSpec(Spec):
     def largest_batch(self) -> int:
         """Return the most reports of any round: at most growth times the people before it, both at most the cohort."""
         growth = self.experiment.round_growth
-        cohort = max([self.experiment.horizon, *(source.people for source in self.sources)])
+        cohort = max([self.learning_people, *(source.people for source in self.sources)])
         return max(self.experiment.round_size, math.floor(growth / (1 + growth) * cohort))
 
     @classmethod

@@ -40,6 +40,8 @@ class Spec(Section):
 
     question: ClassVar[type[Question]]
     """Which primitive the algorithm's reports are."""
+    further_questions: ClassVar[tuple[type[Question], ...]] = ()
+    """What else rounds may ask, of people of their own."""
     people_key: ClassVar[str] = "horizon"
     """The key of ``[experiment]`` that says how many people there are."""
     recalls: ClassVar[bool] = False
@@ -237,6 +239,11 @@ class Spec(Section):
         """Return what a person of a cohort is promised."""
         source = self.source(cohort)
         return self.privacy if source is None else self.privacy.model_copy(update={"epsilon": source.epsilon})
+
+    @property
+    def learning(self) -> Self:
+        """The spec as its learner sees it: without people who are asked anything else."""
+        return self
 
     def first_batch(self, cohort: str) -> int:
         """Return the people whose reports fill a cohort's first round; 0 if it is never asked."""

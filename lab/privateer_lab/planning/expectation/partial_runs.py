@@ -77,7 +77,9 @@ def played(
     """
     started = time.process_time()
     try:
-        run = simulation(spec, seed, environment=people(seed) if people else None)
+        # Who measures the gain is counted among those who follow the last policy: what it gains is what is asked here.
+        run = simulation(spec.learning, seed, environment=people(seed) if people else None)
+        run.choices += spec.experiment.horizon - spec.learning.experiment.horizon
         begins = started
         while run.step.batch and _in_time(run, time.process_time() - begins, seconds):
             run.close_round()

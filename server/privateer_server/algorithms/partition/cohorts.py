@@ -44,7 +44,7 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
         The experiment's own people, whose name is empty, and the sources.
     """
 
-    publishes_result: ClassVar[bool] = False
+    publishes_result = False
     same: ClassVar[tuple[str, ...]] = ("algorithm", "experiment.arms", "context.features", "reward")
 
     def __init__(self, spec: PartitionSpec) -> None:

@@ -64,7 +64,6 @@ class SparseLearner(RoundsLearner[SparseSpec, StateT, SparsePolicy]):
 
     @override
     def policy(self, state: StateT, ahead: NewRound) -> SparsePolicy:
-        """Return the policy of a round: it explores as long as nothing is known."""
         known = self.decided(state)
         asked, question = self.asked(state, ahead)
         return SparsePolicy(
@@ -78,8 +77,12 @@ class SparseLearner(RoundsLearner[SparseSpec, StateT, SparsePolicy]):
         )
 
     @override
+    def single_option(self, state: StateT, policy: SparsePolicy) -> int | None:
+        known = np.where(policy.playable, policy.intercepts, -np.inf)
+        return None if policy.explores or not policy.intercepts.any() else int(known.argmax())
+
+    @override
     def rearmed(self, state: StateT, before: SparseSpec) -> StateT:
-        """Return the state: arms may go."""
         if self.spec.arm_count > before.arm_count:
             detail = "nothing is known of the features of another arm"
             remedy = (
@@ -282,7 +285,6 @@ class EpochLearner(SparseLearner[EpochState]):
 
     @override
     def figures(self, state: EpochState) -> dict[str, float]:
-        """Return how many features are kept."""
         return {"kept": float(len(self.kept(state)))}
 
 
@@ -381,7 +383,6 @@ class SumLearner(SparseLearner[SumState]):
 
     @override
     def answer(self, state: SumState) -> Answer:
-        """Return which features were found, and their coefficients."""
         if not state.reported:
             return self.answered(state, confidence=CONFIDENCE)
         found, places = self.estimates(state), self.kept(state)
@@ -391,7 +392,6 @@ class SumLearner(SparseLearner[SumState]):
 
     @override
     def figures(self, state: SumState) -> dict[str, float]:
-        """Return how many features decide."""
         return {"kept": float(len(self.kept(state)))}
 
 

@@ -1,7 +1,6 @@
 """The learner of a trial: epochs are rounds, and every round ends with a look."""
 
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +31,7 @@ class TrialLearner(RoundsLearner[TrialSpec, TrialState, TrialPolicy]):
     """Adds up releases, and looks at them at times that the spec fixes."""
 
     state_type = TrialState
-    growth: ClassVar[tuple[str, str]] = ("algorithm.looks", "the people in all")
+    growth = ("algorithm.looks", "the people in all")
 
     def __init__(self, spec: TrialSpec) -> None:
         super().__init__(spec)

@@ -40,6 +40,7 @@ class TrialSpec(ArmsSpec):
     """An adaptive A/B test of arms against the first of them."""
 
     question: ClassVar[type[Question]] = KeyedHits
+    further_questions: ClassVar[tuple[type[Question], ...]] = ()
     adjusts: ClassVar[bool] = True
     returns: ClassVar[bool] = False
     """Intervals are about people who are independent of each other."""

@@ -3,23 +3,29 @@
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Conclusion
+from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.parts import Gain
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_server.conclusions.by_context import context_findings
+from privateer_server.conclusions.measured_gain import gain_to_measure
 from privateer_server.conclusions.wording import LearnedAnswer
 from tests.support.published_answers import CONCLUSION
-from tests.support.specs import make_spec
+from tests.support.specs import SHUFFLE, make_spec
 
 Array = NDArray[np.float64]
 SPEC = make_spec({"experiment.arms": ["now", "new"], "context.features": {"days": {"low": 0, "high": 28}}})
 
 
-def concluded(below: tuple[float, float], above: tuple[float, float], deviation: float, status: Any) -> Conclusion:
+def concluded(
+    below: tuple[float, float], above: tuple[float, float], deviation: float, status: Any, gain: Gain | None = None
+) -> Conclusion:
     """What follows from the mean rewards of both options below and above the middle of the number."""
 
     def means(contexts: Array) -> Array:
@@ -30,7 +36,7 @@ def concluded(below: tuple[float, float], above: tuple[float, float], deviation:
 
     expected = ExpectedRewards.everywhere(1, at, lambda _, weights: deviation * float(np.abs(weights).sum()))
     policy = SimpleNamespace(decide=lambda contexts, _: SimpleNamespace(arms=means(contexts).argmax(axis=1)))
-    learned = LearnedAnswer(SPEC, Answer(status, 2000, 2, None))
+    learned = LearnedAnswer(SPEC, Answer(status, 2000, 2, None, gain=gain))
     return context_findings(CONCLUSION, learned, expected, policy)  # type: ignore[arg-type]
 
 
@@ -55,7 +61,63 @@ def test_a_gain_that_is_not_known_names_nothing_as_better_and_says_what_would_te
     assert found.headline.sureness == "not known"
     assert found.surer == (
         "If choosing by context gains as much as is expected now, about 7,700 people in all would tell.",
+        "Nobody measured the gain: it is what the model expects. With experiment.gain_share = 0.05 the last 5% of the "
+        "people do, in the next experiment.",
     )
+
+
+MEASURED = Gain(
+    "now", 0.0312, 0.0101, 0.0523, 1000, (Estimate("by context", 0.5, 0.4, 0.6), Estimate("now", 0.47, 0.4, 0.5))
+)
+
+
+@pytest.mark.parametrize(
+    ("ends", "finding", "sureness", "says"),
+    [
+        (
+            (0.0312, 0.0101, 0.0523),
+            *("rules", "almost certain"),
+            "Choose by days. Choosing by context gives +0.031 (95 % interval 0.010 to 0.052) above the best single "
+            "option, now: measured, a mean reward of 0.500 instead of 0.470.",
+        ),
+        (
+            (0.01, -0.01, 0.03),
+            *("rules", "not known"),
+            "It is not known whether choosing by days is better than now for everybody: +0.010 (95 % interval "
+            "-0.010 to 0.030) was measured.",
+        ),
+        (
+            (-0.03, -0.05, -0.01),
+            *("one option", "almost certain"),
+            "Give everybody now. Choosing by days as was learned gives -0.030 (95 % interval -0.050 to -0.010) beside "
+            "it: measured, a mean reward of 0.500 instead of 0.470.",
+        ),
+    ],
+)
+def test_a_measured_gain_is_said_in_place_of_what_the_model_expects(
+    ends: tuple[float, float, float], finding: str, sureness: str, says: str
+) -> None:
+    value, low, high = ends
+    gain = msgspec.structs.replace(MEASURED, value=value, low=low, high=high)
+    found = concluded((0.2, 0.6), (0.6, 0.2), 0.01, "ended", gain)
+    assert (found.headline.finding, found.headline.sureness) == (finding, sureness)
+    assert found.headline.sentence == says
+    assert (found.gain, found.is_measured, found.means, found.surer) == (gain, True, (0.5, 0.47), ())
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"experiment.gain_share": 0.1}, "The gain is what the model expects; the last 2,000 people will measure it."),
+        ({**SHUFFLE, "experiment.horizon": 8000}, "With experiment.gain_share = 0.13 the last 13% of the people do"),
+        ({**SHUFFLE, "experiment.horizon": 1500}, "Nobody measured the gain: that takes 2,000 people in all."),
+        ({"experiment.conversion_window": 60.0}, None),
+    ],
+)
+def test_what_to_do_where_nobody_measured_it(changes: dict[str, Any], says: str | None) -> None:
+    said = gain_to_measure(make_spec(changes))
+    assert bool(said) is (says is not None)
+    assert not says or says in said[0]
 
 
 @pytest.mark.parametrize(

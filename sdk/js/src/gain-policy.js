@@ -1,0 +1,99 @@
+// @ts-check
+/** The policy of a round that measures what choosing by context gains: the algorithm's policy, the best single option, or any. */
+
+import { list } from "./arrays.js";
+import { Layout, UNIT, classOf } from "./coins.js";
+import { malformed } from "./errors.js";
+
+const WORD = (1n << 64n) - 1n;
+const SEED_MAX = 1n << 63n;
+/** Parts of 65,536 of the coins that follow the policy; as many give the single option, if there is one, and the rest any. */
+const COMPARED = (7 * UNIT) / 16;
+/** Keys of reports, and the single option where nobody knows which is best. */
+const [BY_CONTEXT, SINGLE, EITHER, ANY, KEYS, NO_OPTION] = [0, 1, 2, 3, 4, -1];
+/** What the same coins mean for the group, for any option, and for the key of a report. */
+const [GROUPS, OPTIONS, NAMES] = [0x67726f757073n, 0x6f7074696f6e73n, 0x6b657973n];
+const MIDDLE = 0.5;
+
+/** Whether a policy, as decoded, is one of these. @param {any} told */
+export const measuresGain = (told) => told !== null && typeof told === "object" && "by_context" in told;
+
+export class GainPolicy {
+  /** @param {any} told the policy as decoded @param {import("./spec.js").Spec} spec @param {any} Kind the algorithm's own policies */
+  constructor(told, spec, Kind) {
+    this.version = told.version;
+    this.cohort = "";
+    this.single = told.single;
+    this.seed = BigInt(told.seed);
+    this.played = list(told.playable, "|b1").flatMap((on, arm) => (on ? [arm] : []));
+    /** @type {import("./algorithms/index.js").Policy} */
+    this.byContext = new Kind(told.by_context, spec);
+    this.freshCoins = true;
+    this.tellsAge = false;
+    this.takesOwnAlone = true;
+    this.singles = this.single === NO_OPTION ? 0 : COMPARED;
+    this.check(told, spec);
+  }
+
+  /** @param {any} told @param {import("./spec.js").Spec} spec */
+  check(told, spec) {
+    const { batch, mechanism } = told.terms;
+    const nobody = told.by_context.terms.batch === 0 && this.byContext.version === this.version && this.byContext.cohort === "";
+    const known = this.single === NO_OPTION || this.played.includes(this.single);
+    const playable = spec.playable.flatMap((on, arm) => (on ? [arm] : []));
+    const asked = batch > 0 && batch <= spec.gainPeople;
+    const layout = Layout.read(mechanism.layout);
+    const about = layout.keys === KEYS && layout.groups === 1;
+    if (!nobody || !known || playable.join() !== this.played.join() || !asked || !about || this.seed < 0n || this.seed >= SEED_MAX) {
+      throw malformed("not a policy that measures the gain");
+    }
+    const { kind, base_rate, low, high } = spec.reward;
+    const usual = typeof base_rate === "number" ? (base_rate - low) / (high - low) : MIDDLE;
+    this.asked = { keys: KEYS, expected: kind === "numeric" || spec.trust.curated ? usual : null, beside: false };
+  }
+
+  /** Whether a mechanism tells what the round asks. @param {any} mechanism */
+  fits(mechanism) {
+    return mechanism.fits(this.asked);
+  }
+
+  /** @param {number} slot @param {bigint} what @param {number} classes */
+  drawn(slot, what, classes) {
+    return classOf(slot, (this.seed ^ what) & WORD, classes);
+  }
+
+  /** What the policy gives: one that asks nobody has no use for coins. @param {number[]} columns */
+  given(columns) {
+    return this.byContext.decide(columns, 0);
+  }
+
+  /** @param {number[]} columns @param {number} slot @returns {number} an arm */
+  decide(columns, slot) {
+    const group = this.drawn(slot, GROUPS, UNIT);
+    if (group < COMPARED) return this.given(columns);
+    return group < COMPARED + this.singles ? this.single : this.played[this.drawn(slot, OPTIONS, this.played.length)];
+  }
+
+  /** What an application tells, in [0, 1]. @param {any} told @param {import("./spec.js").Spec} spec */
+  read(told, spec) {
+    return this.byContext.read(told, spec);
+  }
+
+  /** The key of a report, drawn from the groups that give this person this arm. @param {number[]} columns @param {number} arm @param {number} fresh */
+  key(columns, arm, fresh) {
+    const given = this.given(columns);
+    const count = this.played.length;
+    const byContext = arm === given ? COMPARED * count : 0;
+    const single = arm === this.single ? this.singles * count : 0;
+    const place = this.drawn(fresh, NAMES, UNIT) * (byContext + single + UNIT - COMPARED - this.singles);
+    if (place >= UNIT * (byContext + single)) return ANY;
+    if (given === this.single) return EITHER;
+    return place < UNIT * byContext ? BY_CONTEXT : SINGLE;
+  }
+
+  /** What a person contributes. @param {number[]} columns @param {number} arm @param {number[]} values as `read` gave them
+   * @param {number} _slot coins of the choice @param {number} fresh coins of the report */
+  contribute(columns, arm, values, _slot, fresh) {
+    return { key: this.key(columns, arm, fresh), value: values[0] };
+  }
+}

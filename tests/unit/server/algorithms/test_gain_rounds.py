@@ -1,0 +1,204 @@
+"""Rounds that measure the gain: what the analyzer makes of a release, and when these rounds come."""
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from privateer_core.algorithms import parse_spec
+from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
+from privateer_core.mechanisms.named_symbol import NamedSymbol
+from privateer_core.policies.gain_policy import ANY, BY_CONTEXT, EITHER, KEYS, SINGLE, GainPolicy
+from privateer_core.primitives.contributions import CellHits, KeyedValues
+from privateer_core.primitives.public_coins import SlotLayout
+from privateer_core.spec.spec import Spec
+from privateer_server.algorithms.gain_rounds.group_means import GroupMeans, MeasuredMean
+from privateer_server.experiments.spec_changes import extended, without_arm
+from privateer_server.rounds.loop import Schedule, Step
+from tests.support.people import rounds
+from tests.support.specs import SHUFFLE, make_spec, tables
+from tests.support.statistics import FALSE_ALARM, centred
+
+LAYOUT = SlotLayout.ungrouped(KEYS, 5)
+SHARES = np.array([7, 7, 2]) / 16
+SAME = 0.4
+"""Share of people whom policy and single option give the same."""
+MEANS = {BY_CONTEXT: 0.9, SINGLE: 0.5, EITHER: 0.7, ANY: 0.4}
+TRUE = {
+    "by_context": 0.6 * 0.9 + 0.4 * 0.7,
+    "single": 0.6 * 0.5 + 0.4 * 0.7,
+    "any": 0.4,
+    "over_single": 0.6 * 0.4,
+    "over_any": 0.6 * 0.9 + 0.4 * 0.7 - 0.4,
+}
+MECHANISMS = {
+    "exact": CellPairs(LAYOUT),
+    "exact numbers": CellTriples(LAYOUT),
+    "a curator's noise": CellPairs(LAYOUT, 20.0),
+    "a curator's noise, numbers": CellTriples(LAYOUT, 20.0),
+    "named": NamedSymbol(LAYOUT, 2.0, KEYS),
+    "levels": NamedSymbol(LAYOUT, 4.0, KEYS, 5),
+    "one bucket": NamedSymbol(LAYOUT, 1.0, 1),
+    "two buckets": NamedSymbol(LAYOUT, 1.5, 2),
+}
+PEOPLE, RUNS = 800, 240
+
+
+def contributed(rng: np.random.Generator, *, numbers: bool) -> KeyedValues:
+    """What people contribute whose coins give them groups."""
+    group = rng.choice([BY_CONTEXT, SINGLE, ANY], PEOPLE, p=SHARES)
+    keys = np.where((rng.random(PEOPLE) < SAME) & (group != ANY), EITHER, group)
+    means = np.array([MEANS[key] for key in range(KEYS)])[keys]
+    values = np.clip(means + rng.normal(0, 0.05, PEOPLE), 0, 1) if numbers else rng.random(PEOPLE) < means
+    return KeyedValues.ungrouped(rng.integers(0, 2**32, PEOPLE, dtype=np.uint32), keys, values.astype(np.float64))
+
+
+@cache
+def measured(mechanism: str) -> dict[str, NDArray[np.float64]]:
+    """Estimates of many releases and their stated deviations by name, (runs, 2) each."""
+    made: Any = MECHANISMS[mechanism]
+    rng, found = np.random.default_rng(7), dict[str, list[tuple[float, float]]]()
+    numbers = made.empty().cells.shape[0] > 2
+    for _ in range(RUNS):
+        release = made.simulate(contributed(rng, numbers=numbers), rng)
+        means = GroupMeans(release, SHARES, named=getattr(made, "named", True))
+        for name in TRUE:
+            one: MeasuredMean = getattr(means, name)
+            found.setdefault(name, []).append((one.value, one.deviation))
+    return {name: np.array(some) for name, some in found.items()}
+
+
+def is_honest(found: NDArray[np.float64]) -> bool:
+    """Whether estimates vary as much as they say: z-scores have a variance of 1 (false alarm: 1e-6, chi-square)."""
+    spread = float((((found[:, 0] - found[:, 0].mean()) / found[:, 1]) ** 2).sum())
+    low, high = stats.chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], len(found) - 1)
+    return bool(low <= spread <= high)
+
+
+@pytest.mark.parametrize("name", TRUE)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_estimates_are_right_on_average_and_vary_as_they_say(mechanism: str, name: str) -> None:
+    found = measured(mechanism)[name]
+    assert centred(found[:, :1], [TRUE[name]])
+    assert is_honest(found)
+    # A variance that forgot half of what there is would be noticed.
+    assert not is_honest(found * np.array([1.0, np.sqrt(0.5)]))
+
+
+def test_a_variance_that_forgets_the_noise_is_noticed() -> None:
+    """The planted defect: what a curator adds counts for nothing."""
+    noisy = CellPairs(LAYOUT, 10.0)
+    rng, found = np.random.default_rng(3), []
+    for _ in range(RUNS):
+        release: CellHits = replace(noisy.simulate(contributed(rng, numbers=False), rng), noise=0.0)
+        one = GroupMeans(release, SHARES, named=True).over_single
+        found.append((one.value, one.deviation))
+    assert not is_honest(np.array(found))
+
+
+def test_whoever_gets_the_same_from_both_does_not_blur_the_difference() -> None:
+    rng = np.random.default_rng(5)
+    keys = np.repeat([EITHER, BY_CONTEXT, SINGLE, ANY], [80_000, 4_000, 4_000, 12_000])
+    values = (rng.random(len(keys)) < 0.5).astype(np.float64)
+    made = KeyedValues.ungrouped(np.zeros(len(keys), np.uint32), keys, values)
+    release = CellTriples(LAYOUT).simulate(made, rng)
+    few = GroupMeans(release, np.array([0.44, 0.44, 0.12]), named=True).over_single
+    # 8,000 people differ; a difference of means over all 88,000 would have an error of .0034.
+    assert few.deviation == pytest.approx(0.5 * np.sqrt(8_000) / 44_000, rel=0.05)
+
+
+MEASURED = {**SHUFFLE, "experiment.gain_share": 0.1, "experiment.horizon": 12_000, "experiment.round_size": 2000}
+
+
+def opened(spec: Spec, seed: int = 1) -> list[Step]:
+    return [one.step for one in rounds(spec, seed=seed)]
+
+
+@pytest.mark.parametrize("name", ["partition", "linear"])
+def test_the_last_people_measure_and_nobody_is_asked_twice(name: str) -> None:
+    spec = parse_spec(tables({**MEASURED, "algorithm.name": name}))
+    played = list(rounds(spec, seed=1))
+    asked = [one.step.batch for one in played]
+    assert sum(asked) <= spec.experiment.horizon
+    assert asked[-1] == 1200
+    assert [isinstance(one.policy, GainPolicy) for one in played] == [False] * (len(played) - 1) + [True]
+    assert [one.step.seen for one in played] == [sum(asked[:place]) for place in range(len(played))]
+    schedule, last = Schedule(spec), played[-1]
+    before, after = (schedule.learner.answer(state) for state in (last.step.state, last.state))
+    assert (before.status, before.gain) == ("learning", None)
+    assert (after.status, after.ended, after.people) == ("ended", "its horizon", sum(asked))
+    assert after.gain is not None
+    assert after.gain.option in spec.options
+    assert after.gain.people == 1200
+    # Nothing is learned from them: everybody gets the policy that was measured.
+    final = schedule.learner.next(last.state, last.policy.version, 5).policy
+    assert msgspec.to_builtins(final.view(spec)) == msgspec.to_builtins(last.policy.view(spec))
+
+
+def test_a_missed_round_asks_others_the_same() -> None:
+    spec = make_spec(MEASURED)
+    last, schedule = opened(spec)[-1], Schedule(spec)
+    for again in (True, False):
+        after = schedule.miss(last, 9, again=again)
+        assert isinstance(after.policy, GainPolicy)
+        assert (after.batch, after.policy.version) == (1200, last.policy.version + 1)
+
+
+def test_a_longer_experiment_learns_on_and_measures_again() -> None:
+    spec = make_spec(MEASURED)
+    played = list(rounds(spec, seed=1))
+    longer = extended(spec, 40_000)
+    schedule = Schedule(longer)
+    state = schedule.learner.changed(played[-1].state, spec)
+    step = schedule.learner.next(state, 50, 9)
+    assert not isinstance(step.policy, GainPolicy)
+    assert step.seen == 11_200
+    # What was measured stands until it is measured anew.
+    assert schedule.learner.answer(state).gain == Schedule(spec).learner.answer(played[-1].state).gain
+    assert schedule.learner.answer(state).status == "learning"
+    assert schedule.learner.planned_round(state).batch == step.batch
+
+
+def test_an_arm_that_retires_is_not_measured() -> None:
+    spec = make_spec(MEASURED)
+    played = list(rounds(spec, seed=1))
+    fewer = without_arm(spec, spec.options[0])
+    schedule = Schedule(fewer)
+    state = schedule.learner.changed(played[-1].step.state, spec)
+    step = schedule.learner.next(state, 50, 9)
+    assert isinstance(step.policy, GainPolicy)
+    step.policy.check(fewer)
+    coins = np.arange(5000, dtype=np.uint32)
+    assert set(step.policy.decide(np.random.default_rng(1).random((5000, 2)), coins).arms) == {1, 2}
+
+
+def test_others_begin_with_what_was_learned_with_and_without_a_share() -> None:
+    measured_spec, plain = make_spec(MEASURED), make_spec({**MEASURED, "experiment.gain_share": 0.0})
+    known = list(rounds(measured_spec, seed=1))[-1].state
+    for before, after, state in ((measured_spec, plain, known), (plain, measured_spec, known.learner)):
+        learned = Schedule(before).learner.learned(state)
+        begun = Schedule(after).learner.begun(learned, before)
+        step = Schedule(after).learner.next(begun, 1, 9)
+        step.policy.check(after.learning)
+        assert step.batch == 2000
+        assert Schedule(after).learner.answer(begun).gain is None
+
+
+def test_where_no_option_is_known_to_be_best_the_policy_is_compared_with_any() -> None:
+    data = {
+        "experiment": {"name": "test", "arms": ["a", "b"], "horizon": 4000, "round_size": 1000, "gain_share": 0.25},
+        "context": {"features": 3},
+        "privacy": {"model": "local", "epsilon": 4.0},
+        "algorithm": {"name": "sparse", "sparsity": 1},
+    }
+    spec = parse_spec(data)
+    last = list(rounds(spec, seed=1))[-1]
+    assert last.policy.single == -1
+    gain = Schedule(spec).learner.answer(last.state).gain
+    assert gain is not None
+    assert gain.option == "any option by chance"
