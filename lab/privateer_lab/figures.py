@@ -60,6 +60,7 @@ _NAMES: Final = {
     "false_positives": "share of absent effects that are called",
     "effects_called": "share of present effects that are called",
     "effect_error": "error of effects, root mean square",
+    "welfare_lost": "reward lost a person afterwards, by the largest estimates",
     "half_width": "half width of intervals, mean",
     "lost": "reports that came too late for any round",
     # calculators and ledgers

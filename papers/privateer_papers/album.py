@@ -19,8 +19,6 @@ from privateer_papers.publications import PUBLICATIONS, Publication
 from privateer_papers.reproduction import Effort, Reproduction
 
 PAGE: Final = "index.html"
-_LARGEST: Final = 300_000
-"""Bytes up to which a picture is on the page as vectors."""
 _FEW: Final = 12
 """Lines of a table that are shown without being asked for."""
 _MEDIA: Final = {".svg": "image/svg+xml", ".png": "image/png"}
@@ -163,9 +161,9 @@ def duration(seconds: float) -> str:
 
 
 def _picture(folder: Path, name: str) -> str:
-    """Return a picture as an address of its own: as vectors if they are not too large, and else in pixels."""
-    found = {path.suffix: path.read_bytes() for path in pictures(folder, name)}
-    small = [(ending, body) for ending, body in found.items() if ending != ".svg" or len(body) <= _LARGEST]
-    for ending, body in small:
-        return f"data:{_MEDIA[ending]};base64,{base64.b64encode(body).decode()}"
-    return ""
+    """Return a picture as an address of its own: as vectors or in pixels, whichever is smaller."""
+    found = [(path.read_bytes(), _MEDIA[path.suffix]) for path in pictures(folder, name)]
+    if not found:
+        return ""
+    body, media = min(found, key=lambda one: len(one[0]))
+    return f"data:{media};base64,{base64.b64encode(body).decode()}"

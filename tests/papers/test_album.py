@@ -10,12 +10,14 @@ import pytest
 
 from privateer_lab.pages.plots import panels
 from privateer_papers import catalogue, made
+from privateer_papers.catalogue import all_reproductions
 from privateer_papers.data_files import DATA, PUBLISHED_COLUMNS
 from privateer_papers.publications import PUBLICATIONS
 from privateer_papers.reproduction import Compared, Effort, Reproduction, Row, Rows
 from tests.support.pages import check
 from tests.unit.lab.cli.test_command_line import run
 
+ROOT = Path(__file__).parents[2]
 ADULT_ROW = "39, Private, 7, Bachelors, 13, Divorced, Sales, Unmarried, White, Male, 2174, 0, 40, Cuba, <=50K\n"
 PERSON = ",".join(["a", "b"] + ["0"] * 14)
 NAMES = ("paper-1-one", "paper-3-two", "paper-5-three")
@@ -211,6 +213,15 @@ def test_machines_are_told_too(plays: Plays, capsys: pytest.CaptureFixture[str],
     assert (code, err) == (0, "")
     assert {one["name"] for one in told["made"]} == set(NAMES)
     assert Path(told["page"]).is_file()
+
+
+def test_the_documentation_has_the_page_of_a_run() -> None:
+    """Of every figure and table that there is: who adds one makes the page again, with --all --quick."""
+    page = check((ROOT / "docs/papers-made-again.html").read_text())
+    assert set(all_reproductions()) <= page.anchors
+    assert f"{len(page.images)} of {len(all_reproductions())} figures and tables in their small version" in page.text
+    assert len(page.images) >= len(all_reproductions()) - 1  # one needs a file that is not to be had
+    assert "UTC" in page.text
 
 
 @pytest.mark.nightly

@@ -79,6 +79,9 @@ class Judgement:
         self._called: set[str] = set()
         self._errors: dict[str, float] = {}
         self._widths: dict[str, float] = {}
+        self._values: dict[str, float] = {}
+        self._people: tuple[Array, NDArray[np.int64]] | None = None
+        self._compared: list[tuple[str, int | None, int, int]] = []
 
     def see(self, policy: Comparing, answer: Answer) -> None:
         """Judge the estimates of an answer."""
@@ -86,6 +89,7 @@ class Judgement:
             return
         self._truth = self._truth or self._true_effects(policy)
         for one in answer.estimates:
+            self._values[one.name] = one.value
             if one.name in self._truth:
                 truth = self._truth[one.name]
                 self._covered.setdefault(one.name, []).append(one.low <= truth <= one.high)
@@ -97,8 +101,9 @@ class Judgement:
         rng = np.random.default_rng(0)
         contexts = self._environment.contexts(0, min(_PEOPLE, self._spec.experiment.horizon), rng)
         means, groups = self._environment.means(contexts), policy.groups(scaled(contexts, self._spec))
+        self._people, self._compared = (means, groups), list(policy.comparisons(self._spec))
         found = {}
-        for name, group, arm, other in policy.comparisons(self._spec):
+        for name, group, arm, other in self._compared:
             chosen = means if group is None else means[groups == group]
             if len(chosen):
                 found[name] = float((chosen[:, arm] - chosen[:, other]).mean())
@@ -108,7 +113,7 @@ class Judgement:
         """Return the shares of intervals that hold the truth, at the end and at all looks; and of false positives.
 
         Errors and half-widths are of the last estimates. What was never estimated counts nowhere; of nothing, intervals
-        hold and are as wide as nothing.
+        hold and are as wide as nothing, and nothing is lost afterwards.
         """
         none = [name for name in self._covered if abs(self._truth[name]) <= _NONE]
         some = [name for name in self._covered if name not in none]
@@ -120,7 +125,32 @@ class Judgement:
             "effects_called": _share([name in self._called for name in some], 0.0),
             "effect_error": float(np.sqrt(np.mean(np.square([*self._errors.values()] or [0.0])))),
             "half_width": float(np.mean([*self._widths.values()] or [0.0])),
+            "welfare_lost": self._lost_afterwards(),
         }
+
+    def _lost_afterwards(self) -> float:
+        """Return what a person loses on average who gets the arm of the largest estimate in their group.
+
+        Where nothing is known of a group, that of all people decides; an arm that was never estimated is not taken.
+        """
+        if self._people is None:
+            return 0.0
+        means, groups = self._people
+        known: dict[int | None, dict[int, float]] = {None: {}}
+        for name, group, arm, other in self._compared:
+            if name in self._values:
+                known.setdefault(group, {})[arm] = self._values[name]
+                known[group].setdefault(other, 0.0)
+        chosen = np.full(len(means), _largest(known[None]))
+        for group, values in known.items():
+            if group is not None:
+                chosen[groups == group] = _largest(values)
+        return float((means.max(axis=1) - means[np.arange(len(means)), chosen]).mean())
+
+
+def _largest(values: dict[int, float]) -> int:
+    """Return the arm of the largest value; the first arm if there are none."""
+    return max(values, key=lambda arm: values[arm]) if values else 0
 
 
 def _share(values: list[bool], of_nothing: float) -> float:

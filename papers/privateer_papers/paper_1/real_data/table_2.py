@@ -157,8 +157,9 @@ class Table2:
             axis.axvline(1.0, color="#555555", linewidth=0.8)
             middle = np.arange(len(policies)) + (len(promises) - 1) / (len(promises) + 1) / 2
             axis.set_yticks(middle, policies if part == "n/4" else [], fontsize=7)
-            axis.set_title(f"after {part} (marks: as printed)", fontsize=9)
-        axes[1].legend(fontsize=6, loc="lower right", bbox_to_anchor=(1.0, 1.0))
+            axis.set_title(f"after {part}", fontsize=9)
+        legend: dict[str, Any] = {"fontsize": 6, "title": "marks: as printed", "title_fontsize": 6}
+        axes[1].legend(**legend, loc="lower right", bbox_to_anchor=(1.0, 1.0))
         return figure
 
     def verdict(self, rows: Rows) -> str:
