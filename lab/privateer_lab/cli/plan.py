@@ -72,7 +72,11 @@ def plan(
     if plot is not None:
         open_folder(plot.parent, "--plot")
     if not as_json:
-        takes = f"about {seconds:g} seconds on two quiet cores" if seeds is None else f"{seeds} whole runs of each"
+        takes = (
+            f"about {seconds:g} seconds on two quiet cores"
+            if seeds is None
+            else f"{seeds} whole run{'s' * (seeds > 1)} of each"
+        )
         takes += ", and what the promises take that you name" if any(asked_for) else ""
         begin(f"trying {parsed.name} and changes of it on simulated people", takes)
     choices, refused = choices_of(parsed, *asked_for)

@@ -33,6 +33,8 @@ _MEASURING: Final = 1000
 """People who measure a gain, at least: of fewer no shuffled batch is made."""
 _ROUNDS: Final = 10
 """Rounds of a draft for a crowd: each has noise of its own, which hides rare rewards in small ones."""
+_SLIPS: Final = 0.1
+"""Delta times people, at most: what a promise may miss, over all people together."""
 _CROWD: Final = 5000
 """People from whom on a draft has a shuffler: at the same epsilon a report in a crowd tells many times as much."""
 
@@ -173,9 +175,10 @@ def draft(
         "",
         *told,
     ]
-    sections += segment_lines(rows, segments, confirm) + _closing(
-        with_effects() if segments else by_context(), rows.total
-    )
+    promise = _promise(rows.total)
+    notes.append(_trusted(promise))
+    sections += segment_lines(rows, segments, confirm)
+    sections += _closing(promise, with_effects() if segments else by_context())
     if path and label:
         sections += _labelled(os.path.relpath(path, seen_from), label, list(classes.values), options)
     log = _Log(rows, arm, reward, names) if arm and reward and not arms else None
@@ -252,7 +255,7 @@ def _opening(name: str, arms: Sequence[str], rows: int, *, measures: bool) -> li
         "[experiment]",
         f"name = {toml(name)}",
         f"arms = {toml(list(arms))}",
-        f"horizon = {max(rows, size)}  # people whose reports count",
+        f"horizon = {max(rows, size)}  # people who take part",
         f"round_size = {size}",
         *([measured] if measures and _SHARE * rows >= _MEASURING else []),
         "",
@@ -287,13 +290,32 @@ def _reward(
     return section, [said] if keys else []
 
 
-def _closing(fitting: str, people: int) -> list[str]:
-    """Return the sections that no data decide: a promise that so many people can have, and the algorithm."""
+def _promise(people: int) -> dict[str, Any]:
+    """Return a promise that so many people can have, at epsilon 1."""
     crowd = people >= _CROWD
     promise = next(one for one in example_promises() if TRUST[one["model"]].shuffled == crowd)
     promise |= {"epsilon": 1.0} if "epsilon" in promise else {}
+    return promise | ({"delta": min(promise["delta"], rounded(_SLIPS / people))} if "delta" in promise else {})
+
+
+def _trusted(promise: dict[str, Any]) -> str:
+    """Say whom people have to trust for a promise, why the draft has it, and what would change that."""
+    said = f"privacy.model is {toml(promise['model'])}"
+    if not TRUST[promise["model"]].shuffled:
+        return f"{said}: people trust nobody but their own device. Fewer than {_CROWD:,} are no crowd to hide in."
+    alone = next(one["model"] for one in example_promises() if not TRUST[one["model"]].shuffled)
+    return (
+        f"{said}, since {_CROWD:,} people or more are a crowd to hide in. The promise holds if somebody runs the "
+        "shuffler whom the server does not control, and nine in ten reports of a batch are honest; "
+        "`privateer account experiment` says what holds if not. "
+        f"To have people trust nobody: model = {toml(alone)}, without delta."
+    )
+
+
+def _closing(promise: dict[str, Any], fitting: str) -> list[str]:
+    """Return the sections that no data decide: a promise, and the algorithm."""
     return [
-        "[privacy]  # what you promise to each person: `privateer plan` shows what it costs",
+        "[privacy]  # what you promise to each person: `privateer plan` shows what it costs in rewards",
         *(f"{key} = {toml(value)}" for key, value in promise.items()),
         "",
         "[algorithm]",

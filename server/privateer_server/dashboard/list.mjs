@@ -10,7 +10,7 @@ import { badge } from "./status.mjs";
 import { verdict } from "./verdict.mjs";
 import { count, many, moment } from "./words.mjs";
 
-const SORTED = 2, ASKED_AT_ONCE = 3, SOON = 150;
+const SORTED = 2, ASKED_AT_ONCE = 3, SOON = 150, AGAIN = 30_000;
 const STATUSES = ["open", "draining", "paused", "failed", "stopped", "finished"];
 const place = (status) => (STATUSES.includes(status) ? STATUSES.indexOf(status) : STATUSES.length);
 const byName = (one, other) => one.name.localeCompare(other.name, "en", { numeric: true });
@@ -90,9 +90,18 @@ class Answers {
     while (this.asking < ASKED_AT_ONCE && this.waiting.length) this.next();
   }
 
+  /** Forget after a while that it was asked for. */
+  later(name) {
+    setTimeout(() => {
+      if (this.signal.aborted) return;
+      this.known.set(name, { ...this.known.get(name), stamp: null });
+      this.told();
+    }, AGAIN);
+  }
+
   async next() {
     const [name, stamp] = this.waiting.shift();
-    // It is known that it was asked for: a server that does not answer is not asked again before it moves on.
+    // It is known that it was asked for: a server that does not answer is not asked again at once.
     this.known.set(name, { ...this.known.get(name), stamp });
     this.asking += 1;
     try {
@@ -100,6 +109,7 @@ class Answers {
       this.known.set(name, { stamp, says: verdict(conclusion), began });
     } catch {
       if (this.signal.aborted) return;
+      this.later(name);
     } finally {
       this.asking -= 1;
       if (this.waiting.length && !this.signal.aborted) this.next();

@@ -9,7 +9,7 @@ const ahead = ({ value }) => (value === null ? "" : ` ${value >= 0 ? "+" : "–"
 const WORDS = {
   "nothing yet": () => "No result yet",
   failed: () => "It failed",
-  rules: ({ sureness }, rules) => `${many(rules?.rules.length ?? 0, "rule")} for whom, ${sureness === "not known" ? "not sure" : sureness}`,
+  rules: ({ sureness }, rules) => `Depends on the person: ${many(rules?.rules.length ?? 0, "rule")}, ${sureness === "not known" ? "not sure" : sureness}`,
   scores: ({ sureness }) => `Each person's features decide, ${sureness === "not known" ? "not sure" : sureness}`,
   "one option": (headline) => (headline.option === null || headline.sureness === "not known" ? "No option is known to be best" :
     `${shortened(headline.option, OPTION_MAX)}${ahead(headline)}, ${headline.sureness}`),

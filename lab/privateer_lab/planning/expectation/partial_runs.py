@@ -35,7 +35,7 @@ class PartialRun:
     option
         The place of that option.
     learned
-        People who had come when the last round closed.
+        People who had come when the time was over; all of them, where the run came to its end.
     seconds
         Processor time of the run.
     """
@@ -84,7 +84,7 @@ def played(
         while run.step.batch and _in_time(run, time.process_time() - begins, seconds):
             run.close_round()
             begins = time.process_time() if run.rounds == 1 else begins
-        learned = run.people
+        learned = run.people if run.step.batch else run.choices
         _finish(run)
     except SpecError as error:
         return error
