@@ -17,7 +17,7 @@ const LONG = 10 * 365 * 86_400_000;
 const UNITS = [[60_000, "a minute"], [3_600_000, "an hour"], [86_400_000, "a day"]];
 
 /** A status as a word with a sign. */
-export const badge = (status) => el("span", { class: `badge ${status in SIGNS ? status : "other"}` },
+export const badge = (status) => el("span", { class: `badge ${Object.hasOwn(SIGNS, status) ? status : "other"}` },
   el("span", { "aria-hidden": "true" }, `${SIGNS[status] ?? "○"} `), status);
 
 /** What a status means. */

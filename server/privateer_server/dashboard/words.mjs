@@ -70,7 +70,7 @@ export function moment(at, now = Date.now()) {
 }
 
 /** A text of at most so many letters. */
-export const shortened = (text, most) => (text.length <= most ? text : `${text.slice(0, Math.max(1, Math.floor(most) - 1))}…`);
+export const shortened = (text, most) => (text.length <= most ? text : `${[...text].slice(0, Math.max(1, Math.floor(most) - 1)).join("")}…`);
 
 /** A text of at most so many letters that keeps its end: what is there tells names with the same beginning apart. */
 export function squeezed(text, most) {
