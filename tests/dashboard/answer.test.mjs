@@ -24,6 +24,8 @@ test("rules say how much of the gain they keep, unless everybody gets the same",
 const effect = (more) => ({ option: "new", group: null, value: 0.0213, low: 0.0041, high: 0.0386, reason: "decided better", people: 9000, ...more });
 
 test("effects among everybody come first, with what they are of the control's mean reward", () => {
+  const open = effect({ group: "all but one", reason: "its interval holds 0" }), decided = effect({ group: "old" });
+  assert.deepEqual(effectRows([open, decided, effect({})], null).map((row) => row[1]), ["everybody", "old", "all but one"]);
   const rows = effectRows([effect({ group: "young", value: -0.5, low: -0.9, high: -0.1 }), effect({}), effect({ option: "old", value: null, low: null, high: null, reason: "too few people beside the noise" })], { value: 0.05 });
   assert.deepEqual(rows, [["new", "everybody", "+0.021", "+0.004 to +0.039", "+42.6 %", "decided better", 9000],
     ["old", "everybody", null, null, null, "too few people beside the noise", 9000],

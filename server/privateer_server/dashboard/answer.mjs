@@ -34,9 +34,11 @@ function gainPart({ gain, is_measured: measured, over_chance: chance }) {
   return el("p", {}, `Choosing by context gains ${value} (${interval ?? "no interval"}) over ${gain.option} for everybody, ${how}.${above}`);
 }
 
-/** Effects as rows of a table: among everybody first, and there with what they are of the control's mean reward. */
+const rank = ({ group, reason }) => (group === null ? 0 : reason.startsWith("decided") ? 1 : 2);
+
+/** Effects as rows of a table: among everybody first, with what they are of the control's mean reward; then decided ones. */
 export function effectRows(effects, baseline) {
-  const ranked = [...effects.filter(({ group }) => group === null), ...effects.filter(({ group }) => group !== null)];
+  const ranked = [...effects].sort((one, other) => rank(one) - rank(other));
   return ranked.map(({ option, group, value, low, high, reason, people }) => {
     const said = value === null ? { value: null, interval: null } : difference(value, low, high);
     const share = value === null || group !== null || !(baseline?.value > 0) ? null : `${value < 0 ? "–" : "+"}${percent(Math.abs(value / baseline.value), 1)}`;
