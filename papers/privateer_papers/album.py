@@ -123,7 +123,7 @@ class Album:
             first=[(one, text) for one in self.made.values() for text in one.warnings],
             problems=self.problems,
             effort=self.effort,
-            made=list(self.made.values()),
+            made=[one for one in self.made.values() if one.whole],
             count=len(self.reproductions),
             seconds=duration(sum(one.seconds for one in self.made.values())),
             privateer=version("privateer-papers"),

@@ -101,7 +101,7 @@ def run(made: Reproduction, effort: Effort, folder: Path) -> Made:
             raise
     else:
         said = "" if whole else "Interrupted; the runs until then show: "
-        facts = {**shown, "verdict": said + shown["verdict"]}
+        facts = {**shown, "verdict": said + shown["verdict"], "sentence": said + shown["sentence"]}
         save(figure, folder / made.name)
     software = {"python": sys.version.split()[0], **{name: version(name) for name in _LIBRARIES}}
     seconds = round(monotonic() - clock, 1)

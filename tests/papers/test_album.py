@@ -107,7 +107,10 @@ def test_it_resumes_what_is_the_same(plays: Plays, capsys: pytest.CaptureFixture
     plays.interrupted = NAMES[2]
     data = ("--adult", adult(tmp_path))
     assert reproduce(capsys, tmp_path, *data)[0] == 130
-    assert "Interrupted; the runs until then show: in full: 1 rows" in text_of(tmp_path)
+    text = text_of(tmp_path)
+    assert "Interrupted; the runs until then show: in full: 1 rows" in text
+    assert ", interrupted" in text
+    assert f"2 of {len(NAMES)} figures and tables" in text
     plays.clear()
     plays.interrupted = ""
     assert reproduce(capsys, tmp_path, *data)[0] == 0
@@ -142,7 +145,7 @@ def test_the_page_is_there_after_the_first(plays: Plays, capsys: pytest.CaptureF
     assert reproduce(capsys, tmp_path)[0] == 130
     text = text_of(tmp_path)
     assert plays == [NAMES[0]]
-    assert "1 of 3 figures" in text
+    assert "0 of 3 figures" in text
     assert "It is not made yet." in text
 
 
