@@ -15,7 +15,7 @@ from privateer_lab.cli.output import begin
 from privateer_lab.pages.templates import page
 from privateer_papers.data_files import DATA
 from privateer_papers.made import Made, kept, pictures, run
-from privateer_papers.publications import PUBLICATIONS, Publication
+from privateer_papers.publications import PUBLICATIONS, PaperReference
 from privateer_papers.reproduction import Effort, Reproduction
 
 PAGE: Final = "index.html"
@@ -26,7 +26,7 @@ _COLUMNS: Final = ("what", "published", "run here", "ours")
 _WAITS: Final = "It is not made yet."
 
 
-class Entry(NamedTuple):
+class AlbumEntry(NamedTuple):
     """A reproduction on the page: what was made of it, or why there is nothing; and its picture."""
 
     of: Reproduction
@@ -50,8 +50,8 @@ class Entry(NamedTuple):
 class Chapter(NamedTuple):
     """What the page has of a paper."""
 
-    paper: Publication
-    entries: list[Entry]
+    paper: PaperReference
+    entries: list[AlbumEntry]
 
 
 @dataclass
@@ -132,9 +132,9 @@ class Album:
         )
         (self.folder / PAGE).write_text(text, encoding="utf-8")
 
-    def _entry(self, one: Reproduction) -> Entry:
+    def _entry(self, one: Reproduction) -> AlbumEntry:
         made = self.made.get(one.name)
-        return Entry(one, made, self.why.get(one.name, _WAITS), _picture(self.folder, one.name) if made else "")
+        return AlbumEntry(one, made, self.why.get(one.name, _WAITS), _picture(self.folder, one.name) if made else "")
 
 
 def takes(one: Reproduction, effort: Effort) -> str:

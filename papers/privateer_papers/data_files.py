@@ -11,7 +11,7 @@ from privateer_lab.environments.classified import COLUMNS as ADULT_COLUMNS
 from privateer_lab.environments.files.people_file import PeopleFile, files_of
 
 _ADULT_ROWS: Final = {16_281, 32_561, 48_842}
-"""Of adult.test, of adult.data, and of both."""
+"""Numbers of rows in adult.test, in adult.data, and in both."""
 _APPLICANT_ROWS: Final = 73_462
 _APPLICANT_COLUMNS: Final = (
     *("Age", "Accessibility", "EdLevel", "Employment", "Gender", "MentalHealth", "MainBranch", "YearsCode"),

@@ -22,7 +22,7 @@ _LIBRARIES: Final = ("numpy", "scipy", "matplotlib")
 
 
 @dataclass(frozen=True)
-class Setting:
+class RunSetting:
     """What a reproduction was run with: where it is the same, so are its rows.
 
     Attributes
@@ -37,7 +37,7 @@ class Setting:
     data: Mapping[str, str]
 
     @classmethod
-    def of(cls, made: Reproduction, effort: Effort) -> "Setting":
+    def of(cls, made: Reproduction, effort: Effort) -> "RunSetting":
         """Return with what a reproduction would be run now."""
         data = {name: DATA[name].digest(path) for name, path in effort.given(made).items()}
         return cls(version("privateer-papers"), effort.quick, effort.seeds, data)
@@ -59,7 +59,7 @@ class Made:
 
     name: str
     title: str
-    setting: Setting
+    setting: RunSetting
     verdict: str
     sentence: str
     warnings: list[str]
@@ -105,7 +105,7 @@ def run(made: Reproduction, effort: Effort, folder: Path) -> Made:
         save(figure, folder / made.name)
     software = {"python": sys.version.split()[0], **{name: version(name) for name in _LIBRARIES}}
     seconds = round(monotonic() - clock, 1)
-    setting = Setting.of(made, effort)
+    setting = RunSetting.of(made, effort)
     done = Made(
         made.name, made.title, setting, **facts, rows=rows, whole=whole, made=begun, seconds=seconds, software=software
     )
@@ -123,11 +123,11 @@ def kept(made: Reproduction, effort: Effort, folder: Path) -> Made | None:
         document = json.loads((folder / f"{made.name}.json").read_text())
         document.pop("quick")
         document |= {
-            "setting": Setting(**document["setting"]),
+            "setting": RunSetting(**document["setting"]),
             "compared": [Compared(**one) for one in document["compared"]],
         }
         found = Made(**document)
-        if found.whole and found.setting == Setting.of(made, effort) and pictures(folder, made.name):
+        if found.whole and found.setting == RunSetting.of(made, effort) and pictures(folder, made.name):
             return found
     return None
 

@@ -5,7 +5,7 @@ from typing import Final
 
 
 @dataclass(frozen=True)
-class Publication:
+class PaperReference:
     """A paper.
 
     Attributes
@@ -36,35 +36,35 @@ class Publication:
 
 
 PUBLICATIONS: Final = (
-    Publication(
+    PaperReference(
         1,
         "Locally Private Nonparametric Contextual Multi-armed Bandits with Transfer Learning",
         ("Yuheng Ma", "Feiyu Jiang", "Zifeng Zhao", "Hanfang Yang", "Yi Yu"),
         "arXiv, version 2, 2025",
         "arxiv.org/abs/2503.08098",
     ),
-    Publication(
+    PaperReference(
         2,
         "Locally Differentially Private (Contextual) Bandits Learning",
         ("Kai Zheng", "Tianle Cai", "Weiran Huang", "Zhenguo Li", "Liwei Wang"),
         "NeurIPS 2020",
         "arxiv.org/abs/2006.00701",
     ),
-    Publication(
+    PaperReference(
         3,
         "Differentially Private High-dimensional Bandits",
         ("Apurv Shukla",),
         "arXiv, version 1, 2024",
         "arxiv.org/abs/2402.03737",
     ),
-    Publication(
+    PaperReference(
         4,
         "Beyond ATE: Multi-Criteria Design for A/B Testing",
         ("Jiachun Li", "Kaining Shi", "David Simchi-Levi"),
         "arXiv, 2025",
         "arxiv.org/abs/2509.05864",
     ),
-    Publication(
+    PaperReference(
         5,
         "Global Reward Maximization with Partial Feedback via Differentially Private Distributed Linear Bandits",
         (),

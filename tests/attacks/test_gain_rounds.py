@@ -43,7 +43,7 @@ def test_the_key_that_reports_hide_depends_on_no_coins_of_the_choice() -> None:
     contexts = np.full((PEOPLE, 1), HERE)
     made = policy.contribute(contexts, fresh, Arms(np.full(PEOPLE, SEEN)), np.ones(PEOPLE))
     assert made.coins is fresh
-    # Of people with the seen arm here, those who followed are this share: 21 in 23.
+    # 21 in 23 people who were seen with this arm here followed the policy.
     followed = COMPARED * 3 / (COMPARED * 3 + UNIT - 2 * COMPARED)
     assert abs(float((made.keys == 0).mean()) - followed) < 6 * np.sqrt(0.25 / PEOPLE)
 

@@ -144,3 +144,21 @@ def test_a_planted_branch_on_an_algorithm_is_found(line: str) -> None:
 @pytest.mark.parametrize("line", ['if model == "shuffle": pass', 'MODELS = {"local": 1}', 'MODELS = "local,central"'])
 def test_a_planted_name_of_a_trust_model_is_found(line: str) -> None:
     assert len(named_models(planted("client/privateer_client/session.py", line))) == 1
+
+
+def named_twice(files: Files) -> list[str]:
+    """Public classes of one name in several files: no search finds the right one."""
+    found: dict[str, set[str]] = {}
+    for path, text in files.items():
+        for node in parsed(text).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, set()).add(path)
+    return sorted(name for name, paths in found.items() if len(paths) > 1)
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    """Planted: a second class of a name that there is."""
+    papers = {str(path.relative_to(ROOT)): path.read_text() for path in sorted((ROOT / "papers").rglob("*.py"))}
+    everything = FILES | papers
+    assert named_twice(everything) == []
+    assert named_twice(everything | {"papers/other.py": "class BanditPolicy:\n    pass\n"}) == ["BanditPolicy"]

@@ -312,7 +312,7 @@ def _all_but_the_journal(base: Path, data: Path) -> None:
 
 
 def _backup(base: Path, data: Path) -> None:
-    """As docs/operations/backup.md says: a new folder, on which the server starts with the old journal."""
+    """Restore as docs/operations/backup.md says: a new folder, on which the server starts with the old journal."""
     from privateer_server.store.backup import restore
     from privateer_server.store.schema import STORE_KIND as DATABASE
 

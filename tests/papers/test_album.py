@@ -219,7 +219,7 @@ def test_machines_are_told_too(plays: Plays, capsys: pytest.CaptureFixture[str],
 
 
 def test_the_documentation_has_the_page_of_a_run() -> None:
-    """Of every figure and table that there is: who adds one makes the page again, with --all --quick."""
+    """The page has every figure and table: whoever adds one makes it again, with --all --quick."""
     page = check((ROOT / "docs/papers-made-again.html").read_text())
     assert set(all_reproductions()) <= page.anchors
     assert f"{len(page.images)} of {len(all_reproductions())} figures and tables in their small version" in page.text

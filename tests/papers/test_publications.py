@@ -8,7 +8,7 @@ import pytest
 
 from privateer_core.algorithms import ALGORITHMS
 from privateer_papers.catalogue import all_reproductions
-from privateer_papers.publications import PUBLICATIONS, Publication
+from privateer_papers.publications import PUBLICATIONS, PaperReference
 
 ROOT = Path(__file__).parents[2]
 EVERY = pytest.mark.parametrize("paper", PUBLICATIONS, ids=lambda paper: f"paper-{paper.number}")
@@ -25,7 +25,7 @@ def opening_of(markdown: str) -> str:
 
 
 @EVERY
-def test_pages_open_with_who_wrote_it_and_where_it_is(paper: Publication) -> None:
+def test_pages_open_with_who_wrote_it_and_where_it_is(paper: PaperReference) -> None:
     folder = (ROOT / f"papers/privateer_papers/paper_{paper.number}/README.md").read_text()
     chapter = re.split(rf"\n(?=## Paper {paper.number}:)", (ROOT / "docs/papers.md").read_text())[1]
     for page in (folder, chapter):
@@ -75,7 +75,7 @@ def start_of(number: int) -> str:
 
 @pytest.mark.data
 @EVERY
-def test_authors_and_titles_are_those_of_the_text(paper: Publication) -> None:
+def test_authors_and_titles_are_those_of_the_text(paper: PaperReference) -> None:
     """Planted: an author of another paper, and a title with another word, are not there."""
     text = start_of(paper.number)
     assert paper.title in text

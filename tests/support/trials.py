@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from privateer_papers.paper_4.frontier import Array, Setting, Trials
+from privateer_papers.paper_4.frontier import Array, Trials, TrialSetting
 from privateer_server.algorithms.trial.evidence.epochs import (
     Epoch,
     PlannedEpoch,
@@ -20,7 +20,7 @@ from privateer_server.algorithms.trial.power.planned_deviations import deviation
 
 __all__ = [
     "SETTINGS",
-    "Setting",
+    "TrialSetting",
     "Trials",
     "added_in_common",
     "by_trial",
@@ -32,24 +32,24 @@ __all__ = [
 ]
 
 
-def named(epsilon: float, segments: int) -> Setting:
+def named(epsilon: float, segments: int) -> TrialSetting:
     """Return randomized response over segments and bits, of this local epsilon."""
     total = np.exp(epsilon) + 2 * segments - 1
-    return Setting(float(np.expm1(epsilon) / total), float(1 / total))
+    return TrialSetting(float(np.expm1(epsilon) / total), float(1 / total))
 
 
-def one_bit(epsilon: float) -> Setting:
+def one_bit(epsilon: float) -> TrialSetting:
     """Return reports of one bit about all segments, under public signs."""
-    return Setting(float(np.tanh(epsilon / 2)), counted=False)
+    return TrialSetting(float(np.tanh(epsilon / 2)), counted=False)
 
 
-def central(epsilon: float) -> Setting:
+def central(epsilon: float) -> TrialSetting:
     """Return a curator's pairs."""
-    return Setting(decay=float(np.exp(-epsilon / 2)))
+    return TrialSetting(decay=float(np.exp(-epsilon / 2)))
 
 
 SETTINGS: Final = {
-    "none": Setting(),
+    "none": TrialSetting(),
     "central 1": central(1.0),
     "shuffle 1": named(5.5, 4),
     "local 2": named(2.0, 4),

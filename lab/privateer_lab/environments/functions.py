@@ -226,7 +226,7 @@ class ShapesSection(EnvironmentSection):
 
 
 class ShapesEnvironment(Independent):
-    """Of every arm and number a sum of four waves, the longer the higher, and of every level a normal term.
+    """Every arm has four waves for each number, of which longer ones are higher, and a normal term for each level.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ class PrivateLoss:
         return float((bits - 0.5) / gain + 0.5)
 
 
-class Search(NamedTuple):
+class IntervalSearch(NamedTuple):
     """What people lost by the points that they were given, against the best one; and the interval that is left."""
 
     regret: float
@@ -63,7 +63,7 @@ class Search(NamedTuple):
     high: float
 
 
-def search(loss: PrivateLoss, people: int, seed: int) -> Search:
+def search(loss: PrivateLoss, people: int, seed: int) -> IntervalSearch:
     """Return what comes of a search by so many people."""
     rng, low, high, left, lost = np.random.default_rng([seed, 8]), 0.0, 1.0, people, 0.0
     each, width = 2 * loss.proxy * math.log(people), 1.0
@@ -80,4 +80,4 @@ def search(loss: PrivateLoss, people: int, seed: int) -> Search:
         if abs(first - last) >= 3 * width or max(first, last) - middle >= 3 * width:
             low, high = (points[0], high) if first > last else (low, points[2])
             width = 1.0
-    return Search(lost, low, high)
+    return IntervalSearch(lost, low, high)

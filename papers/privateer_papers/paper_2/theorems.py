@@ -26,7 +26,7 @@ _HORIZON: Final = 20_000_000
 """People who may be asked for the best arm: nobody needs as many."""
 
 
-class Claim(NamedTuple):
+class TheoremClaim(NamedTuple):
     """What a theorem says.
 
     Attributes
@@ -61,10 +61,12 @@ def _root(people: float, epsilon: float) -> float:
 
 
 CLAIMS: Final = {
-    "bandit": Claim("people", "regret", "Theorem 11: regret of a bandit in T", _logarithmic),
-    "bandit-epsilon": Claim("epsilon", "regret", "Theorem 11: regret of a bandit in epsilon", _logarithmic),
-    "best-arm": Claim("epsilon", "samples", "Theorem 12: people until the best arm is known, in epsilon", _proxy),
-    "stochastic-convex": Claim("people", "regret", "Corollary 4: stochastic convex losses, in T", _root),
+    "bandit": TheoremClaim("people", "regret", "Theorem 11: regret of a bandit in T", _logarithmic),
+    "bandit-epsilon": TheoremClaim("epsilon", "regret", "Theorem 11: regret of a bandit in epsilon", _logarithmic),
+    "best-arm": TheoremClaim(
+        "epsilon", "samples", "Theorem 12: people until the best arm is known, in epsilon", _proxy
+    ),
+    "stochastic-convex": TheoremClaim("people", "regret", "Corollary 4: stochastic convex losses, in T", _root),
 }
 
 
@@ -98,7 +100,7 @@ def play(claim: str, kind: str, people: int, epsilon: float, seed: int) -> Row:
 def _settings(*, quick: bool) -> list[tuple[str, str, int, float]]:
     people = (10_000, 30_000, 100_000) if quick else (10_000, 30_000, 100_000, 300_000, 1_000_000)
     promises = (0.5, 0.7, 1.0) if quick else (0.25, 0.35, 0.5, 0.7, 1.0)
-    # As published it takes 4 million people at epsilon 1.
+    # The published rule takes 4 million people at epsilon 1.
     published = (2.0, 3.0, 4.0) if quick else (1.0, 2.0, 3.0, 4.0)
     long = [10**place for place in (5, 6, 7, 8, 9)]
     return [

@@ -48,7 +48,7 @@ _LATEST: Final = _ALPHAS[-1]
 
 
 @dataclass(frozen=True)
-class Setting:
+class TrialSetting:
     """Answers of people: q, o, the decay of a curator's noise, and whether hits are counted (`TrialDesign.counted`)."""
 
     keep: float = 1.0
@@ -66,7 +66,7 @@ class Setting:
 class Trials:
     """Many trials alike. ``means`` (J, K + 1) are what people of a segment earn from an arm."""
 
-    setting: Setting
+    setting: TrialSetting
     segments: Array
     means: Array
     people: float
@@ -91,7 +91,7 @@ class Trials:
         people: float,
         shares: Array,
         drift: float = 0.0,
-        setting: Setting | None = None,
+        setting: TrialSetting | None = None,
     ) -> Epoch:
         """Draw what an epoch releases under shares (count * J, K + 1); every mean is higher by ``drift``."""
         told, p = setting or self.setting, np.tile(self.segments, self.count)[:, None]
@@ -113,7 +113,7 @@ class Trials:
         return Epoch(people, pair[..., 0], pair.sum(axis=-1), *facts, trials=self.count)
 
 
-class Outcome(NamedTuple):
+class PlayedTrial(NamedTuple):
     """What an experiment comes to.
 
     Attributes
@@ -133,7 +133,7 @@ class Outcome(NamedTuple):
     worst: float
 
 
-def matched(model: str, people: int, alpha: float, epsilon: float, seed: int, world: World = LINE) -> Outcome:
+def matched(model: str, people: int, alpha: float, epsilon: float, seed: int, world: World = LINE) -> PlayedTrial:
     """Return what comes of probability matching with a floor of people^-alpha/2; it recommends the larger estimate.
 
     Bins an axis are a power of 2: the largest up to n^(1/(2 + d)), or (q^2 n)^(1/(2 + 2 d)) where reports are of one
@@ -158,7 +158,9 @@ def matched(model: str, people: int, alpha: float, epsilon: float, seed: int, wo
     return _outcome(world, lost / people, curve, effects > 0)
 
 
-def published(people: int, alpha: float, epsilon: float | None, width: str, seed: int, world: World = LINE) -> Outcome:
+def published(
+    people: int, alpha: float, epsilon: float | None, width: str, seed: int, world: World = LINE
+) -> PlayedTrial:
     """Return what comes of ConSE and of DP-ConSE. Where both arms are left, they recommend the control."""
     rng = np.random.default_rng([seed, 4])
     algorithm = ConSE(people, alpha, epsilon, width, world.dimension)  # type: ignore[arg-type]
@@ -178,10 +180,10 @@ def published(people: int, alpha: float, epsilon: float | None, width: str, seed
     return _outcome(world, float(lost / people), np.array([effect for _, effect in estimates]), treated)
 
 
-def _outcome(world: World, lost: float, curve: Array, treated: NDArray[np.bool_]) -> Outcome:
+def _outcome(world: World, lost: float, curve: Array, treated: NDArray[np.bool_]) -> PlayedTrial:
     losses = world.losses(world.side_of(treated))
     welfare = float(losses[np.arange(len(treated)), treated.astype(int)].mean())
-    return Outcome(lost / world.uniform, world.error_of(curve), welfare / world.uniform, world.worst(treated))
+    return PlayedTrial(lost / world.uniform, world.error_of(curve), welfare / world.uniform, world.worst(treated))
 
 
 def bound(people: int, alpha: float, dimension: int = 1) -> tuple[float, float]:
@@ -189,14 +191,14 @@ def bound(people: int, alpha: float, dimension: int = 1) -> tuple[float, float]:
     return people**-alpha, people ** (-(1 - alpha) / (2 + dimension))
 
 
-def setting_of(privacy: Privacy, bins: int, batch: int) -> Setting:
+def setting_of(privacy: Privacy, bins: int, batch: int) -> TrialSetting:
     """Return how people answer about so many bins, by what calibrates the product's mechanisms."""
     layout = SlotLayout(0, np.zeros((bins, 0 if privacy.trust.curated else 1), np.uint32))
     mechanism = calibrate(privacy, batch, KeyedHits(layout)).mechanism
     if isinstance(mechanism, CellPairs):
-        return Setting(decay=float(np.exp(-1 / mechanism.scale)) if mechanism.scale else 0.0)
+        return TrialSetting(decay=float(np.exp(-1 / mechanism.scale)) if mechanism.scale else 0.0)
     assert isinstance(mechanism, NamedSymbol)
-    return Setting(mechanism.response.gain, mechanism.response.other, counted=mechanism.named)
+    return TrialSetting(mechanism.response.gain, mechanism.response.other, counted=mechanism.named)
 
 
 def _sizes(people: int) -> list[int]:

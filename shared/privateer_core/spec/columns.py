@@ -7,6 +7,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.errors import InputError
+
 Array = NDArray[np.float64]
 
 MISSING_PLACE: Final = 0.5
@@ -90,3 +92,17 @@ def is_missing(value: Any) -> bool:
     if isinstance(value, float | np.floating):
         return math.isnan(value)
     return value is None or type(value).__name__ in _GAPS
+
+
+def clipped_columns(contexts: Array) -> Array:
+    """Return encoded contexts (n, columns), each number at least 0 and at most 1.
+
+    Raises
+    ------
+    InputError
+        If a value is not a finite number.
+    """
+    if not np.isfinite(contexts).all():
+        remedy = "give the device finite values, or None where the spec allows it"
+        raise InputError("must be finite numbers", field="context", remedy=remedy)
+    return np.asarray(np.minimum(np.maximum(contexts, 0.0), 1.0))

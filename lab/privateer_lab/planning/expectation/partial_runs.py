@@ -77,7 +77,7 @@ def played(
     """
     started = time.process_time()
     try:
-        # Who measures the gain is counted among those who follow the last policy: what it gains is what is asked here.
+        # People who measure the gain count as followers of the last policy, since its gain is what is asked here.
         run = simulation(spec.learning, seed, environment=people(seed) if people else None)
         run.choices += spec.experiment.horizon - spec.learning.experiment.horizon
         begins = started

@@ -33,7 +33,7 @@ _NAMES: Final = dict(zip(METHODS[1::2], METHODS[::2], strict=True))
 
 
 @dataclass(frozen=True)
-class Case:
+class TableCase:
     """A setting of the table: the first people of the target, or all; and epsilons of these and of the sources."""
 
     cohorts: Cohorts
@@ -135,11 +135,11 @@ class Table2:
             cohorts = self.data.read(effort.data[self.data.option], Path(folder))
             people = _QUICK if effort.quick else cohorts.target[1]
             cases = [
-                Case(cohorts, part, people // share, *promise)
+                TableCase(cohorts, part, people // share, *promise)
                 for promise, (part, share) in product(promises, PARTS.items())
             ]
             tasks = [(case, seed) for seed in range(effort.seeds) for case in cases]
-            for rows in each(Case.play, tasks, effort.jobs, effort.backend):
+            for rows in each(TableCase.play, tasks, effort.jobs, effort.backend):
                 yield from rows
 
     def draw(self, title: str, rows: Rows) -> Figure:

@@ -1,4 +1,4 @@
-"""Who gets which arm under a policy, by people made up of what is known of cells: features are independent there."""
+"""Shares of people who get each arm under a policy, from made-up people whose features are independent."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

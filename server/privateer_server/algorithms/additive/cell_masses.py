@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from privateer_core.algorithms.additive.cells import Cells, FeatureCells, Questions
+from privateer_core.algorithms.additive.cells import Cells, Questions, ShapeCells
 from privateer_server.algorithms.additive.kernels import kernels_of
 
 Array = NDArray[np.float64]
@@ -57,7 +57,7 @@ class CellMasses:
         return found
 
 
-def _shares(feature: FeatureCells, information: Array, scores: Array) -> Array:
+def _shares(feature: ShapeCells, information: Array, scores: Array) -> Array:
     """Return the mean of one feature's shares over priors of several scales and lengths, by their evidence."""
     even = np.full(feature.count, 1 / feature.count)
     if feature.missing:

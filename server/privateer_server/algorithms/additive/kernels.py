@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.algorithms.additive.cells import FeatureCells
+from privateer_core.algorithms.additive.cells import ShapeCells
 
 Array = NDArray[np.float64]
 _LENGTHS: Final = (0.125, 0.25, 0.5, 1.0)
@@ -14,7 +14,7 @@ _ROUGH: Final = 0.05
 """Share of a function's variance that is each bin's own."""
 
 
-def kernels_of(feature: FeatureCells) -> Array:
+def kernels_of(feature: ShapeCells) -> Array:
     """Return covariances, (kernels, cells, cells): Matern 3/2 between bins of several lengths, none between levels."""
     if not feature.bins:
         return np.eye(feature.count)[None]

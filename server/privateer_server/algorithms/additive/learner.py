@@ -20,7 +20,7 @@ from privateer_server.algorithms.additive.arm_shares import ArmShares
 from privateer_server.algorithms.additive.cell_masses import CellMasses
 from privateer_server.algorithms.additive.observed_round import ObservedRound, independent
 from privateer_server.algorithms.additive.part_sums import PartSums, noise_of
-from privateer_server.algorithms.additive.posterior import Posterior
+from privateer_server.algorithms.additive.posterior import TermPosterior
 from privateer_server.algorithms.additive.question_shares import edges_of, even, least_doubt
 
 Array = NDArray[np.float64]
@@ -73,11 +73,11 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
         nothing = np.zeros((arms, terms, terms)), np.zeros((arms, terms))
         return AdditiveState(0, *nothing, CellMasses.unknown(self.cells))
 
-    def posterior(self, state: AdditiveState) -> Posterior:
+    def posterior(self, state: AdditiveState) -> TermPosterior:
         """Return what is known of terms."""
         declared = self.spec.reward.base_rate
         rate = None if declared is None else self.spec.reward.scaled(declared)[0]
-        return Posterior.of(*self._statistics(state), self.cells, state.masses.means(self.cells), rate)
+        return TermPosterior.of(*self._statistics(state), self.cells, state.masses.means(self.cells), rate)
 
     def _statistics(self, state: AdditiveState) -> tuple[Array, Array]:
         """Return information and scores of all rounds; those that are kept count by what is known of masses now."""
@@ -110,7 +110,7 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
             terms=terms,
         )
 
-    def _asked(self, state: AdditiveState, known: Posterior, people: int, noise: float) -> Array:
+    def _asked(self, state: AdditiveState, known: TermPosterior, people: int, noise: float) -> Array:
         """Return the share of each question, for arms to be given about as they were in the latest round."""
         masses, arms = state.masses.means(self.cells), self.spec.arm_count
         weighted = np.full((arms, self.cells.count), 2 / arms)
@@ -118,7 +118,7 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
             weighted = state.rounds[-1].arms.weighted
         return least_doubt(self.questions, known.covariances, people * masses * weighted, noise, masses)
 
-    def _draws(self, state: AdditiveState, known: Posterior, ahead: NewRound) -> NDArray[np.int16]:
+    def _draws(self, state: AdditiveState, known: TermPosterior, ahead: NewRound) -> NDArray[np.int16]:
         """Return draws from the posterior, nearer to its mean; before any report each names an arm, in turn."""
         if not state.reported:
             draws = np.zeros((_DRAWS, *known.means.shape), np.int16)

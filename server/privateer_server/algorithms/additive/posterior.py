@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from privateer_core.algorithms.additive.cells import Cells, FeatureCells
+from privateer_core.algorithms.additive.cells import Cells, ShapeCells
 from privateer_server.algorithms.additive.kernels import kernels_of
 
 Array = NDArray[np.float64]
@@ -26,7 +26,7 @@ _STEPS: Final = 5
 
 
 @dataclass(frozen=True)
-class Posterior:
+class TermPosterior:
     """What is known of terms.
 
     Attributes
@@ -49,7 +49,9 @@ class Posterior:
         return self.factors @ self.factors.transpose(0, 2, 1)
 
     @classmethod
-    def of(cls, information: Array, scores: Array, cells: Cells, masses: Array, declared: float | None) -> "Posterior":
+    def of(
+        cls, information: Array, scores: Array, cells: Cells, masses: Array, declared: float | None
+    ) -> "TermPosterior":
         """Return the posterior.
 
         Parameters
@@ -142,7 +144,7 @@ class _Family:
         return np.asarray(found.sum(axis=(2, 3)).ravel() / 2)
 
 
-def _family(feature: FeatureCells, masses: Array, unit: float) -> _Family:
+def _family(feature: ShapeCells, masses: Array, unit: float) -> _Family:
     # What all of a feature's cells have in common is everybody's term.
     centre = np.eye(feature.count) - masses
     kernels = centre @ kernels_of(feature) @ centre.T + _LEFT * np.eye(feature.count)

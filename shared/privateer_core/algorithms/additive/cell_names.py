@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from privateer_core.algorithms.additive.cells import FeatureCells
+from privateer_core.algorithms.additive.cells import ShapeCells
 from privateer_core.answer.facts import NAME_MAX
 from privateer_core.spec.categories import Ordinal
 from privateer_core.spec.features import Feature, Scaled
@@ -15,7 +15,7 @@ _FEATURE: Final = 96
 """Characters of a feature's name in that of a cell."""
 
 
-def named(name: str, feature: Feature, cells: FeatureCells) -> Iterator[str]:
+def named(name: str, feature: Feature, cells: ShapeCells) -> Iterator[str]:
     """Yield the names of a feature's cells in their order."""
     for place, what in enumerate(_said(feature, cells)):
         said = f"{name[:_FEATURE]}: {what}"
@@ -23,7 +23,7 @@ def named(name: str, feature: Feature, cells: FeatureCells) -> Iterator[str]:
         yield said if len(said) <= NAME_MAX else f"{said[: NAME_MAX - 8]} ({place})"
 
 
-def _said(feature: Any, cells: FeatureCells) -> Iterator[str]:
+def _said(feature: Any, cells: ShapeCells) -> Iterator[str]:
     if isinstance(feature, Scaled):
         for place in range(cells.bins):
             yield _of_bin(feature, place, cells.bins)

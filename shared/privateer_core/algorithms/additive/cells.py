@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.errors import InputError
 from privateer_core.spec.categories import Ordinal
+from privateer_core.spec.columns import clipped_columns
 from privateer_core.spec.features import Feature
 
 Array = NDArray[np.float64]
@@ -19,7 +19,7 @@ _COARSER: Final = (2, 4, 8)
 
 
 @dataclass(frozen=True)
-class FeatureCells:
+class ShapeCells:
     """The cells of one feature, numbered from 0.
 
     Attributes
@@ -75,7 +75,7 @@ class Cells:
         Those of each feature, in order.
     """
 
-    features: tuple[FeatureCells, ...]
+    features: tuple[ShapeCells, ...]
 
     @classmethod
     def of(cls, features: Mapping[str, Feature], bins: int) -> "Cells":
@@ -84,10 +84,10 @@ class Cells:
         for feature in features.values():
             block = feature.blocks[0]
             if block.codes:
-                found.append(FeatureCells(start, 0, block.codes, block.columns))
+                found.append(ShapeCells(start, 0, block.codes, block.columns))
             else:
                 own = len(feature.levels) if isinstance(feature, Ordinal) else bins
-                found.append(FeatureCells(start, own, missing=feature.missing))
+                found.append(ShapeCells(start, own, missing=feature.missing))
             start += feature.columns
         return cls(tuple(found))
 
@@ -113,10 +113,7 @@ class Cells:
         InputError
             If a value is not a finite number.
         """
-        if not np.isfinite(contexts).all():
-            remedy = "give the device finite values, or None where the spec allows it"
-            raise InputError("must be finite numbers", field="context", remedy=remedy)
-        clipped = np.minimum(np.maximum(contexts, 0.0), 1.0)
+        clipped = clipped_columns(contexts)
         cells = [feature.locate(clipped) for feature in self.features]
         return np.stack(cells, axis=1) + self.starts[:-1]
 

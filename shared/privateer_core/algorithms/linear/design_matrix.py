@@ -8,8 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.errors import InputError
-from privateer_core.spec.columns import Block
+from privateer_core.spec.columns import Block, clipped_columns
 from privateer_core.spec.features import Feature
 
 Array = NDArray[np.float64]
@@ -48,10 +47,7 @@ class DesignMatrix:
         InputError
             If a value is not a finite number.
         """
-        if not np.isfinite(contexts).all():
-            remedy = "give the device finite values, or None where the spec allows it"
-            raise InputError("must be finite numbers", field="context", remedy=remedy)
-        clipped = np.minimum(np.maximum(contexts, 0.0), 1.0)
+        clipped = clipped_columns(contexts)
         rows, start = [np.ones((len(contexts), 1))], 0
         for block in self.blocks:
             rows.append(_coordinates(block, clipped[:, start : start + block.columns]))

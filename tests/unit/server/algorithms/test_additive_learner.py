@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from privateer_core.algorithms.additive.cells import Cells, FeatureCells, Questions
+from privateer_core.algorithms.additive.cells import Cells, Questions, ShapeCells
 from privateer_core.algorithms.additive.policy import STEP
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.additive import posterior
@@ -14,11 +14,11 @@ from privateer_server.algorithms.additive.arm_shares import ArmShares, made_up
 from privateer_server.algorithms.additive.cell_masses import CellMasses
 from privateer_server.algorithms.additive.observed_round import _together, independent
 from privateer_server.algorithms.additive.part_sums import PartSums
-from privateer_server.algorithms.additive.posterior import Posterior
+from privateer_server.algorithms.additive.posterior import TermPosterior
 from privateer_server.algorithms.additive.question_shares import even, least_doubt
 from tests.unit.algorithms.test_additive import spec_of
 
-CELLS = Cells((FeatureCells(0, 6), FeatureCells(1, 0, (0, 1, 2), 2)))
+CELLS = Cells((ShapeCells(0, 6), ShapeCells(1, 0, (0, 1, 2), 2)))
 QUESTIONS = Questions(CELLS, merges=True)
 MASSES = np.array([1.0, 0.3, 0.2, 0.2, 0.1, 0.1, 0.1, 0.6, 0.3, 0.1])
 FAR = 5.0
@@ -64,7 +64,7 @@ def test_the_evidence_of_priors_is_that_of_the_normal_law():
 
 def test_the_posterior_finds_terms_and_says_how_far_off_it_is():
     information, scores = observed()
-    known = Posterior.of(information, scores, CELLS, MASSES, None)
+    known = TermPosterior.of(information, scores, CELLS, MASSES, None)
     deviations = np.sqrt(np.diagonal(known.covariances, axis1=1, axis2=2))
     off = np.abs(known.means - truth())
     assert (off < FAR * deviations).all()
@@ -74,10 +74,10 @@ def test_the_posterior_finds_terms_and_says_how_far_off_it_is():
 
 def test_before_any_report_nothing_is_known():
     nothing = np.zeros((2, CELLS.count, CELLS.count)), np.zeros((2, CELLS.count))
-    known = Posterior.of(*nothing, CELLS, MASSES, None)
+    known = TermPosterior.of(*nothing, CELLS, MASSES, None)
     assert known.level == 0.5
     assert np.allclose(known.means[:, 1:], 0)
-    assert Posterior.of(*nothing, CELLS, MASSES, 0.02).level == pytest.approx(0.02)
+    assert TermPosterior.of(*nothing, CELLS, MASSES, 0.02).level == pytest.approx(0.02)
 
 
 def test_sums_over_the_same_people_count_as_they_vary_together():
