@@ -20,7 +20,7 @@ from privateer_server.algorithms.trial.treatment_effects import (
     holm,
     stopped_effect,
 )
-from tests.support.trials import SETTINGS, Setting, Trials, by_trial, central, detectable, growing, named
+from tests.support.trials import SETTINGS, Trials, TrialSetting, by_trial, central, detectable, growing, named
 
 SEGMENTS = np.array([0.4, 0.3, 0.2, 0.1])
 EFFECTS = np.array([0.03, -0.03, 0.06, 0.0])
@@ -138,7 +138,7 @@ def test_people_needed_are_those_of_published_formulas() -> None:
 
 @pytest.mark.parametrize(("setting", "planned"), [(central(0.1), {}), (named(2.0, 4), {})])
 def test_the_effect_that_a_plan_calls_detectable_is_found_in_four_of_five_trials(
-    setting: Setting, planned: dict[str, float]
+    setting: TrialSetting, planned: dict[str, float]
 ) -> None:
     """1,200 trials: four standard errors are .046."""
     trials = Trials(setting, SEGMENTS[[1]], np.array([[0.3, 0.3]]), 5e4, 1_200)

@@ -13,7 +13,7 @@ from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvide
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, scores
 from privateer_server.algorithms.trial.group_sequential import critical_values, information
 from privateer_server.algorithms.trial.power.planned_deviations import deviations
-from tests.support.trials import SETTINGS, Setting, Trials, added_in_common, by_trial, central, growing
+from tests.support.trials import SETTINGS, Trials, TrialSetting, added_in_common, by_trial, central, growing
 
 SEGMENTS = np.array([0.4, 0.3, 0.2, 0.1])
 TIMES = growing(6_000, 100_000)
@@ -179,7 +179,7 @@ def test_an_average_counts_people_of_every_segment_even_of_one_where_an_arm_has_
 
 @pytest.mark.parametrize(("decay", "rate"), [(0.0, 0.01), (0.6, 0.01), (0.6, 0.9), (0.95, 0.3)])
 def test_sums_over_a_few_people_vary_least_at_their_centre(decay: float, rate: float) -> None:
-    trials = Trials(Setting(decay=decay), np.array([0.05, 0.95]), np.full((2, 2), rate), 4e3, 1)
+    trials = Trials(TrialSetting(decay=decay), np.array([0.05, 0.95]), np.full((2, 2), rate), 4e3, 1)
     sums = trials.begin().add(trials.epoch(np.random.default_rng(3), 4_000, np.full((2, 2), 0.5))).common
     known = HitValues(np.full((2, 1), rate), np.full((2, 1), rate * (1 - rate)))
     best = centres(sums, known)
@@ -201,7 +201,7 @@ def test_others_hits_are_taken_off_wherever_the_centre_is() -> None:
 
 
 def test_nothing_is_ready_before_both_arms_have_people_beyond_the_noise() -> None:
-    rare = Trials(Setting(decay=float(np.exp(-0.05))), SEGMENTS, np.full((4, 2), 0.01), 5e3, 200)
+    rare = Trials(TrialSetting(decay=float(np.exp(-0.05))), SEGMENTS, np.full((4, 2), 0.01), 5e3, 200)
     evidence, _ = run(rare, False)
     assert np.isnan(evidence.scores[0]).all()
     assert np.isnan(scores(rare.begin().stable)).all()
