@@ -57,6 +57,7 @@ _ADJUSTED: dict[str, Any] = {
 _LEARNED: dict[str, Any] = _ADJUSTED | {
     "reward": _NUMBERS["reward"] | {"adjust": {"x1": {"low": 0.0, "high": 1.0}, "x2": {"low": -0.25, "high": 0.75}}}
 }
+_TOWN = {"town": {"hashed": 21, "missing": True}}
 _PLAIN = {"x1": {"low": 0.0, "high": 1.0}, "x2": {"low": 0.0, "high": 1.0}}
 _GRID = 2.0**20
 _MOST = (1 << 64) - 1
@@ -105,7 +106,7 @@ def _more() -> list[tuple[str, Spec, bytes]]:
         ),
         **{
             f"additive under {one['model']}{', as-local' * ('arms' in one)}": (
-                vectors.spec_of("additive", one, vectors.FEATURES, algorithm={"bins": 12}),
+                vectors.spec_of("additive", one, vectors.FEATURES | _TOWN, algorithm={"bins": 12}),
                 grown_additive,
             )
             for one in (
@@ -225,6 +226,8 @@ def value(feature: Feature, bits: int) -> Any:
     kind, place, share = bits % 8, bits >> 3, (bits >> 11) * 2.0**-53
     if kind == 0:
         return None
+    if "hashed" in told:
+        return f"No. {place % 1000}" if kind > 2 else place % 1000
     if "levels" in told:
         return "elsewhere" if kind == 1 else told["levels"][place % len(told["levels"])]
     if "boolean" in told:

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
-from privateer_core.spec.categories import Boolean, Categorical, Ordinal
+from privateer_core.spec.categories import Boolean, Categorical, Hashed, Ordinal
 from privateer_core.spec.features import Feature, Numeric, Ranked
 from privateer_core.spec.reward import Reward
 from privateer_core.spec.sections import Finite
@@ -56,7 +56,7 @@ class Independent(Environment, ABC):
 
 def levels_of(feature: Feature) -> int:
     """Return how many levels without an order a feature has; 0 for numbers."""
-    if isinstance(feature, Categorical):
+    if isinstance(feature, Categorical | Hashed):
         return len(feature.levels)
     return 2 if isinstance(feature, Boolean) else 0
 
@@ -77,7 +77,7 @@ def _draw(feature: Feature, uniform: Array) -> Array:
         return np.asarray(feature.low + (feature.high - feature.low) * uniform)
     if isinstance(feature, Ranked):
         return np.interp(uniform, np.linspace(0.0, 1.0, len(feature.quantiles)), feature.quantiles)
-    count = len(feature.levels) if isinstance(feature, Categorical | Ordinal) else 2
+    count = len(feature.levels) if isinstance(feature, Categorical | Hashed | Ordinal) else 2
     return np.floor(count * uniform)
 
 
