@@ -146,9 +146,10 @@ def test_the_pages_snippets_and_commands_work(page: str) -> None:
 
 @AS_TYPED
 @pytest.mark.nightly
-def test_the_simulation_pages_commands_work(people: int | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", ["simulation.md", "spec-from.md"])
+def test_the_simulation_pages_commands_work(page: str, people: int | None, tmp_path: Path) -> None:
     log = onboarding.people(people or 50_000).write(tmp_path / "log.csv")
-    for block in blocks("sh", (ROOT / "docs" / "simulation.md").read_text()):
+    for block in blocks("sh", (ROOT / "docs" / page).read_text()):
         for line in block.splitlines():
             here = fewer(line, people).replace("--out ", f"--out {tmp_path}/").replace(" log.csv", f" {log}")
             said = execute(here, dict(os.environ), typed=people is None)
