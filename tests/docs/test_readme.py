@@ -25,6 +25,11 @@ README = (ROOT / "README.md").read_text()
 BIN = Path(sys.executable).parent
 
 
+def under(page: str, title: str) -> str:
+    """What stands under a title of a page; nothing if it has no such title."""
+    return page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
 def blocks(language: str, text: str = README) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
@@ -116,9 +121,10 @@ def run_snippet(snippet: str, at: Services, environment: dict[str, str]) -> None
 
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if not name.startswith("paper-")])
 def test_every_key_of_a_spec_is_documented(name: str) -> None:
-    """In the pages of the configuration and of the algorithm itself, if it has one."""
+    """In the page of the configuration, in the algorithm's section of the reference, or in its own page, if it has one."""
     page = ROOT / "docs" / f"{name}.md"
     text = (ROOT / "docs" / "configuration.md").read_text() + (page.read_text() if page.exists() else "")
+    text += under((ROOT / "docs" / "reference" / "algorithms.md").read_text(), f"`{name}`")
     for section, field in algorithm(name).spec.model_fields.items():
         for key in getattr(field.annotation, "model_fields", {}):
             assert f"`{section}.{key}" in text or f"`{key}`" in text or f"`.{key}`" in text, f"{section}.{key}"
