@@ -121,7 +121,7 @@ def run_snippet(snippet: str, at: Services, environment: dict[str, str]) -> None
 
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if not name.startswith("paper-")])
 def test_every_key_of_a_spec_is_documented(name: str) -> None:
-    """In the page of the configuration, in the algorithm's section of the reference, or in its own page, if it has one."""
+    """In the page of the configuration, in the algorithm's section of the reference, or in its own page."""
     page = ROOT / "docs" / f"{name}.md"
     text = (ROOT / "docs" / "configuration.md").read_text() + (page.read_text() if page.exists() else "")
     text += under((ROOT / "docs" / "reference" / "algorithms.md").read_text(), f"`{name}`")
