@@ -44,6 +44,7 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m tests.documents.prose
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
