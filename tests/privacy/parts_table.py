@@ -1,6 +1,7 @@
 """The table of what half the noise of each part is proved to cost: ``python -m tests.privacy.parts_table``.
 
-It attacks every part as it is, with half its noise and with a quarter of it, and writes the table into docs/privacy/audit-parts.md.
+It attacks every part as it is, with half its noise and with a quarter of it, and writes the table into
+docs/privacy/audit-parts.md.
 """
 
 import re
