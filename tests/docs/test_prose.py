@@ -29,7 +29,7 @@ def test_a_planted_bad_sentence_is_found(planted: str, found: str) -> None:
 
 
 def test_code_formulas_and_defined_abbreviations_are_no_prose() -> None:
-    page = f"{GOOD} An optimal margin (OMGF) is an OMGF, \\(the the OMGF\\) and `e.g. the the`.\n\n```sh\n{LONG}\n```\n"
+    page = f"{GOOD} An optimal margin (OMGF) is an OMGF, $the the OMGF$ and `e.g. the the`.\n\n```sh\n{LONG}\n```\n"
     assert list(prose.findings(list(prose.of_page(page, "page.md")))) == []
 
 

@@ -27,7 +27,7 @@ DISTRIBUTIONS: Final = ("shared", "client", "shuffler", "issuer", "server", "lab
 
 _CODE: Final = "Code"
 """What stands for code and formulas: a word that no rule knows."""
-_FORMULA: Final = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
+_FORMULA: Final = re.compile(r"(`+.+?`+)|\$\$.+?\$\$|\$(?=[^\s$])[^$`\n]*?(?<=\S)\$(?!\w)", re.DOTALL)
 _SENTENCE_END: Final = re.compile(r"(?<=[.?!])[)\"']*\s+(?=[A-Z(\"'`\d])")
 _WORD: Final = re.compile(r"[A-Za-z0-9][\w'./-]*")
 _DOUBLED: Final = re.compile(r"\b([a-z]+)\s+\1\b", re.IGNORECASE)
@@ -61,7 +61,7 @@ def sources() -> list[Path]:
 def of_page(text: str, name: str) -> Iterator[Text]:
     """The prose of a page in Markdown, without its code and formulas."""
     opened, line = "", 0
-    for token in MarkdownIt().enable("table").parse(_FORMULA.sub(_CODE, text)):
+    for token in MarkdownIt().enable("table").parse(_FORMULA.sub(lambda one: one[1] or _CODE, text)):
         if token.type == "inline":
             yield Text(f"{name}:{line}", _plain(token.children or []), opened == "paragraph_open")
         else:
