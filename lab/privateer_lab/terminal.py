@@ -92,6 +92,17 @@ def print_conclusion(published: PublishedAnswer) -> None:
         screen.print(note, soft_wrap=True, markup=False)
 
 
+def print_finished(conclusion: Conclusion, answer: Answer) -> None:
+    """Print what the rows of a test that is over say: headline, effects, what they rest on and cost."""
+    screen.print(conclusion.headline.sentence, style="bold", soft_wrap=True, markup=False)
+    print_warnings(answer)
+    for title, rows in tables_of_conclusion(conclusion):
+        _print(title, rows, words_left=True)
+    rests = f"It rests on {answer.people:,} rows."
+    for note in (*conclusion.surer, rests, conclusion.privacy.sentence, conclusion.reward.sentence):
+        screen.print(note, soft_wrap=True, markup=False)
+
+
 def print_rules(published: PublishedAnswer) -> bool:
     """Print the headline and the rules alone; tell whether there are any."""
     conclusion = published.conclusion
