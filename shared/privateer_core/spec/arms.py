@@ -149,7 +149,6 @@ class ArmsSpec(Spec):
             return self
         for wrong, detail, remedy in (
             (not self.further_questions, "is for algorithms that choose by context", "remove it"),
-            (table.conversion_window > 0, "needs outcomes that are known at once", "remove it, or the window"),
             (table.reports_per_person > 1, "needs people who report once", "remove it, or reports_per_person"),
             (
                 self.learning_people < table.round_size,
