@@ -148,7 +148,7 @@ class LateSimulation(Simulation):
             self.now = max(self.now, float(closes))
 
     def _planned(self, policy: Policy) -> int:
-        """Return how many people choose until a policy's rounds are over: who measures the gain comes after the rest."""
+        """Return how many people choose until a policy's rounds are over: who measures the gain comes last."""
         table = self.spec.experiment
         return table.horizon if isinstance(policy, GainPolicy) else self.spec.learning.experiment.horizon
 
