@@ -200,7 +200,7 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
         return state
 
     def relearned(self, state: StateT, learned: Any) -> StateT:
-        """Return the state with another one in the place of what `learned` returns of it."""
+        """Return the state with another one instead of what `learned` returns of it."""
         del state
         return cast(StateT, learned)
 

@@ -23,7 +23,7 @@ from privateer_server.algorithms.additive.observed_round import ObservedRound, i
 from privateer_server.algorithms.additive.part_sums import PartSums, noise_of
 from privateer_server.algorithms.additive.posterior import TermPosterior
 from privateer_server.algorithms.additive.question_shares import edges_of, even, least_doubt
-from privateer_server.algorithms.additive.shape_functions import People, shapes_of
+from privateer_server.algorithms.additive.shape_functions import CellShares, shapes_of
 
 Array = NDArray[np.float64]
 _DRAWS: Final = 32
@@ -177,7 +177,7 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
 
     def _shapes(self, state: AdditiveState) -> Shapes:
         known, masses = self.posterior(state), state.masses.means(self.cells)
-        people = People(self.cells, self.spec.features, masses)
+        people = CellShares(self.cells, self.spec.features, masses)
         told = known.unshrunk(*self._statistics(state), self.cells, masses)
         playable = np.array(self.spec.playable)
         return shapes_of(known, told, people, self.spec.options, playable, self.spec.reward.span)

@@ -22,7 +22,7 @@ _DIGITS: Final = 5
 _WIDTH: Final = NormalDist().inv_cdf(0.975)
 
 
-class People(NamedTuple):
+class CellShares(NamedTuple):
     """Whom terms are about.
 
     Attributes
@@ -41,7 +41,7 @@ class People(NamedTuple):
 def shapes_of(
     known: TermPosterior,
     told: TermPosterior,
-    people: People,
+    people: CellShares,
     options: tuple[str, ...],
     playable: NDArray[np.bool_],
     span: float,
@@ -77,19 +77,19 @@ def shapes_of(
     return Shapes(tuple(functions), len(gains) - len(chosen), len(arms) - len(shown))
 
 
-def _own(people: People, place: int) -> Array:
+def _own(people: CellShares, place: int) -> Array:
     """Return the share of people in each cell of a feature, (cells,), which adds up to 1."""
     masses = np.maximum(people.masses[people.cells.of_feature(place)], 0.0)
     return np.asarray(masses / masses.sum() if masses.any() else np.full(len(masses), 1 / len(masses)))
 
 
-def _centred(means: Array, people: People, place: int) -> Array:
+def _centred(means: Array, people: CellShares, place: int) -> Array:
     """Return the terms of a feature, (arms, cells), of which people have 0 on average."""
     terms = means[:, people.cells.of_feature(place)]
     return np.asarray(terms - (terms @ _own(people, place))[:, None])
 
 
-def _levels(means: Array, people: People) -> Array:
+def _levels(means: Array, people: CellShares) -> Array:
     """Return the expected rewards of everybody, (arms,)."""
     rest = [means[:, people.cells.of_feature(n)] @ _own(people, n) for n in range(len(people.cells.features))]
     return np.asarray(means[:, 0] + np.sum(rest, axis=0))
@@ -100,7 +100,7 @@ def _gain(levels: Array, terms: Array, shares: Array) -> float:
     return float((levels[:, None] + terms).max(axis=0) @ shares - levels.max())
 
 
-def _first(levels: Array, centred: list[Array], people: People) -> NDArray[np.int64]:
+def _first(levels: Array, centred: list[Array], people: CellShares) -> NDArray[np.int64]:
     """Return the options that most people would get by some one feature, the best single one first."""
     wins = np.zeros(len(levels))
     for place, terms in enumerate(centred):
@@ -111,7 +111,7 @@ def _first(levels: Array, centred: list[Array], people: People) -> NDArray[np.in
     return np.lexsort((-levels, -wins))[:OPTIONS_MOST]
 
 
-def _curves(told: TermPosterior, people: People, place: int, arms: NDArray[np.int64]) -> tuple[Array, Array]:
+def _curves(told: TermPosterior, people: CellShares, place: int, arms: NDArray[np.int64]) -> tuple[Array, Array]:
     """Return centred terms of arms and their standard deviations, each (arms, cells)."""
     own, shares = people.cells.of_feature(place), _own(people, place)
     centre = np.eye(len(shares)) - shares
@@ -119,7 +119,7 @@ def _curves(told: TermPosterior, people: People, place: int, arms: NDArray[np.in
     return told.means[arms][:, own] @ centre.T, np.sqrt(np.square(factors).sum(axis=2))
 
 
-def _shape(people: People, place: int, gain: float, curves: Mapping[str, tuple[Array, Array]]) -> FeatureShape:
+def _shape(people: CellShares, place: int, gain: float, curves: Mapping[str, tuple[Array, Array]]) -> FeatureShape:
     """Return a feature's shape functions, with the values (cells,) of each option and their deviations."""
     name, cells, shares = list(people.features)[place], people.cells.features[place], _own(people, place)
     said = [one[:NAME_MAX] for one in contents(people.features[name], cells)]
