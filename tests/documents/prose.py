@@ -149,10 +149,18 @@ def _proselint(texts: list[Text]) -> Iterator[str]:
         yield f"{texts[max(found.pos[0] - 1, 0)].place}: {result.check_path}: {result.message}"
 
 
+def length(texts: list[Text], name: str) -> Iterator[str]:
+    """Find a page that is too long to be read; what is looked up may be longer."""
+    count = sum(len(one.words.split()) for one in texts)
+    if count > RULES["longest_page"] and name not in RULES["looked_up"]:
+        yield f"{name}: a page of {count} words, more than {RULES['longest_page']}: divide it"
+
+
 def check(path: Path) -> list[str]:
     """All findings of a file."""
-    read = of_page if path.suffix == ".md" else of_module
-    return list(findings(list(read(path.read_text(), str(path.relative_to(ROOT))))))
+    name, text = str(path.relative_to(ROOT)), path.read_text()
+    texts = list(of_page(text, name) if path.suffix == ".md" else of_module(text, name))
+    return [*findings(texts), *(length(texts, name) if path.suffix == ".md" else ())]
 
 
 def main(named: list[str]) -> int:
