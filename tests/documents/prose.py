@@ -32,6 +32,7 @@ _SENTENCE_END: Final = re.compile(r"(?<=[.?!])[)\"']*\s+(?=[A-Z(\"'`\d])")
 _WORD: Final = re.compile(r"[A-Za-z0-9][\w'./-]*")
 _DOUBLED: Final = re.compile(r"\b([a-z]+)\s+\1\b", re.IGNORECASE)
 _ABBREVIATION: Final = re.compile(r"(?<![\w.-])[A-Z]{2,6}(?![\w-])")
+_ASIDE: Final = re.compile(r"(?<=\s)\(")
 _RIDDLE: Final = re.compile(r"(?:What|Who|Whom|Whoever)\b.*\.$", re.DOTALL)
 _SAID_IN: Final = {"help", "description", "remedy", "detail"}
 """Names of arguments and variables whose text people read."""
@@ -117,7 +118,7 @@ def _sentences(one: Text) -> Iterator[str]:
         count = len(_WORD.findall(sentence))
         if count > RULES["longest"]:
             yield f"a sentence of {count} words, more than {RULES['longest']}: {sentence[:70]}..."
-        if one.is_running and (sentence.count(";") > 1 or sentence.count("(") > 2):
+        if one.is_running and (sentence.count(";") > 1 or len(_ASIDE.findall(sentence)) > 2):
             yield f"more than two asides in a sentence: {sentence[:70]}..."
         if one.is_running and count > 6 and _RIDDLE.match(sentence):
             yield f"a sentence that hides its subject, begin with a noun: {sentence[:70]}..."
