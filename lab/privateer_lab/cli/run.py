@@ -191,8 +191,15 @@ def bench(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Measure what a report costs on its way, in multiples of opening one, and how fast the accountant is."""
-    from privateer_lab.bench import bench_accountant, bench_answers, bench_memory, bench_path, bench_replicas
+    """Measure what a report costs on its way, in multiples of opening one, and how fast accountant and devices are."""
+    from privateer_lab.bench import (
+        bench_accountant,
+        bench_answers,
+        bench_decisions,
+        bench_memory,
+        bench_path,
+        bench_replicas,
+    )
 
     if not as_json:
         begin("starting services and measuring them", "one to five minutes")
@@ -206,8 +213,9 @@ def bench(
         result: dict[str, Any] = {"servers": tables}
     else:
         path, accountant = bench_path(users) | bench_answers(users), bench_accountant()
-        result = {"report path": path, "accountant": accountant}
-        tables = path | {"accountant": accountant}
+        device = bench_decisions()
+        result = {"report path": path, "accountant": accountant, "decisions": device}
+        tables = path | {"accountant": accountant, "decisions, in microseconds": device}
     if as_json:
         print_json(result)
         return

@@ -55,6 +55,8 @@ export class Spec {
     /** How many people measure what choosing by context gains. */
     this.gainPeople = Math.floor((experiment.gain_share ?? 0) * experiment.horizon);
     this.checkTimes();
+    /** What `meaning` has said. @type {Map<number, string>} */
+    this.meanings = new Map();
   }
 
   /** Refuse a promise out of the range that is certified. */
@@ -121,11 +123,15 @@ export class Spec {
 
   /** What must not change between a choice and the report on it, of the first so many arms. @param {number} arms */
   meaning(arms) {
+    const known = this.meanings.get(arms);
+    if (known !== undefined) return known;
     const several = this.times > 1 ? [this.times, this.period] : [];
     const { tables, privacy, segments, guardrails } = this;
     // What rewards are expected to be means nothing to a report.
     const reward = { low: this.reward.low, high: this.reward.high, default: this.reward.default };
-    return JSON.stringify([Object.entries(tables), reward, privacy, this.arms.slice(0, arms), segments, guardrails, several]);
+    const found = JSON.stringify([Object.entries(tables), reward, privacy, this.arms.slice(0, arms), segments, guardrails, several]);
+    this.meanings.set(arms, found);
+    return found;
   }
 }
 

@@ -59,9 +59,11 @@ class ArmShares:
 
 def _of_people(policy: AdditivePolicy, scores: NDArray[np.int32], expected: NDArray[np.int32]) -> tuple[Array, ...]:
     """Return the share of each arm, (arms,), and sums over its people of weights and variances of residuals."""
-    scores = np.where(policy.playable, scores, np.iinfo(np.int32).min)
-    chosen = scores.argmax(axis=2)
-    times = (chosen[:, :, None] == np.arange(scores.shape[2])).mean(axis=1)
+    people, draws, arms = scores.shape
+    if not policy.playable.all():
+        scores = np.where(policy.playable, scores, np.iinfo(np.int32).min)
+    chosen = scores.argmax(axis=2) + arms * np.arange(people)[:, None]
+    times = np.bincount(chosen.ravel(), minlength=people * arms).reshape(people, arms) / draws
     weights, variances = residual_weights(np.asarray(STEP * expected))
     return times.mean(axis=0), (times * weights).mean(axis=0), (times * variances).mean(axis=0)
 

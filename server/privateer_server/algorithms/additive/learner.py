@@ -24,6 +24,7 @@ from privateer_server.algorithms.additive.part_sums import PartSums, noise_of
 from privateer_server.algorithms.additive.posterior import TermPosterior
 from privateer_server.algorithms.additive.question_shares import edges_of, even, least_doubt
 from privateer_server.algorithms.additive.shape_functions import CellShares, shapes_of
+from privateer_server.algorithms.additive.shared_terms import SHARED_FROM, shared_terms
 
 Array = NDArray[np.float64]
 _DRAWS: Final = 32
@@ -68,6 +69,8 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
         super().__init__(spec)
         self.questions = spec.questions
         self.cells = self.questions.cells
+        # Of the latest state: policy, figures and answer all ask for what is known.
+        self._known: tuple[AdditiveState, TermPosterior] | None = None
 
     @override
     def start(self, seed: int) -> AdditiveState:
@@ -77,9 +80,13 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
 
     def posterior(self, state: AdditiveState) -> TermPosterior:
         """Return what is known of terms."""
-        declared = self.spec.reward.base_rate
-        rate = None if declared is None else self.spec.reward.scaled(declared)[0]
-        return TermPosterior.of(*self._statistics(state), self.cells, state.masses.means(self.cells), rate)
+        if self._known is None or self._known[0] is not state:
+            declared = self.spec.reward.base_rate
+            rate = None if declared is None else self.spec.reward.scaled(declared)[0]
+            told = (*self._statistics(state), self.cells, state.masses.means(self.cells), rate)
+            found = shared_terms(*told) if self.spec.arm_count >= SHARED_FROM else TermPosterior.of(*told)
+            self._known = (state, found)
+        return self._known[1]
 
     def _statistics(self, state: AdditiveState) -> tuple[Array, Array]:
         """Return information and scores of all rounds; those that are kept count by what is known of masses now."""

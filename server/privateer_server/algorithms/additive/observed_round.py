@@ -46,20 +46,18 @@ class ObservedRound:
 
     def statistics(self, questions: Questions, masses: Array) -> tuple[Array, Array]:
         """Return information (arms, terms, terms) and scores (arms, terms) of the terms."""
-        parts = [self._of_arm(arm, questions, masses) for arm in range(len(self.sums))]
-        information, scores = (np.array(some) for some in zip(*parts, strict=True))
-        return information, scores
-
-    def _of_arm(self, arm: int, questions: Questions, masses: Array) -> tuple[Array, Array]:
-        slopes = self.slopes(arm, questions.cells, masses)
-        deviations = np.sqrt(np.maximum(self.variances[arm], _EXACT))
-        matrix, sums = questions.matrix / deviations[:, None], self.sums[arm] / deviations
+        slopes = np.array([self.slopes(arm, questions.cells, masses) for arm in range(len(self.sums))])
+        weighed = questions.matrix.T / np.maximum(self.variances, _EXACT)[:, None]
+        precision, told = weighed @ questions.matrix, np.einsum("kdp,kp->kd", weighed, self.sums)
         if self.together:
-            information, scores = _together(slopes, matrix, sums, float(self.arms.spread[arm]))
-        else:
-            rows = matrix @ slopes
-            information, scores = rows.T @ rows, rows.T @ sums
-        return information, scores + information @ self.means[arm]
+            # S M' (s M S M' + N)^-1 M S, with N the noise, is S (1 + s A S)^-1 A S with A = M' N^-1 M.
+            sampled = np.eye(slopes.shape[1]) + self.arms.spread[:, None, None] * (precision @ slopes)
+            precision = np.linalg.solve(sampled, np.concatenate([precision, told[:, :, None]], axis=2))
+            precision, told = precision[:, :, :-1], precision[:, :, -1]
+        information = slopes @ precision @ slopes
+        information = (information + information.transpose(0, 2, 1)) / 2
+        scores = np.einsum("kij,kj->ki", slopes, told)
+        return information, scores + np.einsum("kij,kj->ki", information, self.means)
 
     def slopes(self, arm: int, cells: Cells, masses: Array) -> Array:
         """Return by how much sums by cell (terms,) change with the arm's terms, (terms, terms).
@@ -85,16 +83,3 @@ def independent(cells: Cells, weighted: Array) -> Array:
         own = cells.of_feature(place)
         found[own, own] = np.diag(scaled[own])
     return found
-
-
-def _together(slopes: Array, matrix: Array, sums: Array, spread: float) -> tuple[Array, Array]:
-    """Return M^T S^-1 M and M^T S^-1 sums with M = matrix slopes and S = spread matrix slopes matrix^T + 1.
-
-    With slopes = R R^T all is in terms of G = R^T matrix^T matrix R, as small as there are terms.
-    """
-    values, vectors = np.linalg.eigh(slopes)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    rows = matrix @ root
-    gram = rows.T @ rows
-    inner = np.linalg.solve(spread * gram + np.eye(len(gram)), np.column_stack([gram, rows.T @ sums]))
-    return root @ inner[:, :-1] @ root.T, root @ inner[:, -1]

@@ -69,23 +69,23 @@ class TermPosterior:
         declared
             A mean reward in [0, 1] that is expected; None: nobody knows.
         """
-        level, middle = _level(information, scores, declared), 0.5 if declared is None else declared
+        level, middle = common_level(information, scores, declared), 0.5 if declared is None else declared
         unit = _unit(level)
         parts = [masses[cells.of_feature(place)] for place in range(len(cells.features))]
-        families = [_family(*own, unit) for own in zip(cells.features, parts, strict=True)]
+        families = [scales_of(*own, unit) for own in zip(cells.features, parts, strict=True)]
         prior = np.zeros((cells.count, cells.count))
         prior[0, 0] = (_ARMS * unit) ** 2
         for place, family in enumerate(families):
             prior[cells.of_feature(place), cells.of_feature(place)] = family.average(family.before)
         for _ in range(_STEPS if information.any() else 0):
-            means, factors = _under(information, scores - level * information[:, :, 0], prior)
+            means, factors = posterior_under(information, scores - level * information[:, :, 0], prior)
             covariances = factors @ factors.transpose(0, 2, 1)
             for place, family in enumerate(families):
                 own = cells.of_feature(place)
                 evidence = family.evidence(covariances[:, own, own], means[:, own], prior[own, own])
                 prior[own, own] = family.average(softmax(evidence + np.log(family.before)))
             level = _common(level + means[:, 0], prior[0, 0], middle)
-        means, factors = _under(information, scores - level * information[:, :, 0], prior)
+        means, factors = posterior_under(information, scores - level * information[:, :, 0], prior)
         means[:, 0] += level
         return cls(means, factors, level)
 
@@ -100,7 +100,7 @@ class TermPosterior:
         for place, feature in enumerate(cells.features):
             own = cells.of_feature(place)
             prior[own, own] = (_WIDE * unit) ** 2 * _centred(kernels_of(feature)[-1:], masses[own])[0]
-        means, factors = _under(information, scores - self.level * information[:, :, 0], prior)
+        means, factors = posterior_under(information, scores - self.level * information[:, :, 0], prior)
         means[:, 0] += self.level
         return TermPosterior(means, factors, self.level)
 
@@ -117,7 +117,7 @@ def _centred(kernels: Array, masses: Array) -> Array:
     return np.asarray(centre @ kernels @ centre.T + _LEFT * np.eye(len(masses)))
 
 
-def _level(information: Array, scores: Array, declared: float | None) -> float:
+def common_level(information: Array, scores: Array, declared: float | None) -> float:
     """Return the mean reward that all arms have in common, shrunk towards 1/2 or what is declared."""
     precision = float(information[:, 0, 0].sum()) + _LEVEL**-2
     middle = 0.5 if declared is None else declared
@@ -131,7 +131,7 @@ def _common(intercepts: Array, spread: float, middle: float) -> float:
 
 
 @dataclass(frozen=True)
-class _Family:
+class TermScales:
     """Priors of one feature's terms, of several lengths and scales.
 
     Attributes
@@ -147,6 +147,12 @@ class _Family:
     kernels: Array
     scales: Array
     before: Array
+
+    @classmethod
+    def of_level(cls, unit: float) -> "TermScales":
+        """Return the scales of what arms differ by for everybody."""
+        prior = np.exp(-((np.log(_SCALES / _TYPICAL) / _SPREAD) ** 2) / 2)
+        return cls(np.ones((1, 1, 1)), np.asarray(unit * _SCALES), prior / prior.sum())
 
     def average(self, probabilities: Array) -> Array:
         """Return the mean covariance: what is not known stays wide, where the likeliest one would be too sure."""
@@ -173,14 +179,15 @@ class _Family:
         return np.asarray(found.sum(axis=(2, 3)).ravel() / 2)
 
 
-def _family(feature: ShapeCells, masses: Array, unit: float) -> _Family:
+def scales_of(feature: ShapeCells, masses: Array, unit: float) -> TermScales:
+    """Return the scales of a feature's terms; ``masses`` (cells,) are shares of people, ``unit`` is what they vary by."""
     kernels = _centred(kernels_of(feature), masses)
     prior = np.exp(-((np.log(_SCALES / _TYPICAL) / _SPREAD) ** 2) / 2)
     before = np.tile(prior / prior.sum(), len(kernels)) / len(kernels)
-    return _Family(kernels, np.asarray(unit * _SCALES), before)
+    return TermScales(kernels, np.asarray(unit * _SCALES), before)
 
 
-def _under(information: Array, scores: Array, prior: Array) -> tuple[Array, Array]:
+def posterior_under(information: Array, scores: Array, prior: Array) -> tuple[Array, Array]:
     """Return means (arms, terms) and factors (arms, terms, terms) of covariances under a prior (terms, terms)."""
     root = np.linalg.cholesky(prior)
     scaled = np.eye(len(prior)) + root.T @ information @ root
