@@ -1,4 +1,4 @@
-"""Measures what the report path costs, in multiples of opening one report, how fast the accountant composes and how fast a device decides."""
+"""Measures what a report costs on its way, in multiples of opening one, and how fast accountant and devices are."""
 
 from privateer_lab.bench.answers import bench_answers
 from privateer_lab.bench.decisions import bench_decisions

@@ -14,6 +14,9 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 _PEOPLE: Final = 256
 """People made up for each cell, each of whom takes every draw."""
+_FEW: Final = 32
+_MANY: Final = _PEOPLE * 64
+"""Of features with more than 64 cells there are fewer for each, but no fewer than a few."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,10 @@ class ArmShares:
     weighted: Array
     spread: Array
 
+    def at(self, terms: Ints) -> "ArmShares":
+        """Return those of some terms."""
+        return ArmShares(self.shares[:, terms], self.weighted[:, terms], self.spread)
+
     @classmethod
     def of(cls, policy: AdditivePolicy, masses: Array) -> "ArmShares":
         """Return those of a policy; ``masses`` (terms,) are the shares of people by cell, and 1."""
@@ -46,6 +53,8 @@ class ArmShares:
         for place, own in enumerate(terms.T):
             others, rest = scores - np.moveaxis(draws[:, :, own], 2, 0), expected - means[:, own].T
             cell = range(cells.starts[place], cells.starts[place + 1])
+            some = max(_FEW, min(_PEOPLE, _MANY // len(cell)))
+            others, rest = others[:some], rest[:some]
             found += [_of_people(policy, others + draws[:, :, term], rest + means[:, term]) for term in cell]
         shares, weighted, spreads = (np.array(some).T for some in zip(*found, strict=True))
         return cls(shares, weighted, spreads[:, 0] / np.maximum(weighted[:, 0], 1e-9))

@@ -19,6 +19,7 @@ from privateer_core.primitives.contributions import CellHits
 from privateer_server.algorithms import LearnerState, NewRound, RoundsLearner
 from privateer_server.algorithms.additive.arm_shares import ArmShares
 from privateer_server.algorithms.additive.cell_masses import CellMasses
+from privateer_server.algorithms.additive.long_levels import LevelTerms, LongCells, LongLevels
 from privateer_server.algorithms.additive.observed_round import ObservedRound, independent
 from privateer_server.algorithms.additive.part_sums import PartSums, noise_of
 from privateer_server.algorithms.additive.posterior import TermPosterior
@@ -33,6 +34,8 @@ _ROUNDS: Final = 8
 """How many rounds are read again when more is known of where people are."""
 _COUNTED: Final = 0.1
 """Share of a vector's squared length that counts people by cell."""
+_RARE: Final = 0.005
+_NONE: Final = 1e-9
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class AdditiveState(LearnerState):
         Shapes (arms, terms, terms) and (arms, terms): what rounds say of terms that are not kept.
     masses
         What is known of the shares of people by cell.
+    levels
+        What is known of the levels of long features, which are in none of the others.
     rounds
         The latest rounds, oldest first.
     """
@@ -55,6 +60,7 @@ class AdditiveState(LearnerState):
     information: Array
     scores: Array
     masses: CellMasses
+    levels: LongLevels
     rounds: tuple[ObservedRound, ...] = ()
 
 
@@ -67,7 +73,9 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
 
     def __init__(self, spec: AdditiveSpec) -> None:
         super().__init__(spec)
-        self.questions = spec.questions
+        self.asked = spec.questions
+        self.long = LongCells.of(self.asked)
+        self.questions = self.long.short(self.asked)
         self.cells = self.questions.cells
         # Of the latest state: policy, figures and answer all ask for what is known.
         self._known: tuple[AdditiveState, TermPosterior] | None = None
@@ -76,10 +84,11 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
     def start(self, seed: int) -> AdditiveState:
         arms, terms = self.spec.arm_count, self.cells.count
         nothing = np.zeros((arms, terms, terms)), np.zeros((arms, terms))
-        return AdditiveState(0, *nothing, CellMasses.unknown(self.cells))
+        levels = LongLevels.unknown(arms, len(self.long.terms))
+        return AdditiveState(0, *nothing, CellMasses.unknown(self.cells), levels)
 
     def posterior(self, state: AdditiveState) -> TermPosterior:
-        """Return what is known of terms."""
+        """Return what is known of terms, but for those of long features."""
         if self._known is None or self._known[0] is not state:
             declared = self.spec.reward.base_rate
             rate = None if declared is None else self.spec.reward.scaled(declared)[0]
@@ -100,16 +109,21 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
     @override
     def policy(self, state: AdditiveState, ahead: NewRound) -> AdditivePolicy:
         spec, known = self.spec, self.posterior(state)
-        asked = even(self.questions)
+        asked = even(self.asked)
         terms = self.terms(ahead, spec.asked(ahead.seed, edges_of(asked)))
         if ahead.batch and spec.privacy.trust.promises:
-            asked = self._asked(state, known, ahead.batch, noise_of(terms, _COUNTED))
+            # Of long features nobody knows what asking less would lose.
+            left = float(asked[self.long.short_questions].sum())
+            asked[self.long.short_questions] = left * self._asked(
+                state, known, ahead.batch, noise_of(terms, _COUNTED) / left
+            )
             terms = self.terms(ahead, spec.asked(ahead.seed, edges_of(asked)))
-        means = _whole(known.means)
+        levels = self.levels(state)
+        means = _whole(self._joined(known.means, levels.means))
         return AdditivePolicy(
             version=ahead.version,
-            questions=self.questions,
-            draws=self._draws(state, known, ahead) if ahead.batch else means[None],
+            questions=self.asked,
+            draws=self._draws(state, known, levels, ahead) if ahead.batch else means[None],
             means=means,
             edges=edges_of(asked),
             counted=_COUNTED,
@@ -119,6 +133,17 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
             terms=terms,
         )
 
+    def levels(self, state: AdditiveState) -> LevelTerms:
+        """Return what is known of the terms of long features."""
+        level = min(max(self.posterior(state).level, _RARE), 1 - _RARE)
+        return state.levels.terms(self.long, 4 * level * (1 - level))
+
+    def _joined(self, short: Array, long: Array) -> Array:
+        """Return values of all terms, (..., terms), of those that are not of long features and those that are."""
+        found = np.zeros((*short.shape[:-1], self.asked.cells.count))
+        found[..., self.long.short_terms], found[..., self.long.terms] = short, long
+        return found
+
     def _asked(self, state: AdditiveState, known: TermPosterior, people: int, noise: float) -> Array:
         """Return the share of each question, for arms to be given about as they were in the latest round."""
         masses, arms = state.masses.means(self.cells), self.spec.arm_count
@@ -127,32 +152,56 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
             weighted = state.rounds[-1].arms.weighted
         return least_doubt(self.questions, known.covariances, people * masses * weighted, noise, masses)
 
-    def _draws(self, state: AdditiveState, known: TermPosterior, ahead: NewRound) -> NDArray[np.int16]:
+    def _draws(
+        self, state: AdditiveState, known: TermPosterior, levels: LevelTerms, ahead: NewRound
+    ) -> NDArray[np.int16]:
         """Return draws from the posterior, nearer to its mean; before any report each names an arm, in turn."""
         if not state.reported:
-            draws = np.zeros((_DRAWS, *known.means.shape), np.int16)
+            draws = np.zeros((_DRAWS, self.spec.arm_count, self.asked.cells.count), np.int16)
             arms = np.flatnonzero(self.spec.playable)
             draws[np.arange(_DRAWS), arms[np.arange(_DRAWS) % len(arms)], 0] = 1
             return np.asarray(draws)
-        coins = np.random.default_rng(ahead.seed).standard_normal((_DRAWS, *known.means.shape))
+        rng = np.random.default_rng(ahead.seed)
+        coins = rng.standard_normal((_DRAWS, *known.means.shape))
         moved = np.einsum("kij,dkj->dki", known.factors, coins, optimize=True)
-        return _whole(known.means + self.spec.algorithm.exploration * moved)
+        apart = np.sqrt(levels.variances) * rng.standard_normal((_DRAWS, *levels.means.shape))
+        share = self.spec.algorithm.exploration
+        return _whole(self._joined(known.means + share * moved, levels.means + share * apart))
 
     @override
     def learn(self, state: AdditiveState, policy: AdditivePolicy, release: VectorSums | CellHits) -> AdditiveState:
-        told = PartSums.of(policy, release)
-        people = release.reports
+        whole, people = PartSums.of(policy, release), release.reports
+        told = whole.at(self.long.short_parts)
         before = self.questions.matrix @ state.masses.means(self.cells)
         masses = state.masses.learned(self.questions, told.counts.sum(axis=0), told.doubts(before), people)
-        shares = masses.means(self.cells)
-        arms = ArmShares.mixed([(ArmShares.of(one, shares), share) for one, share in policy.decided])
+        seen, long = whole.at(self.long.parts), state.levels
+        long = long.with_counts(self.long, seen.counts.sum(axis=0), seen.doubts(long.shares(self.long)), people)
+        shares = self._joined(masses.means(self.cells), long.shares(self.long))
+        everybody = ArmShares.mixed([(ArmShares.of(one, shares), share) for one, share in policy.decided])
+        means = STEP * policy.means.astype(np.float64)
+        long = self._with_sums(long, seen, everybody, people * shares, means)
+        arms, shares = everybody.at(self.long.short_terms), shares[self.long.short_terms]
         variances = told.variances((arms.shares * shares) @ self.questions.matrix.T)
         exact = told.counts @ self.questions.matrix if policy.counts_arms else np.zeros((0, 0))
-        means = STEP * policy.means.astype(np.float64)
-        latest = ObservedRound(people, told.sums, variances, means, arms, told.together, exact)
+        latest = ObservedRound(
+            people, told.sums, variances, means[:, self.long.short_terms], arms, told.together, exact
+        )
         rounds = (*state.rounds, latest)
-        after = replace(state, reported=state.reported + people, masses=masses, rounds=rounds)
+        after = replace(state, reported=state.reported + people, masses=masses, levels=long, rounds=rounds)
         return self._folded(after, _ROUNDS)
+
+    def _with_sums(
+        self, before: LongLevels, told: PartSums, arms: ArmShares, people: Array, means: Array
+    ) -> LongLevels:
+        """Return what is known of levels after a round; ``people`` (terms,) are how many there are of each cell."""
+        own = self.long.terms
+        slopes = (people * arms.weighted)[:, own]
+        if len(told.counts) == len(slopes):
+            # They were counted.
+            slopes = told.counts * arms.weighted[:, own] / np.maximum(arms.shares[:, own], _NONE)
+        variances = told.variances(arms.shares[:, own] * people[own] / max(float(people[0]), 1.0))
+        variances = variances + arms.spread[:, None] * np.maximum(slopes, 1.0)
+        return before.with_sums(self.long, slopes, told.sums, variances, means[:, own])
 
     def _folded(self, state: AdditiveState, kept: int) -> AdditiveState:
         """Return the state with so many rounds, the others counted in for good."""
@@ -166,13 +215,14 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
         information, scores = (
             np.concatenate([one, np.zeros((added, *one.shape[1:]))]) for one in (folded.information, folded.scores)
         )
-        return replace(folded, information=information, scores=scores)
+        return replace(folded, information=information, scores=scores, levels=folded.levels.with_arms(added))
 
     @override
     def figures(self, state: AdditiveState) -> dict[str, float]:
         """Return how far a mean reward may be off: standard deviation, averaged over arms and people."""
         people = independent(self.cells, state.masses.means(self.cells))
         spread = np.einsum("kij,ij->k", self.posterior(state).covariances, people)
+        spread += self.levels(state).variances @ state.levels.shares(self.long)
         return {"uncertainty": float(np.sqrt(spread).mean())}
 
     @override
@@ -184,7 +234,10 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
 
     def _shapes(self, state: AdditiveState) -> Shapes:
         known, masses = self.posterior(state), state.masses.means(self.cells)
-        people = CellShares(self.cells, self.spec.features, masses)
+        features = {
+            name: one for place, (name, one) in enumerate(self.spec.features.items()) if place not in self.long.places
+        }
+        people = CellShares(self.cells, features, masses)
         told = known.unshrunk(*self._statistics(state), self.cells, masses)
         playable = np.array(self.spec.playable)
         return shapes_of(known, told, people, self.spec.options, playable, self.spec.reward.span)
@@ -193,24 +246,29 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
     def expected(self, state: AdditiveState) -> ExpectedRewards | None:
         if not state.reported:
             return None
-        known, reward = self.posterior(state), self.spec.reward
-        covariances = known.covariances
+        known, levels, reward = self.posterior(state), self.levels(state), self.spec.reward
+        covariances, means = known.covariances, self._joined(known.means, levels.means)
 
         def rows(contexts: Array) -> Array:
-            found = np.zeros((len(contexts), self.cells.count))
+            found = np.zeros((len(contexts), self.asked.cells.count))
             found[:, 0] = 1.0
-            np.put_along_axis(found, self.cells.locate(contexts), 1.0, axis=1)
+            np.put_along_axis(found, self.asked.cells.locate(contexts), 1.0, axis=1)
             return found
 
         def at(contexts: Array) -> tuple[Array, Array]:
-            x = rows(contexts)
+            all_rows = rows(contexts)
+            x = all_rows[:, self.long.short_terms]
             spreads = np.einsum("nd,kde,ne->nk", x, covariances, x, optimize=True)
+            spreads += all_rows[:, self.long.terms] @ levels.variances.T
             deviations = reward.span * np.sqrt(np.maximum(spreads, 0.0))
-            return reward.unscaled(np.clip(x @ known.means.T, 0.0, 1.0)), deviations
+            return reward.unscaled(np.clip(all_rows @ means.T, 0.0, 1.0)), deviations
 
         def deviation(contexts: Array, weights: Array) -> float:
-            sums = weights.T @ rows(contexts)
-            return reward.span * float(np.sqrt(max(0.0, np.einsum("kd,kde,ke->", sums, covariances, sums))))
+            all_sums = weights.T @ rows(contexts)
+            sums = all_sums[:, self.long.short_terms]
+            spread = np.einsum("kd,kde,ke->", sums, covariances, sums)
+            spread += (all_sums[:, self.long.terms] ** 2 * levels.variances).sum()
+            return reward.span * float(np.sqrt(max(0.0, spread)))
 
         return ExpectedRewards.everywhere(self.spec.dimension, at, deviation)
 

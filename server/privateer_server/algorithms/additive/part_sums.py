@@ -54,6 +54,11 @@ class PartSums:
         """
         return self.count_noise * (len(self.counts) * self.rates[0] + self.rates[1] * shares)
 
+    def at(self, parts: NDArray[np.int64]) -> "PartSums":
+        """Return the sums of some parts."""
+        told = self.sums[:, parts], self.counts[:, parts], self.noise[parts], self.count_noise[parts]
+        return PartSums(*told, self.rates, self.together)
+
     @classmethod
     def of(cls, policy: AdditivePolicy, release: VectorSums | CellHits) -> "PartSums":
         """Return what a release says."""

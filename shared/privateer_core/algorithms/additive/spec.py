@@ -18,7 +18,17 @@ from privateer_core.spec.sections import Section
 LOCAL_LEAST: Final = 4.0
 """The least epsilon of a report that stands alone."""
 TERMS_MAX: Final = 512
-"""Cells of all features, at most: time and memory of a round grow with their square, and beyond."""
+"""Terms of numbers and of few levels, at most: time and memory of a round grow with their square, and beyond."""
+LONG_FROM: Final = 65
+"""Of features with so many levels without an order each level is learned for itself."""
+CELLS_MAX: Final = 4096
+"""Terms of all features, at most."""
+_HELD_MAX: Final = 1 << 22
+"""Arms times the square of short features' terms: numbers that a learner keeps."""
+_TOLD_MAX: Final = 1 << 16
+"""Arms times terms: numbers of a draw of a policy, of which devices fetch 32."""
+_KEYS_MAX: Final = 1 << 20
+"""Arms times the cells of a feature, times questions: numbers of a symbol's layout."""
 _GROWTH: Final = (0.3, 0.1)
 """How rounds grow where a curator adds noise to each, and where every report has noise of its own."""
 
@@ -67,10 +77,36 @@ class AdditiveSpec(ArmsSpec):
             )
             detail += " reports on features tell less than the best single option earns"
             raise SpecError(detail, field="privacy.epsilon", remedy="raise it, use a shuffler, or 'partition'")
-        if (cells := self.questions.cells.count - 1) >= TERMS_MAX:
-            detail = f"have {cells} bins and levels in all; at most {TERMS_MAX - 1}"
-            raise SpecError(detail, field="context.features", remedy="list fewer levels, or lower algorithm.bins")
+        self._check_size()
         return self
+
+    def _check_size(self) -> None:
+        """Refuse more cells, or more arms by cells, than a learner, a policy or a report has room for."""
+        cells, arms, questions = self.questions.cells, self.arm_count, self.questions
+        short = 1 + sum(one.count for one in cells.features if len(one.codes) < LONG_FROM)
+        keys = arms * int(questions.sizes.max()) * questions.count
+        fewer = "lower algorithm.bins, or list fewer levels"
+        for wrong, detail, remedy in (
+            (
+                short > TERMS_MAX,
+                f"have {short - 1} cells of numbers and of features with fewer than {LONG_FROM} levels; at most "
+                f"{TERMS_MAX - 1}",
+                fewer,
+            ),
+            (cells.count > CELLS_MAX, f"have {cells.count - 1} cells in all; at most {CELLS_MAX - 1}", fewer),
+            (
+                arms * short**2 > _HELD_MAX or arms * cells.count > _TOLD_MAX,
+                f"have {cells.count - 1} cells, too many for {arms} arms",
+                f"{fewer}, or have fewer arms",
+            ),
+            (
+                not self.privacy.trust.curated and keys > _KEYS_MAX,
+                f"have too many levels for {arms} arms where reports are private by themselves",
+                "list fewer levels, or have fewer arms or features",
+            ),
+        ):
+            if wrong:
+                raise SpecError(detail, field="context.features", remedy=remedy)
 
     @property
     def questions(self) -> Questions:

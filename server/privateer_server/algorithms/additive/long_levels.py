@@ -1,0 +1,189 @@
+"""Features of many levels without an order: every level's term stands for itself, beside those of all other features.
+
+Sums over the people of a level are taken less what all levels have in common, so that other features, which are
+independent given the arm, add nothing to them. A prior of several scales lets most levels do nothing, and few a lot.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from privateer_core.algorithms.additive.cells import Cells, Questions
+from privateer_core.algorithms.additive.spec import LONG_FROM
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+_SCALES: Final = np.array([0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32])
+"""Standard deviations of a level's term, in expected reward where that is about 1/2."""
+_BEFORE: Final = np.array([8.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+"""Levels that are thought to have each scale, before any report."""
+_SHARES: Final = np.array([0.1, 0.3, 1.0, 3.0, 10.0, 30.0])
+"""Standard deviations tried for shares of people, by the even one."""
+_LEAST: Final = 2e-3
+"""The least share that is believed, by the even one."""
+_STEPS: Final = 20
+
+
+@dataclass(frozen=True)
+class LongCells:
+    """Where long features are among all terms, and among the parts of all questions.
+
+    Attributes
+    ----------
+    terms, parts
+        Shape (levels,): of each level of each long feature its term, and its part.
+    short_terms, short_parts, short_questions
+        What belongs to no long feature, in order.
+    features
+        Of each long feature its levels among those of all.
+    places
+        Of each long feature its place among all features.
+    """
+
+    terms: Ints
+    parts: Ints
+    short_terms: Ints
+    short_parts: Ints
+    short_questions: Ints
+    features: tuple[slice, ...]
+    places: tuple[int, ...]
+
+    @classmethod
+    def of(cls, questions: Questions) -> "LongCells":
+        """Return those of a spec's questions."""
+        cells = questions.cells
+        places = tuple(place for place, one in enumerate(cells.features) if len(one.codes) >= LONG_FROM)
+        ends = np.cumsum([0, *(cells.features[place].count for place in places)]).tolist()
+        own = [number for number, (place, _) in enumerate(questions.parts) if place in places]
+        none = [np.zeros(0, np.int64)]
+        terms = np.concatenate([*none, *(np.arange(cells.starts[at], cells.starts[at + 1]) for at in places)])
+        parts = np.concatenate([*none, *(np.arange(questions.starts[q], questions.starts[q + 1]) for q in own)])
+        return cls(
+            terms,
+            parts,
+            np.setdiff1d(np.arange(cells.count), terms),
+            np.setdiff1d(np.arange(int(questions.starts[-1])), parts),
+            np.setdiff1d(np.arange(questions.count), own),
+            tuple(slice(start, end) for start, end in zip(ends, ends[1:], strict=False)),
+            places,
+        )
+
+    def short(self, questions: Questions) -> Questions:
+        """Return the questions about nothing and about features that are not long."""
+        features = questions.cells.features
+        kept = tuple(one for place, one in enumerate(features) if place not in self.places)
+        return Questions(Cells(kept), questions.merges)
+
+
+@dataclass(frozen=True)
+class LevelTerms:
+    """What is known of terms of levels.
+
+    Attributes
+    ----------
+    means, variances
+        Shape (arms, levels).
+    """
+
+    means: Array
+    variances: Array
+
+
+@dataclass(frozen=True)
+class LongLevels:
+    """Normal evidence of levels, each for itself, in natural parameters.
+
+    Attributes
+    ----------
+    information, scores
+        Shape (arms, levels): of terms.
+    counted, count_scores
+        Shape (levels,): of shares of people.
+    """
+
+    information: Array
+    scores: Array
+    counted: Array
+    count_scores: Array
+
+    @classmethod
+    def unknown(cls, arms: int, levels: int) -> "LongLevels":
+        """Return what is known before any report."""
+        return cls(np.zeros((arms, levels)), np.zeros((arms, levels)), np.zeros(levels), np.zeros(levels))
+
+    def with_arms(self, added: int) -> "LongLevels":
+        """Return the evidence with more arms, of which nothing is known."""
+        more = np.zeros((added, self.information.shape[1]))
+        told = (np.concatenate([one, more]) for one in (self.information, self.scores))
+        return LongLevels(*told, self.counted, self.count_scores)
+
+    def with_counts(self, cells: LongCells, counts: Array, variances: Array, people: int) -> "LongLevels":
+        """Return what is known after counts (levels,) of so many people, with noise of these variances (levels,)."""
+        weights = people / (variances + people * self.shares(cells))
+        return LongLevels(
+            self.information, self.scores, self.counted + people * weights, self.count_scores + counts * weights
+        )
+
+    def with_sums(self, cells: LongCells, slopes: Array, sums: Array, variances: Array, means: Array) -> "LongLevels":
+        """Return what is known after sums of residuals; all are (arms, levels).
+
+        Parameters
+        ----------
+        slopes
+            By how much sums change with terms: people, times the mean of what their residuals are multiplied by.
+        means
+            The terms that residuals were measured from.
+        """
+        away = sums.copy()
+        for own in cells.features:
+            whole = np.maximum(slopes[:, own].sum(axis=1, keepdims=True), 1e-9)
+            away[:, own] -= slopes[:, own] / whole * sums[:, own].sum(axis=1, keepdims=True)
+        weights = slopes / variances
+        information = weights * slopes
+        return LongLevels(
+            self.information + information,
+            self.scores + weights * away + information * means,
+            self.counted,
+            self.count_scores,
+        )
+
+    def shares(self, cells: LongCells) -> Array:
+        """Return shares of people (levels,), above 0 and with the sum 1 for each feature."""
+        found = np.zeros(len(self.counted))
+        for own in cells.features:
+            even = 1 / (own.stop - own.start)
+            information, surplus = self.counted[own], self.count_scores[own] - self.counted[own] * even
+            squares = (even * _SHARES[:, None]) ** 2
+            inner = 1 + squares * information
+            evidence = (squares * surplus**2 / inner - np.log(inner)).sum(axis=1) / 2
+            told = np.maximum(even + softmax(evidence) @ (squares * surplus / inner), _LEAST * even)
+            found[own] = told / told.sum()
+        return found
+
+    def terms(self, cells: LongCells, unit: float) -> LevelTerms:
+        """Return what is known of terms; ``unit`` is what expected rewards vary by, 1 at 1/2.
+
+        Notes
+        -----
+        The shares of scales among a feature's levels, over all arms, are estimated by EM (an adaptive prior: Stephens
+        2017, False discovery rates: a new deal), from thoughts worth a few levels.
+        """
+        means, variances = np.zeros_like(self.information), np.zeros_like(self.information)
+        squares = (unit * _SCALES) ** 2
+        for own in cells.features:
+            information, scores = self.information[:, own, None], self.scores[:, own, None]
+            inner = 1 + squares * information
+            likely = (squares * scores**2 / inner - np.log(inner)) / 2
+            among = _BEFORE / _BEFORE.sum()
+            for _ in range(_STEPS):
+                each = softmax(likely + np.log(among), axis=2)
+                among = each.sum(axis=(0, 1)) + _BEFORE
+                among /= among.sum()
+            each = softmax(likely + np.log(among), axis=2)
+            middles, spreads = squares * scores / inner, squares / inner
+            means[:, own] = (each * middles).sum(axis=2)
+            variances[:, own] = (each * (spreads + middles**2)).sum(axis=2) - means[:, own] ** 2
+        return LevelTerms(means, np.maximum(variances, 0.0))
