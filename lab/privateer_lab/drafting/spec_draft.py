@@ -20,6 +20,7 @@ from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec, example_promises
 from privateer_lab.drafting.column_profiles import TableRows, rows_of, shortened
+from privateer_lab.drafting.copied_columns import without_copies
 from privateer_lab.drafting.feature_drafts import FeatureDrafts, features_of, rounded
 from privateer_lab.drafting.logged_people import LoggedPeople, logged_people
 from privateer_lab.drafting.outcome_columns import ArmNames, arms_of, bounds_of_reward, classes_of, reward_of
@@ -237,13 +238,18 @@ def _features(
     profiles = [
         one for one in rows.columns.values() if one.name in segments or (not segments and one.name not in outside)
     ]
+    copies = list[str]()
+    if not segments:
+        profiles, copies = without_copies(profiles, rows.column(log[0]) if log[0] else None)
     found = features_of(profiles, bounds)
     if not found.full or not all(log):
+        found.notes += copies
         return found
     from privateer_lab.drafting.relevance import most_relevant_first
 
     arm, reward = (rows.column(name) for name in log if name)
     found = features_of(most_relevant_first(profiles, arm, reward_of(reward)), bounds)
+    found.notes += copies
     found.notes.append("Features that tell most about which option is better for whom were taken first.")
     return found
 

@@ -146,11 +146,67 @@ def test_reports_alone_need_an_epsilon_of_four():
         assert "partition" in refused.value.remedy
 
 
-def test_too_many_levels_are_refused():
-    many = {f"level {place}": {"levels": [f"{place}-{one}" for one in range(256)]} for place in range(4)}
-    with pytest.raises(SpecError) as refused:
-        spec_of("none", context={"features": many})
+NUMBERS = {f"x{place}": {"low": 0, "high": 1} for place in range(40)}
+
+
+def levels(count, features):
+    return {"features": {f"level {place}": {"levels": list(range(count))} for place in range(features)}}
+
+
+@pytest.mark.parametrize(
+    ("model", "context", "arms", "what"),
+    [
+        ("none", levels(60, 9), 2, "549 cells of numbers and of features with fewer than 65 levels"),
+        ("none", levels(1000, 5), 2, "5005 cells in all; at most 4095"),
+        ("none", levels(1000, 1), 70, "too many for 70 arms"),
+        ("central", levels(50, 6), 60, "306 cells, too many for 60 arms"),
+        ("shuffle", levels(1000, 24), 4, "cells in all"),
+        ("shuffle", {"features": levels(1000, 1)["features"] | NUMBERS}, 10, "where reports are private by themselves"),
+    ],
+)
+def test_more_cells_than_there_is_room_for_are_refused(model, context, arms, what):
+    names = [f"arm {arm}" for arm in range(arms)]
+    spec_of(model, context=levels(200, 1), experiment={"arms": names})
+    with pytest.raises(SpecError, match=what) as refused:
+        spec_of(model, context=context, experiment={"arms": names})
     assert refused.value.field == "context.features"
+    assert "fewer levels" in refused.value.remedy
+
+
+def test_a_category_of_a_thousand_levels_and_eighty_arms_are_possible():
+    assert spec_of("shuffle", context=levels(1000, 1)).questions.cells.count == 1002
+    assert spec_of("central", experiment={"arms": [f"arm {arm}" for arm in range(256)]}).arm_count == 256
+
+
+def test_one_person_and_many_are_given_the_same_arms():
+    """Terms are looked up for all features at once: as cell by cell, whatever the kinds of features."""
+    context = {
+        "features": {
+            "n": {"low": 0, "high": 1, "missing": True},
+            "l": {"levels": ["a", "b", "c"], "missing": True},
+            "o": {"levels": ["s", "m", "l"], "ordered": True},
+            "h": {"hashed": 70},
+            "b": {"boolean": True},
+        }
+    }
+    spec = spec_of("central", context=context)
+    rng, cells = np.random.default_rng(3), spec.questions.cells
+    numbers = np.stack([rng.random(400), *(rng.integers(0, top, 400) for top in (3, 3, 70, 2))], axis=1)
+    numbers[rng.random(numbers.shape) < [0.3, 0.3, 0, 0, 0]] = np.nan
+    found = cells.locate(encoded(spec.features, numbers)) - cells.starts[:-1]
+    gone = np.isnan(numbers)
+    assert (found[:, 0] == np.where(gone[:, 0], 8, np.floor(8 * np.nan_to_num(numbers[:, 0])))).all()
+    assert (found[:, 1] == np.where(gone[:, 1], 3, np.nan_to_num(numbers[:, 1]))).all()
+    assert (found[:, 2:] == numbers[:, 2:]).all()
+    learner = learner_for(spec)
+    policy = learner.next(learner.start(1), 1, 7).policy
+    policy = replace(policy, draws=rng.integers(-900, 900, policy.draws.shape).astype(np.int16))
+    contexts, coins = encoded(spec.features, numbers), rng.integers(0, 1 << 32, 400, dtype=np.uint32)
+    arms = policy.decide(contexts, coins).arms
+    assert [int(policy.decide(one[None], coins[n : n + 1]).arms[0]) for n, one in enumerate(contexts)] == arms.tolist()
+    terms, drawn = cells.locate(contexts), policy.drawn(coins)
+    scores = [policy.draws[d, :, 0] + policy.draws[d][:, own].sum(axis=1) for d, own in zip(drawn, terms, strict=True)]
+    assert [int(one.argmax()) for one in scores] == arms.tolist()
 
 
 def test_rounds_grow_by_default_more_where_a_curator_adds_noise_to_each():

@@ -5,6 +5,7 @@ independent given the arm, add nothing to them. A prior of several scales lets m
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -20,11 +21,12 @@ _SCALES: Final = np.array([0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32])
 """Standard deviations of a level's term, in expected reward where that is about 1/2."""
 _BEFORE: Final = np.array([8.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
 """Levels that are thought to have each scale, before any report."""
-_SHARES: Final = np.array([0.1, 0.3, 1.0, 3.0, 10.0, 30.0])
-"""Standard deviations tried for shares of people, by the even one."""
+_SHARES: Final = np.array([0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0])
+"""Standard deviations of levels' shares of people, by the even one."""
 _LEAST: Final = 2e-3
 """The least share that is believed, by the even one."""
 _STEPS: Final = 20
+_HALVINGS: Final = 50
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class LongCells:
             np.setdiff1d(np.arange(cells.count), terms),
             np.setdiff1d(np.arange(int(questions.starts[-1])), parts),
             np.setdiff1d(np.arange(questions.count), own),
-            tuple(slice(start, end) for start, end in zip(ends, ends[1:], strict=False)),
+            tuple(slice(start, end) for start, end in pairwise(ends)),
             places,
         )
 
@@ -155,12 +157,9 @@ class LongLevels:
         found = np.zeros(len(self.counted))
         for own in cells.features:
             even = 1 / (own.stop - own.start)
-            information, surplus = self.counted[own], self.count_scores[own] - self.counted[own] * even
-            squares = (even * _SHARES[:, None]) ** 2
-            inner = 1 + squares * information
-            evidence = (squares * surplus**2 / inner - np.log(inner)).sum(axis=1) / 2
-            told = np.maximum(even + softmax(evidence) @ (squares * surplus / inner), _LEAST * even)
-            found[own] = told / told.sum()
+            surplus = self.count_scores[own] - self.counted[own] * even
+            moved, _ = _shrunk(self.counted[None, own], surplus[None], even * _SHARES, np.ones(len(_SHARES)))
+            found[own] = _shared_out(even + moved[0], _LEAST * even)
         return found
 
     def terms(self, cells: LongCells, unit: float) -> LevelTerms:
@@ -172,18 +171,45 @@ class LongLevels:
         2017, False discovery rates: a new deal), from thoughts worth a few levels.
         """
         means, variances = np.zeros_like(self.information), np.zeros_like(self.information)
-        squares = (unit * _SCALES) ** 2
         for own in cells.features:
-            information, scores = self.information[:, own, None], self.scores[:, own, None]
-            inner = 1 + squares * information
-            likely = (squares * scores**2 / inner - np.log(inner)) / 2
-            among = _BEFORE / _BEFORE.sum()
-            for _ in range(_STEPS):
-                each = softmax(likely + np.log(among), axis=2)
-                among = each.sum(axis=(0, 1)) + _BEFORE
-                among /= among.sum()
-            each = softmax(likely + np.log(among), axis=2)
-            middles, spreads = squares * scores / inner, squares / inner
-            means[:, own] = (each * middles).sum(axis=2)
-            variances[:, own] = (each * (spreads + middles**2)).sum(axis=2) - means[:, own] ** 2
-        return LevelTerms(means, np.maximum(variances, 0.0))
+            told = self.information[:, own], self.scores[:, own]
+            means[:, own], variances[:, own] = _shrunk(*told, unit * _SCALES, _BEFORE)
+        return LevelTerms(means, variances)
+
+
+def _shared_out(shares: Array, least: float) -> Array:
+    """Return the nearest shares (levels,) that are at least ``least`` and have the sum 1.
+
+    Were they cut at 0 and divided by their sum, noise of rare levels would take from the frequent ones.
+    """
+    low, high = shares.min() - 1.0, shares.max()
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.maximum(shares - middle, least).sum() > 1 else (low, middle)
+    found = np.maximum(shares - high, least)
+    return np.asarray(found / found.sum())
+
+
+def _shrunk(information: Array, scores: Array, scales: Array, before: Array) -> tuple[Array, Array]:
+    """Return means and variances (arms, levels) of what is around 0, on one of several scales each.
+
+    Parameters
+    ----------
+    information, scores
+        Shape (arms, levels).
+    scales
+        Standard deviations (scales,).
+    before
+        How many levels are thought to have each, (scales,).
+    """
+    squares, inner = scales**2, 1 + scales**2 * information[:, :, None]
+    middles = squares * scores[:, :, None] / inner
+    likely = (middles * scores[:, :, None] - np.log(inner)) / 2
+    among = before / before.sum()
+    for _ in range(_STEPS):
+        among = before + softmax(likely + np.log(among), axis=2).sum(axis=(0, 1))
+        among /= among.sum()
+    each = softmax(likely + np.log(among), axis=2)
+    means = (each * middles).sum(axis=2)
+    spreads = (each * (squares / inner + middles**2)).sum(axis=2) - means**2
+    return means, np.maximum(spreads, 0.0)

@@ -50,10 +50,7 @@ class ObservedRound:
         weighed = questions.matrix.T / np.maximum(self.variances, _EXACT)[:, None]
         precision, told = weighed @ questions.matrix, np.einsum("kdp,kp->kd", weighed, self.sums)
         if self.together:
-            # S M' (s M S M' + N)^-1 M S, with N the noise, is S (1 + s A S)^-1 A S with A = M' N^-1 M.
-            sampled = np.eye(slopes.shape[1]) + self.arms.spread[:, None, None] * (precision @ slopes)
-            precision = np.linalg.solve(sampled, np.concatenate([precision, told[:, :, None]], axis=2))
-            precision, told = precision[:, :, :-1], precision[:, :, -1]
+            precision, told = _together(slopes, precision, told, self.arms.spread)
         information = slopes @ precision @ slopes
         information = (information + information.transpose(0, 2, 1)) / 2
         scores = np.einsum("kij,kj->ki", slopes, told)
@@ -83,3 +80,20 @@ def independent(cells: Cells, weighted: Array) -> Array:
         own = cells.of_feature(place)
         found[own, own] = np.diag(scaled[own])
     return found
+
+
+def _together(slopes: Array, precision: Array, told: Array, spread: Array) -> tuple[Array, Array]:
+    """Return M^T S^-1 M and M^T S^-1 sums with S = spread M slopes M^T + N, where the sums are over the same people.
+
+    Parameters
+    ----------
+    slopes
+        Shape (arms, terms, terms).
+    precision, told
+        M^T N^-1 M, (arms, terms, terms), and M^T N^-1 sums, (arms, terms), with N the noise.
+    spread
+        Shape (arms,).
+    """
+    sampled = np.eye(slopes.shape[1]) + spread[:, None, None] * (precision @ slopes)
+    found = np.linalg.solve(sampled, np.concatenate([precision, told[:, :, None]], axis=2))
+    return found[:, :, :-1], found[:, :, -1]

@@ -18,6 +18,8 @@ _SPREAD: Final = 0.7
 """Scales are log-normal around the typical one, with this standard deviation of the logarithm."""
 _WIDE: Final = 0.2
 """Standard deviation of a feature's terms where no evidence narrows it."""
+_LEVELS: Final = 0.1
+"""What many arms typically differ by for everybody."""
 _LEFT: Final = 1e-3
 """Share of variance that is left of what a feature's terms have in common."""
 _ARMS: Final = 0.25
@@ -151,8 +153,14 @@ class TermScales:
     @classmethod
     def of_level(cls, unit: float) -> "TermScales":
         """Return the scales of what arms differ by for everybody."""
-        prior = np.exp(-((np.log(_SCALES / _TYPICAL) / _SPREAD) ** 2) / 2)
+        prior = np.exp(-((np.log(_SCALES / _LEVELS) / _SPREAD) ** 2) / 2)
         return cls(np.ones((1, 1, 1)), np.asarray(unit * _SCALES), prior / prior.sum())
+
+    def from_nothing(self, doubt: float) -> "TermScales":
+        """Return the same scales, of which the least has all but ``doubt`` of the probability before any report."""
+        least = self.scales == self.scales.min()
+        nothing = np.tile(least / least.sum(), len(self.kernels)) / len(self.kernels)
+        return TermScales(self.kernels, self.scales, (1 - doubt) * nothing + doubt * self.before)
 
     def average(self, probabilities: Array) -> Array:
         """Return the mean covariance: what is not known stays wide, where the likeliest one would be too sure."""
@@ -180,7 +188,7 @@ class TermScales:
 
 
 def scales_of(feature: ShapeCells, masses: Array, unit: float) -> TermScales:
-    """Return the scales of a feature's terms; ``masses`` (cells,) are shares of people, ``unit`` is what they vary by."""
+    """Return the scales of a feature's terms, whose shares of people are ``masses`` (cells,)."""
     kernels = _centred(kernels_of(feature), masses)
     prior = np.exp(-((np.log(_SCALES / _TYPICAL) / _SPREAD) ** 2) / 2)
     before = np.tile(prior / prior.sum(), len(kernels)) / len(kernels)

@@ -18,6 +18,8 @@ from privateer_server.algorithms.additive.posterior import (
 Array = NDArray[np.float64]
 SHARED_FROM: Final = 17
 """So many arms tell what they have in common from what is their own."""
+_OWN: Final = 0.1
+"""How likely a feature does something to one arm that it does not do to others, before any report."""
 _STEPS: Final = 5
 _LEVEL: Final = 0.5
 """Standard deviation of the level that all arms have in common, before any report."""
@@ -42,11 +44,13 @@ def shared_terms(
     parts = [slice(0, 1), *(cells.of_feature(place) for place in range(len(cells.features)))]
     features = [scales_of(one, masses[own], unit) for one, own in zip(cells.features, parts[1:], strict=True)]
     scales = [TermScales.of_level(unit), *features]
-    own, common = _averages(scales, parts), _averages(scales, parts)
+    common = _averages(scales, parts)
+    scales = [scales[0], *(one.from_nothing(_OWN) for one in features)]
+    own = _averages(scales, parts)
     common[0, 0] = _LEVEL**2
     for _ in range(_STEPS if information.any() else 0):
         mean, doubt = _common(information, away, own, common)
-        _rescale(common, scales[1:], parts[1:], doubt[None], mean[None])
+        _rescale(common, features, parts[1:], doubt[None], mean[None])
         means, factors = posterior_under(information, away - information @ mean, own)
         _rescale(own, scales, parts, factors @ factors.transpose(0, 2, 1), means)
     mean, doubt = _common(information, away, own, common)

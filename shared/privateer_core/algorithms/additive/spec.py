@@ -13,7 +13,7 @@ from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import FeatureMeans, Question
 from privateer_core.spec.arms import ArmsSpec
-from privateer_core.spec.sections import Section
+from privateer_core.spec.sections import Section, parse_section
 
 LOCAL_LEAST: Final = 4.0
 """The least epsilon of a report that stands alone."""
@@ -130,6 +130,17 @@ class AdditiveSpec(ArmsSpec):
         cells = self.questions.cells.features
         pairs = zip(self.features.items(), cells, strict=True)
         return [said for (name, feature), own in pairs for said in named(name, feature, own)]
+
+    @classmethod
+    @override
+    def instances(cls) -> dict[str, Self]:
+        found, told = super().instances(), {"levels": list(range(70)), "missing": True}
+        for model in ("shuffle", "central"):
+            data = found[model].model_dump(mode="json", exclude_none=True)
+            context = {"features": {**data["context"]["features"], "town": told}}
+            found[f"{model}-levels"] = parse_section(cls, data | {"context": context})
+        many = data | {"experiment": {**data["experiment"], "arms": [f"arm {arm}" for arm in range(20)]}}
+        return found | {f"{model}-arms": parse_section(cls, many)}
 
     def asked(self, seed: int, edges: Any) -> FeatureMeans:
         """Return what a round asks, whose coins choose the question by these ``edges``, (questions - 1,)."""

@@ -47,7 +47,7 @@ def observed(people=4000, seed=5):
 def test_the_evidence_of_priors_is_that_of_the_normal_law():
     """Of one feature alone, up to a constant. Planted: the factor of a covariance from the wrong side."""
     feature = CELLS.features[0]
-    family = posterior._family(feature, MASSES[1:7], 1.0)
+    family = posterior.scales_of(feature, MASSES[1:7], 1.0)
     rng = np.random.default_rng(1)
     rows = rng.standard_normal((9, 6))
     seen = rows @ (0.1 * rng.standard_normal(6)) + rng.standard_normal(9)
@@ -84,9 +84,10 @@ def test_sums_over_the_same_people_count_as_they_vary_together():
     slopes, matrix = independent(CELLS, 500 * MASSES), QUESTIONS.matrix / 7.0
     sums = np.random.default_rng(2).standard_normal(len(matrix))
     rows, spread = matrix @ slopes, 0.4 * matrix @ slopes @ matrix.T + np.eye(len(matrix))
-    information, scores = _together(slopes, matrix, sums, 0.4)
-    assert np.allclose(information, rows.T @ np.linalg.solve(spread, rows))
-    assert np.allclose(scores, rows.T @ np.linalg.solve(spread, sums))
+    told = (matrix.T @ matrix)[None], (matrix.T @ sums)[None]
+    [precision], [weighed] = _together(slopes[None], *told, np.array([0.4]))
+    assert np.allclose(slopes @ precision @ slopes, rows.T @ np.linalg.solve(spread, rows))
+    assert np.allclose(slopes @ weighed, rows.T @ np.linalg.solve(spread, sums))
 
 
 @pytest.mark.parametrize("noise", [10.0, 1000.0])
