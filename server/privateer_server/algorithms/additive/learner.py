@@ -19,6 +19,7 @@ from privateer_core.primitives.contributions import CellHits
 from privateer_server.algorithms import LearnerState, NewRound, RoundsLearner
 from privateer_server.algorithms.additive.arm_shares import ArmShares
 from privateer_server.algorithms.additive.cell_masses import CellMasses
+from privateer_server.algorithms.additive.made_up_people import contexts_of
 from privateer_server.algorithms.additive.observed_round import ObservedRound, independent
 from privateer_server.algorithms.additive.part_sums import PartSums, noise_of
 from privateer_server.algorithms.additive.posterior import TermPosterior
@@ -205,7 +206,12 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
             sums = weights.T @ rows(contexts)
             return reward.span * float(np.sqrt(max(0.0, np.einsum("kd,kde,ke->", sums, covariances, sums))))
 
-        return ExpectedRewards.everywhere(self.spec.dimension, at, deviation)
+        masses = state.masses.means(self.cells)
+
+        def draw(places: Array) -> Array:
+            return contexts_of(self.cells, masses, self.spec.dimension, places)
+
+        return ExpectedRewards.everywhere(self.spec.dimension, at, deviation, draw)
 
 
 def _whole(values: Array) -> NDArray[np.int16]:
