@@ -28,6 +28,8 @@ _SPARSITY: Final = len(COEFFICIENTS)
 _DELTA: Final = 1e-6
 _BARE: Final = "privateer, no privacy"
 _FAILURE: Final = 0.05
+_ROUNDS: Final = {"people": 1000, "epsilon": 2000, "worst": 1000}
+"""People of a round: at epsilon 1/4 no coefficient can be found in fewer."""
 _PANELS: Final = {"people": "people", "epsilon": "epsilon", "worst": "people"}
 _WORDS: Final = {
     "people": "T, with a margin",
@@ -94,7 +96,8 @@ def _promise(epsilon: float | None) -> Row:
 
 def play(panel: str, policy: str, people: int, epsilon: float, size: float, seed: int) -> Row:
     """Return the regret of one run."""
-    spec: Any = problem(_FEATURES, people, _promise(None if policy == _BARE else epsilon), size)
+    promise = _promise(None if policy == _BARE else epsilon)
+    spec: Any = problem(_FEATURES, people, promise, size, _ROUNDS[panel])
     if policy == PUBLISHED:
         last = played(spec, seed, {PUBLISHED: PrivateLasso})[-1]
         regret = last["regret"] * last["uniform"]
