@@ -115,10 +115,11 @@ def test_it_resumes_what_is_the_same(plays: Plays, capsys: pytest.CaptureFixture
     plays.interrupted = ""
     assert reproduce(capsys, tmp_path, *data)[0] == 0
     assert plays == [NAMES[2]]
-    for change in (("--seeds", "3"), ()):
+    for seeds, again in (("3", list(NAMES)), ("2", [])):
         plays.clear()
-        assert reproduce(capsys, tmp_path, *data, *change)[0] == 0
-        assert plays == list(NAMES)
+        assert reproduce(capsys, tmp_path, *data, "--seeds", seeds)[0] == 0
+        assert plays == again
+    assert "seeds 0 to 1 or more" in text_of(tmp_path)
     plays.clear()
     assert reproduce(capsys, tmp_path, "--adult", adult(tmp_path, 32_561))[0] == 0
     assert plays == [NAMES[1]]

@@ -106,7 +106,7 @@ def two_sources(people: int, epsilon: float, gamma: float, kappa: float = 1.0) -
     return [source(name, people // 2, epsilon, gamma, kappa) for name in ("one", "two")]
 
 
-def published(path: str, experiment: str, problem: Problem = PEAKS, **facts: Collection[Any]) -> Iterator[Row]:
+def published(path: str, experiment: str, problem: Problem = PEAKS, /, **facts: Collection[Any]) -> Iterator[Row]:
     """Give the rows of an experiment in the summary of the paper's public logs; nothing without a path.
 
     Parameters
