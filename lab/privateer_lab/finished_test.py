@@ -179,7 +179,7 @@ def analyze(
 
 
 def _turned(rewards: Array, low: float, high: float, kind: str) -> tuple[Array, float, float]:
-    """Return rewards of which more is better, with their bounds: no in the place of yes, or the negative."""
+    """Return rewards of which more is better, with their bounds: no instead of yes, or the negative."""
     is_yes_or_no = kind == "binary" and (low, high) == _UNIT
     return (1 - rewards, low, high) if is_yes_or_no else (-rewards, -high, -low)
 

@@ -1,4 +1,4 @@
-"""Pictures of a report: one for each type of a policy and of an answer, with the words for whoever does not see it."""
+"""Pictures of a report: one for each type of a policy and of an answer, with words for those who do not see it."""
 
 from collections.abc import Mapping, Sequence
 from functools import singledispatch

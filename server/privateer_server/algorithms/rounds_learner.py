@@ -214,7 +214,7 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
         return cast(ArmsSpec, self.spec).next_round("", cast(Any, state).reported)
 
     def stopped(self, state: StateT) -> bool:
-        """Whether a rule has ended the experiment, whoever is left to ask."""
+        """Whether a rule has ended the experiment, no matter who is left to ask."""
         del state
         return False
 

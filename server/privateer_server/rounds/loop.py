@@ -89,7 +89,7 @@ class Schedule:
         return bool(window) and not (over.batch or is_drawn or self.failed(over))
 
     def drain(self, over: Step, seed: int) -> Step:
-        """Open one more round, as large as the first, in the place of a step that asks nobody: for late reports.
+        """Open one more round, as large as the first, instead of a step that asks nobody: for late reports.
 
         It asks nobody either where the learner has no use for more reports.
         """

@@ -106,7 +106,7 @@ class ArmsSpec(Spec):
 
     @model_validator(mode="after")
     def _few_rounds_of_rare_rewards(self) -> Self:
-        """Fill in the growth of rounds, so that whoever reads the spec has the same."""
+        """Fill in the growth of rounds, so that anybody who reads the spec has the same."""
         rate, given = self.reward.base_rate, self.experiment.model_fields_set
         if not self.grows or rate is None or "round_growth" in given or not self.privacy.trust.hides_arms:
             return self

@@ -49,7 +49,7 @@ class AdditiveSpec(ArmsSpec):
 
     @model_validator(mode="after")
     def _usual_growth(self) -> Self:
-        """Fill in how rounds grow, so that whoever reads the spec has the same; it stays a default."""
+        """Fill in how rounds grow, so that anybody who reads the spec has the same; it stays a default."""
         table, trust = self.experiment, self.privacy.trust
         if "round_growth" in table.model_fields_set:
             return self
