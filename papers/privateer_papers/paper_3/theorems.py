@@ -208,11 +208,23 @@ def _sentence(rows: Rows) -> str:
 
 
 def _warnings(rows: Rows) -> list[str]:
-    return [
-        f"in {_WORDS[panel]}, our regret has the slope {slopes(rows, panel)[OURS]}, the upper bound "
-        f"{promised(rows, panel):.2f}."
-        for panel in _above(rows, OURS)
-    ]
+    said = []
+    for panel in _above(rows, OURS):
+        own = f"in {_WORDS[panel]}, our regret has the slope {slopes(rows, panel)[OURS]}"
+        said.append(f"{own}, the upper bound {promised(rows, panel):.2f}.")
+        if panel == "epsilon":
+            said[-1] += f" {_floor(rows)}"
+    return said
+
+
+def _floor(rows: Rows) -> str:
+    """Say how little of our regret is left to privacy from epsilon 1 on."""
+    at, (regret, _) = rows.where(panel="epsilon", policy=OURS).curve("epsilon")
+    share = regret[-1] / regret[at.index(1.0)]
+    return (
+        f"From epsilon 1 to {at[-1]:g} it falls to {share:.0%} alone: what is left does not depend on epsilon, since "
+        f"the first {_ROUNDS['epsilon']:,} people get arms by chance."
+    )
 
 
 def _compared(rows: Rows) -> list[Compared]:
