@@ -1,5 +1,6 @@
 """Pages on papers open with authors, title, venue and link, and these are what the papers' texts say."""
 
+import ast
 import os
 import re
 from pathlib import Path
@@ -143,3 +144,27 @@ def test_no_file_of_the_product_names_a_paper_by_its_number() -> None:
 
     assert not [path for folder in ROLES for path in named(folder)]
     assert named("papers/privateer_papers")
+
+
+THEIR_NAMES = re.compile(r"ldpmab|\bconse\b|privatelasso|private_lasso|dp[-_]?dpe|dp[-_]?conse", re.IGNORECASE)
+
+
+def code_of(text: str) -> str:
+    """A module without comments and docstrings."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and body and ast.get_docstring(node):
+            node.body = [*body[1:], ast.Pass()]
+    return ast.unparse(tree)
+
+
+def test_no_code_of_the_product_has_the_name_of_a_papers_algorithm() -> None:
+    """Docstrings say where an idea is from; modules, options and classes do not. Planted: those of the papers do."""
+    files = [one for folder in ROLES for one in (ROOT / folder).rglob("*.py") if "node_modules" not in one.parts]
+    said = [text for one in files if THEIR_NAMES.search(text := one.read_text(encoding="utf-8"))]
+    assert said
+    assert not [text for text in said if THEIR_NAMES.search(code_of(text))]
+    assert not [one for one in files if THEIR_NAMES.search(one.name)]
+    assert THEIR_NAMES.search(code_of((ROOT / "papers/privateer_papers/paper_1/ldpmab.py").read_text()))
+    assert not THEIR_NAMES.search(code_of('"""As LDPMAB does."""\nfound = 1  # ConSE\n'))
