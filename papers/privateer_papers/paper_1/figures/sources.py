@@ -176,8 +176,8 @@ def _draw_figure_9(title: str, rows: Rows) -> Figure:
         lines(axis, ours, panel, groups)
         lines(axis, paper, panel, groups, ":")
         from_zero([axis], panel)
-        axis.legend(fontsize=6)
-    axes[0].set_ylabel("regret (solid: ours; dashed: the paper's, honest; dotted: published, leaks)", fontsize=7)
+        axis.legend(fontsize=6, title="solid: ours; dotted: published (leaks)", title_fontsize=6)
+    axes[0].set_ylabel("regret")
     for axis, n in zip(axes[len(_FIGURE_9_AUX) :], people, strict=True):
         _draw_orders(axis, ordered.where(n=n), f"order of sources, {n:,} people")
     return figure
@@ -190,9 +190,11 @@ def _draw_orders(axis: Any, rows: Rows, title: str) -> None:
     ]
     for policy, style in ((OURS, ".-"), (_HONEST, "--"), (PAPER, ":")):
         lines(axis, rows.where(policy=policy), "n_aux", groups, style)
-    from_zero([axis], "people of each source")
+    axis.set_xlabel("people of each source")
+    axis.set_yscale("log")
     axis.set_title(title, fontsize=9)
-    axis.legend(fontsize=6)
+    styles = "solid: ours; dashed: the paper's, honest;\ndotted: published (leaks)"
+    axis.legend(fontsize=6, title=styles, title_fontsize=6)
 
 
 def _verdict_of_figure_9(rows: Rows) -> str:
