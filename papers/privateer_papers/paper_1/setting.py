@@ -12,7 +12,7 @@ from privateer_core.spec.spec import Spec
 from privateer_papers.reproduction import Row
 
 
-class Problem(NamedTuple):
+class SquareProblem(NamedTuple):
     """Reward functions on the unit square.
 
     Attributes
@@ -34,15 +34,15 @@ THEIRS: Final = "paper-1-ldpmab"
 PAPER: Final = "published (leaks)"
 HONEST: Final = "ldpmab"
 """The baseline that is the paper's algorithm made private."""
-PEAKS: Final = Problem("peaks", 3, "exponential")
-QUADRANTS: Final = Problem("quadrants", 2, "symmetric")
+PEAKS: Final = SquareProblem("peaks", 3, "exponential")
+QUADRANTS: Final = SquareProblem("quadrants", 2, "symmetric")
 """Section 4.1's, and the supplement's."""
 UNPRIVATE: Final = 1024.0
 """The epsilon that the paper takes for no privacy."""
 
 
 def instance(
-    people: int, epsilon: float, sources: Sequence[Row] = (), algorithm: str = OURS, problem: Problem = PEAKS
+    people: int, epsilon: float, sources: Sequence[Row] = (), algorithm: str = OURS, problem: SquareProblem = PEAKS
 ) -> Spec:
     """Return an experiment on a problem with two features; `UNPRIVATE` promises nothing."""
     promise = {"model": "local", "epsilon": epsilon}
@@ -78,7 +78,7 @@ def in_hundreds(
 
 
 def source(
-    name: str, people: int, epsilon: float, gamma: float = 0.0, kappa: float = 1.0, problem: Problem = PEAKS
+    name: str, people: int, epsilon: float, gamma: float = 0.0, kappa: float = 1.0, problem: SquareProblem = PEAKS
 ) -> Row:
     """Return a source of a problem.
 
@@ -106,7 +106,7 @@ def two_sources(people: int, epsilon: float, gamma: float, kappa: float = 1.0) -
     return [source(name, people // 2, epsilon, gamma, kappa) for name in ("one", "two")]
 
 
-def published(path: str, experiment: str, problem: Problem = PEAKS, /, **facts: Collection[Any]) -> Iterator[Row]:
+def published(path: str, experiment: str, problem: SquareProblem = PEAKS, /, **facts: Collection[Any]) -> Iterator[Row]:
     """Give the rows of an experiment in the summary of the paper's public logs; nothing without a path.
 
     Parameters

@@ -18,7 +18,7 @@ from privateer_papers.paper_1.setting import (
     PEAKS,
     QUADRANTS,
     UNPRIVATE,
-    Problem,
+    SquareProblem,
     instance,
     published,
     source,
@@ -50,7 +50,7 @@ class RegretByPeople:
         Numbers of people.
     """
 
-    problem: Problem
+    problem: SquareProblem
     people: tuple[int, ...]
 
     def reproduction(self, name: str, title: str, minutes: int) -> Reproduction:
