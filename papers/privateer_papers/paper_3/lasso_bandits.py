@@ -20,7 +20,7 @@ PENALTY: Final = 0.05
 
 
 @dataclass(frozen=True)
-class SquareProblem:
+class Problem:
     """The parameters of the problem, which everybody knows.
 
     Attributes
@@ -67,7 +67,7 @@ class Peer:
 
     dense: ClassVar[bool] = True
 
-    def __init__(self, problem: SquareProblem, seed: int) -> None:
+    def __init__(self, problem: Problem, seed: int) -> None:
         self.problem, self.rng = problem, np.random.default_rng([seed, 33])
         self.estimate = np.zeros(problem.dimension)
         self.people = 0

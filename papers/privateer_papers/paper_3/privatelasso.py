@@ -20,7 +20,7 @@ from privateer_core.mechanisms.vectors.running_vectors import Factorization
 from privateer_lab.audit.case import Case
 from privateer_lab.audit.lower_bounds import Scores
 from privateer_lab.audit.views import model_of, releases
-from privateer_papers.paper_3.lasso_bandits import PENALTY, Peer, SquareProblem, lasso
+from privateer_papers.paper_3.lasso_bandits import PENALTY, Peer, Problem, lasso
 from privateer_papers.published_trust import PUBLISHED
 
 Array = NDArray[np.float64]
@@ -28,7 +28,7 @@ LEAF: Final = 128
 """People of a leaf of the tree."""
 _PEOPLE: Final = 1024
 _FEATURES: Final = 8
-_PROBLEM: Final = SquareProblem(_FEATURES, 3, 1.0, 1.0, 1 / _FEATURES, _PEOPLE, 1.0, 1e-6)
+_PROBLEM: Final = Problem(_FEATURES, 3, 1.0, 1.0, 1 / _FEATURES, _PEOPLE, 1.0, 1e-6)
 _LEAST: Final = 4_000
 
 
@@ -45,7 +45,7 @@ def _most(sparsity: int) -> int:
     return 4 * sparsity
 
 
-def support(estimate: Array, penalty: float, problem: SquareProblem, rng: np.random.Generator) -> NDArray[np.int64]:
+def support(estimate: Array, penalty: float, problem: Problem, rng: np.random.Generator) -> NDArray[np.int64]:
     """Return S_1 (Algorithm 2, from line 3): coordinates that pass a threshold exactly, and then another with noise.
 
     Parameters
@@ -73,7 +73,7 @@ class PrivateLasso(Peer):
     Privacy: none. The nodes have what the paper states; S_0 tells what it selects from.
     """
 
-    def __init__(self, problem: SquareProblem, seed: int) -> None:
+    def __init__(self, problem: Problem, seed: int) -> None:
         super().__init__(problem, seed)
         self._support = np.zeros(0, np.int64)
         self._noise = np.zeros((0, 0))

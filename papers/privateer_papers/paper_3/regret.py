@@ -16,7 +16,7 @@ from privateer_lab.environments import environment_for
 from privateer_lab.pages.plots import COLOURS, panels
 from privateer_lab.simulation.parallel import each
 from privateer_lab.simulation.simulate import simulate_once
-from privateer_papers.paper_3.lasso_bandits import Fliphat, LassoBandit, Peer, SquareProblem, ThresholdedLassoBandit
+from privateer_papers.paper_3.lasso_bandits import Fliphat, LassoBandit, Peer, Problem, ThresholdedLassoBandit
 from privateer_papers.paper_3.privatelasso import LEAF, GaussianTree, PrivateLasso
 from privateer_papers.reproduction import OURS, Compared, Effort, Reproduction, Row, Rows, told
 
@@ -81,9 +81,9 @@ def played(spec: Any, seed: int, chosen: Mapping[str, type[Peer]] = PEERS) -> li
     return rows
 
 
-def problem_of(spec: Any, coefficients: NDArray[np.float64]) -> SquareProblem:
+def problem_of(spec: Any, coefficients: NDArray[np.float64]) -> Problem:
     """Return what everybody knows of a spec's problem."""
-    return SquareProblem(
+    return Problem(
         dimension=spec.arm_features,
         sparsity=spec.algorithm.sparsity,
         reward=spec.reward.half_range,
