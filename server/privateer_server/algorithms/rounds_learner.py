@@ -199,6 +199,11 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
         """Return what an experiment of another spec may begin with: the state of a learner of its algorithm."""
         return state
 
+    def relearned(self, state: StateT, learned: Any) -> StateT:
+        """Return the state with another one instead of what `learned` returns of it."""
+        del state
+        return cast(StateT, learned)
+
     def warnings(self, state: StateT) -> tuple[str, ...]:
         """Return what to look at before anybody acts on the answer: a declared mean reward that is far from reports."""
         measured = self.measured_rate(state)

@@ -12,16 +12,19 @@ from privateer_core.algorithms.additive.spec import AdditiveSpec
 from privateer_core.answer import Answer
 from privateer_core.answer.facts import Fact
 from privateer_core.answer.parts import Figures
+from privateer_core.answer.shapes import Shapes
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.primitives.contributions import CellHits
 from privateer_server.algorithms import LearnerState, NewRound, RoundsLearner
 from privateer_server.algorithms.additive.arm_shares import ArmShares
 from privateer_server.algorithms.additive.cell_masses import CellMasses
+from privateer_server.algorithms.additive.made_up_people import contexts_of
 from privateer_server.algorithms.additive.observed_round import ObservedRound, independent
 from privateer_server.algorithms.additive.part_sums import PartSums, noise_of
 from privateer_server.algorithms.additive.posterior import TermPosterior
 from privateer_server.algorithms.additive.question_shares import edges_of, even, least_doubt
+from privateer_server.algorithms.additive.shape_functions import CellShares, shapes_of
 
 Array = NDArray[np.float64]
 _DRAWS: Final = 32
@@ -171,7 +174,14 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
         if not state.reported:
             return self.answered(state)
         off = Fact("typical error of a mean reward", round(self.figures(state)["uncertainty"], 4), "number")
-        return self.answered(state, parts=(Figures("what is known", (off,)),))
+        return self.answered(state, parts=(self._shapes(state), Figures("what is known", (off,))))
+
+    def _shapes(self, state: AdditiveState) -> Shapes:
+        known, masses = self.posterior(state), state.masses.means(self.cells)
+        people = CellShares(self.cells, self.spec.features, masses)
+        told = known.unshrunk(*self._statistics(state), self.cells, masses)
+        playable = np.array(self.spec.playable)
+        return shapes_of(known, told, people, self.spec.options, playable, self.spec.reward.span)
 
     @override
     def expected(self, state: AdditiveState) -> ExpectedRewards | None:
@@ -196,7 +206,12 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
             sums = weights.T @ rows(contexts)
             return reward.span * float(np.sqrt(max(0.0, np.einsum("kd,kde,ke->", sums, covariances, sums))))
 
-        return ExpectedRewards.everywhere(self.spec.dimension, at, deviation)
+        masses = state.masses.means(self.cells)
+
+        def draw(places: Array) -> Array:
+            return contexts_of(self.cells, masses, self.spec.dimension, places)
+
+        return ExpectedRewards.everywhere(self.spec.dimension, at, deviation, draw)
 
 
 def _whole(values: Array) -> NDArray[np.int16]:

@@ -44,6 +44,7 @@ class AdditiveSpec(ArmsSpec):
 
     question: ClassVar[type[Question]] = FeatureMeans
     binds_arms: ClassVar[bool] = True
+    is_table: ClassVar[bool] = True
 
     algorithm: AdditiveSection  # type: ignore[assignment] # a section of its own, with the base's key
 
