@@ -20,6 +20,7 @@ from privateer_server.algorithms import LearnerState, NewRound, RoundsLearner
 from privateer_server.algorithms.additive.arm_shares import ArmShares
 from privateer_server.algorithms.additive.cell_masses import CellMasses
 from privateer_server.algorithms.additive.long_levels import LevelTerms, LongCells, LongLevels
+from privateer_server.algorithms.additive.made_up_people import contexts_of
 from privateer_server.algorithms.additive.observed_round import ObservedRound, independent
 from privateer_server.algorithms.additive.part_sums import PartSums, noise_of
 from privateer_server.algorithms.additive.posterior import TermPosterior
@@ -270,7 +271,12 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
             spread += (all_sums[:, self.long.terms] ** 2 * levels.variances).sum()
             return reward.span * float(np.sqrt(max(0.0, spread)))
 
-        return ExpectedRewards.everywhere(self.spec.dimension, at, deviation)
+        masses = self._joined(state.masses.means(self.cells), state.levels.shares(self.long))
+
+        def draw(places: Array) -> Array:
+            return contexts_of(self.asked.cells, masses, self.spec.dimension, places)
+
+        return ExpectedRewards.everywhere(self.spec.dimension, at, deviation, draw)
 
 
 def _whole(values: Array) -> NDArray[np.int16]:

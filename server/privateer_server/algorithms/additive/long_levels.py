@@ -25,6 +25,8 @@ _SHARES: Final = np.array([0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0])
 """Standard deviations of levels' shares of people, by the even one."""
 _LEAST: Final = 2e-3
 """The least share that is believed, by the even one."""
+_UNLIKE: Final = 0.1
+"""About how far a level's term may be from what all have in common."""
 _STEPS: Final = 20
 _HALVINGS: Final = 50
 
@@ -141,8 +143,11 @@ class LongLevels:
         """
         away = sums.copy()
         for own in cells.features:
-            whole = np.maximum(slopes[:, own].sum(axis=1, keepdims=True), 1e-9)
-            away[:, own] -= slopes[:, own] / whole * sums[:, own].sum(axis=1, keepdims=True)
+            # Rare levels are mostly noise: in a plain sum they would add theirs to every level.
+            trusted = slopes[:, own] / (variances[:, own] + (_UNLIKE * slopes[:, own]) ** 2)
+            whole = np.maximum((trusted * slopes[:, own]).sum(axis=1, keepdims=True), 1e-12)
+            common = (trusted * sums[:, own]).sum(axis=1, keepdims=True) / whole
+            away[:, own] -= common * slopes[:, own]
         weights = slopes / variances
         information = weights * slopes
         return LongLevels(

@@ -21,6 +21,7 @@ SHARED_FROM: Final = 17
 _OWN: Final = 0.1
 """How likely a feature does something to one arm that it does not do to others, before any report."""
 _STEPS: Final = 5
+_TINY: Final = 1e-12
 _LEVEL: Final = 0.5
 """Standard deviation of the level that all arms have in common, before any report."""
 
@@ -61,7 +62,8 @@ def shared_terms(
     covariances = spread + passed @ doubt @ passed.transpose(0, 2, 1)
     means = means + mean
     means[:, 0] += level
-    return TermPosterior(means, np.linalg.cholesky(covariances + 1e-12 * np.eye(len(own))), float(level + mean[0]))
+    left = np.asarray(np.linalg.cholesky(covariances + _TINY * np.eye(len(own))), np.float64)
+    return TermPosterior(means, left, float(level + mean[0]))
 
 
 def _averages(scales: list[TermScales], parts: list[slice]) -> Array:
