@@ -24,7 +24,7 @@ from privateer_server.algorithms.additive.made_up_people import contexts_of
 from privateer_server.algorithms.additive.observed_round import ObservedRound, independent
 from privateer_server.algorithms.additive.part_sums import PartSums, noise_of
 from privateer_server.algorithms.additive.posterior import TermPosterior
-from privateer_server.algorithms.additive.question_shares import edges_of, even, least_doubt
+from privateer_server.algorithms.additive.question_shares import ApartTerms, edges_of, even, least_doubt
 from privateer_server.algorithms.additive.shape_functions import CellShares, shapes_of
 from privateer_server.algorithms.additive.shared_terms import SHARED_FROM, shared_terms
 
@@ -113,11 +113,7 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
         asked = even(self.asked)
         terms = self.terms(ahead, spec.asked(ahead.seed, edges_of(asked)))
         if ahead.batch and spec.privacy.trust.promises:
-            # Of long features nobody knows what asking less would lose.
-            left = float(asked[self.long.short_questions].sum())
-            asked[self.long.short_questions] = left * self._asked(
-                state, known, ahead.batch, noise_of(terms, _COUNTED) / left
-            )
+            asked = self._asked(state, known, ahead.batch, noise_of(terms, _COUNTED))
             terms = self.terms(ahead, spec.asked(ahead.seed, edges_of(asked)))
         levels = self.levels(state)
         means = _whole(self._joined(known.means, levels.means))
@@ -148,10 +144,23 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
     def _asked(self, state: AdditiveState, known: TermPosterior, people: int, noise: float) -> Array:
         """Return the share of each question, for arms to be given about as they were in the latest round."""
         masses, arms = state.masses.means(self.cells), self.spec.arm_count
-        weighted = np.full((arms, self.cells.count), 2 / arms)
+        whole = self._joined(masses, state.levels.shares(self.long))
+        weighted = np.full((arms, self.asked.cells.count), 2 / arms)
         if state.rounds and len(state.rounds[-1].arms.weighted) == arms:
-            weighted = state.rounds[-1].arms.weighted
-        return least_doubt(self.questions, known.covariances, people * masses * weighted, noise, masses)
+            # Who got which arm by level is like that of everybody.
+            weighted = self._joined(
+                state.rounds[-1].arms.weighted,
+                np.repeat(state.rounds[-1].arms.weighted[:, :1], len(self.long.terms), axis=1),
+            )
+        weighted = people * whole * weighted
+        long = self.long.terms
+        places = np.repeat(np.arange(len(self.long.features)), [one.stop - one.start for one in self.long.features])
+        apart = ApartTerms(places, self.levels(state).variances, weighted[:, long], whole[long])
+        found = least_doubt(self.questions, known.covariances, weighted[:, self.long.short_terms], noise, masses, apart)
+        shares = np.empty(self.asked.count)
+        shares[self.long.short_questions] = found[: self.questions.count]
+        shares[np.setdiff1d(np.arange(self.asked.count), self.long.short_questions)] = found[self.questions.count :]
+        return shares
 
     def _draws(
         self, state: AdditiveState, known: TermPosterior, levels: LevelTerms, ahead: NewRound

@@ -1,5 +1,6 @@
 """How often each question is asked: so that the next round leaves least doubt about rewards."""
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -22,7 +23,43 @@ def even(questions: Questions) -> Array:
     return np.asarray(1 / (len(times) * times[places]))
 
 
-def least_doubt(questions: Questions, covariances: Array, weighted: Array, noise: float, masses: Array) -> Array:
+@dataclass(frozen=True)
+class ApartTerms:
+    """Terms that stand for themselves, each of which one question is about.
+
+    Attributes
+    ----------
+    questions
+        Shape (terms,): the question of each, numbered after all others.
+    variances
+        Shape (arms, terms): what is not known of them.
+    weighted
+        Shape (arms, terms): people who will report, times what their residuals are multiplied by.
+    masses
+        Shape (terms,): shares of people.
+    """
+
+    questions: NDArray[np.int64]
+    variances: Array
+    weighted: Array
+    masses: Array
+
+    @property
+    def count(self) -> int:
+        """How many questions there are."""
+        return int(self.questions.max(initial=-1)) + 1
+
+    def doubts(self, shares: Array, noise: float) -> Array:
+        """Return by how much each question's share lowers the variance of expected rewards, (questions,)."""
+        told = self.weighted**2 / noise
+        after = self.variances / (1 + told * shares[self.questions] * self.variances)
+        found = (told * after**2 * self.masses).sum(axis=0)
+        return np.bincount(self.questions, found, self.count)
+
+
+def least_doubt(
+    questions: Questions, covariances: Array, weighted: Array, noise: float, masses: Array, apart: ApartTerms
+) -> Array:
     """Return the shares (questions,) after which the variance of expected rewards is least, on average over people.
 
     Parameters
@@ -35,26 +72,32 @@ def least_doubt(questions: Questions, covariances: Array, weighted: Array, noise
         Variance of noise in a sum, if its question was the only one.
     masses
         Shape (terms,): shares of people by cell.
+    apart
+        Terms of long features, whose questions come last in what is returned.
 
     Notes
     -----
     A-optimal design by multiplicative steps (Silvey, Titterington and Torsney 1978): information is linear in shares.
     """
-    found = even(questions)
+    features = 1 + len(questions.cells.features) + apart.count
+    alike = np.full(questions.count + apart.count, 1 / features)
+    alike[: questions.count] = even(questions) * (features - apart.count) / features
+    found = alike
     people = independent(questions.cells, masses)
     root = np.linalg.cholesky(people + 1e-9 * np.eye(len(people)))
     rows = [questions.matrix @ independent(questions.cells, own) / np.sqrt(noise) for own in weighted]
     for _ in range(_STEPS):
-        slopes = np.zeros(questions.count)
+        slopes, own = np.zeros(questions.count), found[: questions.count]
         for covariance, told in zip(covariances, rows, strict=True):
-            after = _after(covariance, told * np.sqrt(found[questions.of_part])[:, None])
+            after = _after(covariance, told * np.sqrt(own[questions.of_part])[:, None])
             doubt = np.square(told @ after @ root).sum(axis=1)
             slopes += np.bincount(questions.of_part, doubt, questions.count)
+        slopes = np.append(slopes, apart.doubts(found[questions.count :], noise))
         if not slopes.any():
-            return even(questions)
+            return alike
         found = found * np.sqrt(slopes)
         found /= found.sum()
-    return (1 - _EVEN) * found + _EVEN * even(questions)
+    return (1 - _EVEN) * found + _EVEN * alike
 
 
 def _after(covariance: Array, rows: Array) -> Array:

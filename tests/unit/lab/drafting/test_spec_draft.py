@@ -55,6 +55,24 @@ def test_each_column_becomes_what_it_looks_like():
     assert "region has 3 whole numbers" in notes
 
 
+def test_columns_that_say_what_another_says_are_left_out() -> None:
+    data = columns()
+    data["land"] = [{"NL": "Netherlands", "DE": "Germany"}.get(one, one) for one in data["country"]]
+    data["wage"] = list(data["income"])
+    data["screen"] = [random.Random(row).choice(["new", "old"]) for row in range(2000)]
+    data["is_new"] = [one == "new" for one in data["screen"]]
+    data["bought"] = [row % 7 == 0 for row in range(2000)]
+    made = draft(data, arm="screen", reward="bought")
+    assert list(made.spec.features) == ["country", "hours", "income", "premium", "clicks", "region"]
+    notes = " ".join(made.notes)
+    assert "land is left out: it says what country says." in notes
+    assert "wage is left out: it says what income says." in notes
+    assert "is_new is left out: it says which option a row has, as screen does" in notes
+    # Two numbers of which every row has another one are not the same.
+    data["rank"] = [one**0.5 for one in data["income"]]
+    assert "rank" in draft(data, arm="screen", reward="bought").spec.features
+
+
 def test_rare_values_and_extremes_are_nobodys():
     data = columns()
     data["hours"][7] = 987.654
@@ -115,6 +133,7 @@ def test_data_frames_and_arrow_tables_are_alike():
     assert str(draft(pa.table(data))) == expected
 
 
+MANY = {"age": list(range(300)), "won": [0, 1] * 150}
 LOG = {
     "age": list(range(20, 60)) * 5,
     "shown": ["new", "old"] * 100,
@@ -134,10 +153,10 @@ LOG = {
         ({"x": []}, {}, "table: has no rows"),
         ({"x": [1, 2], "y": [1]}, {}, "table: its columns must have one length"),
         ({"x": [1, 2]}, {"label": "y"}, "y: no column has this name"),
-        ({"x": [1, 2], "y": [1, 1]}, {"label": "y"}, "y: must have 2 to 16"),
+        ({"x": [1, 2], "y": [1, 1]}, {"label": "y"}, "y: must have 2 to 256"),
         (LOG, {"arm": "shown", "reward": "wrong"}, r"wrong: no column has this name \(choose from age, shown, won"),
         (LOG, {"arm": "same", "reward": "won"}, "same: every row has the same option"),
-        (LOG, {"arm": "age", "reward": "won"}, "age: has 40 different values, and an experiment at most 16"),
+        (MANY, {"arm": "age", "reward": "won"}, "age: has 300 different values, and an experiment at most 256"),
         (LOG, {"arm": "shown", "reward": "same"}, "same: every row has the same reward"),
         (LOG, {"arm": "shown", "reward": "words"}, r"words: must be numbers, or yes and no.*\(make it 1 and 0"),
         (LOG, {"arm": "shown", "reward": "shown"}, "--reward shown: is the column of --arm too"),

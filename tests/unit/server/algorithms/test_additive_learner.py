@@ -15,12 +15,13 @@ from privateer_server.algorithms.additive.cell_masses import CellMasses
 from privateer_server.algorithms.additive.observed_round import _together, independent
 from privateer_server.algorithms.additive.part_sums import PartSums
 from privateer_server.algorithms.additive.posterior import TermPosterior
-from privateer_server.algorithms.additive.question_shares import even, least_doubt
+from privateer_server.algorithms.additive.question_shares import ApartTerms, even, least_doubt
 from tests.unit.algorithms.test_additive import spec_of
 
 CELLS = Cells((ShapeCells(0, 6), ShapeCells(1, 0, (0, 1, 2), 2)))
 QUESTIONS = Questions(CELLS, merges=True)
 MASSES = np.array([1.0, 0.3, 0.2, 0.2, 0.1, 0.1, 0.1, 0.6, 0.3, 0.1])
+NONE_APART = ApartTerms(np.zeros(0, np.int64), np.zeros((2, 0)), np.zeros((2, 0)), np.zeros(0))
 FAR = 5.0
 """Standard errors that a right mean is beyond once in 1.7 million times."""
 
@@ -183,7 +184,7 @@ def test_arms_are_given_to_people_as_the_policy_does():
 def test_what_is_asked_leaves_less_doubt_than_asking_evenly():
     """One feature has much doubt, the other none."""
     covariance = np.diag([0.01, *[0.04] * 6, *[1e-6] * 3])
-    shares = least_doubt(QUESTIONS, np.stack([covariance] * 2), 400 * np.stack([MASSES] * 2), 400.0, MASSES)
+    shares = least_doubt(QUESTIONS, np.stack([covariance] * 2), 400 * np.stack([MASSES] * 2), 400.0, MASSES, NONE_APART)
     assert shares.sum() == pytest.approx(1)
     assert even(QUESTIONS).sum() == pytest.approx(1)
     about_levels = QUESTIONS.features == 1
