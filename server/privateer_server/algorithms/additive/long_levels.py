@@ -121,8 +121,8 @@ class LongLevels:
     def with_arms(self, added: int) -> "LongLevels":
         """Return the evidence with more arms, of which nothing is known."""
         more = np.zeros((added, self.information.shape[1]))
-        told = (np.concatenate([one, more]) for one in (self.information, self.scores))
-        return LongLevels(*told, self.counted, self.count_scores)
+        information, scores = np.concatenate([self.information, more]), np.concatenate([self.scores, more])
+        return LongLevels(information, scores, self.counted, self.count_scores)
 
     def with_counts(self, cells: LongCells, counts: Array, variances: Array, people: int) -> "LongLevels":
         """Return what is known after counts (levels,) of so many people, with noise of these variances (levels,)."""

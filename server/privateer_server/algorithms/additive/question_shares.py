@@ -54,7 +54,7 @@ class ApartTerms:
         told = self.weighted**2 / noise
         after = self.variances / (1 + told * shares[self.questions] * self.variances)
         found = (told * after**2 * self.masses).sum(axis=0)
-        return np.bincount(self.questions, found, self.count)
+        return np.asarray(np.bincount(self.questions, found, self.count), np.float64)
 
 
 def least_doubt(

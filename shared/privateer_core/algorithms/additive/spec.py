@@ -135,12 +135,16 @@ class AdditiveSpec(ArmsSpec):
     @override
     def instances(cls) -> dict[str, Self]:
         found, told = super().instances(), {"levels": list(range(70)), "missing": True}
-        for model in ("shuffle", "central"):
-            data = found[model].model_dump(mode="json", exclude_none=True)
+        for model, spec in list(found.items()):
+            if not spec.privacy.trust.hides_arms:
+                continue
+            data = spec.model_dump(mode="json", exclude_none=True)
             context = {"features": {**data["context"]["features"], "town": told}}
             found[f"{model}-levels"] = parse_section(cls, data | {"context": context})
-        many = data | {"experiment": {**data["experiment"], "arms": [f"arm {arm}" for arm in range(20)]}}
-        return found | {f"{model}-arms": parse_section(cls, many)}
+            if spec.privacy.trust.curated:
+                many = {**data["experiment"], "arms": [f"arm {arm}" for arm in range(20)]}
+                found[f"{model}-arms"] = parse_section(cls, data | {"experiment": many})
+        return found
 
     def asked(self, seed: int, edges: Any) -> FeatureMeans:
         """Return what a round asks, whose coins choose the question by these ``edges``, (questions - 1,)."""
