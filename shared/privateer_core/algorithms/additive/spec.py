@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from privateer_core.algorithms.additive.cell_names import named
 from privateer_core.algorithms.additive.cells import Cells, Questions
+from privateer_core.algorithms.additive.coin_arms import CoinArms
 from privateer_core.errors import SpecError
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import SlotLayout
@@ -15,8 +16,8 @@ from privateer_core.primitives.questions import FeatureMeans, Question
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.sections import Section
 
-LOCAL_LEAST: Final = 4.0
-"""The least epsilon of a report that stands alone."""
+_ALONE: Final = 4.0
+"""Epsilon of a report that stands alone from which on it names arms and cells; below, levels of arms come first."""
 TERMS_MAX: Final = 512
 """Cells of all features, at most: time and memory of a round grow with their square, and beyond."""
 _GROWTH: Final = (0.3, 0.1)
@@ -59,13 +60,6 @@ class AdditiveSpec(ArmsSpec):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        alone = self.privacy.as_alone or self.privacy.trust.draws_one
-        if alone and (self.privacy.epsilon or 0.0) < LOCAL_LEAST:
-            detail = (
-                f"must be at least {LOCAL_LEAST:g} where nobody hides a report, not {self.privacy.epsilon:g}: below"
-            )
-            detail += " reports on features tell less than the best single option earns"
-            raise SpecError(detail, field="privacy.epsilon", remedy="raise it, use a shuffler, or 'partition'")
         if (cells := self.questions.cells.count - 1) >= TERMS_MAX:
             detail = f"have {cells} bins and levels in all; at most {TERMS_MAX - 1}"
             raise SpecError(detail, field="context.features", remedy="list fewer levels, or lower algorithm.bins")
@@ -75,6 +69,12 @@ class AdditiveSpec(ArmsSpec):
     def questions(self) -> Questions:
         """What people may be asked: in merged cells, too, where noise makes them say more."""
         return Questions(Cells.of(self.features, self.algorithm.bins), self.privacy.trust.promises)
+
+    @property
+    def starts_from_levels(self) -> bool:
+        """Whether coins give some people their arm, so that levels of arms are learned first, and the others get the best arm."""
+        alone = self.privacy.as_alone or self.privacy.trust.draws_one
+        return alone and self.privacy.bound < _ALONE
 
     @property
     def counts_arms(self) -> bool:
@@ -100,7 +100,13 @@ class AdditiveSpec(ArmsSpec):
         layout = SlotLayout(seed, np.tile(np.asarray(edges, np.uint32), (keys, 1)))
         return FeatureMeans(self.ball, seed, layout=layout)
 
+    def planned(self, plan: CoinArms) -> FeatureMeans:
+        """Return what a round with this plan asks."""
+        return FeatureMeans(self.ball, layout=plan.layout(self.questions))
+
     @override
     def usual_question(self) -> FeatureMeans:
+        if self.starts_from_levels:
+            return self.planned(CoinArms.even(self.questions, np.array(self.playable)))
         count = self.questions.count
         return self.asked(0, np.rint(np.arange(1, count) * (1 << 16) / count))
