@@ -1,8 +1,9 @@
 """The four public tables that additive bandits are measured on: as files with a class, and specs of them.
 
-``python -m tests.support.tables rodents complete.csv FOLDER`` writes ``rodents.csv`` and ``rodents-EDGES-LEVELS.toml``, with equal or drawn
-edges and with all levels or fifteen. Rewards are 1 for the arm of a row's class. The sources are ``complete`` of the R package ratdat,
-``gss_wages`` of stevedata and ``MplsStops`` of carData, as CSV files with a header, and UCI Adult's two files without one.
+``python -m tests.support.tables rodents complete.csv FOLDER`` writes ``rodents.csv`` and ``rodents-EDGES-LEVELS.toml``,
+with equal or drawn edges and with all levels or fifteen. Rewards are 1 for the arm of a row's class. The sources are
+``complete`` of the R package ratdat, ``gss_wages`` of stevedata and ``MplsStops`` of carData, as CSV files with a
+header, and UCI Adult's two files without one.
 """
 
 import csv

@@ -18,14 +18,18 @@ from privateer_core.algorithms import read_spec
 from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.sections import toml_tables
 from privateer_core.spec.spec import Spec, example_promises
+from privateer_lab.drafting.algorithm_choice import AlgorithmChoice, choice_of
 from privateer_lab.drafting.column_profiles import TableRows, rows_of, shortened
 from privateer_lab.drafting.feature_drafts import FeatureDrafts, features_of, rounded
 from privateer_lab.drafting.logged_people import LoggedPeople, logged_people
 from privateer_lab.drafting.outcome_columns import ArmNames, arms_of, bounds_of_reward, classes_of, reward_of
 from privateer_lab.drafting.segment_drafts import segment_lines
 from privateer_lab.drafting.toml_values import toml
-from privateer_lab.drafting.usual_algorithms import by_context, with_effects
+from privateer_lab.drafting.usual_algorithms import with_effects
+from privateer_lab.environments import environment_for
+from privateer_lab.planning.other_algorithms import by_features
 
 _ROUND: Final = 1000
 _SHARE: Final = 0.05
@@ -53,12 +57,15 @@ class Draft:
         Sentences about what else was decided, such as columns that were left out.
     log
         The rows of a log, with what was chosen and what came of it; None where the draft is of none.
+    labelled
+        The file whose rows are people that have a class; None where the draft is of none.
     """
 
     text: str
     confirm: tuple[str, ...]
     notes: tuple[str, ...]
     log: "_Log | None" = field(default=None, repr=False)
+    labelled: Path | None = None
 
     @property
     def spec(self) -> Spec:
@@ -70,9 +77,33 @@ class Draft:
         """Simulated people made from the log; None without one. The model is fitted when they are first asked for."""
         return self.log.people(cast(ArmsSpec, self.spec)) if self.log else None
 
+    @cached_property
+    def choice(self) -> AlgorithmChoice | None:
+        """The algorithm that earns most in runs with these people, who are drawn when it is first asked for.
+
+        None where there are none, or the draft is of a test.
+        """
+        tables = toml_tables(self.text)
+        if tables["algorithm"]["name"] not in by_features() or not (self.log or self.labelled):
+            return None
+        if self.labelled:
+            tables["population"]["path"] = str(self.labelled.resolve())
+            return choice_of(tables, environment_for)
+        assert self.people is not None
+        drawn = self.people.people
+        return choice_of(tables, lambda _spec, _seed: drawn)
+
+    @property
+    def fitted(self) -> str:
+        """The spec as TOML, with the algorithm of `choice`."""
+        if not self.choice:
+            return self.text
+        usual = toml_tables(self.text)["algorithm"]["name"]
+        return self.text.replace(_algorithm(usual), _algorithm(self.choice.name))
+
     def write(self, path: "str | os.PathLike[str]") -> None:
-        """Write the spec, and beside it the people of a log, whom it then names."""
-        file, text = Path(path), self.text
+        """Write the spec with the algorithm of `choice`, and beside it the people of a log, whom it then names."""
+        file, text = Path(path), self.fitted
         if self.people:
             text += self.people.write(people_file(file))
         file.write_text(text, encoding="utf-8")
@@ -178,11 +209,12 @@ def draft(
     promise = _promise(rows.total)
     notes.append(_trusted(promise))
     sections += segment_lines(rows, segments, confirm)
-    sections += _closing(promise, with_effects() if segments else by_context())
+    sections += _closing(promise, with_effects() if segments else by_features()[0])
     if path and label:
         sections += _labelled(os.path.relpath(path, seen_from), label, list(classes.values), options)
     log = _Log(rows, arm, reward, names) if arm and reward and not arms else None
-    made = Draft("\n".join(sections) + "\n", tuple(confirm), tuple(notes), log)
+    labelled = Path(path) if path and label else None
+    made = Draft("\n".join(sections) + "\n", tuple(confirm), tuple(notes), log, labelled)
     read_spec(made.text)
     return made
 
@@ -318,9 +350,12 @@ def _closing(promise: dict[str, Any], fitting: str) -> list[str]:
         "[privacy]  # what you promise to each person: `privateer plan` shows what it costs in rewards",
         *(f"{key} = {toml(value)}" for key, value in promise.items()),
         "",
-        "[algorithm]",
-        f"name = {toml(fitting)}",
+        _algorithm(fitting),
     ]
+
+
+def _algorithm(name: str) -> str:
+    return f"[algorithm]\nname = {toml(name)}"
 
 
 def _labelled(path: str, label: str, classes: list[str], arms: Sequence[str]) -> list[str]:

@@ -26,7 +26,7 @@ class LevelEvidence:
         return cls(np.zeros(arms), np.zeros(arms))
 
     def learned(self, slopes: Array, sums: Array, variances: Array) -> "LevelEvidence":
-        """Return what is known after ``sums`` (arms,), of means slopes * level and these variances; infinite says nothing."""
+        """Return what is known after ``sums`` of means slopes * level and these variances, (arms,) each."""
         weighed = slopes / variances
         return LevelEvidence(self.information + weighed * slopes, self.scores + weighed * sums)
 
@@ -36,14 +36,14 @@ class LevelEvidence:
         return LevelEvidence(np.append(self.information, more), np.append(self.scores, more))
 
     def law(self, middle: float) -> tuple[Array, Array]:
-        """Return mean (arms,) and covariance (arms, arms); ``middle`` is what is expected of an arm before any report."""
+        """Return mean (arms,) and covariance (arms, arms); ``middle`` is the mean before any report."""
         prior = np.full((len(self.scores), len(self.scores)), _COMMON**2) + _OWN**2 * np.eye(len(self.scores))
         precision = np.linalg.inv(prior)
         covariance = np.linalg.inv(precision + np.diag(self.information))
         return covariance @ (self.scores + precision @ np.full(len(self.scores), middle)), covariance
 
     def doubt(self, middle: float, playable: NDArray[np.bool_]) -> float:
-        """Return how much the arm of the largest mean is expected to lose against the best of all, as far as is known."""
+        """Return how much the arm of the largest mean loses against the best one, as far as is known."""
         mean, covariance = self.law(middle)
         drawn = np.random.default_rng(0).standard_normal((_DRAWS, len(mean)))
         levels = np.where(playable, mean + drawn @ np.linalg.cholesky(covariance).T, -np.inf)

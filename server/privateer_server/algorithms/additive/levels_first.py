@@ -1,4 +1,4 @@
-"""The learner of additive bandits where no crowd hides a report: levels of arms first, and features once they are seen to do something."""
+"""The learner of additive bandits where no crowd hides a report: levels of arms come first, then features."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -112,7 +112,7 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
             counts_arms=self.spec.counts_arms,
             playable=np.array(self.spec.playable),
             seed=ahead.seed,
-            terms=self.terms(ahead, self.spec.planned(plan)),
+            terms=self.terms(ahead, self.spec.asked_by(plan)),
             plan=plan,
         )
 
@@ -137,7 +137,7 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
         return replace(plan, given=given, edges=edges, resolutions=asked)
 
     def _resolution(self, masses: Array, place: int, known: SpikedTerms, people: float) -> int:
-        """Return the question about a feature after which the variance of its terms is least, on average over people."""
+        """Return the question about a feature after which the variance of its terms is least, over people."""
         own, noise = self.cells.of_feature(place), self._noise * people
         left = {}
         for question, (feature, parts) in enumerate(self.questions.parts):
@@ -180,7 +180,7 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
         return LevelsFirstState(state.reported + people, levels, information, scores, masses)
 
     def _rows(self, plan: CoinArms, told: ToldSums, masses: Array, arms: ArmShares) -> tuple[Array, Array, Array]:
-        """Return how sums follow from terms, (arms, parts, cells), with the sums and their variances, (arms, parts) each."""
+        """Return how sums follow from terms, (arms, parts, cells); the sums, and their variances, (arms, parts)."""
         place = told.place - 1
         own, (_, parts) = self.cells.of_feature(place), self.questions.parts[plan.resolutions[place]]
         merged = (parts == np.arange(int(parts.max()) + 1)[:, None]).astype(np.float64)
@@ -202,7 +202,7 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
 def _edges(level: float, shares: Array) -> NDArray[np.uint32]:
     """Return where the question about levels ends, and where that about each feature begins, of `UNIT`."""
     before = np.cumsum(shares) - shares
-    return np.rint(UNIT * np.minimum(1.0, level + (1 - level) * before)).astype(np.uint32)
+    return np.asarray(np.rint(UNIT * np.minimum(1.0, level + (1 - level) * before)), np.uint32)
 
 
 def _doubt(covariance: Array, rows: Array, noise: float, masses: Array) -> float:

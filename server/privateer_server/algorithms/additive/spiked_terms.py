@@ -1,7 +1,7 @@
 """Posteriors of features' terms, each feature for itself, whose prior says that most features do nothing.
 
-A feature has to be seen to do something before it decides for anybody. What features explain for each other is no matter: residuals
-are measured from what was known of all of them, so that the next reports say what is too much.
+A feature has to be seen to do something before it decides for anybody. What features explain for each other is no
+matter: residuals are measured from what was known of all of them, so that the next reports say what is too much.
 """
 
 from dataclasses import dataclass

@@ -29,7 +29,7 @@ class ToldSums:
     sums
         Shape (arms or 1, parts): of values from -1 to 1, of everybody with the arm and the part.
     noise
-        Variance of each sum, if everybody's report was noise, and how much likelier a report of the part's own people is.
+        Variance of each sum, if everybody's report was noise, and what is added to it if everybody has the part.
     """
 
     arm: int
@@ -52,7 +52,8 @@ class SymbolGroups:
     told
         What people told about rewards.
     counts, doubts
-        Shape (parts,): how many people of all have each part of each question, and the variance of that; infinite where nobody said.
+        Shape (parts,): how many people have each part of each question, and the variance of that, infinite where
+        nobody said.
     """
 
     told: tuple[ToldSums, ...]

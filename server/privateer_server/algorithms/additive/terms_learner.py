@@ -22,7 +22,7 @@ StateT = TypeVar("StateT", bound=Any)
 
 
 class TermsLearner(RoundsLearner[AdditiveSpec, StateT, AdditivePolicy]):
-    """A learner of terms. Its states have ``reported`` and ``masses``, what is known of the shares of people by cell."""
+    """A learner of terms. Its states have ``reported``, and ``masses``: what is known of people by cell."""
 
     publishes_result = False
     same = ("algorithm", "experiment.arms", "experiment.retired", "context.features", "reward")

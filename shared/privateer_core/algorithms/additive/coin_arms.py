@@ -1,4 +1,4 @@
-"""What people are asked where no crowd hides a report: coins give some of them their arm, and the others get the best one."""
+"""What people are asked where no crowd hides a report: coins give some of them an arm, others get the best one."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,8 +17,8 @@ Ints = NDArray[np.int64]
 _COUNTED: Final = UNIT // 20
 """Coins, of `UNIT`, of people who say which cell they are in, and nothing else."""
 _SEED: Final = 0
-"""Coins mean the same in all rounds: whoever got an arm by coins and reports later is asked as such a person, or as one of the
-others, who say which arm they had."""
+"""Coins mean the same in all rounds: whoever got an arm by coins and reports later is asked as such a person, or as one
+of the others, who say which arm they had."""
 LEVEL: Final = 0
 
 
@@ -48,8 +48,8 @@ class CoinGroups:
 class CoinArms:
     """The plan of a round.
 
-    Every arm has as many coins as another. The first of them give it to a person, and the later the round, the fewer: nobody
-    whom coins of a round give an arm has had another one by coins of an earlier round.
+    Every arm has as many coins as another. The first of them give it to a person, and the later the round, the fewer:
+    nobody to whom coins of a round give an arm has had another one by coins of an earlier round.
 
     Attributes
     ----------
@@ -58,8 +58,8 @@ class CoinArms:
     given
         Share of people, of `UNIT`, to whom coins give an arm.
     edges
-        Shape (2, features), uint32, rising: of the questions to people who get an arm by coins, and to the others, where that about
-        levels ends and that about each feature begins, of `UNIT`.
+        Shape (2, features), uint32, rising: of the questions to people who get an arm by coins, and to the others,
+        where that about levels ends and that about each feature begins, of `UNIT`.
     resolutions
         Shape (features,), int64: the question, of `Questions`, that is asked about each feature.
     """
@@ -91,7 +91,10 @@ class CoinArms:
     @cached_property
     def groups(self) -> CoinGroups:
         """The groups of coins, in their order."""
-        arms, asked, counted, ends = [], [], [], []
+        arms: list[int] = []
+        asked: list[int] = []
+        counted: list[bool] = []
+        ends: list[int] = []
         features = len(self.resolutions)
         slots = np.flatnonzero(self.playable)
         bounds = [place * (UNIT - _COUNTED) // len(slots) for place in range(len(slots) + 1)]

@@ -55,7 +55,7 @@ class AdditivePolicy(ArmsPolicy):
     seed
         What the coins of a choice mean.
     plan
-        Whom coins give an arm, and what people are asked, where no crowd hides a report and `edges` say nothing; None elsewhere.
+        Whom coins give an arm, and what people are asked, where no crowd hides a report; None elsewhere.
     """
 
     version: int
@@ -74,7 +74,7 @@ class AdditivePolicy(ArmsPolicy):
 
     @property
     def fresh_coins(self) -> bool:
-        """Whether a report has coins of its own: those that may give an arm go with the report, which says nothing of that arm."""
+        """Whether a report has coins of its own; those that may give an arm go with the report."""
         return self.plan is None
 
     @property

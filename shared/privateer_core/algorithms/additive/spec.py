@@ -20,6 +20,8 @@ _ALONE: Final = 4.0
 """Epsilon of a report that stands alone from which on it names arms and cells; below, levels of arms come first."""
 TERMS_MAX: Final = 512
 """Cells of all features, at most: time and memory of a round grow with their square, and beyond."""
+_SMALL: Final = 500
+"""People of a first round where levels of arms come first: in that round everybody gets an arm by coins."""
 _GROWTH: Final = (0.3, 0.1)
 """How rounds grow where a curator adds noise to each, and where every report has noise of its own."""
 
@@ -49,14 +51,16 @@ class AdditiveSpec(ArmsSpec):
     algorithm: AdditiveSection  # type: ignore[assignment] # a section of its own, with the base's key
 
     @model_validator(mode="after")
-    def _usual_growth(self) -> Self:
-        """Fill in how rounds grow, so that whoever reads the spec has the same; it stays a default."""
-        table, trust = self.experiment, self.privacy.trust
-        if "round_growth" in table.model_fields_set:
+    def _usual_rounds(self) -> Self:
+        """Fill in how rounds begin and grow, so that whoever reads the spec has the same; it stays a default."""
+        table, usual = self.experiment, {"round_growth": _GROWTH[0 if self.privacy.trust.curated else 1]}
+        if self.starts_from_levels and not self.privacy.trust.batched:
+            usual["round_size"] = _SMALL
+        more = {key: one for key, one in usual.items() if key not in table.model_fields_set}
+        if not more:
             return self
-        told = dict(table) | {"round_growth": _GROWTH[0 if trust.curated else 1]}
-        grown = type(table).model_construct(table.model_fields_set | {"round_growth"}, **told)
-        return self.model_copy(update={"experiment": grown})
+        filled = type(table).model_construct(table.model_fields_set | set(more), **(dict(table) | more))
+        return self.model_copy(update={"experiment": filled})
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -72,7 +76,7 @@ class AdditiveSpec(ArmsSpec):
 
     @property
     def starts_from_levels(self) -> bool:
-        """Whether coins give some people their arm, so that levels of arms are learned first, and the others get the best arm."""
+        """Whether levels of arms are learned first, from people who get an arm by coins; others get the best one."""
         alone = self.privacy.as_alone or self.privacy.trust.draws_one
         return alone and self.privacy.bound < _ALONE
 
@@ -100,13 +104,13 @@ class AdditiveSpec(ArmsSpec):
         layout = SlotLayout(seed, np.tile(np.asarray(edges, np.uint32), (keys, 1)))
         return FeatureMeans(self.ball, seed, layout=layout)
 
-    def planned(self, plan: CoinArms) -> FeatureMeans:
+    def asked_by(self, plan: CoinArms) -> FeatureMeans:
         """Return what a round with this plan asks."""
         return FeatureMeans(self.ball, layout=plan.layout(self.questions))
 
     @override
     def usual_question(self) -> FeatureMeans:
         if self.starts_from_levels:
-            return self.planned(CoinArms.even(self.questions, np.array(self.playable)))
+            return self.asked_by(CoinArms.even(self.questions, np.array(self.playable)))
         count = self.questions.count
         return self.asked(0, np.rint(np.arange(1, count) * (1 << 16) / count))
