@@ -44,6 +44,7 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m tests.documents.prose
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
@@ -85,10 +86,12 @@ wheels: $(STAMP)
 packages: $(STAMP)
 	$(BIN)/python -m pytest -q -m nightly tests/packages
 
-# The documentation as a site, in site/. A dead link, a missing anchor or a page that is nowhere listed fails.
+# The documentation as a site, in site/. A dead link, a missing anchor, a page that is nowhere listed or a wrong formula
+# fails. Needs Node.
 site: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
 	$(BIN)/python -m tests.documents commands endpoints openapi schemas
+	cd requirements/katex && npm ci --ignore-scripts --no-fund --no-audit --silent
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # The SDK for JavaScript: its tests on the vectors of docs/wire, then on all vectors, and what it reports to real services;

@@ -103,7 +103,7 @@ class _Client(Generic[_Transport]):
         return Tokens(address, self._issuer, self._account, self._pace.clock)
 
     def _with_warning(self, steps: Steps[None]) -> Steps[None]:
-        """Warn of what keeps tokens away: the person gets an arm all the same."""
+        """Warn of what keeps tokens away: the person still gets an arm."""
         try:
             yield from steps
         except PrivateerError as error:
@@ -297,7 +297,7 @@ class Client(_Client["httpx.BaseTransport"]):
     def fetch_tokens(self, name: str) -> int:
         """Get the upload tokens for an experiment ahead, for instance a day before the person is asked to choose.
 
-        The longer before a report, the less its time tells whoever knows when tokens were issued.
+        The longer before a report, the less its time tells anybody who knows when tokens were issued.
 
         Returns
         -------

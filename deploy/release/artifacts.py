@@ -116,6 +116,7 @@ def documents(out: Path) -> None:
     run(PYTHON, "-m", "tests.documents")
     shutil.copytree(ROOT / "docs" / "openapi", out / "openapi")
     environment = dict(os.environ) | {"NO_MKDOCS_2_WARNING": "1"}
+    run("npm", "ci", "--ignore-scripts", "--no-fund", "--no-audit", folder=ROOT / "requirements" / "katex")
     run(PYTHON.parent / "mkdocs", "build", "--quiet", "-d", out / "site", environment=environment)
     for folder, name in ((ROOT / "docs" / "wire" / "all", "vectors"), (out / "site", "site")):
         _pack(folder, out / f"{name}.tar.gz", name)

@@ -22,9 +22,13 @@ from privateer_core.answer.parts import (
     Recommendations,
 )
 from privateer_core.answer.policy_view import BinShares, Coefficients, GroupShares, PlayCounts, Point, PolicyView
+from privateer_core.answer.shapes import Shapes
 from privateer_lab.answer_words import chosen_by, contradicted, people_in, selected
+from privateer_lab.shape_rows import first_of, shape_rows, titled
 
 Row = dict[str, Any]
+_SHAPES: Final = 4
+"""Features whose shape functions an answer shows; --json and pages have the others."""
 _EVERYBODY: Final = "everybody"
 _AT_BOUND: Final = "at the bound of what is possible"
 
@@ -41,6 +45,11 @@ def tables_of(answer: Answer) -> list[Titled]:
     gain = rows_of(answer.gain) if answer.gain else []
     parts = [table for part in answer.parts for table in rows_of(part)]
     return [*_effects(answer.effects), *gain, *parts]
+
+
+def tables_of_shapes(answer: Answer) -> list[Titled]:
+    """Return the shape functions of the first features as a table; none where no shape functions were learned."""
+    return [table for shapes in answer.all_of(Shapes) for table in rows_of(first_of(shapes, _SHAPES))]
 
 
 def estimates_of(estimates: Sequence[Estimate]) -> list[Row]:
@@ -191,6 +200,11 @@ def _(part: HalfLives) -> list[Titled]:
         for one, share in zip(part.candidates, probabilities, strict=True)
     ]
     return [Titled("what is forgotten", said(rows))]
+
+
+@rows_of.register
+def _(part: Shapes) -> list[Titled]:
+    return [Titled(titled(part), shape_rows(part))] if part.functions else []
 
 
 @rows_of.register

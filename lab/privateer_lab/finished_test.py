@@ -34,6 +34,8 @@ _NOBODY: Final = {"everybody": {"levels": ["everybody"]}}
 """A feature of one level, where no segments are asked for: a spec has one at least."""
 _HIGHER: Final = "A higher reward counts as better: say so if a lower one is."
 _LOWER: Final = "A lower {reward} counts as better: an effect of 1 means that {reward} is lower by 1."
+_SHOWN: Final = 5
+"""Options of which a sentence tells."""
 _LEAST_P: Final = 1e-6
 """Below, a p-value is said to be smaller."""
 _SURPRISING: Final = 1e-3
@@ -173,15 +175,31 @@ def analyze(
     found = _found(spec, contexts, chosen, spec.reward.scaled_all(rewards), known, SecureNoise())
     if clipped:
         said = (*said, f"{clipped:,} of {len(rewards):,} rewards are beyond the bounds, and count as the next bound.")
-    better = _LOWER.format(reward=reward) if lower_is_better else _HIGHER
+    better = _lower(found, reward, is_yes_or_no=kind == "binary") if lower_is_better else _HIGHER
     given = () if is_private else (_shares_told(np.bincount(chosen, minlength=len(arms)), arms, shares),)
     return FinishedTest(spec, found, (better, *said, *given))
 
 
 def _turned(rewards: Array, low: float, high: float, kind: str) -> tuple[Array, float, float]:
-    """Return rewards of which more is better, with their bounds: no in the place of yes, or the negative."""
+    """Return rewards of which more is better, with their bounds: no instead of yes, or the negative."""
     is_yes_or_no = kind == "binary" and (low, high) == _UNIT
     return (1 - rewards, low, high) if is_yes_or_no else (-rewards, -high, -low)
+
+
+def _lower(found: Found, reward: str, *, is_yes_or_no: bool) -> str:
+    """Say how much lower than the control's the rewards are, in their own unit: `_turned` made 1 - r or -r of them."""
+    conclusion = found.conclusion
+    said = _LOWER.format(reward=reward)
+    if conclusion.baseline is None:
+        return said
+    mean = float(is_yes_or_no) - conclusion.baseline.value
+    known = [one for one in conclusion.effects if one.group is None and one.value is not None]
+    shown = [f"{one.option} {one.value:z.3g} lower{_share_of(one.value, mean)}" for one in known[:_SHOWN] if one.value]
+    return f"{said} {conclusion.control}: mean {reward} of about {mean:.3g}; {'; '.join(shown)}."
+
+
+def _share_of(value: float, mean: float) -> str:
+    return f" ({value / mean:.0%})" if mean > 0 else ""
 
 
 def _shares_told(counts: NDArray[np.int64], arms: tuple[str, ...], shares: Mapping[str, float] | None) -> str:
@@ -277,6 +295,8 @@ def _numbers(values: NDArray[Any], otherwise: float) -> Array:
 def _arms(columns: Columns, arm: str, control: str | None, shares: Mapping[str, float] | None) -> tuple[str, ...]:
     """Return the names of the arms, the control's first."""
     names = list(shares) if shares else sorted(set(texts(columns, arm)))
+    if shares and len(names) < 2:
+        raise SpecError("has one option", field="shares", remedy="give the share of each, the control's too")
     if len(names) < 2:
         raise InputError("has one arm", field=arm, remedy="give the rows of at least two")
     if wrong := [name for name in names if not re.fullmatch(ARM_NAME, name)]:

@@ -51,7 +51,7 @@ class Picture:
     Attributes
     ----------
     title
-        What it shows, also for whoever does not see it.
+        What it shows, also for anybody who does not see it.
     figure
         The ``matplotlib.figure.Figure``, to change it.
     caption
@@ -114,7 +114,7 @@ def drawing(title: str, panels: int = 1, height: float = 3.6, width: float = 6.6
 
 @contextmanager
 def page_drawing(title: str, caption: str, height: float, *, vector: bool = True) -> Iterator[tuple[Picture, Any]]:
-    """Give a picture of a page and its axis to draw on; the title is for whoever does not see it."""
+    """Give a picture of a page and its axis to draw on; the title is for anybody who does not see it."""
     with _styled():
         figure = library("matplotlib.figure").Figure(figsize=(4.8, height))
         yield Picture(printable(title), figure, printable(caption), vector), figure.subplots()

@@ -12,7 +12,7 @@ from privateer_core.answer.conclusion import Conclusion, PublishedAnswer
 from privateer_core.answer.facts import Between
 from privateer_core.answer.parts import AnswerPart, BinMeans, Contradiction, EffectsOverTime, FeatureSelection
 from privateer_core.answer.policy_view import BinShares, PolicyView, leading
-from privateer_lab.answer_tables import Row, estimates_of, rows_of, tables_of
+from privateer_lab.answer_tables import Row, estimates_of, rows_of, tables_of, tables_of_shapes
 from privateer_lab.answer_words import contradicted, selected, sentences
 from privateer_lab.cli.output import print_rows, print_table, screen
 from privateer_lab.conclusion_tables import notes_of, tables_of_conclusion
@@ -86,9 +86,20 @@ def print_conclusion(published: PublishedAnswer) -> None:
     screen.print(conclusion.headline.sentence, style="bold", soft_wrap=True, markup=False)
     for warning in conclusion.warnings:
         screen.print(f"warning: {warning}", soft_wrap=True, markup=False)
-    for title, rows in tables_of_conclusion(conclusion):
+    for title, rows in (*tables_of_conclusion(conclusion), *tables_of_shapes(published.found)):
         _print(title, rows, words_left=True)
     for note in notes_of(published):
+        screen.print(note, soft_wrap=True, markup=False)
+
+
+def print_finished(conclusion: Conclusion, answer: Answer) -> None:
+    """Print what the rows of a test that is over say: headline, effects, what they rest on and cost."""
+    screen.print(conclusion.headline.sentence, style="bold", soft_wrap=True, markup=False)
+    print_warnings(answer)
+    for title, rows in tables_of_conclusion(conclusion):
+        _print(title, rows, words_left=True)
+    rests = f"It rests on {answer.people:,} rows."
+    for note in (*conclusion.surer, rests, conclusion.privacy.sentence, conclusion.reward.sentence):
         screen.print(note, soft_wrap=True, markup=False)
 
 

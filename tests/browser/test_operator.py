@@ -39,7 +39,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
         yield services
 
 
-def private(page: Any, at: Services, address: str = "#/begun") -> Any:
+def private(page: Any, at: Services, address: str = "#/begun/change") -> Any:
     """Open an address at the private listener."""
     page.goto(f"{at.admin}/{address}")
     page.get_by_label("Admin token").wait_for()
@@ -271,7 +271,8 @@ def test_batches_and_the_age_of_the_round(at: Services, new_page: Open) -> None:
     assert "Smallest and largest\n200 and 200 people" in said
     assert "tells nobody here how many reports it holds" in said
     assert "takes reports since" not in said
-    page = private(new_page(), at, "#/parcels")
+    page = new_page()
+    page.goto(f"{at.admin}/#/parcels")
     page.get_by_text(
         re.compile("The open round takes reports since .*: nothing that the shuffler holds for it is older")
     ).wait_for()
@@ -288,7 +289,7 @@ def test_the_first_load_is_small(at: Services, new_page: Open, listener: str) ->
     assert sum(sizes) <= FIRST_LOAD_MAX
 
 
-ADDRESSES = ["", "#new", "#/plane", "#/parcels"]
+ADDRESSES = ["", "#new", "#/plane", "#/plane/change", "#/parcels/change"]
 
 
 def opened(page: Any, at: Services, address: str) -> Any:
@@ -302,6 +303,9 @@ def opened(page: Any, at: Services, address: str) -> Any:
         page.get_by_label("Spec, as TOML").fill(SPEC)
         page.get_by_role("button", name="Create it").click()
         page.locator("#spec-wrong strong").wait_for()
+    elif not address.endswith("/change"):
+        page.goto(f"{at.admin}/{address}")
+        page.get_by_role("heading", name="History").wait_for()
     else:
         private(page, at, address)
         page.get_by_role("button", name="Stop").click()

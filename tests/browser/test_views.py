@@ -193,8 +193,20 @@ def test_refused_reports_have_reasons(at: Services, new_page: Open) -> None:
 
 def test_commands_that_change_it_are_named(at: Services, new_page: Open) -> None:
     page = show(new_page(), at, "plane")
-    assert "privateer pause plane" in text_of(page, "commands")
+    assert not page.locator("#change").is_visible()
+    page.get_by_role("link", name="Change it").click()
+    page.get_by_role("heading", name="Change it").wait_for()
+    assert "privateer pause plane" in text_of(page, "change")
+    assert not page.locator("#answer").is_visible()
     assert page.locator("main form, main button").count() == 0
+
+
+def test_one_returns_from_the_screen_of_changes(at: Services, new_page: Open) -> None:
+    page = show(new_page(), at, "plane")
+    page.goto(f"{at.server}/#/plane/change")
+    page.get_by_role("link", name="What it found").click()
+    page.get_by_role("heading", name="Answer").wait_for()
+    assert not page.locator("#change").is_visible()
 
 
 def test_a_part_of_a_page_has_an_address(at: Services, new_page: Open) -> None:

@@ -35,6 +35,10 @@ const SAMPLES = [
   [{ kind: "table", title: "what coins ask", columns: [{ name: "question", kind: "words" }, { name: "share of people", kind: "share" }], rows: [["refund", 0.5]] }, ["What coins ask", "50.0 %"]],
   [{ kind: "contradiction", found: true, evidence: 3, false_alarm_rate: 0.001, since: 1200 }, ["first 1,200 people contradict", "0.001"]],
   [{ kind: "features", people: 300, candidates: 3, kept: ["age"], gains: { age: 0.2, hours: 0.01 } }, ["Of 3 features, 1 is kept: age.", "300 people were asked"]],
+  [{ kind: "shapes", features_left: 2, options_left: 0, functions: [
+    { feature: "age", is_ordered: true, has_missing: true, cells: ["18 to 54", "54 to 90", "missing"], shares: [0.5, 0.25, 0.25], gain: 0.07, cells_left: 0, curves: [{ option: "a", values: [0.1, -0.1, 0], lows: [0, -0.2, -0.1], highs: [0.2, 0, 0.1] }, { option: "b", values: [-0.1, 0.1, 0], lows: [-0.2, 0, -0.1], highs: [0, 0.2, 0.1] }] },
+    { feature: "device", is_ordered: false, has_missing: false, cells: ["phone"], shares: [1], gain: 0, cells_left: 3, curves: [{ option: "a", values: [0], lows: [-0.1], highs: [0.1] }] }] },
+  ["What each feature adds", "Not shown: 2 features", "age by itself gains 0.07", "3 more levels", "B = b", "18 to 54", "50.0 %", "-0.1 (-0.2 to 0)"]],
   [{ kind: "half-lives", used: 500, candidates: [null, 500], probabilities: [0.25, 0.75] }, ["counts half after 500 people", "never", "0.75"]],
 ];
 

@@ -25,6 +25,11 @@ README = (ROOT / "README.md").read_text()
 BIN = Path(sys.executable).parent
 
 
+def under(page: str, title: str) -> str:
+    """What stands under a title of a page; nothing if it has no such title."""
+    return page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
 def blocks(language: str, text: str = README) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
@@ -116,9 +121,10 @@ def run_snippet(snippet: str, at: Services, environment: dict[str, str]) -> None
 
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if not name.startswith("paper-")])
 def test_every_key_of_a_spec_is_documented(name: str) -> None:
-    """In the pages of the configuration and of the algorithm itself, if it has one."""
+    """In the page of the configuration, in the algorithm's section of the reference, or in its own page."""
     page = ROOT / "docs" / f"{name}.md"
     text = (ROOT / "docs" / "configuration.md").read_text() + (page.read_text() if page.exists() else "")
+    text += under((ROOT / "docs" / "reference" / "algorithms.md").read_text(), f"`{name}`")
     for section, field in algorithm(name).spec.model_fields.items():
         for key in getattr(field.annotation, "model_fields", {}):
             assert f"`{section}.{key}" in text or f"`{key}`" in text or f"`.{key}`" in text, f"{section}.{key}"
@@ -146,9 +152,10 @@ def test_the_pages_snippets_and_commands_work(page: str) -> None:
 
 @AS_TYPED
 @pytest.mark.nightly
-def test_the_simulation_pages_commands_work(people: int | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", ["simulation.md", "spec-from.md"])
+def test_the_simulation_pages_commands_work(page: str, people: int | None, tmp_path: Path) -> None:
     log = onboarding.people(people or 50_000).write(tmp_path / "log.csv")
-    for block in blocks("sh", (ROOT / "docs" / "simulation.md").read_text()):
+    for block in blocks("sh", (ROOT / "docs" / page).read_text()):
         for line in block.splitlines():
             here = fewer(line, people).replace("--out ", f"--out {tmp_path}/").replace(" log.csv", f" {log}")
             said = execute(here, dict(os.environ), typed=people is None)

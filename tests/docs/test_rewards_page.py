@@ -1,4 +1,4 @@
-"""The page on rewards: its tables of people needed are what plans compute, and its levels what reports have."""
+"""The pages on rewards: their tables of people needed are what plans compute, and their levels what reports have."""
 
 import math
 import re
@@ -15,7 +15,9 @@ from privateer_core.primitives.questions import KeyedHits
 from privateer_server.algorithms.trial.power.planned_designs import designs
 from privateer_server.algorithms.trial.power.power_analysis import power_analysis
 
-PAGE: Final = (Path(__file__).parents[2] / "docs" / "rewards.md").read_text()
+DOCS: Final = Path(__file__).parents[2] / "docs"
+PAGE: Final = (DOCS / "rewards.md").read_text()
+MEASURED: Final = (DOCS / "rewards-measured.md").read_text()
 MODELS: Final = (
     {"model": "none"},
     {"model": "central", "epsilon": 1.0},
@@ -77,9 +79,9 @@ def read(cell: str) -> float:
     return float(cell.strip("M").replace(",", "")) * (1e6 if cell.endswith("M") else 1)
 
 
-def table_after(words: str, first: int) -> list[list[str]]:
+def table_after(words: str, first: int, page: str = PAGE) -> list[list[str]]:
     """The cells of the table that follows these words, without heads and the ``first`` columns."""
-    lines = PAGE[PAGE.index(words) :].split("\n\n|", 1)[1].split("\n\n", 1)[0].splitlines()[2:]
+    lines = page[page.index(words) :].split("\n\n|", 1)[1].split("\n\n", 1)[0].splitlines()[2:]
     return [[cell.strip(" *") for cell in line.strip("|").split("|")][first:] for line in lines]
 
 
@@ -101,16 +103,16 @@ def test_the_people_that_outcomes_take() -> None:
 
 def test_the_people_that_wide_bounds_take() -> None:
     wide = [(SCORE | {"kind": "numeric", "high": float(times), "deviation": 0.1}, 0.01) for times in WIDER]
-    told = table_after("effect .01 of it, in people", first=1)
+    told = table_after("an effect .01 of it, in people", first=1)
     assert told == computed(told, wide)
 
 
 def test_the_levels_that_reports_have() -> None:
     """One key, a mean in the middle: at each local epsilon of the table, and just below it, as many as it says."""
-    heads = re.search(r"\| local epsilon - .*\n", PAGE)
+    heads = re.search(r"\| local epsilon - .*\n", MEASURED)
     assert heads
     steps = [float(cell.split()[0]) for cell in heads.group().strip("|\n ").split("|")[2:]]
-    (levels,) = table_after("so L depends on", first=1)
+    (levels,) = table_after("so L depends on", 1, MEASURED)
     asked = KeyedHits.of_keys(1, expected=0.5)
     for below, step, count in zip(levels, steps, levels[1:], strict=False):
         assert NamedSymbol.calibrated(asked, step - 0.01).levels == int(below)

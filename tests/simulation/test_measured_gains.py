@@ -31,6 +31,7 @@ PLAIN: dict[str, Any] = {
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "partition": PLAIN | {"algorithm": {"name": "partition"}},
     "linear": PLAIN | {"algorithm": {"name": "linear"}},
+    "additive": PLAIN | {"algorithm": {"name": "additive"}},
     "sparse": {
         "context": {"features": 8},
         "reward": {"low": -2.0, "high": 2.0},

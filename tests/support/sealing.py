@@ -2,6 +2,7 @@
 
 import os
 import random
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -9,8 +10,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from privateer_core.algorithms import algorithm, parse_spec
-from privateer_core.codec import decode
 from privateer_core.policies.decisions import Arms, Points, with_ages
+from privateer_core.policies.gain_policy import decode_policy
 from privateer_core.wire.envelope import Envelope, Header, binding, encode_envelope, header_of, pieces
 from privateer_core.wire.publication import Publication, decode_publication, digest
 from privateer_lab.simulation.devices import SeededNoise
@@ -27,7 +28,7 @@ def plain_reports(publication: bytes, count: int, seed: int = 0) -> list[bytes]:
     """Randomized messages of ``count`` people with uniform contexts and rewards, unsealed and without id."""
     published = decode_publication(publication)
     spec = parse_spec(msgspec.json.decode(published.spec))
-    policy = decode(published.policy, algorithm(spec.algorithm.name).policy)
+    policy: Any = decode_policy(published.policy, algorithm(spec.algorithm.name).policy)
     rng = np.random.default_rng(seed)
     contexts = rng.random((count, spec.dimension))
     coins = rng.integers(0, 2**32, count, dtype=np.uint32)

@@ -130,7 +130,7 @@ class Account(Protocol):
         ...
 
     def remember(self, experiment: str, publication: bytes) -> None:
-        """Keep a publication, which is in its server's log, in the place of the one before."""
+        """Keep a publication, which is in its server's log, instead of the one before."""
         ...
 
     def has_witnessed(self, experiment: str, name: bytes) -> bool:

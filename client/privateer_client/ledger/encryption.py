@@ -1,4 +1,4 @@
-"""Encryption of what a device keeps about its person: whoever has the ledger without the key cannot read it."""
+"""Encryption of what a device keeps about its person: anybody who has the ledger without the key cannot read it."""
 
 import os
 import secrets

@@ -117,7 +117,7 @@ def contradiction(evidence: str) -> type[LogForked] | type[HeadWentBack] | None:
 
 
 def _outweighs(evidence: str, before: str) -> bool:
-    """Whether evidence is kept in the place of what there is: the stronger one, and of like ones the first to stand."""
+    """Whether evidence is kept instead of what there is: the stronger one, and of like ones the first to stand."""
     new, old = _strength(evidence), _strength(before)
     return new > old or (new == old and contradiction(before) is None)
 

@@ -1,4 +1,4 @@
-"""Server and shuffler in this process, and a record of what whoever watches the network sees of them."""
+"""Server and shuffler in this process, and a record of what anybody who watches the network sees of them."""
 
 import asyncio
 import secrets

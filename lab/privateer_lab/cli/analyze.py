@@ -10,7 +10,7 @@ from privateer_core.errors import SpecError, printable
 from privateer_lab.cli.command_line import Json
 from privateer_lab.cli.output import print_json, screen
 from privateer_lab.finished_test import analyze as analyzed
-from privateer_lab.terminal import print_answer
+from privateer_lab.terminal import print_finished
 
 
 def register(app: typer.Typer) -> None:
@@ -64,7 +64,7 @@ def analyze(
         return
     for line in found.assumed:
         screen.print(printable(line), soft_wrap=True, markup=False)
-    print_answer(found.found.conclusion, found.answer)
+    print_finished(found.found.conclusion, found.answer)
 
 
 def _segment(text: str) -> tuple[str, list[str] | list[float]]:

@@ -152,7 +152,7 @@ def new(
     try:
         secret, made = new_token(name, scope, expires)
     except ValueError as error:
-        raise SpecError(str(error), field="NAME", remedy="name it such as alice or nightly-backup") from None
+        raise SpecError(str(error), field="NAME", remedy="name it such as alice or backup") from None
     if as_json:
         print_json({"token": secret, "line": made.line(), "expires": shown_time(expires)})
         return

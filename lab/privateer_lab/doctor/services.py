@@ -1,4 +1,4 @@
-"""What the doctor looks at at all services here, above all at shuffler and issuer, and what it says of that.
+"""What the doctor looks at in all services here, above all at shuffler and issuer, and what it says of that.
 
 The stores find out themselves whether they are whole and agree. How many reports a shuffler holds, and who had tokens
 of an issuer, stays unsaid.

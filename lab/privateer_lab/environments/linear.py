@@ -91,7 +91,7 @@ class LinearEnvironment(Environment):
         return np.asarray(self._middle + own @ self._actions[decisions.actions].T + noise)
 
     def play(self, decisions: Plays, _contexts: Array) -> PlayedRewards:
-        """Return sums over the rounds of the plays, whoever is asked about them: they affect everybody."""
+        """Return sums over the rounds of the plays, no matter who is asked about them: they affect everybody."""
         times = int(decisions.times.sum())
         expected = float(decisions.times @ self.values[decisions.actions])
         return PlayedRewards(times, expected, times * float(np.max(self.values)), times * self.values)

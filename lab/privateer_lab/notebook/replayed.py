@@ -245,7 +245,7 @@ def _replayed(spec: ArmsSpec, run: _Replay, log: ChoiceLog) -> Replayed:
 
 
 def _check_uniform(log: ChoiceLog, raw: Array, action: str, propensity: str | None) -> None:
-    """Refuse a log whose arms were not chosen uniformly at random, whoever came.
+    """Refuse a log whose arms were not chosen uniformly at random, no matter who came.
 
     Arms are counted, all together and in parts of people by each feature, and all the counts are tested with a
     probability of `FALSE_ALARM` to refuse a log that is fine.

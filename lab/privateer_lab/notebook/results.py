@@ -12,7 +12,9 @@ from privateer_lab.answer_words import sentences
 from privateer_lab.conclusion_tables import rule_rows
 from privateer_lab.notebook.policies import address
 from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
+from privateer_lab.picture import Picture
 from privateer_lab.services.rest import answer_at, ask
+from privateer_lab.shape_pictures import pictures_of_shapes
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,6 +59,11 @@ class Found(Tabular):
         if rules and not self.said.effects:
             return table_of(f"{self.experiment}: rules", rule_rows(rules))
         return table_of(f"{self.experiment}: estimates", rows)
+
+    @property
+    def shapes(self) -> Sequence[Picture]:
+        """A picture of each feature's shape functions, where the algorithm learns some."""
+        return pictures_of_shapes(self.said)
 
     @property
     def notes(self) -> Sequence[str]:

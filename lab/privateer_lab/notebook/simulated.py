@@ -151,7 +151,7 @@ def _ended(spec: Spec, seed: int) -> tuple[Run, Any, Answer, Conclusion]:
 
 
 def _shorter(run: Run) -> Run:
-    """Keep some rounds of the path: there may be very many."""
+    """Keep some rounds of the path: there may be a great many."""
     kept = np.unique(np.geomspace(1, len(run.path), _POINTS).astype(np.int64)) - 1
     return replace(run, path=tuple(run.path[place] for place in kept))
 

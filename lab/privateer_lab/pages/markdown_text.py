@@ -1,4 +1,4 @@
-"""Text and tables as Markdown that is only text, whoever chose the words: names come from a server."""
+"""Text and tables as Markdown that is only text, no matter who chose the words: names come from a server."""
 
 import re
 from collections.abc import Mapping, Sequence

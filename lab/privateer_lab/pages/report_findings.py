@@ -21,7 +21,7 @@ _REFUSED: Final = 0.05
 _STATUS: Final = {
     "open": "The experiment is still running, so what follows may change.",
     "paused": "The experiment is paused: nobody is asked now.",
-    "draining": "The experiment asks nobody any more, and waits for late reports.",
+    "draining": "The experiment asks nobody now, and waits for late reports.",
     "stopped": "The experiment was stopped.",
     "finished": "The experiment is finished.",
     "failed": "The experiment failed: a round came to no end.",

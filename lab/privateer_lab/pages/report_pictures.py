@@ -1,4 +1,4 @@
-"""Pictures of a report: one for each type of a policy and of an answer, with the words for whoever does not see it."""
+"""Pictures of a report: one for each type of a policy and of an answer, with words for those who do not see it."""
 
 from collections.abc import Mapping, Sequence
 from functools import singledispatch
@@ -26,6 +26,7 @@ from privateer_lab.answer_words import Drawn, left_out, most_drawn, rows_drawn
 from privateer_lab.figures import whole_percent
 from privateer_lab.pages.effect_report import draw_over_time, draw_rows
 from privateer_lab.picture import COLOURS, GREY, Picture, label, page_drawing
+from privateer_lab.shape_pictures import pictures_of_shapes
 
 _BARS: Final = 30
 """Rows of a picture with bars or intervals."""
@@ -204,10 +205,11 @@ def _write_figures(axis: Any, values: Any, reach: float) -> None:
 
 
 def of_answer(answer: Answer) -> list[Picture]:
-    """Draw the estimates of an answer, and how its effects came about."""
+    """Draw the estimates of an answer, how its effects came about, and its shape functions."""
     rows = rows_drawn(answer)
     over_time = [part for part in answer.all_of(EffectsOverTime) if len(part.people) > 1]
-    return [*([_of_estimates(answer, rows)] if rows else []), *map(_of_effects_over_time, over_time)]
+    estimated = [_of_estimates(answer, rows)] if rows else []
+    return [*estimated, *map(_of_effects_over_time, over_time), *pictures_of_shapes(answer)]
 
 
 def _of_estimates(answer: Answer, rows: Sequence[Drawn]) -> Picture:

@@ -48,7 +48,7 @@ def _inert(value: Any) -> Any:
 
 
 def exact(value: float | None) -> str:
-    """Write a figure with all the digits that matter to whoever checks it."""
+    """Write a figure with all the digits that matter to anybody who checks it."""
     return "nothing" if value is None else _SHORT.sub(r"e\1", f"{value:.12g}")
 
 

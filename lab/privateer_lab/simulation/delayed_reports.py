@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.policies.decisions import Arms, Points
+from privateer_core.policies.gain_policy import GainPolicy
 from privateer_core.policies.policy import Policy
 from privateer_core.primitives.contributions import merged
 from privateer_core.privacy.trust import TRUST
@@ -108,7 +109,8 @@ class LateSimulation(Simulation):
             return ()
         own = [place for place, policy in enumerate(self._policies) if not policy.cohort]
         opened = [self._opened[place] for place in own]
-        ends = float(self.spec.experiment.horizon) if self.people >= self.spec.experiment.horizon else np.inf
+        planned = self._planned(step.policy)
+        ends = float(planned) if self.people >= planned else np.inf
         shares = shares_by_policy(opened, self._opened[-1], self.now, self.delay.at_most, ends)
         return [(self._policies[place], float(share)) for place, share in zip(own, shares, strict=True) if share]
 
@@ -129,7 +131,7 @@ class LateSimulation(Simulation):
 
     def _wait_for(self, step: Step) -> None:
         """Have people choose until the round's last report comes."""
-        left = self.spec.experiment.horizon - self.people
+        left = self._planned(step.policy) - self.people
         while True:
             coming = self._ahead[:left]
             due = np.sort(np.concatenate([self.waiting.due, self.people + np.arange(len(coming)) + coming]))
@@ -144,6 +146,11 @@ class LateSimulation(Simulation):
         self.waiting = self.waiting.and_(self._chosen(step.policy, first + np.arange(choosing) + delays))
         if np.isfinite(closes):
             self.now = max(self.now, float(closes))
+
+    def _planned(self, policy: Policy) -> int:
+        """Return how many people choose until a policy's rounds are over: who measures the gain comes last."""
+        table = self.spec.experiment
+        return table.horizon if isinstance(policy, GainPolicy) else self.spec.learning.experiment.horizon
 
     def _chosen(self, policy: Any, due: Array) -> DelayedReports:
         """Have as many people choose now as there are times at which they report."""

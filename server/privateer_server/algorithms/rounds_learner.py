@@ -199,6 +199,11 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
         """Return what an experiment of another spec may begin with: the state of a learner of its algorithm."""
         return state
 
+    def relearned(self, state: StateT, learned: Any) -> StateT:
+        """Return the state with another one instead of what `learned` returns of it."""
+        del state
+        return cast(StateT, learned)
+
     def warnings(self, state: StateT) -> tuple[str, ...]:
         """Return what to look at before anybody acts on the answer: a declared mean reward that is far from reports."""
         measured = self.measured_rate(state)
@@ -214,7 +219,7 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
         return cast(ArmsSpec, self.spec).next_round("", cast(Any, state).reported)
 
     def stopped(self, state: StateT) -> bool:
-        """Whether a rule has ended the experiment, whoever is left to ask."""
+        """Whether a rule has ended the experiment, no matter who is left to ask."""
         del state
         return False
 

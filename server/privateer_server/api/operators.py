@@ -37,7 +37,7 @@ _SCHEME: Final = HTTPBearer(scheme_name="admin", description="An operator's toke
 Token: TypeAlias = Annotated[HTTPAuthorizationCredentials | None, Depends(_SCHEME)]
 """The token that a request bears, if it bears one."""
 _QUIET_SECONDS: Final = 1.0
-"""Refusals that come sooner after a line have none of their own: whoever guesses tokens must not fill the log."""
+"""Refusals that come sooner after a line have none of their own: anybody who guesses tokens must not fill the log."""
 _admin_log = logging.getLogger("privateer.admin")
 _MEDIA_TYPE: Final = "application/vnd.sqlite3"
 _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
@@ -49,7 +49,7 @@ _RESTART: Final = "see the server's log"
 
 
 class Gauges:
-    """Metrics that are read when they are shown. Times are given as they were: whoever reads them knows their ages."""
+    """Metrics that are read when they are shown. Times are absolute: their reader knows how old they are."""
 
     def __init__(self, metrics: ServerMetrics, data: Data, experiments: Experiments, intake: Intake) -> None:
         self._registry, self._data, self._experiments, self._intake = metrics.registry, data, experiments, intake

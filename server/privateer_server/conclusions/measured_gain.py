@@ -80,7 +80,7 @@ def above_chance(answer: Answer) -> Estimate | None:
 def gain_to_measure(spec: ArmsSpec) -> tuple[str, ...]:
     """Say who will measure the gain, or what to do so that somebody does; nothing where nobody can."""
     table = spec.experiment
-    if not spec.further_questions or table.conversion_window or table.reports_per_person > 1:
+    if not spec.further_questions or table.reports_per_person > 1:
         return ()
     if spec.gain_people:
         return (f"The gain is what the model expects; the last {people(spec.gain_people)} will measure it.",)

@@ -1,4 +1,4 @@
-// The view of one experiment: it asks for news, and hands what changed to the panels.
+// The two screens of one experiment, what it found and how to change it: they ask for news, and hand what changed to the panels.
 
 import { addressOf } from "./address.mjs";
 import { answerPanel } from "./answer.mjs";
@@ -14,10 +14,12 @@ import { Refused } from "./errors.mjs";
 import { operator } from "./operator.mjs";
 import { ask, follow, page } from "./service.mjs";
 import { badge, countInWords, endInWords, meaning, roundInWords, sinceInWords } from "./status.mjs";
+import { verdict } from "./verdict.mjs";
 import { count } from "./words.mjs";
 
 const PARTS = [["answer", "Answer"], ["progress", "Progress"], ["findings", "Findings"], ["policy", "Policy"], ["reports", "Reports"],
-  ["privacy", "Privacy"], ["history", "History"], ["commands", "Change it"]];
+  ["privacy", "Privacy"], ["history", "History"]];
+const CHANGE = "change";
 
 const MINUTE = 60_000;
 
@@ -111,13 +113,25 @@ class View {
     if (this.wanted) this.goTo(this.wanted);
   }
 
-  /** The frame: navigation, and a section for each part. */
+  /** The frame: navigation, a section for each part, and the screen on which to change it. */
   build() {
     this.parts = Object.fromEntries(PARTS.map(([id]) => [id, el("div")]));
-    const nav = el("nav", { "aria-label": "Parts of this page", class: "parts" }, el("ul", {},
-      PARTS.map(([id, title]) => el("li", {}, el("a", { href: addressOf(this.name, id), onclick: () => { this.wanted = id; setTimeout(() => this.goTo(id)); } }, title)))));
-    replace(this.place, el("p", {}, el("a", { href: "#/" }, "← All experiments")), this.head, nav, this.body);
-    replace(this.body, PARTS.map(([id, title]) => section(id, title, this.parts[id])));
+    this.changing = { found: el("p", { class: "muted" }), forms: el("div", { id: "forms" }), rest: el("div") };
+    const link = (id, title, kind = null) => el("li", {}, el("a", { class: kind, href: addressOf(this.name, id), onclick: () => { this.wanted = id; setTimeout(() => this.goTo(id)); } }, title));
+    this.nav = el("nav", { "aria-label": "Parts of this page", class: "parts" }, el("ul", {}, PARTS.map(([id, title]) => link(id, title)), link(CHANGE, "Change it", "button")));
+    this.back = el("p", {}, el("a", { href: addressOf(this.name) }, "← What it found"));
+    this.change = section(CHANGE, "Change it", ...Object.values(this.changing));
+    replace(this.place, el("p", {}, el("a", { href: "#/" }, "← All experiments")), this.head, this.nav, this.back, this.body);
+    replace(this.body, PARTS.map(([id, title]) => section(id, title, this.parts[id])), this.change);
+    this.turn(this.wanted);
+  }
+
+  /** Show the screen that has a part. */
+  turn(part) {
+    const changes = part === CHANGE;
+    this.nav.hidden = changes;
+    this.back.hidden = !changes;
+    for (const one of this.body.children) one.hidden = (one === this.change) !== changes;
   }
 
   header(at) {
@@ -144,17 +158,10 @@ class View {
     this.policy.show(this.parts.policy, facts, known, width);
     replace(this.parts.privacy, privacyPanel(known.privacy, known.risk));
     replace(this.parts.history, historyPanel(known.history.rounds, width));
-    const forms = el("div", { id: "forms" });
-    if (!this.operator) replace(this.parts.commands, commandsPanel(this.name, facts.accepts), this.specPart(facts));
-    else if (!this.parts.commands.hasChildNodes()) this.parts.commands.append(forms, el("div"));
-    if (this.operator) {
-      this.operator.show(this.parts.commands.firstChild, facts);
-      replace(this.parts.commands.lastChild, more("commands-more", "The same as commands", commandsPanel(this.name, facts.accepts)), this.specPart(facts));
-    }
-  }
-
-  specPart({ spec }) {
-    return more("spec", "What it was created from", specTables(spec));
+    const { found, forms, rest } = this.changing, commands = commandsPanel(this.name, facts.accepts);
+    replace(found, `So far: ${verdict(known.answer.conclusion)}.`);
+    this.operator?.show(forms, facts);
+    replace(rest, this.operator ? more("commands-more", "The same as commands", commands) : commands, more("spec", "What it was created from", specTables(facts.spec)));
   }
 
   width() {
@@ -183,6 +190,7 @@ class View {
 
   goTo(part) {
     this.wanted = this.known ? "" : part;
+    if (this.parts) this.turn(part);
     const title = part && document.getElementById(`${part}-title`);
     if (!title) return;
     title.scrollIntoView({ block: "start" });

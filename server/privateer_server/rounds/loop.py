@@ -1,11 +1,13 @@
 """The one round loop: server, simulator, audit and tests open, close, miss and finish rounds by it. It does no I/O."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
 from privateer_core.answer import Answer
 from privateer_core.errors import SpecError
+from privateer_core.policies.gain_policy import GainPolicy
 from privateer_core.policies.policy import Policy
 from privateer_core.spec.spec import Spec
 from privateer_server.algorithms import Bulk, Learner, Step, learner_for
@@ -81,27 +83,29 @@ class Schedule:
         return (self.learner.next if asks else self.learner.last)(state, version, seed)
 
     def awaits(self, over: Step) -> bool:
-        """Whether people who chose earlier have not reported yet when a step asks nobody: their outcomes are awaited.
+        """Whether people who chose earlier have not reported yet when a step has no place for their reports.
 
-        Where people are drawn a round waits for its own.
+        It asks nobody, or those who measure the gain. Where people are drawn a round waits for its own.
         """
         window, is_drawn = self.spec.experiment.conversion_window, over.policy.draw is not None
-        return bool(window) and not (over.batch or is_drawn or self.failed(over))
+        learns = over.batch > 0 and not isinstance(over.policy, GainPolicy)
+        return bool(window) and not (learns or is_drawn or self.failed(over))
 
     def drain(self, over: Step, seed: int) -> Step:
-        """Open one more round, as large as the first, in the place of a step that asks nobody: for late reports.
+        """Open one more round, as large as the first, before a step that has no place for late reports: for these.
 
         It asks nobody either where the learner has no use for more reports.
         """
         # It is the round that the learner would open if so many people were left.
-        people = over.seen + self.spec.first_batch("")
-        experiment = self.spec.experiment.model_copy(update={"horizon": people})
-        learner = learner_for(self.spec.model_copy(update={"experiment": experiment}))
+        people, spec = over.seen + self.spec.first_batch(""), self.spec.learning
+        experiment = spec.experiment.model_copy(update={"horizon": people})
+        learner = learner_for(spec.model_copy(update={"experiment": experiment}))
         try:
-            state = learner.changed(over.state, self.spec)
+            state = learner.changed(self.learner.learned(over.state), spec)
         except SpecError:  # what it finds holds for the people who were planned
-            return over
-        return learner.next(state, over.policy.version, seed)
+            return replace(over, batch=0)
+        late = learner.next(state, over.policy.version, seed)
+        return replace(late, state=self.learner.relearned(over.state, late.state))
 
     def _after(self, step: Step, version: int | None) -> int:
         return step.policy.version + 1 if version is None else version

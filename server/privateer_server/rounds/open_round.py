@@ -15,7 +15,7 @@ from privateer_core.clock import Clock
 from privateer_core.codec import decode, encode
 from privateer_core.mechanisms import Mechanism
 from privateer_core.policies.decisions import message_size
-from privateer_core.policies.gain_policy import decode_policy
+from privateer_core.policies.gain_policy import GainPolicy, decode_policy
 from privateer_core.policies.policy import Policy
 from privateer_core.privacy.record import JUMP, PlannedTerms, planned_of
 from privateer_core.sampling.entropy import SecureNoise
@@ -241,7 +241,8 @@ def _planned(closed: OpenRound, state: Any, new_key: Callable[[], bytes], now: f
     if until := _awaited_until(closed, schedule, step, now):
         late = schedule.drain(step, secrets.randbits(63))
         if late.batch:
-            return _published(schedule, late, new_key, now, Drain(until, encode(step.policy)))
+            best = step.policy.by_context if isinstance(step.policy, GainPolicy) else step.policy
+            return _published(schedule, late, new_key, now, Drain(until, encode(best)))
     if plan.hold and step.batch:
         step = schedule.follow(state, after, secrets.randbits(63), asks=False)
     return _published(schedule, step, new_key, now)
@@ -252,7 +253,9 @@ def _awaited_until(closed: OpenRound, schedule: Schedule, step: Step, now: float
 
     A pause makes no difference: who comes now is asked neither way.
     """
-    if closed.plan.hold == STOPPED or not closed.round.batch or not schedule.awaits(step):
+    # Those who measure the gain came after all whose outcomes were awaited.
+    is_over = not closed.round.batch or isinstance(closed.step.policy, GainPolicy)
+    if closed.plan.hold == STOPPED or is_over or not schedule.awaits(step):
         return 0
     until = closed.drain.until if closed.drain else math.ceil(now + longest_wait(schedule.spec))
     return until if now < until - _INSTANT else 0

@@ -5,6 +5,7 @@ from typing import Final, Literal, TypeAlias
 from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.facts import Bin, Displayed, Fact, Kind, Table
 from privateer_core.answer.policy_view import Point
+from privateer_core.answer.shapes import Shapes
 
 Ground: TypeAlias = Literal[
     "decided against all other options",
@@ -227,5 +228,6 @@ AnswerPart: TypeAlias = (
     | Contradiction
     | FeatureSelection
     | HalfLives
+    | Shapes
     | Table
 )

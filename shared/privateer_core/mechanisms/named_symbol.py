@@ -25,7 +25,7 @@ NAMED: Final = 1.3
 _ONE: Final = 1.3
 """Local epsilon below which one bucket tells most."""
 _STEPS: Final = ((0.7, 3), (2.5, 5), (4.0, 7), (5.5, 9))
-"""Least local epsilons of one key at which so many levels tell most of scores about the middle (docs/rewards.md)."""
+"""Least local epsilons of one key at which so many levels tell most of central scores (docs/rewards-measured.md)."""
 _ASIDE: Final = 0.2
 """Values expected closer to a bound have fewer levels: as with so many times the keys."""
 _APART: Final = 1e-9

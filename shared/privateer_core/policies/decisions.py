@@ -1,6 +1,6 @@
 """Decisions of policies: arms, points, and plays of actions; and their ages, where reports tell them.
 
-Where coins that chose an arm travel with the report, so does the age of its decision: whoever reads such a report needs
+Where coins that chose an arm travel with the report, so does the age of its decision: a reader of such a report needs
 the policy that gave the coins their meaning. The age is the number of versions between that policy and the round that
 takes the report. It is public, as the time of the report is.
 """
@@ -27,7 +27,7 @@ class Arms:
     Attributes
     ----------
     arms
-        Shape (n,), int64: indices of the experiment's arms. Whoever sees an arm may learn something about its person.
+        Shape (n,), int64: indices of the experiment's arms. An arm may say something about its person.
     """
 
     arms: NDArray[np.int64]
@@ -38,7 +38,7 @@ class Arms:
 
 @dataclass(frozen=True)
 class Plays:
-    """Actions that are played for everybody, whoever is asked about them: public.
+    """Actions that are played for everybody, no matter who is asked about them: public.
 
     Attributes
     ----------

@@ -175,7 +175,7 @@ def _beyond_the_promise(privacy: Privacy, terms: tuple[Terms, ...], planned: boo
 
 
 def _of_reports(privacy: Privacy, terms: tuple[Terms, ...], alone: Collection[float]) -> Iterator[Claim]:
-    """What reports claim by themselves, whoever permuted them: a batch is a function of them.
+    """What reports claim by themselves, no matter who permuted them: a batch is a function of them.
 
     Where their coins chose the arms, they narrow the context down together with the arm, as where nobody shuffles.
     """

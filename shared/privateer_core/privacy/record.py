@@ -186,7 +186,7 @@ def terms_of(row: PlannedTerms, spec: type[Spec], privacy: Privacy, reports: int
 
 
 def _keys(count: Any) -> Layout:
-    """Return a layout of so many keys, in the place of one that costs no privacy otherwise."""
+    """Return a layout of so many keys, instead of one that costs no privacy otherwise."""
     if type(count) is not int or not 0 <= count < SYMBOLS_MAX:
         raise SpecError(f"must be a whole number below {SYMBOLS_MAX}", field=f"mechanism.{_KEYS}")
     return Layout(0, np.zeros((count, 0), np.uint32))

@@ -1,6 +1,7 @@
 """The specification of an experiment that chooses one of several arms for each person, in rounds of public sizes."""
 
 import math
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, Self, get_args
@@ -28,6 +29,12 @@ _GAIN_MAX: Final = 0.5
 _MIDDLE: Final = 0.5
 _GAIN_PEOPLE: Final = 100
 """The fewest people whose mean rewards are compared where no batch needs more."""
+
+
+def _as_seen(name: str) -> str:
+    """Return what people see of a name: without signs that have no shape, and with one blank between words."""
+    shaped = "".join(sign for sign in unicodedata.normalize("NFKC", name) if unicodedata.category(sign) != "Cf")
+    return " ".join(shaped.split())
 
 
 class ArmsTable(ExperimentTable):
@@ -65,6 +72,8 @@ class ArmsTable(ExperimentTable):
     def _distinct(self) -> Self:
         if len(set(self.arms)) != len(self.arms):
             raise ValueError("arms: names must be distinct")
+        if len(set(map(_as_seen, self.arms))) != len(self.arms):
+            raise ValueError("arms: two names look the same: they differ by blanks or by signs that nobody sees")
         if len(set(self.retired)) != len(self.retired) or not set(self.retired) <= set(self.arms):
             raise ValueError("retired: must be distinct names of arms")
         if len(self.arms) - len(self.retired) < ARMS_MIN:
@@ -106,7 +115,7 @@ class ArmsSpec(Spec):
 
     @model_validator(mode="after")
     def _few_rounds_of_rare_rewards(self) -> Self:
-        """Fill in the growth of rounds, so that whoever reads the spec has the same."""
+        """Fill in the growth of rounds, so that anybody who reads the spec has the same."""
         rate, given = self.reward.base_rate, self.experiment.model_fields_set
         if not self.grows or rate is None or "round_growth" in given or not self.privacy.trust.hides_arms:
             return self
@@ -149,7 +158,6 @@ class ArmsSpec(Spec):
             return self
         for wrong, detail, remedy in (
             (not self.further_questions, "is for algorithms that choose by context", "remove it"),
-            (table.conversion_window > 0, "needs outcomes that are known at once", "remove it, or the window"),
             (table.reports_per_person > 1, "needs people who report once", "remove it, or reports_per_person"),
             (
                 self.learning_people < table.round_size,

@@ -28,7 +28,7 @@ class Section(BaseModel):
                 if _counts(value, found):
                     raise ValueError(f"{name}: must be a number, not true or false")
                 if _holds_counted(value, found):
-                    raise ValueError(f"{name}: must have numbers in the place of true and false")
+                    raise ValueError(f"{name}: must have numbers instead of true and false")
         return section
 
 
@@ -39,7 +39,7 @@ def _counts(given: Any, taken: Any) -> bool:
 
 def _holds_counted(given: Any, taken: Any) -> bool:
     """Whether a list or table holds a boolean that was taken for a number; sections inside have checked theirs."""
-    waiting = [(given, taken)]  # a list in the place of recursion: strangers nest tables as deep as they like
+    waiting = [(given, taken)]  # a list instead of recursion: strangers nest tables as deep as they like
     while waiting:
         given, taken = waiting.pop()
         pairs: list[tuple[Any, Any]] = []

@@ -53,7 +53,7 @@ class Spec(Section):
     shortens: ClassVar[bool] = False
     """Whether a round may close with fewer people than it asks for (``least_share``)."""
     coins_alone: ClassVar[bool] = False
-    """Whether public coins alone choose what a person gets, whoever they are."""
+    """Whether public coins alone choose what a person gets, no matter who they are."""
     idle_keys: ClassVar[frozenset[str]] = frozenset()
     """Keys of ``[privacy]`` that do nothing under the algorithm."""
     tells_of_arms: ClassVar[bool] = False
@@ -108,7 +108,7 @@ class Spec(Section):
         if self.privacy.arms != "grouped" or not self.privacy.trust.hides_arms:
             return self
         if not self.coins_alone:
-            detail = "'grouped' is for algorithms whose coins alone choose, whoever a person is"
+            detail = "'grouped' is for algorithms whose coins alone choose, no matter who a person is"
             raise SpecError(detail, field="privacy.arms", remedy="remove it")
         if self.experiment.conversion_window:
             detail = "arms that are 'grouped' have no late reports: ages would part an arm's people into small batches"

@@ -150,7 +150,7 @@ class Head(NamedTuple):
 
     @staticmethod
     def is_one(text: str) -> bool:
-        """Whether a text looks like a head, whoever signed it."""
+        """Whether a text looks like a head, no matter who signed it."""
         return _TEXT.match(text) is not None
 
     @classmethod
@@ -240,7 +240,7 @@ def _usual_start(head: Head) -> int:
 def check_start(proof: Proof, key: bytes) -> None:
     """Refuse a proof, asked for without a block, with fewer of the last leaves than the size of its head asks for.
 
-    Else a server that tells little would learn who has a head already, and whoever has would name its block.
+    Else a server that tells little would learn who has a head already, and anybody who has would name its block.
 
     Raises
     ------

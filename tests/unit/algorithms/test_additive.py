@@ -65,7 +65,7 @@ def test_cells_are_bins_levels_and_missing_values():
     assert own[:, 3].tolist() == [0, 1, 0, 1, 1]
     names = spec.cell_names
     assert len(names) == len(set(names)) == cells.count - 1
-    assert {"age: 0 to 10", "age: missing", "job: cook", "job: other", "size: m", "member: True"} <= set(names)
+    assert {"age: 0 to 10", "age: missing", "job: cook", "job: other", "size: m", "member: yes"} <= set(names)
 
 
 def test_a_value_that_is_no_number_is_refused_without_an_echo():

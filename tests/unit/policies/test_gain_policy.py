@@ -143,7 +143,6 @@ def test_a_device_refuses_it_where_nobody_is_to_measure_anything() -> None:
     [
         ({"experiment.gain_share": 0.6}, "experiment.gain_share", "less than or equal to 0.5"),
         ({"experiment.gain_share": -0.1}, "experiment.gain_share", "greater than or equal to 0"),
-        ({"experiment.conversion_window": 60.0}, "experiment.gain_share", "outcomes that are known at once"),
         ({"experiment.reports_per_person": 2}, "experiment.gain_share", "people who report once"),
         (
             {"experiment.horizon": 2000, "experiment.gain_share": 0.5, "experiment.round_size": 2000},

@@ -45,6 +45,8 @@ BAD = [
     ({"experiment.arms": []}, "experiment.arms", "at least 2"),
     ({"experiment.arms": [f"arm-{k}" for k in range(17)]}, "experiment.arms", "at most 16"),
     ({"experiment.arms": ["a", "a"]}, "experiment.arms", "distinct"),
+    ({"experiment.arms": ["a b", "a  b"]}, "experiment.arms", "two names look the same"),
+    ({"experiment.arms": ["ab", "a\u200db"]}, "experiment.arms", "two names look the same"),
     ({"experiment.arms": ["a", ""]}, "experiment.arms.1", "match"),
     ({"experiment.name": "Has Spaces"}, "experiment.name", "lower-case"),
     ({"experiment.name": "../etc"}, "experiment.name", "lower-case"),

@@ -48,7 +48,7 @@ class PartialRun:
 
     @property
     def gain(self) -> float:
-        """What a choice earns above the best single option, on the average of the run."""
+        """What a choice earns above the best single option, on average of the run."""
         return (self.run.best_constant_regret - self.run.regret) / self.run.choices
 
     @property

@@ -67,10 +67,11 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
     def posterior(self, state: AdditiveState) -> TermPosterior:
         declared = self.spec.reward.base_rate
         rate = None if declared is None else self.spec.reward.scaled(declared)[0]
-        return TermPosterior.of(*self._statistics(state), self.cells, state.masses.means(self.cells), rate)
+        return TermPosterior.of(*self.statistics(state), self.cells, state.masses.means(self.cells), rate)
 
-    def _statistics(self, state: AdditiveState) -> tuple[Array, Array]:
-        """Return information and scores of all rounds; those that are kept count by what is known of masses now."""
+    @override
+    def statistics(self, state: AdditiveState) -> tuple[Array, Array]:
+        """Return what all rounds say; those that are kept count by what is known of masses now."""
         masses = state.masses.means(self.cells)
         information, scores = state.information, state.scores
         for one in state.rounds:
@@ -138,7 +139,7 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
     def _folded(self, state: AdditiveState, kept: int) -> AdditiveState:
         """Return the state with so many rounds, the others counted in for good."""
         gone = state.rounds[: max(0, len(state.rounds) - kept)]
-        information, scores = self._statistics(replace(state, rounds=gone))
+        information, scores = self.statistics(replace(state, rounds=gone))
         return replace(state, information=information, scores=scores, rounds=state.rounds[len(gone) :])
 
     @override

@@ -82,6 +82,12 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
     def posterior(self, state: LevelsFirstState) -> TermPosterior:
         return self._posterior(state, self._features(state))
 
+    @override
+    def statistics(self, state: LevelsFirstState) -> tuple[Array, Array]:
+        information, scores = state.information.copy(), state.scores.copy()
+        information[:, 0, 0], scores[:, 0] = state.levels.information, state.levels.scores
+        return information, scores
+
     def _features(self, state: LevelsFirstState) -> list[SpikedTerms]:
         return all_features(self.cells, state.masses.means(self.cells), state.information, state.scores)
 

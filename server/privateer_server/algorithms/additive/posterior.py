@@ -16,6 +16,8 @@ _SCALES: Final = 0.003125 * 2.0 ** np.arange(9)
 _TYPICAL: Final = 0.05
 _SPREAD: Final = 0.7
 """Scales are log-normal around the typical one, with this standard deviation of the logarithm."""
+_WIDE: Final = 0.2
+"""Standard deviation of a feature's terms where no evidence narrows it."""
 _LEFT: Final = 1e-3
 """Share of variance that is left of what a feature's terms have in common."""
 _ARMS: Final = 0.25
@@ -68,7 +70,7 @@ class TermPosterior:
             A mean reward in [0, 1] that is expected; None: nobody knows.
         """
         level, middle = _level(information, scores, declared), 0.5 if declared is None else declared
-        unit = 4 * min(max(level, 0.005), 0.995) * (1 - min(max(level, 0.005), 0.995))
+        unit = _unit(level)
         parts = [masses[cells.of_feature(place)] for place in range(len(cells.features))]
         families = [_family(*own, unit) for own in zip(cells.features, parts, strict=True)]
         prior = np.zeros((cells.count, cells.count))
@@ -86,6 +88,33 @@ class TermPosterior:
         means, factors = _under(information, scores - level * information[:, :, 0], prior)
         means[:, 0] += level
         return cls(means, factors, level)
+
+    def unshrunk(self, information: Array, scores: Array, cells: Cells, masses: Array) -> "TermPosterior":
+        """Return the posterior under a prior that is wide, and smooth, whatever evidence says: for intervals.
+
+        The own prior is so near to the likeliest one that its intervals of 95 % hold in 70 to 90 %.
+        Parameters are those of `of`.
+        """
+        unit, prior = _unit(self.level), np.zeros((cells.count, cells.count))
+        prior[0, 0] = (_ARMS * unit) ** 2
+        for place, feature in enumerate(cells.features):
+            own = cells.of_feature(place)
+            prior[own, own] = (_WIDE * unit) ** 2 * _centred(kernels_of(feature)[-1:], masses[own])[0]
+        means, factors = _under(information, scores - self.level * information[:, :, 0], prior)
+        means[:, 0] += self.level
+        return TermPosterior(means, factors, self.level)
+
+
+def _unit(level: float) -> float:
+    """Return what 1 is of scales where so much is expected: as much as a reward of 0 or 1 may vary, 1 at 1/2."""
+    kept = min(max(level, 0.005), 0.995)
+    return 4 * kept * (1 - kept)
+
+
+def _centred(kernels: Array, masses: Array) -> Array:
+    """Return kernels of a feature's terms less what all have in common, which is everybody's term."""
+    centre = np.eye(len(masses)) - masses
+    return np.asarray(centre @ kernels @ centre.T + _LEFT * np.eye(len(masses)))
 
 
 def _level(information: Array, scores: Array, declared: float | None) -> float:
@@ -145,9 +174,7 @@ class _Family:
 
 
 def _family(feature: ShapeCells, masses: Array, unit: float) -> _Family:
-    # What all of a feature's cells have in common is everybody's term.
-    centre = np.eye(feature.count) - masses
-    kernels = centre @ kernels_of(feature) @ centre.T + _LEFT * np.eye(feature.count)
+    kernels = _centred(kernels_of(feature), masses)
     prior = np.exp(-((np.log(_SCALES / _TYPICAL) / _SPREAD) ** 2) / 2)
     before = np.tile(prior / prior.sum(), len(kernels)) / len(kernels)
     return _Family(kernels, np.asarray(unit * _SCALES), before)

@@ -12,10 +12,12 @@ from privateer_core.algorithms.additive.spec import AdditiveSpec
 from privateer_core.answer import Answer
 from privateer_core.answer.facts import Fact
 from privateer_core.answer.parts import Figures
+from privateer_core.answer.shapes import Shapes
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_server.algorithms import RoundsLearner
 from privateer_server.algorithms.additive.observed_round import independent
 from privateer_server.algorithms.additive.posterior import TermPosterior
+from privateer_server.algorithms.additive.shape_functions import CellShares, shapes_of
 
 Array = NDArray[np.float64]
 StateT = TypeVar("StateT", bound=Any)
@@ -36,6 +38,10 @@ class TermsLearner(RoundsLearner[AdditiveSpec, StateT, AdditivePolicy]):
     def posterior(self, state: StateT) -> TermPosterior:
         """Return what is known of terms."""
 
+    @abstractmethod
+    def statistics(self, state: StateT) -> tuple[Array, Array]:
+        """Return information (arms, terms, terms) and scores (arms, terms) of all rounds."""
+
     @override
     def figures(self, state: StateT) -> dict[str, float]:
         """Return how far a mean reward may be off: standard deviation, averaged over arms and people."""
@@ -48,7 +54,14 @@ class TermsLearner(RoundsLearner[AdditiveSpec, StateT, AdditivePolicy]):
         if not state.reported:
             return self.answered(state)
         off = Fact("typical error of a mean reward", round(self.figures(state)["uncertainty"], 4), "number")
-        return self.answered(state, parts=(Figures("what is known", (off,)),))
+        return self.answered(state, parts=(self._shapes(state), Figures("what is known", (off,))))
+
+    def _shapes(self, state: StateT) -> Shapes:
+        known, masses = self.posterior(state), state.masses.means(self.cells)
+        people = CellShares(self.cells, self.spec.features, masses)
+        told = known.unshrunk(*self.statistics(state), self.cells, masses)
+        playable = np.array(self.spec.playable)
+        return shapes_of(known, told, people, self.spec.options, playable, self.spec.reward.span)
 
     @override
     def expected(self, state: StateT) -> ExpectedRewards | None:

@@ -39,8 +39,8 @@ class ArmPosterior:
     weighted
         Sum of estimates of the mean reward, from 0 to 1, by their precisions: what guarantees rest on.
     losses
-        Sum of losses around the middle of the range, each divided by the share of its arm: unbiased, whoever chose
-        the rewards.
+        Sum of losses around the middle of the range, each divided by the share of its arm: unbiased, no matter who
+        chose the rewards.
     counts
         Successes and trials of each arm, with the variance that they have: what decides who plays what.
     """
@@ -59,7 +59,7 @@ class ArmPosterior:
 
     @classmethod
     def upgraded(cls, stored: dict[str, Any]) -> dict[str, Any]:
-        """Return a stored posterior that had ``information``, inverse variances, in the place of counts."""
+        """Return a stored posterior that had ``information``, inverse variances, instead of counts."""
         read = (_read(stored[name]) for name in ("people", "precision", "weighted", "information"))
         people, precision, weighted, information = read
         means = np.divide(weighted, precision, out=np.full(len(people), 0.5), where=precision > 0)

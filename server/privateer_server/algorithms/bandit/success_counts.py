@@ -99,7 +99,7 @@ class SuccessCounts:
 
     @property
     def known(self) -> Array:
-        """Trials; where noise makes them very different from the people expected, less different."""
+        """Trials; where noise makes them far different from the people expected, less different."""
         return np.asarray(np.clip(self.trials, self.people / _AWAY, self.people * _AWAY))
 
     @property

@@ -174,6 +174,10 @@ class GainLearner(RoundsLearner[ArmsSpec, GainState[Any], Any]):
         return state.learner
 
     @override
+    def relearned(self, state: GainState[Any], learned: Any) -> GainState[Any]:
+        return replace(state, learner=learned)
+
+    @override
     def bulk(self, first: Step) -> list[Bulk]:
         terms = self.terms(NewRound(1, 0, self.spec.gain_people), self.spec.gain_question(KEYS, 0))
         gain = Bulk(self.spec.gain_people, terms.messages, terms.mechanism.report_size)

@@ -116,7 +116,7 @@ class PriorScale:
 
     @property
     def rarity(self) -> float:
-        """How rare the rarer one of two outcomes is on the average, in [0, .5]."""
+        """How rare the rarer one of two outcomes is on average, in [0, .5]."""
         return (1 - abs(self.level)) / 2
 
     def cautious(self, values: Array) -> Array:

@@ -295,7 +295,7 @@ class PartitionLearner(CohortLearner[PartitionState]):
         return replace(state, hyperparameters=Hyperparameters(lengths, found.spread, state.seen, found.common))
 
     def rescaled(self, state: PartitionState) -> PartitionState:
-        """Expect values where those that were observed are on the average."""
+        """Expect values where those that were observed are on average."""
         precision, moment = state.observed
         if not precision.any():
             return state

@@ -1,4 +1,4 @@
-"""The strict interval: a confidence sequence that errs with probability alpha, whoever looks whenever, for ever.
+"""The strict interval: a confidence sequence that errs with probability alpha, whenever anybody looks.
 
 Its boundary is a line that the error crosses with that probability.
 """

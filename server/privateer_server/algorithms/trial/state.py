@@ -209,7 +209,7 @@ def everybody_of(policy: TrialPolicy, release: CellHits, fact: int = 0) -> Epoch
 
 
 def members_of(policy: TrialPolicy, release: CellHits) -> Epoch:
-    """Return what people add who were asked for their segment: of all arms together, in the place of each."""
+    """Return what people add who were asked for their segment: of all arms together, instead of each."""
     epoch = _question_of(policy, release, None)
     positive, hits = (
         np.broadcast_to(cells.sum(axis=1, keepdims=True), cells.shape) for cells in (epoch.positive, epoch.hits)

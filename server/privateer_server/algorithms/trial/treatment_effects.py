@@ -360,7 +360,7 @@ def _scale(evidence: TrialEvidence, asked: SegmentShares | None, critical: float
 
 
 def _to_come(times: tuple[float, ...], alpha: float) -> float:
-    """Return the detectable effect at the end of plan, in standard deviations of now, if nobody looks in between."""
+    """Return the detectable effect at the end of plan, in current standard deviations, if nobody looks in between."""
     ahead = times if times[-1] >= 1 else (*times, 1.0)
     return drift_of(ahead, alpha, POWER) * float(np.sqrt(times[-1]))
 

@@ -10,30 +10,37 @@ from privateer_core.answer.facts import NAME_MAX
 from privateer_core.spec.categories import Ordinal
 from privateer_core.spec.features import Feature, Scaled
 
-_MISSING: Final = "missing"
+MISSING: Final = "missing"
 _FEATURE: Final = 96
 """Characters of a feature's name in that of a cell."""
 
 
 def named(name: str, feature: Feature, cells: ShapeCells) -> Iterator[str]:
     """Yield the names of a feature's cells in their order."""
-    for place, what in enumerate(_said(feature, cells)):
+    for place, what in enumerate(contents(feature, cells)):
         said = f"{name[:_FEATURE]}: {what}"
         # Names are kept apart where a screen has no room for all of them.
         yield said if len(said) <= NAME_MAX else f"{said[: NAME_MAX - 8]} ({place})"
 
 
-def _said(feature: Any, cells: ShapeCells) -> Iterator[str]:
+def contents(feature: Any, cells: ShapeCells) -> Iterator[str]:
+    """Yield what each of a feature's cells holds, in their order."""
     if isinstance(feature, Scaled):
         for place in range(cells.bins):
             yield _of_bin(feature, place, cells.bins)
         if cells.missing:
-            yield _MISSING
+            yield MISSING
         return
     for code in cells.codes:
         bits = (code >> np.arange(cells.columns - 1, -1, -1)) & 1
         levels = feature.shown(bits / 2, (bits + 1) / 2)
-        yield " or ".join(_MISSING if level is None else str(level) for level in levels) or "no level"
+        yield " or ".join(map(_worded, levels)) or "no level"
+
+
+def _worded(level: Any) -> str:
+    if isinstance(level, bool):
+        return "yes" if level else "no"
+    return MISSING if level is None else str(level)
 
 
 def _of_bin(feature: Any, place: int, bins: int) -> str:

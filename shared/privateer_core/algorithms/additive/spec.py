@@ -52,7 +52,7 @@ class AdditiveSpec(ArmsSpec):
 
     @model_validator(mode="after")
     def _usual_rounds(self) -> Self:
-        """Fill in how rounds begin and grow, so that whoever reads the spec has the same; it stays a default."""
+        """Fill in how rounds begin and grow, so that anybody who reads the spec has the same; it stays a default."""
         table, usual = self.experiment, {"round_growth": _GROWTH[0 if self.privacy.trust.curated else 1]}
         if self.starts_from_levels and not self.privacy.trust.batched:
             usual["round_size"] = _SMALL

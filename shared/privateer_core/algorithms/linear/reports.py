@@ -34,7 +34,7 @@ def residuals(whitened: Array, means: Array, rewards: Array) -> Array:
 
 
 def directions(whitened: Array) -> Array:
-    """Return rows (n, d) divided by their lengths; 0 stays 0, since whoever has such a row reports as others do."""
+    """Return rows (n, d) divided by their lengths; 0 stays 0, since anybody who has such a row reports as others do."""
     return np.asarray(whitened / np.maximum(np.linalg.norm(whitened, axis=1, keepdims=True), _SHORTEST))
 
 

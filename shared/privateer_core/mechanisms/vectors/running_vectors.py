@@ -1,7 +1,7 @@
 """Sums of vectors since the beginning, released every round with correlated noise: continual release.
 
 Let x_1, x_2, ... be what rounds add to a sum, and C a lower-triangular matrix with ones on its diagonal. The noise E of
-the rounds solves C E = z with independent normal z, so that whoever sees all x + E sees no more than C x + z. A person
+the rounds solves C E = z with independent normal z, so that all x + E show no more than C x + z. A person
 is in one round, and moves C x by a column of C; the sum of the first rounds has noise of far smaller variance than as
 many independent numbers would have (Denisov, McMahan, Rush, Smith and Thakurta, NeurIPS 2022).
 """
@@ -115,7 +115,7 @@ class Factorization:
 
 @dataclass(frozen=True)
 class RunningTotal(VectorTotal):
-    """A total of vectors, and the noise of the releases before it, (steps, coordinates); whoever has both has the sums.
+    """A total of vectors, and the noise of the releases before it, (steps, coordinates): both together give the sums.
 
     The total of an open round is kept under the round's key alone, and with it the noise.
     """

@@ -289,7 +289,7 @@ def check_header(path: Path, kind: FileKind) -> None:
 
 
 def was_cut_short(path: Path) -> bool:
-    """Whether the process that had a file last did not close it; whoever does deletes the write-ahead log.
+    """Whether the process that had a file last did not close it; anybody who does deletes the write-ahead log.
 
     Ask before the file is opened.
     """

@@ -13,7 +13,7 @@ from privateer_lab.cli.command_line import main
 from privateer_lab.environments import environment_for, with_people
 from tests.support.specs import make_spec
 
-PAGE = Path(__file__).parents[4] / "docs" / "environments.md"
+PAGE = Path(__file__).parents[4] / "docs" / "environments" / "own.md"
 SPEC_OF_SHOPPERS = """
 [experiment]
 name = "x"

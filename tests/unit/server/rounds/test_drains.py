@@ -11,13 +11,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_client.participation import Participation
 from privateer_core.clock import SystemClock
+from privateer_core.policies.gain_policy import GainPolicy
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
 from privateer_server.rounds.loop import Schedule
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
-from tests.support.changes import arms_played, change, changed, report
+from tests.support.changes import arms_played, change, changed, record_holds, report
 from tests.support.clocks import Hands
 from tests.support.devices import EVERYTHING
 from tests.support.sealing import body_of, sealed_reports
@@ -227,3 +228,30 @@ async def test_a_pause_over_the_horizon_keeps_those_who_chose_before(settings: S
         facts = await reached(api, 4)
         assert facts | {"status": "paused", "batch": 0, "accepted": 47} == facts
         assert (await changed(api, "resume"))["status"] == "finished"
+
+
+async def test_who_measures_the_gain_comes_after_all_late_reports(settings: ServerSettings, clock: Hands) -> None:
+    """The learner's people, those of them who report late, those who measure, and then nobody: not even the late."""
+    asked = {"experiment.round_size": 150, "experiment.horizon": 400, "experiment.gain_share": 0.25}
+    async with served(settings, clock) as api:
+        await api.create(CENTRAL | asked)
+        for _ in range(2):
+            await report(api, 150)
+        facts = await api.facts()
+        assert facts | {"status": "draining", "version": 3, "batch": 150, "accepted": 300} == facts
+        followed = Participation(await api.publication(), "test", EVERYTHING)
+        assert (followed.asks, followed.takes(2), followed.takes(3)) == (False, True, False)
+        assert len(await arms_played(api)) == 1
+        await report(api, 30)
+        clock.time += OVER
+        facts = await reached(api, 4)
+        assert facts | {"status": "open", "batch": 100, "draining_until": None, "accepted": 330} == facts
+        followed = Participation(await api.publication(), "test", EVERYTHING)
+        assert isinstance(followed.policy, GainPolicy)
+        assert (followed.asks, followed.takes(3), followed.takes(4)) == (True, False, True)
+        await report(api, 100)
+        facts = await api.facts()
+        assert facts | {"status": "finished", "batch": 0, "accepted": 430} == facts
+        answer = (await api.client.get("/experiments/test/state")).json()["answer"]
+        assert (answer["people"], answer["gain"]["people"]) == (430, 100)
+        await record_holds(api)

@@ -63,7 +63,7 @@ class ValueSums:
         -----
         With mid the mean of both arms' means: no values in [0, 1] vary by more than mid (1 - mid) (Bhatia and Davis
         2000). An arm's own variance would go with its luck: where few people get an arm, 0 is found too often
-        (docs/rewards.md).
+        (docs/rewards-measured.md).
         """
         some = hits > 0
         per = 1 / np.where(some, hits, np.inf)

@@ -230,6 +230,6 @@ def power_analysis(spec: TrialSpec, plans: TrialDesigns, waiting: float = 0.0) -
 
 
 def told_apart(spec: TrialSpec) -> list[tuple[int, str]]:
-    """Return treatments by number and name, or one in the place of all where their planned shares are equal."""
+    """Return treatments by number and name, or one instead of all where their planned shares are equal."""
     arms = list(enumerate(spec.options[1:]))
     return [(0, "each")] if len(arms) > 1 and len(set(spec.arm_shares[1:])) == 1 else arms

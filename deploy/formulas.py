@@ -1,0 +1,60 @@
+"""Formulas of the documentation site: a hook of MkDocs that has KaTeX set them while the site is built.
+
+The site serves KaTeX's style sheet and fonts itself, and no script: a page with formulas is HTML and MathML. Pages
+without formulas load nothing. A formula that KaTeX cannot read fails the build, with its page.
+"""
+
+import html
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+from mkdocs.utils import get_relative_url
+
+_PACKAGE: Final = Path(__file__).parents[1] / "requirements" / "katex" / "node_modules" / "katex"
+_FOLDER: Final = "assets/katex"
+_FORMULA: Final = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
+_SET: Final = """
+const katex = require(process.argv[1]);
+const formulas = JSON.parse(require("fs").readFileSync(0, "utf8"));
+const set = ([tex, displayMode]) => katex.renderToString(tex, { displayMode, strict: "error" });
+console.log(JSON.stringify(formulas.map(set)));
+"""
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the style sheet and the fonts."""
+    dist = _PACKAGE / "dist"
+    if not dist.is_dir():
+        raise PluginError("KaTeX is missing: make site installs it (npm ci in requirements/katex)")
+    for path in (dist / "katex.min.css", *sorted(dist.glob("fonts/*.woff2"))):
+        name = f"{_FOLDER}/{path.relative_to(dist)}"
+        files.append(File.generated(config, name, abs_src_path=str(path)))
+    return files
+
+
+def on_page_content(text: str, page: Any, **_: Any) -> str:
+    """Set the formulas of a page."""
+    found = [(html.unescape(tex), opening == "[") for _, opening, tex in _FORMULA.findall(text)]
+    if not found:
+        return text
+    page.meta["formulas"] = True
+    done = subprocess.run(
+        ["node", "-e", _SET, str(_PACKAGE)], input=json.dumps(found), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise PluginError(f"{page.file.src_uri}: {re.findall('ParseError.*', done.stderr) or done.stderr}")
+    made = iter(json.loads(done.stdout))
+    return _FORMULA.sub(lambda one: f"<{one[1]} class='formula'>{next(made)}</{one[1]}>", text)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Have a page with formulas load the style sheet."""
+    if not page.meta.get("formulas"):
+        return output
+    sheet = get_relative_url(f"{_FOLDER}/katex.min.css", page.url)
+    return output.replace("</head>", f'<link rel="stylesheet" href="{sheet}"></head>', 1)

@@ -1,0 +1,52 @@
+"""The prose linter finds what it is for, and all that people read passes it."""
+
+import pytest
+
+from tests.documents import prose
+
+GOOD = "A device keeps its data. It sends a sealed report, which costs a promise of epsilon 1 at most."
+LONG = "A device that " + "keeps what it knows and " * 8 + "at last reports it."
+
+
+@pytest.mark.parametrize(
+    ("planted", "found"),
+    [
+        (LONG, "a sentence of 47 words, more than 40"),
+        ("What keeps tokens away from a device that asks is a warning.", "hides its subject"),
+        ("One (a), two (b) and three (c) stand in one line.", "more than two asides"),
+        ("The server opens the the report.", "doubled word: the the"),
+        ("The cost is an OMGF of the batch.", "'OMGF' stands for nothing yet"),
+        ("Ask an operator, e.g. yours.", "'e.g.': for example"),
+        ("We use the very best in order to win.", "weasel_words.very"),
+        ("We use the best in order to win.", "'in order to': to"),
+    ],
+)
+def test_a_planted_bad_sentence_is_found(planted: str, found: str) -> None:
+    assert list(prose.findings(list(prose.of_page(GOOD, "good.md")))) == []
+    said = list(prose.findings(list(prose.of_page(f"# Page\n\n{GOOD}\n\n{GOOD} {planted}\n", "bad.md"))))
+    assert [one for one in said if found in one]
+    assert all(one.startswith("bad.md:5: ") for one in said), said
+
+
+def test_code_formulas_and_defined_abbreviations_are_no_prose() -> None:
+    page = f"{GOOD} An optimal margin (OMGF) is an OMGF, $the the OMGF$ and `e.g. the the`.\n\n```sh\n{LONG}\n```\n"
+    assert list(prose.findings(list(prose.of_page(page, "page.md")))) == []
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        '"""Open the the report."""',
+        'def f():\n    """Open the the report.\n\n    More.\n    """',
+        'raise SpecError(f"must be {least} in in all", field="x")',
+        'remedy = "give it it"',
+        'option(help="The the name.")',
+    ],
+)
+def test_docstrings_help_texts_and_errors_are_read(module: str) -> None:
+    assert "doubled word" in "".join(prose.findings(list(prose.of_module(module, "m.py"))))
+
+
+def test_pages_that_are_being_rewritten_have_findings() -> None:
+    """A page without any leaves the list, so that none comes back."""
+    assert [name for name in prose.RULES["unfinished"] if not prose.check(prose.ROOT / name)] == []
