@@ -97,7 +97,8 @@ def spec_from(
     if as_json:
         fit = list(made.people.notes) if out and made.people else []
         text, said = (made.fitted, _chosen(made)) if out else (made.text, [])
-        print_json({"spec": text, "confirm": list(made.confirm), "notes": [*made.notes, *said], "people": fit})
+        confirm = made.confirmed if out else made.confirm
+        print_json({"spec": text, "confirm": list(confirm), "notes": [*made.notes, *said], "people": fit})
         return
     if not out:
         typer.echo(made.text, nl=False)
@@ -144,9 +145,10 @@ def _explain(made: Draft, data: Path, out: Path | None) -> None:
     lines = []
     if out:
         lines = [f"Wrote {out} and {people_file(out)}." if made.people else f"Wrote {out}."]
-    if made.confirm:
+    confirm = made.confirmed if out else made.confirm
+    if confirm:
         lines += ["Everybody may read a spec. These come from the data: change or confirm them before you create it."]
-        lines += [f"  {one}" for one in made.confirm]
+        lines += [f"  {one}" for one in confirm]
     lines += made.notes
     if out and made.people:
         kept = f"{people_file(out).name} has the features and rewards of these people: keep it as you keep {data.name}."

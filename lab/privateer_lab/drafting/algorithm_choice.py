@@ -13,9 +13,9 @@ from privateer_lab.planning.expectation.kept_features import KeptFeatures
 from privateer_lab.planning.expectation.partial_runs import PartialRun, played
 from privateer_lab.planning.other_algorithms import by_features, with_algorithm, without_features
 
-_SECONDS: Final = 6.0
+_SECONDS: Final = 4.0
 """Processor time after which no further seed begins."""
-_RUN: Final = 2.0
+_RUN: Final = 4.0
 """Processor time of a run: who is left then gets what the last policy gives."""
 _SEEDS: Final = 2
 _MORE: Final = 0.05
@@ -35,11 +35,14 @@ class AlgorithmChoice:
         Mean reward of a person, in the reward's unit, by algorithm.
     single
         That of the best single option.
+    drawn
+        Mean reward of a person with cut points of numbers from the data; None: nobody tried, or it is not more.
     """
 
     name: str
     earned: Mapping[str, float]
     single: float
+    drawn: float | None = None
 
     @property
     def sentence(self) -> str:
@@ -50,19 +53,23 @@ class AlgorithmChoice:
             f"algorithm.name is {self.name!r}: in runs on these people it earns {self.earned[self.name]:.3g}{compared};"
         )
         said += f" the best single option earns {self.single:.3g}."
+        if self.drawn is not None:
+            said += f" Cut points of numbers from the data earn {self.drawn:.3g}: confirm that they may be public."
         plain = without_features()
         if self.earned.get(plain, -np.inf) <= self.earned[self.name]:
             return said
         return f"{said} {plain!r}, which knows no features, earns more: to use it, leave out [context.features]."
 
 
-def choice_of(tables: Mapping[str, Any], people: People) -> AlgorithmChoice | None:
+def choice_of(tables: Mapping[str, Any], drawn: Mapping[str, Any], people: People) -> AlgorithmChoice | None:
     """Return what earns most of the algorithms that choose by features; None where none of them can be run.
 
     Parameters
     ----------
     tables
         Those of a spec.
+    drawn
+        The same with cut points of numbers from the data.
     people
         Makes the people of a spec and a seed.
     """
@@ -77,9 +84,13 @@ def choice_of(tables: Mapping[str, Any], people: People) -> AlgorithmChoice | No
     single = float(np.mean([one.single for one in everybody]))
     could = float(np.mean([one.run.best_constant_regret / one.run.choices for one in everybody]))
     earned = {name: single + float(np.mean([one.gain for one in some[:seeds]])) for name, some in runs.items()}
-    best = max(chosen, key=lambda name: earned[name])
-    usual = chosen[0]
-    return AlgorithmChoice(best if earned[best] - earned[usual] > _MORE * could else usual, earned, single)
+    best, usual = max(chosen, key=lambda name: earned[name]), chosen[0]
+    name = best if earned[best] - earned[usual] > _MORE * could else usual
+    changed = with_algorithm(drawn, name) if drawn != tables else None
+    gains = [one.gain for one in _runs({name: changed}, people).get(name, [])[:seeds]] if changed else []
+    by_cuts = single + float(np.mean(gains)) if gains else -np.inf
+    better = by_cuts - earned[name] > _MORE * could
+    return AlgorithmChoice(name, earned, single, by_cuts if better else None)
 
 
 def _runs(specs: Mapping[str, ArmsSpec], people: People) -> dict[str, list[PartialRun]]:

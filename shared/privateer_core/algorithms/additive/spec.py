@@ -22,6 +22,8 @@ TERMS_MAX: Final = 512
 """Cells of all features, at most: time and memory of a round grow with their square, and beyond."""
 _SMALL: Final = 500
 """People of a first round where levels of arms come first: in that round everybody gets an arm by coins."""
+_FINE: Final = 32
+"""Cells of a number where no noise is added."""
 _GROWTH: Final = (0.3, 0.1)
 """How rounds grow where a curator adds noise to each, and where every report has noise of its own."""
 
@@ -32,7 +34,7 @@ class AdditiveSection(Section):
     Attributes
     ----------
     bins
-        Cells of a number, equally wide within its bounds, or by rank where the spec gives quantiles.
+        Cells of a number, by default 16, or 32 where nothing is promised: equally wide within its bounds, or by rank where the spec gives quantiles.
     exploration
         How far coins move what is known of an arm, in standard deviations.
     """
@@ -61,6 +63,15 @@ class AdditiveSpec(ArmsSpec):
             return self
         filled = type(table).model_construct(table.model_fields_set | set(more), **(dict(table) | more))
         return self.model_copy(update={"experiment": filled})
+
+    @model_validator(mode="after")
+    def _usual_bins(self) -> Self:
+        """Fill in finer cells of numbers where nothing is noisy; they stay a default."""
+        table = self.algorithm
+        if self.privacy.trust.promises or "bins" in table.model_fields_set:
+            return self
+        filled = type(table).model_construct(table.model_fields_set | {"bins"}, **(dict(table) | {"bins": _FINE}))
+        return self.model_copy(update={"algorithm": filled})
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
