@@ -1,4 +1,4 @@
-"""Figures of the page on effects that can be computed again are computed again; what it has readers type is there."""
+"""Figures of the pages on trials that can be computed again are; what they have readers type is there."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,8 @@ from privateer_server.algorithms.trial.power.planned_deviations import people_ne
 from tests.docs.test_readme import blocks
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "effects.md").read_text()
+PAGE = (ROOT / "docs" / "trial" / "planning.md").read_text()
+FIGURES = (ROOT / "docs" / "trial" / "figures.md").read_text()
 ROWS = re.findall(r"^\| (\.\d+), (\.\d+), (\d) \| (.*) \|$", PAGE, re.MULTILINE)
 TIMES = tuple((1.5 ** np.arange(-7.0, 1.0)).tolist())
 PROMISES = [
@@ -54,8 +55,11 @@ def test_all_rows_are_found_and_decision_times_are_right() -> None:
 
 
 def test_commands_name_what_there_is() -> None:
-    (commands,) = blocks("sh", PAGE)
-    for name in re.findall(r"reproduce (\S+)", commands):
+    (planned,), (measured,) = blocks("sh", PAGE), blocks("sh", FIGURES)
+    commands = planned + measured
+    reproduced = re.findall(r"reproduce (\S+)", commands)
+    assert reproduced
+    for name in reproduced:
         assert name in all_reproductions()
     for path in re.findall(r"(?:tests|examples)/\S+", commands):
         assert (ROOT / path).is_file()

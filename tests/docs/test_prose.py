@@ -28,6 +28,12 @@ def test_a_planted_bad_sentence_is_found(planted: str, found: str) -> None:
     assert all(one.startswith("bad.md:5: ") for one in said), said
 
 
+def test_a_page_that_is_too_long_is_found() -> None:
+    page = list(prose.of_page(f"{GOOD}\n\n" * 80, "long.md"))
+    assert list(prose.length(page, "long.md")) == ["long.md: a page of 1520 words, more than 1500: divide it"]
+    assert list(prose.length(page[:-2], "long.md")) == list(prose.length(page, "docs/glossary.md")) == []
+
+
 def test_code_formulas_and_defined_abbreviations_are_no_prose() -> None:
     page = f"{GOOD} An optimal margin (OMGF) is an OMGF, $the the OMGF$ and `e.g. the the`.\n\n```sh\n{LONG}\n```\n"
     assert list(prose.findings(list(prose.of_page(page, "page.md")))) == []

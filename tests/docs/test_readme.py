@@ -106,7 +106,7 @@ def test_an_experiment_as_the_readme_runs_it(people: int | None, tmp_path: Path)
         said = [execute(line, environment, typed=people is None) for line in typed if " up" not in line]
         assert "x1" in said[-1]
         assert "everybody else" in said[-1]
-        guide = (ROOT / "docs" / "sdk.md").read_text()
+        guide = "".join((ROOT / "docs" / page).read_text() for page in ("sdk.md", "sdk/choices.md"))
         for number, snippet in enumerate(blocks("python") + blocks("python", guide)):
             environment["PRIVATEER_LEDGER"] = str(tmp_path / f"device-{number}.db")
             run_snippet(snippet, at, environment)

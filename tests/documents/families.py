@@ -57,6 +57,7 @@ _ADJUSTED: dict[str, Any] = {
 _LEARNED: dict[str, Any] = _ADJUSTED | {
     "reward": _NUMBERS["reward"] | {"adjust": {"x1": {"low": 0.0, "high": 1.0}, "x2": {"low": -0.25, "high": 0.75}}}
 }
+_TOWN = {"town": {"hashed": 21, "missing": True}}
 _PLAIN = {"x1": {"low": 0.0, "high": 1.0}, "x2": {"low": 0.0, "high": 1.0}}
 _GRID = 2.0**20
 _MOST = (1 << 64) - 1
@@ -103,6 +104,19 @@ def _more() -> list[tuple[str, Spec, bytes]]:
             vectors.spec_of("linear", _SHUFFLE | {"local_epsilon_max": 16.0}, _PLAIN, algorithm={"messages": 8}),
             grown_linear,
         ),
+        **{
+            f"additive under {one['model']}{', as-local' * ('arms' in one)}": (
+                vectors.spec_of("additive", one, vectors.FEATURES | _TOWN, algorithm={"bins": 12}),
+                grown_additive,
+            )
+            for one in (
+                _LOCAL | {"epsilon": 4.0},
+                _SHUFFLE,
+                _SHUFFLE | {"epsilon": 4.0, "arms": "as-local"},
+                _CENTRAL,
+                _NONE,
+            )
+        },
         **{
             f"trial of numbers under {one['model']}": (vectors.spec_of("trial", one, _PLAIN, **_NUMBERS), None)
             for one in _MODELS
@@ -181,6 +195,21 @@ def grown_linear(policy: Any, spec: Spec) -> Any:
     return replace(policy, means=means, factors=factors, whitening=whitening, telling=whitening.T.copy() * 0.6)
 
 
+def grown_additive(policy: Any, spec: Spec) -> Any:
+    """Draws and means of a while later, and questions of which some are asked often and one of nobody."""
+    rng, (arms, terms) = np.random.default_rng(8), policy.means.shape
+    draws = np.rint(rng.normal(0, 600, (32, arms, terms))).astype(np.int16)
+    means = np.rint(rng.normal(0, 900, (arms, terms)) + 3000 * (np.arange(terms) == 0)).astype(np.int16)
+    shares = rng.dirichlet(np.full(policy.questions.count, 0.7))
+    shares[3] = 0.0
+    edges = np.rint((1 << 16) * np.cumsum(shares / shares.sum())[:-1]).astype(np.uint32)
+    grown = replace(policy, draws=draws, means=means, edges=edges)
+    if "layout" not in policy.terms.mechanism.__struct_fields__:
+        return grown
+    mechanism = msgspec.structs.replace(policy.terms.mechanism, layout=spec.asked(policy.seed, edges).layout)
+    return replace(grown, terms=replace(policy.terms, mechanism=mechanism))
+
+
 def _limits(told: dict[str, Any]) -> Limits:
     return Limits(**{name: math.inf if limit is None else limit for name, limit in told.items()})
 
@@ -197,6 +226,8 @@ def value(feature: Feature, bits: int) -> Any:
     kind, place, share = bits % 8, bits >> 3, (bits >> 11) * 2.0**-53
     if kind == 0:
         return None
+    if "hashed" in told:
+        return f"No. {place % 1000}" if kind > 2 else place % 1000
     if "levels" in told:
         return "elsewhere" if kind == 1 else told["levels"][place % len(told["levels"])]
     if "boolean" in told:
@@ -258,7 +289,7 @@ def _facts(mechanism: Any, given: Any, seed: int, person: int) -> bytes:
     if isinstance(mechanism, VectorSymbol):
         return _symbols(mechanism, given, seed, person)
     if isinstance(mechanism, VectorMechanism):
-        return np.rint(given.values[0] * _GRID).astype("<i4").tobytes()
+        return np.rint(given.dense(slice(1))[0] * _GRID).astype("<i4").tobytes()
     # What is sent by whoever keeps what is true, with either bit; of records all that is sent.
     noise = word(seed, person, _NOISE)
     sent = [mechanism.randomize(given, vectors.Words([first, 0, noise])).tobytes() for first in (0, _MOST)]
@@ -358,10 +389,37 @@ def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, 
         lies.append(("three reports", {"policy.terms.reports": 3}, _LIMITS))
     if getattr(spec.experiment, "gain_share", 0):
         return [*lies, *gains.lies(body)]
+    if spec.algorithm.name == "additive":
+        lies += _of_shapes(at, told)
     if spec.algorithm.name == "linear":
         lies.append(("a larger ball", {f"{at}.ball.bound": 2.0}, _LIMITS))
         lies.append(("another link", {"policy.link": "cubic"}, _LIMITS))
     return lies
+
+
+def _of_shapes(at: str, told: dict[str, Any]) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Questions and cells of another spec, and numbers that no learner has."""
+    asked: dict[str, dict[str, Any]] = {
+        "other merged cells": {"policy.questions.merges": not told["questions"]["merges"]},
+        "fewer bins": {"policy.questions.cells.features.0.bins": 11},
+        "all of a vector for counts": {"policy.counted": 1.0},
+        "a seed below 0": {"policy.seed": -1},
+        "counts by arm, or not": {"policy.counts_arms": not told["counts_arms"]},
+        "no draws": {"policy.draws": ["<i2", [0, *told["draws"][1][1:]], b""]},
+        "draws of other cells": {"policy.draws": ["<i2", [1, 3, 7], bytes(42)]},
+        "shares of fewer questions": {"policy.edges": ["<u4", [1], bytes(4)]},
+    }
+    mechanism = told["terms"]["mechanism"]
+    if "ball" in mechanism:
+        asked["a larger ball"] = {f"{at}.ball.bound": 2.0}
+        asked["more coordinates"] = {f"{at}.ball.coordinates": mechanism["ball"]["coordinates"] + 1}
+    else:
+        # Who is asked one question would hide those alone who are asked the same.
+        kind, (keys, edges), rows = mechanism["layout"]["thresholds"]
+        fewer = [kind, [keys - 3, edges], rows[: 4 * (keys - 3) * edges]]
+        asked["an alphabet of fewer answers"] = {f"{at}.layout.thresholds": fewer}
+        asked["more levels"] = {f"{at}.levels": 3}
+    return [(what, changes, _LIMITS) for what, changes in asked.items()]
 
 
 def _of_slopes(body: bytes) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:

@@ -1,4 +1,4 @@
-"""10,000 choices by exported policies of every algorithm: open, draining, for a source's people, and finished.
+"""10,500 choices by exported policies of every algorithm: open, draining, for a source's people, and finished.
 
 Contexts and coins come from the counter of `tests.documents.families`; of each choice 4 bytes are written down, of the
 SHA-256 of its canonical JSON, so that arms, plays and points are compared alike.
@@ -42,7 +42,7 @@ def files() -> dict[str, Any]:
 
 
 def cases() -> list[tuple[str, Spec, bytes]]:
-    """Twenty experiments, and a publication of each."""
+    """Twenty-one experiments, and a publication of each."""
     partition, bandit, trial, linear = "partition", "bandit", "trial", "linear"
     features, asked = vectors.FEATURES, {"segments": vectors.HALVES, "algorithm": vectors.ASKED}
     armed: dict[str, tuple[Spec, Grown | None]] = {
@@ -54,6 +54,7 @@ def cases() -> list[tuple[str, Spec, bytes]]:
         "trial with crossed segments": (vectors.spec_of(trial, vectors.SHUFFLE, features, **vectors.CROSSED), None),
         "linear": (vectors.spec_of(linear, vectors.LOCAL, features), families.grown_linear),
         "linear under shuffle": (vectors.spec_of(linear, vectors.SHUFFLE, _PLAIN), families.grown_linear),
+        "additive": (vectors.spec_of("additive", vectors.SHUFFLE, features), families.grown_additive),
     }
     made = [(name, spec, _published(spec, grown)) for name, (spec, grown) in armed.items()]
     made += [(name, spec, _published(spec, grown)) for name, (spec, grown) in _others().items()]

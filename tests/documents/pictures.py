@@ -47,13 +47,27 @@ _OFFERS: Final = {
     "algorithm": {"name": "partition"},
     "population": {"name": "peaks"},
 }
+_WELCOME: Final = {
+    "experiment": {"name": "welcome", "arms": ["tour", "video", "examples"], "horizon": 60_000},
+    "context": {
+        "features": {
+            "age": {"low": 18.0, "high": 90.0},
+            "hour": {"low": 0.0, "high": 24.0},
+            "device": {"levels": ["phone", "tablet", "laptop"]},
+            "member": {"boolean": True},
+        }
+    },
+    "privacy": {"model": "shuffle", "epsilon": 4.0, "delta": 1e-6},
+    "algorithm": {"name": "additive"},
+    "population": {"name": "shapes", "function": 5, "height": 0.3},
+}
 
 
 @contextmanager
 def _services(people: dict[str, int]) -> Iterator[Services]:
-    """Services with both experiments, to each of which so many people have reported."""
+    """Services with all experiments, to each of which so many people have reported."""
     with tempfile.TemporaryDirectory() as folder, running(Path(folder), free_port(), free_port(), quiet=True) as at:
-        for tables in (_CHECKOUT, _OFFERS):
+        for tables in (_CHECKOUT, _OFFERS, _WELCOME):
             spec = parse_spec(tables)
             create(at.admin, spec, at.token)
             shuffler = at.shuffler if spec.privacy.trust.shuffled else None
@@ -86,10 +100,13 @@ def take_all(at: Services, path: str) -> None:
         page.goto(f"{at.server}/#/checkout")
         page.get_by_text("membership advantage").first.wait_for()
         _take(page, "effects", "#findings", 720)
-        page.goto(f"{at.admin}/#/checkout")
+        page.goto(f"{at.server}/#/welcome")
+        page.get_by_text("membership advantage").first.wait_for()
+        _take(page, "shapes", "#findings", 760)
+        page.goto(f"{at.admin}/#/checkout/change")
         page.get_by_role("button", name="Stop").click()
         page.locator("#action-title:focus").wait_for()
-        _take(page, "change", "#commands", 860)
+        _take(page, "change", "#change", 860)
         browser.close()
 
 
@@ -97,7 +114,7 @@ def main() -> None:
     """Take them."""
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     assert path, "Chromium is missing"
-    with ThreadPoolExecutor(1) as browsing, _services({"checkout": 34_000, "offers": 70_000}) as at:
+    with ThreadPoolExecutor(1) as browsing, _services({"checkout": 34_000, "offers": 70_000, "welcome": 60_000}) as at:
         browsing.submit(take_all, at, path).result()
 
 

@@ -32,6 +32,7 @@ _SENTENCE_END: Final = re.compile(r"(?<=[.?!])[)\"']*\s+(?=[A-Z(\"'`\d])")
 _WORD: Final = re.compile(r"[A-Za-z0-9][\w'./-]*")
 _DOUBLED: Final = re.compile(r"\b([a-z]+)\s+\1\b", re.IGNORECASE)
 _ABBREVIATION: Final = re.compile(r"(?<![\w.-])[A-Z]{2,6}(?![\w-])")
+_ASIDE: Final = re.compile(r"(?<=\s)\(")
 _RIDDLE: Final = re.compile(r"(?:What|Who|Whom|Whoever)\b.*\.$", re.DOTALL)
 _SAID_IN: Final = {"help", "description", "remedy", "detail"}
 """Names of arguments and variables whose text people read."""
@@ -117,7 +118,7 @@ def _sentences(one: Text) -> Iterator[str]:
         count = len(_WORD.findall(sentence))
         if count > RULES["longest"]:
             yield f"a sentence of {count} words, more than {RULES['longest']}: {sentence[:70]}..."
-        if one.is_running and (sentence.count(";") > 1 or sentence.count("(") > 2):
+        if one.is_running and (sentence.count(";") > 1 or len(_ASIDE.findall(sentence)) > 2):
             yield f"more than two asides in a sentence: {sentence[:70]}..."
         if one.is_running and count > 6 and _RIDDLE.match(sentence):
             yield f"a sentence that hides its subject, begin with a noun: {sentence[:70]}..."
@@ -149,10 +150,18 @@ def _proselint(texts: list[Text]) -> Iterator[str]:
         yield f"{texts[max(found.pos[0] - 1, 0)].place}: {result.check_path}: {result.message}"
 
 
+def length(texts: list[Text], name: str) -> Iterator[str]:
+    """Find a page that is too long to be read; what is looked up may be longer."""
+    count = sum(len(one.words.split()) for one in texts)
+    if count > RULES["longest_page"] and name not in RULES["looked_up"]:
+        yield f"{name}: a page of {count} words, more than {RULES['longest_page']}: divide it"
+
+
 def check(path: Path) -> list[str]:
     """All findings of a file."""
-    read = of_page if path.suffix == ".md" else of_module
-    return list(findings(list(read(path.read_text(), str(path.relative_to(ROOT))))))
+    name, text = str(path.relative_to(ROOT)), path.read_text()
+    texts = list(of_page(text, name) if path.suffix == ".md" else of_module(text, name))
+    return [*findings(texts), *(length(texts, name) if path.suffix == ".md" else ())]
 
 
 def main(named: list[str]) -> int:

@@ -329,7 +329,7 @@ def with_changes(body: bytes, changes: dict[str, Any]) -> bytes:
         *path, last = name.split(".")
         at: Any = roots
         for part in path:
-            at = at[part]
+            at = at[int(part) if isinstance(at, list) else part]
         at[int(last) if isinstance(at, list) else last] = value
     return msgspec.msgpack.encode([roots["round"], published[1], encode(roots["policy"])])
 

@@ -1,6 +1,7 @@
 """The table of what half the noise of each part is proved to cost: ``python -m tests.privacy.parts_table``.
 
-It attacks every part as it is, with half its noise and with a quarter of it, and writes the table into docs/audit.md.
+It attacks every part as it is, with half its noise and with a quarter of it, and writes the table into
+docs/privacy/audit-parts.md.
 """
 
 import re
@@ -15,7 +16,7 @@ from privateer_lab.audit.case import MechanismPart
 from privateer_lab.audit.suite import FALSE_ALARM, parts
 from tests.privacy.planted_parts import PLANTED
 
-PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
+PAGE = Path(__file__).parents[2] / "docs" / "privacy" / "audit-parts.md"
 BEGIN, END = "<!-- parts: python -m tests.privacy.parts_table -->\n", "<!-- end of parts -->\n"
 HEAD = (
     "| mechanism | part | event | claimed | samples | proved | with half the noise | with a quarter "
@@ -63,7 +64,7 @@ def rows(make: Callable[[MechanismPart], str] = row) -> Iterator[str]:
 def written() -> list[list[str]]:
     """Return the cells of the table in the page."""
     found = re.search(f"{re.escape(BEGIN)}(.*?){re.escape(END)}", PAGE.read_text(), re.DOTALL)
-    assert found, "docs/audit.md has the table between its marks"
+    assert found, "docs/privacy/audit-parts.md has the table between its marks"
     assert found[1].startswith(HEAD)
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in found[1][len(HEAD) :].splitlines()]
 

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
-from privateer_core.spec.categories import Boolean, Categorical, Ordinal
+from privateer_core.spec.categories import Boolean, Categorical, Hashed, Ordinal
 from privateer_core.spec.features import Numeric, Ranked
 from privateer_core.spec.reward import Reward
 from privateer_core.spec.sections import Finite, Section
@@ -169,7 +169,7 @@ class EffectsEnvironment(Environment):
         feature, given = self._features[name], section.shares.get(name)
         if isinstance(feature, Numeric | Ranked):
             return None
-        assert isinstance(feature, Categorical | Ordinal | Boolean)
+        assert isinstance(feature, Categorical | Hashed | Ordinal | Boolean)
         count = 2 if isinstance(feature, Boolean) else len(feature.levels)
         shares = np.full(count, 1 / count) if given is None else np.array(given)
         if len(shares) != count or abs(shares.sum() - 1) > 1e-6:

@@ -16,7 +16,7 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.features import Feature
 from privateer_lab.environments.density import Seed
 from privateer_lab.environments.environment import Array, EnvironmentSection, PlayedRewards
-from privateer_lab.environments.mixed import Independent, levels_of, places_of, slots_of
+from privateer_lab.environments.mixed import Independent, levels_of, places_of, shares_of, slots_of
 from privateer_lab.environments.synthetic import Drift, SwapDrift, Synthetic, SyntheticSection
 
 _WAVES: Final = 128
@@ -213,12 +213,27 @@ class ShapesSection(EnvironmentSection):
         Standard deviation of an arm's mean reward over people, by the range of rewards, before it is cut to the bounds.
     missing
         The share of people without a value, of every feature that may be missing.
+    base
+        Mean reward of an arm at random, by the range of rewards.
+    apart
+        Standard deviation of arms' mean rewards, by the range of rewards.
+    shared
+        The share of the functions' variance that all arms have in common, which helps nobody to choose.
+    falling
+        How fast levels without an order become rarer: their shares go by rank to the power of minus this.
+    matter
+        How many levels of a feature matter, drawn with their shares; the others are all alike. By default each does.
     """
 
     name: Literal["shapes"]
     function: Seed = 0
     height: float = Field(default=0.15, gt=0, le=1, allow_inf_nan=False)
     missing: float = Field(default=0.3, ge=0, lt=1, allow_inf_nan=False)
+    base: float = Field(default=0.5, ge=0, le=1, allow_inf_nan=False)
+    apart: float = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
+    shared: float = Field(default=0.0, ge=0, lt=1, allow_inf_nan=False)
+    falling: float = Field(default=0.0, ge=0, le=3, allow_inf_nan=False)
+    matter: int | None = Field(default=None, ge=1)
 
     def environment(self, spec: ArmsSpec, _seed: int) -> "ShapesEnvironment":
         """Make the environment, which is the same for every seed."""
@@ -237,21 +252,33 @@ class ShapesEnvironment(Independent):
     """
 
     def __init__(self, section: ShapesSection, spec: ArmsSpec) -> None:
-        super().__init__(spec.features.values(), section.missing)
+        super().__init__(spec.features.values(), section.missing, section.falling)
         rng = np.random.default_rng([section.function, 17, spec.arm_count, len(self._features)])
-        heights = np.array(
-            [_HALF_WAVES**-1.0 * rng.standard_normal((spec.arm_count, len(_HALF_WAVES))) for _ in self._features]
-        )
-        spread = np.square(heights).sum(axis=2, keepdims=True) / 2
+        self._heights = _waves_of(len(self._features), spec.arm_count, rng)
         self._height, self._reward = section.height / math.sqrt(len(self._features)), spec.reward
-        self._heights = heights / np.sqrt(spread)
         self._levels = [rng.standard_normal((levels_of(one) + 1, spec.arm_count)) for one in self._features]
+        # What can be left out is drawn last: people without it stay as they were.
+        for feature, terms in zip(self._features, self._levels, strict=True):
+            if section.matter is not None and section.matter < levels_of(feature):
+                shares = shares_of(feature, section.falling)
+                terms[np.setdiff1d(np.arange(len(shares)), rng.choice(len(shares), section.matter, False, shares))] = 0
+        own, common = math.sqrt(1 - section.shared), math.sqrt(section.shared)
+        if section.shared:
+            self._heights = own * self._heights + common * _waves_of(len(self._features), 1, rng)
+            self._levels = [own * one + common * rng.standard_normal((len(one), 1)) for one in self._levels]
+        self._base = section.base + section.apart * rng.standard_normal(spec.arm_count)
 
     def means(self, contexts: Array) -> Array:
-        """Return the middle of rewards and the sum of what each feature does, within the bounds; shape (n, K)."""
+        """Return the arms' own levels and the sum of what each feature does, within the bounds; shape (n, K)."""
         parts = zip(self._features, contexts.T, self._heights, self._levels, strict=False)
         whole = sum(_shaped(*part) for part in parts)
-        return np.asarray(self._reward.low + self._reward.span * np.clip(0.5 + self._height * whole, 0.0, 1.0))
+        return np.asarray(self._reward.low + self._reward.span * np.clip(self._base + self._height * whole, 0.0, 1.0))
+
+
+def _waves_of(features: int, arms: int, rng: np.random.Generator) -> Array:
+    """Draw heights of waves, (features, arms, waves), of functions that have the variance 1."""
+    heights = np.array([_HALF_WAVES**-1.0 * rng.standard_normal((arms, len(_HALF_WAVES))) for _ in range(features)])
+    return np.asarray(heights / np.sqrt(np.square(heights).sum(axis=2, keepdims=True) / 2))
 
 
 def _shaped(feature: Feature, values: Array, heights: Array, levels: Array) -> Array:

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
-from privateer_core.spec.categories import Boolean, Categorical, Ordinal
+from privateer_core.spec.categories import Boolean, Categorical, Hashed, Ordinal
 from privateer_core.spec.features import Feature, Numeric, Ranked
 from privateer_core.spec.reward import Reward
 from privateer_core.spec.sections import Finite
@@ -32,7 +32,7 @@ _ALIKE: Final = math.exp(-2.25)
 
 
 class Independent(Environment, ABC):
-    """Numbers uniform in their range or by rank, every level as frequent.
+    """Numbers uniform in their range or by rank; levels as frequent as their rank says.
 
     Parameters
     ----------
@@ -40,23 +40,39 @@ class Independent(Environment, ABC):
         Those of the spec.
     missing
         The share of people without a value, of every feature that may be missing.
+    falling
+        How fast levels without an order become rarer: shares go by rank to the power of minus this. 0: all are as
+        frequent.
     """
 
-    def __init__(self, features: Iterable[Feature], missing: float) -> None:
-        self._features, self._missing = list(features), missing
+    def __init__(self, features: Iterable[Feature], missing: float, falling: float = 0.0) -> None:
+        self._features, self._missing, self._falling = list(features), missing, falling
 
     def contexts(self, _seen: int, people: int, rng: np.random.Generator) -> Array:
         """Draw independent features, shape (n, d), as devices read them."""
-        drawn = np.stack([_draw(feature, rng.random(people)) for feature in self._features], axis=1)
+        drawn = np.stack([self._draw(feature, rng.random(people)) for feature in self._features], axis=1)
         for j, feature in enumerate(self._features):
             if feature.missing:
                 drawn[rng.random(people) < self._missing, j] = np.nan
         return drawn
 
+    def _draw(self, feature: Feature, uniform: Array) -> Array:
+        """Return the values of people at these uniform places, (n,)."""
+        if self._falling and levels_of(feature):
+            ends = np.cumsum(shares_of(feature, self._falling))
+            return np.minimum(np.searchsorted(ends, uniform, side="right"), len(ends) - 1).astype(np.float64)
+        return _draw(feature, uniform)
+
+
+def shares_of(feature: Feature, falling: float) -> Array:
+    """Return the share of people of each level without an order, (levels,), by rank to the power of -``falling``."""
+    weights = np.arange(1, levels_of(feature) + 1) ** -falling
+    return np.asarray(weights / weights.sum())
+
 
 def levels_of(feature: Feature) -> int:
     """Return how many levels without an order a feature has; 0 for numbers."""
-    if isinstance(feature, Categorical):
+    if isinstance(feature, Categorical | Hashed):
         return len(feature.levels)
     return 2 if isinstance(feature, Boolean) else 0
 
@@ -77,7 +93,7 @@ def _draw(feature: Feature, uniform: Array) -> Array:
         return np.asarray(feature.low + (feature.high - feature.low) * uniform)
     if isinstance(feature, Ranked):
         return np.interp(uniform, np.linspace(0.0, 1.0, len(feature.quantiles)), feature.quantiles)
-    count = len(feature.levels) if isinstance(feature, Categorical | Ordinal) else 2
+    count = len(feature.levels) if isinstance(feature, Categorical | Hashed | Ordinal) else 2
     return np.floor(count * uniform)
 
 

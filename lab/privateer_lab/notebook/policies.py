@@ -18,7 +18,7 @@ from privateer_core.answer.policy_view import BinShares, GroupShares
 from privateer_core.errors import PrivateerError, SpecError
 from privateer_core.policies.decisions import Plays, Points
 from privateer_core.policies.gain_policy import check_policy
-from privateer_core.spec.categories import Boolean, Categorical, Ordinal
+from privateer_core.spec.categories import Boolean, Categorical, Hashed, Ordinal
 from privateer_core.spec.context import encoded
 from privateer_core.spec.features import Feature, Numeric, Ranked
 from privateer_core.spec.spec import Spec
@@ -251,7 +251,7 @@ def _side(name: str, feature: Feature) -> Side:
 
 
 def _levels(feature: Feature) -> tuple[str, ...] | None:
-    if isinstance(feature, Categorical | Ordinal):
+    if isinstance(feature, Categorical | Hashed | Ordinal):
         return tuple(str(level) for level in feature.levels)
     return ("no", "yes") if isinstance(feature, Boolean) else None
 

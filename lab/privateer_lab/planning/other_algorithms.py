@@ -12,6 +12,7 @@ from privateer_core.spec.spec import Spec
 
 _BY_FEATURES: Final[tuple[type[Question], ...]] = (KeyedMeans, L2VectorSum, FeatureMeans)
 """What algorithms ask that choose by features, the usual one first."""
+_OF_ROUNDS: Final = ("round_size", "round_growth")
 
 
 def by_features() -> tuple[str, ...]:
@@ -47,8 +48,9 @@ def with_algorithm(tables: Mapping[str, Any], name: str) -> ArmsSpec | None:
 
 
 def tables_of(spec: ArmsSpec) -> dict[str, Any]:
-    """Return the tables of a spec, without a growth of rounds that is the usual one of its algorithm."""
+    """Return the tables of a spec, without sizes of rounds that are the usual ones of its algorithm."""
     tables = spec.model_dump(exclude_none=True)
-    plain = {key: one for key, one in tables["experiment"].items() if key != "round_growth"}
-    usual = cast(ArmsSpec, parse_spec(tables | {"experiment": plain}))
-    return tables | ({"experiment": plain} if usual.experiment == spec.experiment else {})
+    plain = {key: one for key, one in tables["experiment"].items() if key not in _OF_ROUNDS}
+    usual = cast(ArmsSpec, parse_spec(tables | {"experiment": plain})).experiment
+    kept = {key: tables["experiment"][key] for key in _OF_ROUNDS if getattr(usual, key) != tables["experiment"][key]}
+    return tables | {"experiment": plain | kept}

@@ -9,6 +9,7 @@ const EMPTY_MAX = 1 << 22;
 /** @type {Record<string, [number, (view: DataView, at: number) => number]>} */
 const KINDS = {
   "|b1": [1, (view, at) => view.getUint8(at)],
+  "<i2": [2, (view, at) => view.getInt16(at, true)],
   "<u4": [4, (view, at) => view.getUint32(at, true)],
   "<f8": [8, (view, at) => view.getFloat64(at, true)],
   "<i8": [8, (view, at) => Number(view.getBigInt64(at, true))],

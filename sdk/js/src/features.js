@@ -1,6 +1,7 @@
 // @ts-check
 /** A person's values as columns in [0, 1]. Every value has a place: whether a device reports must not tell its person's. */
 
+import { mix } from "./coins.js";
 import { invalid, malformed, refused } from "./errors.js";
 
 /**
@@ -61,6 +62,7 @@ function feature(table) {
   const missing = table.missing === true;
   if (Array.isArray(table.levels)) return table.ordered ? ordinal(table.levels, missing) : categorical(table.levels, missing);
   if (table.boolean === true) return boolean(missing);
+  if (Number.isSafeInteger(table.hashed) && table.hashed >= 2) return hashed(table.hashed, missing);
   if (Array.isArray(table.quantiles)) return scaled(missing, "a number", (value) => (isNumber(value) ? rank(table.quantiles, value) : null));
   const { low, high } = table;
   if (!(isNumber(low) && isNumber(high) && low < high)) throw malformed("not a feature that this client knows");
@@ -123,6 +125,23 @@ function categorical(levels, missing) {
   };
   const fits = (/** @type {any} */ value) => (isMissing(value) ? missing : placed(levels, value) !== null);
   return { ...coded(count, slot), wants: "text or a whole number, as its levels are", fits };
+}
+
+/** More levels than can be listed, dealt to buckets by a public hash of their names. @param {number} buckets @param {boolean} missing @returns {Feature} */
+function hashed(buckets, missing) {
+  const known = (/** @type {any} */ value) => typeof value === "string" || (Number.isInteger(value) && Math.abs(value) <= 2 ** 53);
+  // Whoever has no value where none may be missing is in the bucket of no text.
+  const gap = missing ? buckets : bucketOf("", buckets);
+  const slot = (/** @type {any} */ value) => (known(value) ? bucketOf(String(value), buckets) : gap);
+  const fits = (/** @type {any} */ value) => (isMissing(value) ? missing : known(value));
+  return { ...coded(buckets + (missing ? 1 : 0), slot), wants: "text or a whole number", fits };
+}
+
+/** The bucket of a text: 64-bit FNV-1a of its bytes in UTF-8, mixed, of which the upper bits decide. @param {string} text @param {number} buckets */
+export function bucketOf(text, buckets) {
+  let word = 0xcbf29ce484222325n;
+  for (const byte of new TextEncoder().encode(text)) word = ((word ^ BigInt(byte)) * 0x100000001b3n) & 0xffffffffffffffffn;
+  return Number(((mix(word) >> 32n) * BigInt(buckets)) >> 32n);
 }
 
 /** @param {boolean} missing @returns {Feature} */

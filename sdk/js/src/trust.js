@@ -6,7 +6,7 @@ import {
   RunningVectors, SignedSymbol, VectorSymbol,
 } from "./mechanisms/index.js";
 
-/** What a round asks of people. @typedef {"means" | "names" | "hits" | "directions"} Question */
+/** What a round asks of people. @typedef {"means" | "names" | "hits" | "directions" | "features"} Question */
 
 /** Hits of so many keys, by value; `expected` is the mean of numbers whose variance is wanted, null: values are bits;
  * `beside`: whether a number comes with each value. @typedef {{keys: number, expected: number | null, beside: boolean}} Hits */
@@ -25,25 +25,27 @@ import {
 export const TRUST = {
   local: {
     endpoint: "server", curated: false, promises: true, batched: false, least: 0,
-    serves: { means: [SignedSymbol, EventSymbol], names: [SignedSymbol, EventSymbol], hits: [NamedSymbol], directions: [VectorSymbol, GaussianVectors] },
+    serves: { means: [SignedSymbol, EventSymbol], names: [SignedSymbol, EventSymbol], hits: [NamedSymbol], directions: [VectorSymbol, GaussianVectors],
+      features: [NamedSymbol] },
   },
   shuffle: {
     endpoint: "shuffler", curated: false, promises: true, batched: true, least: 1e-15,
     serves: {
       means: [SignedSymbol, EventSymbol, GroupedBit], names: [SignedSymbol, EventSymbol, NamedSymbol, GroupedBit],
-      hits: [NamedSymbol], directions: [VectorSymbol],
+      hits: [NamedSymbol], directions: [VectorSymbol], features: [NamedSymbol],
     },
   },
   central: {
     endpoint: "server", curated: true, promises: true, batched: false, least: 1e-8,
     serves: {
       means: [CentralSums, CellPairs], names: [CentralSums, CellPairs], hits: [CellPairs, CellTriples, CellProducts],
-      directions: [CentralVectors, RunningVectors],
+      directions: [CentralVectors, RunningVectors], features: [CentralVectors],
     },
   },
   none: {
     endpoint: "server", curated: true, promises: false, batched: false, least: 0,
-    serves: { means: [CentralSums], names: [CentralSums], hits: [CellPairs, CellTriples, CellProducts], directions: [CentralVectors] },
+    serves: { means: [CentralSums], names: [CentralSums], hits: [CellPairs, CellTriples, CellProducts], directions: [CentralVectors],
+      features: [CentralVectors] },
   },
 };
 

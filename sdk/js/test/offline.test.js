@@ -111,7 +111,7 @@ test("a publication that cannot be followed is refused in words", async () => {
   const body = Buffer.from(PLAIN.publication, "base64");
   await refuses(() => OfflinePolicy.read(written(forged(body.subarray(0, 200)))), /cannot be followed: .*update the client library/);
   // One that nobody has, and one that devices in Python have: of the same length, since bytes around it say how long it is.
-  for (const other of ['"name":"partitiom"', '"name": "additive"']) {
+  for (const other of ['"name":"partitiom"', '"name": "additivf"']) {
     const unknown = Buffer.from(body.toString("latin1").replace('"name":"partition"', other), "latin1");
     assert.notDeepEqual(unknown, body);
     await refuses(() => OfflinePolicy.read(written(forged(unknown))), /cannot be followed: algorithm: this client does not know the algorithm/);

@@ -1,6 +1,6 @@
 """A public reference population: people at places that the spec declares, weighted by what is known of who comes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -63,6 +63,12 @@ def people_in(features: Mapping[str, Feature], lower: Array, upper: Array, share
         contexts[:, columns] = _within(feature, lower[boxes, columns], upper[boxes, columns], pair)
     weights = shares[boxes] / each
     return ReferencePeople(contexts, weights / weights.sum(), boxes)
+
+
+def people_drawn(features: Mapping[str, Feature], draw: Callable[[Array], Array]) -> ReferencePeople:
+    """Return people whom ``draw`` makes of places (n, features, 2) in [0, 1], the same ones every time."""
+    contexts = draw(_spread(_PEOPLE, 2 * len(features)).reshape(_PEOPLE, len(features), 2))
+    return ReferencePeople(contexts, np.full(_PEOPLE, 1 / _PEOPLE), np.zeros(_PEOPLE, np.int64))
 
 
 def _spread(count: int, columns: int) -> Array:

@@ -16,7 +16,7 @@ from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.policies.policy import Policy
 from privateer_core.spec.features import Feature
 from privateer_server.conclusions.feature_parts import FeaturePart, parts_of
-from privateer_server.conclusions.reference_people import ReferencePeople, people_in
+from privateer_server.conclusions.reference_people import ReferencePeople, people_drawn, people_in
 from privateer_server.conclusions.rule_search import ENOUGH, FoundRule, search
 from privateer_server.conclusions.rule_words import in_words
 
@@ -98,7 +98,10 @@ def prospect_of(
     features: Mapping[str, Feature], expected: ExpectedRewards, policy: Policy, playable: Sequence[bool]
 ) -> Prospect:
     """Return what is expected where a policy decides that asks nobody, and has no use for coins."""
-    people = people_in(features, expected.lower, expected.upper, expected.shares)
+    if expected.draw:
+        people = people_drawn(features, expected.draw)
+    else:
+        people = people_in(features, expected.lower, expected.upper, expected.shares)
     chosen = policy.decide(people.contexts, np.zeros(len(people.weights), np.uint32)).arms
     return Prospect(people, chosen, expected, *expected.at(people.contexts), np.flatnonzero(playable))
 

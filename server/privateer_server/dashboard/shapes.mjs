@@ -68,9 +68,9 @@ function mark({ option, values, lows, highs }, cell, place, at, y) {
 function named(cells, isOrdered, x, each, bottom) {
   const longest = Math.max(...cells.map(({ length }) => length));
   const every = Math.max(Math.ceil(cells.length / NAMED), isOrdered ? Math.ceil((longest * LETTER + GAP) / each) : 1);
-  return cells.map((name, n) => [name, n]).filter(([, n]) => n % every === 0)
-    .map(([name, n]) => svg("text", { class: "tick", x: Math.max(LEFT, x(n)), y: bottom + 18, "text-anchor": n ? "middle" : "start" },
-      shortened(name, (every * each) / LETTER), svg("title", {}, name)));
+  const first = Math.floor((every - 1) / 2);
+  return cells.map((name, n) => [name, n]).filter(([, n]) => n % every === first)
+    .map(([name, n]) => svg("text", { class: "tick", x: x(n), y: bottom + 18, "text-anchor": "middle" }, shortened(name, (every * each) / LETTER), svg("title", {}, name)));
 }
 
 /** The drawing in words. */

@@ -48,7 +48,7 @@ class Allotment:
 
     Whatever a report costs less than that on the grid is dominated by one pair of distributions, the same for all
     reports. So any ``reports`` of them, chosen on the way or not, compose to what that pair composes to
-    (docs/returning.md has the proof).
+    (docs/privacy/several-reports.md has the proof).
 
     Attributes
     ----------

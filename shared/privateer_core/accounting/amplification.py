@@ -40,7 +40,7 @@ def shuffled_delta(epsilon: float, local_epsilon: float, symbols: float, batch: 
     message is uniform over both whatever the data are: the blanket. The worst neighbours differ in their true symbol
     for all coins, and relabelling the symbols for each value of the coins maps them to plain randomized response.
     Subset selection has the bound of as many symbols as there are for each of a person's own, a whole number or not
-    (docs/privacy.md has the proof).
+    (docs/privacy/shuffling.md has the proof).
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def shuffled_delta(epsilon: float, local_epsilon: float, symbols: float, batch: 
         Reports that the amplification relies on, the person's own included, >= 1.
     share
         The chance, in (0, 1], with which public coins put each of the others in the person's group: the groups are a
-        batch each, and everybody may see who is in which (docs/privacy.md, arm groups, has the proof).
+        batch each, and everybody may see who is in which (docs/privacy/arm-groups.md has the proof).
 
     Notes
     -----

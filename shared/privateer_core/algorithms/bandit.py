@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Final, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,20 +19,12 @@ from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.primitives.questions import KeyedMeans, Question, SmallDomainMeans
 from privateer_core.privacy.terms import Terms
-from privateer_core.spec.arms import ARM_NAME, ARMS_MIN, ArmsSpec, ArmsTable
+from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.sections import Section, parse_section
 from privateer_core.spec.spec import example_promises
 
-ARMS_MAX: Final = 256
 Array = NDArray[np.float64]
 Coins = NDArray[np.uint32]
-
-
-class BanditTable(ArmsTable):
-    """The ``[experiment]``; there may be 256 arms, since every one costs a number alone."""
-
-    arms: tuple[Annotated[str, Field(pattern=f"^{ARM_NAME}$")], ...] = Field(min_length=ARMS_MIN, max_length=ARMS_MAX)
-    retired: tuple[str, ...] = Field(default=(), max_length=ARMS_MAX)
 
 
 class BanditSection(Section):
@@ -70,7 +62,6 @@ class BanditSpec(ArmsSpec):
     further_questions: ClassVar[tuple[type[Question], ...]] = ()
     coins_alone: ClassVar[bool] = True
 
-    experiment: BanditTable
     context: None = None  # type: ignore[assignment] # the base asks for one
     algorithm: BanditSection  # type: ignore[assignment] # a section of its own, with the base's key
 

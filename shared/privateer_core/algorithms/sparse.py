@@ -27,7 +27,7 @@ from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import classes_of
 from privateer_core.primitives.questions import Question, SecondMoments
 from privateer_core.privacy.terms import Terms
-from privateer_core.spec.arms import ARMS_MAX, ArmsSpec
+from privateer_core.spec.arms import ARMS_FEW, ArmsSpec
 from privateer_core.spec.columns import MISSING_PLACE
 from privateer_core.spec.features import Feature, Numeric, Range
 from privateer_core.spec.sections import Finite, Section, parse_section
@@ -142,6 +142,8 @@ class SparseSpec(ArmsSpec):
 
     question: ClassVar[type[Question]] = SecondMoments
     tells_of_arms: ClassVar[bool] = False
+    arms_most: ClassVar[int] = ARMS_FEW
+    is_table: ClassVar[bool] = True
 
     context: ArmContext  # type: ignore[assignment] # numbers of every arm, in the place of a person's features
     algorithm: SparseTable  # type: ignore[assignment] # a section of its own, with the base's key
@@ -241,7 +243,7 @@ class SparseSpec(ArmsSpec):
 
 def _most_features() -> int:
     """Return how many features fit, about."""
-    return int(math.sqrt(HELD_MAX / 4)) - ARMS_MAX - 2
+    return int(math.sqrt(HELD_MAX / 4)) - ARMS_FEW - 2
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,9 @@ class ExpectedRewards:
         Whether shares are what people reported or the spec declares; else nobody knows, and all of the space counts.
     differences
         Whether means are differences from the control alone.
+    draw
+        Returns, of places (n, features, 2) in [0, 1], the encoded contexts (n, columns) of people as they come: even
+        places have people in the shares that are known. None: people are spread evenly over the boxes.
     decided
         Shape (boxes,): whether a test has decided that the option given there is the best; None where no test is made.
     """
@@ -49,6 +52,7 @@ class ExpectedRewards:
     learned: bool = False
     differences: bool = False
     decided: NDArray[np.bool_] | None = None
+    draw: Callable[[Array], Array] | None = None
 
     def within(self, low: float, high: float) -> "ExpectedRewards":
         """Return the same with means at the nearer bound of rewards, where noise left them beyond.
@@ -64,7 +68,12 @@ class ExpectedRewards:
 
     @classmethod
     def everywhere(
-        cls, columns: int, at: Callable[[Array], tuple[Array, Array]], deviation: Callable[[Array, Array], float]
+        cls,
+        columns: int,
+        at: Callable[[Array], tuple[Array, Array]],
+        deviation: Callable[[Array, Array], float],
+        draw: Callable[[Array], Array] | None = None,
     ) -> "ExpectedRewards":
-        """Return what is expected where nothing is known of who comes."""
-        return cls(np.zeros((1, columns)), np.ones((1, columns)), np.ones(1), at, deviation)
+        """Return what is expected where nothing is known of who comes, or nothing but what ``draw`` knows."""
+        corners = np.zeros((1, columns)), np.ones((1, columns))
+        return cls(*corners, np.ones(1), at, deviation, learned=draw is not None, draw=draw)

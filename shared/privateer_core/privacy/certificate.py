@@ -225,7 +225,8 @@ def read_certificate(value: Any) -> Certificate:
     try:
         certificate = msgspec.convert(value, Certificate)
     except (msgspec.ValidationError, RecursionError, UnicodeError) as error:
-        raise SpecError(f"not a certificate: {error}", field="certificate", remedy="see docs/privacy.md") from None
+        remedy = "see docs/privacy/certificates.md"
+        raise SpecError(f"not a certificate: {error}", field="certificate", remedy=remedy) from None
     check_certificate(certificate)
     return certificate
 

@@ -63,7 +63,8 @@ def _read_record(value: dict[str, Any]) -> Record:
     try:
         record = msgspec.convert(value, Record)
     except (msgspec.ValidationError, RecursionError, UnicodeError, OverflowError) as error:
-        raise SpecError(f"not a privacy record: {error}", field="record", remedy="see docs/privacy.md") from None
+        remedy = "see docs/privacy/certificates.md"
+        raise SpecError(f"not a privacy record: {error}", field="record", remedy=remedy) from None
     _check(record.algorithm in ALGORITHMS, "there is no such algorithm", "algorithm")
     recalls = algorithm(record.algorithm).spec.recalls
     _check(recalls or not record.sources, "an experiment of this algorithm has no sources", "sources")

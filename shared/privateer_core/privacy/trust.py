@@ -274,8 +274,8 @@ def trust_of(model: str) -> Trust:
 def usual_local_epsilon(model: str, epsilon: float) -> float:
     """Return the ``local_epsilon_max`` of a promise that does not say one.
 
-    Above the promise by 2 at least, or batches could not tell more than reports that stand alone; docs/threat-model.md
-    has the price. Where no batch hides a report the key does nothing.
+    Above the promise by 2 at least, or batches could not tell more than reports that stand alone;
+    docs/privacy/shuffling.md has the price. Where no batch hides a report the key does nothing.
     """
     above = epsilon + _ABOVE if trust_of(model).batched else 0.0
     return min(LOCAL_EPSILON_MOST, max(_LOCAL_EPSILON, above))

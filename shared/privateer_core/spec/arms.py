@@ -12,7 +12,7 @@ from typing_extensions import override
 from privateer_core.errors import SpecError
 from privateer_core.primitives.questions import KeyedHits, KeyedMeans, Question
 from privateer_core.privacy.trust import check_promise
-from privateer_core.spec.context import Context
+from privateer_core.spec.context import COLUMNS_MAX, FEATURES_MAX, Context
 from privateer_core.spec.experiment import ExperimentTable
 from privateer_core.spec.features import Feature
 from privateer_core.spec.sections import parse_section
@@ -20,7 +20,9 @@ from privateer_core.spec.spec import Spec, example_promises
 
 ARM_NAME: Final = r"[\w .+%()!?-]{1,64}"
 """A regular expression of the names that arms may have: as people write "20% off" and "Sign up (free)"."""
-ARMS_MIN, ARMS_MAX = 2, 16
+ARMS_MIN, ARMS_MAX = 2, 256
+ARMS_FEW: Final = 16
+"""Arms at most where each is compared with others, or has a part of a matrix."""
 _RARE: Final = 0.05
 """An expected reward this close to a bound, by the range, says little of a person: noise of a round hides it."""
 _FEW_ROUNDS: Final = 0.3
@@ -43,7 +45,7 @@ class ArmsTable(ExperimentTable):
     Attributes
     ----------
     arms
-        2 to 16 names of options.
+        2 to 256 names of options; some algorithms take fewer.
     round_size
         Reports in the first round. By default 1,000; where batches are shuffled and rounds grow, ``privacy.min_batch``.
     round_growth
@@ -109,9 +111,24 @@ class ArmsSpec(Spec):
     tells_of_arms: ClassVar[bool] = True
     grows: ClassVar[bool] = True
     """Whether rounds grow as ``round_growth`` says."""
+    arms_most: ClassVar[int] = ARMS_MAX
+    is_table: ClassVar[bool] = False
+    """Whether each feature stands for itself, so that there may be many."""
 
     experiment: ArmsTable
     context: Context
+
+    @model_validator(mode="after")
+    def _not_too_large(self) -> Self:
+        if self.arm_count > self.arms_most:
+            detail = f"has {self.arm_count} arms, and '{self.algorithm.name}' at most {self.arms_most}"
+            raise SpecError(detail, field="experiment.arms", remedy="have fewer, or choose another algorithm.name")
+        columns = self.dimension
+        if not self.is_table and (len(self.features) > FEATURES_MAX or columns > COLUMNS_MAX):
+            detail = f"are {len(self.features)} and make {columns} columns"
+            detail += f", and '{self.algorithm.name}' has at most {FEATURES_MAX} in {COLUMNS_MAX}"
+            raise SpecError(detail, field="context.features", remedy="list fewer features or levels, or see 'additive'")
+        return self
 
     @model_validator(mode="after")
     def _few_rounds_of_rare_rewards(self) -> Self:

@@ -1,4 +1,4 @@
-"""Features that are one of several levels: without an order, in order, or yes and no."""
+"""Features that are one of several levels: without an order, hashed, in order, or yes and no."""
 
 import math
 from functools import cached_property
@@ -9,16 +9,19 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
 from privateer_core.errors import InputError
+from privateer_core.primitives.public_coins import mix
 from privateer_core.spec.columns import Block, bits, bits_of, coded, codes_within, is_number
 from privateer_core.spec.features import Feature, Scaled
 
 Array = NDArray[np.float64]
 
-LEVELS_MAX: Final = 256
+LEVELS_MAX: Final = 1000
+_ORDERED_MAX: Final = 256
 OTHER: Final = "other"
 """The level that a spec may list for all others."""
 _TEXT_MAX: Final = 256
 _INTEGER_MAX: Final = 2**53
+_WORD: Final = (1 << 64) - 1
 
 
 def _level(value: Any) -> Any:
@@ -35,7 +38,14 @@ Level = Annotated[str | int, BeforeValidator(_level)]
 class _Levels(Feature):
     """A value among public levels, which are texts or whole numbers."""
 
-    levels: tuple[Level, ...] = Field(min_length=1, max_length=LEVELS_MAX)
+    levels: tuple[Level, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _few(self) -> Self:
+        if len(self.levels) > LEVELS_MAX:
+            remedy = f"list the most frequent, or have all dealt to buckets: hashed = {LEVELS_MAX // 2}, and no levels"
+            raise ValueError(f"levels: at most {LEVELS_MAX:,}, not {len(self.levels):,}; {remedy}")
+        return self
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
@@ -111,6 +121,62 @@ class Categorical(_Levels):
         return [*found, OTHER] if shared else found
 
 
+class Hashed(Feature):
+    """One of more levels than can be listed, dealt to buckets by a public hash of its name.
+
+    Attributes
+    ----------
+    hashed
+        How many buckets there are. Levels of one bucket are not told apart.
+    """
+
+    hashed: int = Field(ge=2, le=LEVELS_MAX)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Names of the buckets."""
+        return tuple(f"bucket {place}" for place in range(self.hashed))
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """Codes for the buckets, and for missing values if they may be."""
+        return (coded(self.hashed + self.missing),)
+
+    def _number(self, name: str, value: Any) -> float:
+        if isinstance(value, str):
+            return float(bucket_of(value, self.hashed))
+        if is_number(value) and abs(value) <= _INTEGER_MAX and value == int(value):
+            return float(bucket_of(str(int(value)), self.hashed))
+        raise InputError("must be text or a whole number", field=name, remedy="give it as text")
+
+    def encode(self, numbers: Array) -> Array:
+        """Return the bits of each bucket's code; who has no value where none may be missing is in that of no text."""
+        gap = self.hashed if self.missing else bucket_of("", self.hashed)
+        return bits(np.where(np.isnan(numbers), gap, numbers), self.blocks[0])
+
+    def holds(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
+        """Tell which boxes hold the code of a bucket, or of missing values."""
+        return np.asarray(codes_within(self.blocks[0], lower, upper).any(axis=1))
+
+    def shown(self, lower: Array, upper: Array) -> list[str | None]:
+        """Return the buckets of a box; None stands for missing values."""
+        inside = codes_within(self.blocks[0], lower[None], upper[None])[0]
+        return [self.levels[slot] if slot < self.hashed else None for slot in np.flatnonzero(inside)]
+
+
+def bucket_of(text: str, buckets: int) -> int:
+    """Return the bucket of a text, from 0: 64-bit FNV-1a of its bytes in UTF-8, mixed, of which the upper bits decide.
+
+    Source: Fowler, Noll and Vo (draft-eastlake-fnv); `mix` spreads its bits, of which the upper ones of short texts are
+    alike. It is no secret, and hides nothing.
+    """
+    word = 0xCBF29CE484222325
+    for byte in text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode():
+        word = ((word ^ byte) * 0x100000001B3) & _WORD
+    mixed = int(mix(np.array([word], np.uint64))[0])
+    return ((mixed >> 32) * buckets) >> 32
+
+
 class Ordinal(_Levels, Scaled):
     """One of several levels in order, evenly spaced in one column."""
 
@@ -120,6 +186,8 @@ class Ordinal(_Levels, Scaled):
     def _has_an_order(self) -> Self:
         if len(self.levels) < 2:
             raise ValueError("levels: must be two or more where they are ordered")
+        if len(self.levels) > _ORDERED_MAX:
+            raise ValueError(f"levels: at most {_ORDERED_MAX} where they are ordered: give a number instead")
         return self
 
     @property

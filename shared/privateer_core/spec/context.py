@@ -14,7 +14,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from privateer_core.answer.facts import Condition
 from privateer_core.answer.policy_view import ArmsOfBin, BinShares
-from privateer_core.spec.categories import Boolean, Categorical, Ordinal
+from privateer_core.spec.categories import Boolean, Categorical, Hashed, Ordinal
 from privateer_core.spec.columns import Block
 from privateer_core.spec.features import Feature, Numeric, Ranked
 from privateer_core.spec.sections import Section
@@ -23,6 +23,10 @@ Array = NDArray[np.float64]
 
 FEATURES_MAX: Final = 20
 COLUMNS_MAX: Final = 40
+"""Of contexts whose columns are halved, or multiplied with each other."""
+TABLE_FEATURES: Final = 64
+TABLE_COLUMNS: Final = 320
+"""Of contexts that are a table, where each feature stands for itself."""
 
 
 @runtime_checkable
@@ -39,6 +43,8 @@ def _kind(data: Any) -> str:
     has = data if isinstance(data, dict) else dict.fromkeys(getattr(type(data), "model_fields", {}), True)
     if "levels" in has:
         return "<ordinal>" if has.get("ordered") else "<categorical>"
+    if "hashed" in has:
+        return "<hashed>"
     return "<boolean>" if "boolean" in has else "<ranked>" if "quantiles" in has else "<numeric>"
 
 
@@ -46,6 +52,7 @@ AnyFeature = Annotated[
     Annotated[Numeric, Tag("<numeric>")]
     | Annotated[Ranked, Tag("<ranked>")]
     | Annotated[Categorical, Tag("<categorical>")]
+    | Annotated[Hashed, Tag("<hashed>")]
     | Annotated[Ordinal, Tag("<ordinal>")]
     | Annotated[Boolean, Tag("<boolean>")],
     Discriminator(_kind),
@@ -56,7 +63,7 @@ class Context(Section):
     """The features of a context, in order."""
 
     features: dict[Annotated[str, Field(min_length=1, max_length=256)], AnyFeature] = Field(
-        min_length=1, max_length=FEATURES_MAX
+        min_length=1, max_length=TABLE_FEATURES
     )
 
     @model_validator(mode="after")
@@ -68,8 +75,8 @@ class Context(Section):
     @model_validator(mode="after")
     def _has_few_columns(self) -> Self:
         columns = sum(feature.columns for feature in self.features.values())
-        if columns > COLUMNS_MAX:
-            raise ValueError(f"features: make {columns} columns, at most {COLUMNS_MAX}: list fewer levels")
+        if columns > TABLE_COLUMNS:
+            raise ValueError(f"features: make {columns} columns, at most {TABLE_COLUMNS}: list fewer levels")
         return self
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from privateer_core.algorithms import parse_spec
 from privateer_core.answer.facts import Among, Between
 from privateer_core.errors import InputError, SpecError
-from privateer_core.spec.categories import LEVELS_MAX, Boolean, Categorical, Ordinal
+from privateer_core.spec.categories import LEVELS_MAX, Boolean, Categorical, Hashed, Ordinal, bucket_of
 from privateer_core.spec.context import COLUMNS_MAX, FEATURES_MAX, blocks_of, conditions_of, encoded, inhabited
 from privateer_core.spec.features import Feature, Numeric, Ranked
 from tests.support.specs import make_spec
@@ -24,6 +24,7 @@ TABLES = {
     "plan": {"levels": ["free", "basic", "pro"], "ordered": True},
     "premium": {"boolean": True},
     "owner": {"boolean": True, "missing": True},
+    "town": {"hashed": 5, "missing": True},
 }
 FEATURES = make_spec({"context.features": TABLES}).features
 BAD = {
@@ -31,7 +32,15 @@ BAD = {
     "nothing": ({}, "context.features.x.low", "required"),
     "no table": (5, "context.features.x", "dictionary"),
     "no level": ({"levels": []}, "context.features.x.levels", "at least 1"),
-    "too many levels": ({"levels": list(range(LEVELS_MAX + 1))}, "context.features.x.levels", "at most 256"),
+    "too many levels": (
+        {"levels": list(range(LEVELS_MAX + 1))},
+        "context.features.x.levels",
+        "at most 1,000, not 1,001; .*hashed",
+    ),
+    "ten thousand levels": ({"levels": list(range(10_000))}, "context.features.x.levels", "at most 1,000, .*hashed"),
+    "too many in order": ({"levels": list(range(257)), "ordered": True}, "context.features.x.levels", "at most 256"),
+    "one bucket": ({"hashed": 1}, "context.features.x.hashed", "greater than or equal to 2"),
+    "too many buckets": ({"hashed": 1001}, "context.features.x.hashed", "less than or equal to 1000"),
     "a level twice": ({"levels": ["a", "a"]}, "context.features.x.levels", "distinct"),
     "a truth as a level": ({"levels": [True, "a"]}, "context.features.x.levels.0", "text .* or a whole number"),
     "an empty level": ({"levels": ["", "a"]}, "context.features.x.levels.0", "text .* or a whole number"),
@@ -65,7 +74,7 @@ def test_there_are_at_most_twenty_features_of_forty_columns() -> None:
     with pytest.raises(SpecError, match=r"context.features: .*at most 20"):
         make_spec({"context.features": most | {"x20": {"low": 0, "high": 1}}})
     wide = {f"x{j}": {"levels": list(range(200))} for j in range(6)}
-    with pytest.raises(SpecError, match=r"context.features: make 48 columns, at most 40"):
+    with pytest.raises(SpecError, match=r"context.features: are 6 and make 48 columns, .*at most 20 in 40"):
         make_spec({"context.features": wide})
 
 
@@ -190,7 +199,7 @@ def test_numbers_are_scaled_as_they_always_were(number: float, low: float, width
 def drawn(seed: int, people: int) -> np.ndarray:
     """Numbers as `read` returns them, with others and gaps where they may be."""
     rng = np.random.default_rng(seed)
-    sizes = {"country": 4, "code": 5, "plan": 3, "premium": 2, "owner": 2}
+    sizes = {"country": 4, "code": 5, "plan": 3, "premium": 2, "owner": 2, "town": 5}
     drawn = [rng.integers(sizes[name], size=people) if name in sizes else rng.normal(30, 40, people) for name in TABLES]
     numbers = np.stack(drawn, axis=1).astype(np.float64)
     for j, feature in enumerate(FEATURES.values()):
@@ -274,8 +283,24 @@ def test_it_is_known_where_nobody_can_be(name: str) -> None:
     assert feature.holds(np.zeros((1, len(lower))), np.ones((1, len(lower)))).tolist() == [True]
 
 
+def test_a_bucket_is_that_of_a_text_or_of_its_digits() -> None:
+    town = Hashed(hashed=64)
+    numbers = [town.read("town", value) for value in ("12", 12, 12.0, "Nîmes", "Nimes")]
+    assert numbers[0] == numbers[1] == numbers[2] == bucket_of("12", 64)
+    assert numbers[3] != numbers[4]
+    counts = np.bincount([bucket_of(f"user {n}", 64) for n in range(6400)], minlength=64)
+    # Of 64 even buckets the largest is above 158, or the least below 46, one time in ten thousand.
+    assert counts.min() > 46
+    assert counts.max() < 158
+    for wrong in (1.5, math.inf, True, ["a"]):
+        with pytest.raises(InputError, match="town"):
+            town.read("town", wrong)
+    gap, empty = town.encode(np.array([math.nan, float(bucket_of("", 64))]))
+    assert gap.tolist() == empty.tolist()
+
+
 def test_kinds_are_told_by_their_keys() -> None:
-    kinds = [Numeric, Numeric, Ranked, Categorical, Categorical, Ordinal, Boolean, Boolean]
+    kinds = [Numeric, Numeric, Ranked, Categorical, Categorical, Ordinal, Boolean, Boolean, Hashed]
     assert [type(feature) for feature in FEATURES.values()] == kinds
     assert all(isinstance(feature, Feature) for feature in FEATURES.values())
 

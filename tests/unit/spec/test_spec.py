@@ -43,7 +43,7 @@ BAD = [
     ({**SHUFFLE, "privacy.min_batch": 1001}, "privacy.min_batch", "at most experiment.round_size"),
     ({"experiment.arms": ["one"]}, "experiment.arms", "at least 2"),
     ({"experiment.arms": []}, "experiment.arms", "at least 2"),
-    ({"experiment.arms": [f"arm-{k}" for k in range(17)]}, "experiment.arms", "at most 16"),
+    ({"experiment.arms": [f"arm-{k}" for k in range(257)]}, "experiment.arms", "at most 256"),
     ({"experiment.arms": ["a", "a"]}, "experiment.arms", "distinct"),
     ({"experiment.arms": ["a b", "a  b"]}, "experiment.arms", "two names look the same"),
     ({"experiment.arms": ["ab", "a\u200db"]}, "experiment.arms", "two names look the same"),

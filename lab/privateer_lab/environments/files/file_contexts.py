@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
-from privateer_core.spec.categories import Categorical, Ordinal
+from privateer_core.spec.categories import Categorical, Hashed, Ordinal
 from privateer_core.spec.features import Feature, Numeric, Ranked
 from privateer_core.spec.sections import Section
 from privateer_lab.environments.environment import Array
@@ -37,7 +37,7 @@ class Named:
             column, *value = name.split("=", 1)
             if name in header:
                 self._values[name] = _column(name, feature)
-            elif value and column in header and not isinstance(feature, Categorical | Ordinal):
+            elif value and column in header and not isinstance(feature, Categorical | Hashed | Ordinal):
                 self._categories[column] = Categories(column)
             else:
                 message, field = "no column of the file has this name", f"context.features.{name}"

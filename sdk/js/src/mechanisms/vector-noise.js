@@ -84,7 +84,7 @@ export class CentralVectors extends NoisyVectors {
   }
 }
 
-/** Sums since the first round, whose noise does not add up (docs/vectors.md). */
+/** Sums since the first round, whose noise does not add up (docs/privacy/continual-release.md). */
 export class RunningVectors extends CentralVectors {
   static TYPE = "running-vectors";
 

@@ -14,7 +14,7 @@ import { readExport } from "./document.js";
 import { PhasedDecider } from "./phased.js";
 import { SparseDecider } from "./sparse.js";
 
-/** Policies that decide here; this client takes part in rounds of the first four alone. @type {Map<string, any>} */
+/** Policies that decide here; this client takes part in rounds of all but the last three. @type {Map<string, any>} */
 const DECIDERS = new Map(
   Object.entries({ ...Object.fromEntries(ALGORITHMS), sparse: SparseDecider, phased: PhasedDecider, convex: ConvexDecider }),
 );

@@ -1,5 +1,5 @@
 // @ts-check
-/** What each of a person's several reports may cost, so that all of them together keep one promise (docs/returning.md). */
+/** What each of a person's several reports may cost, so that all of them together keep one promise (docs/privacy/several-reports.md). */
 
 import { refused } from "../errors.js";
 import { epsilonOf, normalCurve, normalDeviation } from "./curves.js";

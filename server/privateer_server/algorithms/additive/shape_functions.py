@@ -18,6 +18,8 @@ Array = NDArray[np.float64]
 FEATURES_MOST: Final = 12
 OPTIONS_MOST: Final = 6
 CELLS_MOST: Final = 32
+_FEW: Final = 0.005
+"""Share of people below which a level is not shown: nothing is known of it, and its interval hides the others."""
 _DIGITS: Final = 5
 _WIDTH: Final = NormalDist().inv_cdf(0.975)
 
@@ -123,7 +125,8 @@ def _shape(people: CellShares, place: int, gain: float, curves: Mapping[str, tup
     """Return a feature's shape functions, with the values (cells,) of each option and their deviations."""
     name, cells, shares = list(people.features)[place], people.cells.features[place], _own(people, place)
     said = [one[:NAME_MAX] for one in contents(people.features[name], cells)]
-    kept = np.arange(len(said)) if cells.bins else np.sort(np.argsort(-shares, kind="stable")[:CELLS_MOST])
+    most = np.argsort(-shares, kind="stable")[:CELLS_MOST]
+    kept = np.arange(len(said)) if cells.bins else np.sort(most[shares[most] >= min(_FEW, shares[most[0]])])
     return FeatureShape(
         name[:NAME_MAX],
         bool(cells.bins),

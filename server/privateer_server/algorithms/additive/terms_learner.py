@@ -15,6 +15,7 @@ from privateer_core.answer.parts import Figures
 from privateer_core.answer.shapes import Shapes
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_server.algorithms import RoundsLearner
+from privateer_server.algorithms.additive.made_up_people import contexts_of
 from privateer_server.algorithms.additive.observed_round import independent
 from privateer_server.algorithms.additive.posterior import TermPosterior
 from privateer_server.algorithms.additive.shape_functions import CellShares, shapes_of
@@ -86,7 +87,12 @@ class TermsLearner(RoundsLearner[AdditiveSpec, StateT, AdditivePolicy]):
             sums = weights.T @ rows(contexts)
             return reward.span * float(np.sqrt(max(0.0, np.einsum("kd,kde,ke->", sums, covariances, sums))))
 
-        return ExpectedRewards.everywhere(self.spec.dimension, at, deviation)
+        masses = state.masses.means(self.cells)
+
+        def draw(places: Array) -> Array:
+            return contexts_of(self.cells, masses, self.spec.dimension, places)
+
+        return ExpectedRewards.everywhere(self.spec.dimension, at, deviation, draw)
 
 
 def in_steps(values: Array) -> NDArray[np.int16]:

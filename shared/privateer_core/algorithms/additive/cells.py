@@ -47,18 +47,6 @@ class ShapeCells:
         """How many cells there are."""
         return (self.bins or len(self.codes)) + self.missing
 
-    def locate(self, contexts: Array) -> Ints:
-        """Return the cell (n,) of people with these encoded contexts in [0, 1]."""
-        own = contexts[:, self.start : self.start + self.columns]
-        if self.codes:
-            powers = 1 << np.arange(self.columns - 1, -1, -1)
-            found = np.searchsorted(np.array(self.codes), np.rint(own).astype(np.int64) @ powers)
-            return np.asarray(np.minimum(found, len(self.codes) - 1))
-        cells = np.minimum((own[:, 0] * self.bins).astype(np.int64), self.bins - 1)
-        if self.missing:
-            cells = np.where(contexts[:, self.start + 1] > 1 / 2, self.bins, cells)
-        return np.asarray(cells)
-
     def merged(self, parts: int) -> Ints:
         """Return the merged cell (count,) of each cell, of so many merged bins; a missing number stays apart."""
         cells = np.arange(self.bins) * parts // self.bins
@@ -113,9 +101,101 @@ class Cells:
         InputError
             If a value is not a finite number.
         """
-        clipped = clipped_columns(contexts)
-        cells = [feature.locate(clipped) for feature in self.features]
-        return np.stack(cells, axis=1) + self.starts[:-1]
+        clipped, found = clipped_columns(contexts), np.empty((len(contexts), len(self.features)), np.int64)
+        numbers, levels = self._numbers, self._levels
+        if len(numbers.places):
+            cells = (clipped[:, numbers.columns] * numbers.bins).astype(np.int64)
+            cells = np.minimum(cells, numbers.bins - 1)
+            if numbers.gaps.any():
+                gone = clipped[:, numbers.columns + numbers.gaps] > 1 / 2
+                cells = np.where(gone & numbers.gaps, numbers.bins, cells)
+            found[:, numbers.places] = cells + numbers.starts
+        if len(levels.places):
+            codes = np.rint(clipped[:, levels.columns]) @ levels.powers
+            found[:, levels.places] = levels.terms[codes.astype(np.int64) + levels.starts]
+        return found
+
+    @cached_property
+    def _numbers(self) -> "_Numbers":
+        return _Numbers.of(self)
+
+    @cached_property
+    def _levels(self) -> "_CodedLevels":
+        return _CodedLevels.of(self)
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """The features that have bins, all at once: one person's cells must not take a loop over features.
+
+    Attributes
+    ----------
+    places, columns, bins
+        Shape (numbers,): of each its place among the features, its column, and its bins.
+    gaps
+        Shape (numbers,): whether the column after it says that it is missing.
+    starts
+        Shape (numbers,): the term of its first bin.
+    """
+
+    places: Ints
+    columns: Ints
+    bins: Ints
+    gaps: NDArray[np.bool_]
+    starts: Ints
+
+    @classmethod
+    def of(cls, cells: Cells) -> "_Numbers":
+        """Return those of all features."""
+        own = [(place, one) for place, one in enumerate(cells.features) if one.bins]
+        rows = [(place, one.start, one.bins, one.missing, int(cells.starts[place])) for place, one in own]
+        places, columns, bins, gaps, starts = np.array(rows, np.int64).reshape(-1, 5).T
+        return cls(places, columns, bins, gaps > 0, starts)
+
+
+@dataclass(frozen=True)
+class _CodedLevels:
+    """The features that have codes, all at once.
+
+    Attributes
+    ----------
+    places
+        Shape (coded,): the place of each among the features.
+    columns
+        Shape (bits,): the columns of all their codes.
+    powers
+        Shape (bits, coded): what each bit counts for in each code.
+    starts
+        Shape (coded,): where the codes of each begin in ``terms``.
+    terms
+        The term of each code that there could be, feature by feature; one that no level has is the next one's.
+    """
+
+    places: Ints
+    columns: Ints
+    powers: Array
+    starts: Ints
+    terms: Ints
+
+    @classmethod
+    def of(cls, cells: Cells) -> "_CodedLevels":
+        """Return those of all features."""
+        own = [(place, one) for place, one in enumerate(cells.features) if one.codes]
+        widths = np.array([one.columns for _, one in own], np.int64)
+        powers, tables, end = np.zeros((int(widths.sum()), len(own))), [np.zeros(0, np.int64)], 0
+        for at, (place, one) in enumerate(own):
+            powers[end : end + one.columns, at] = 1 << np.arange(one.columns - 1, -1, -1)
+            end += one.columns
+            found = np.searchsorted(np.array(one.codes), np.arange(1 << one.columns))
+            tables.append(int(cells.starts[place]) + np.minimum(found, len(one.codes) - 1))
+        columns = [np.arange(one.start, one.start + one.columns) for _, one in own]
+        return cls(
+            np.array([place for place, _ in own], np.int64),
+            np.concatenate([np.zeros(0, np.int64), *columns]),
+            powers,
+            np.cumsum(1 << widths) - (1 << widths),
+            np.concatenate(tables),
+        )
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ Ints = NDArray[np.int64]
 STEP: Final = 2.0**-13
 """The unit of terms in a policy, in expected reward: sums of whole numbers are the same in every language."""
 DRAWS_MAX: Final = 64
+_BLOCK: Final = 1 << 16
+"""Numbers of draws that are looked at together."""
 _SURE: Final = 0.02
 """No reward is predicted closer to 0 or 1 than this: residuals are divided by the larger of the distances."""
 
@@ -138,11 +140,24 @@ class AdditivePolicy(ArmsPolicy):
 
     def chosen(self, terms: Ints, drawn: Ints) -> Ints:
         """Return the arms (n,) of people with these terms (n, features) by draws (n,)."""
-        scores = self.draws[drawn, :, 0].astype(np.int64)
-        for own in terms.T:
-            scores += self.draws[drawn, :, own]
-        scores[:, ~self.playable] = np.iinfo(np.int64).min
-        return np.asarray(scores.argmax(axis=1))
+        table, found = self._by_term, np.empty(len(terms), np.int64)
+        step = max(1, _BLOCK // (terms.shape[1] * table.shape[2]))
+        for start in range(0, len(terms), step):
+            some, own = drawn[start : start + step], terms[start : start + step]
+            scores = table[some[:, None], own].sum(axis=1, dtype=np.int32) + table[some, 0]
+            if self._retires:
+                scores[:, ~self.playable] = np.iinfo(np.int32).min
+            found[start : start + step] = scores.argmax(axis=1)
+        return found
+
+    @cached_property
+    def _by_term(self) -> NDArray[np.int16]:
+        """The draws, (draws, terms, arms): what a person's cell says of all arms is in one place."""
+        return np.ascontiguousarray(self.draws.transpose(0, 2, 1))
+
+    @cached_property
+    def _retires(self) -> bool:
+        return not bool(self.playable.all())
 
     def expected(self, terms: Ints, arms: Ints) -> Array:
         """Return the expected rewards (n,) of arms for people with these terms; they may be beyond 0 and 1."""

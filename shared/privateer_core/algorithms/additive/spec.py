@@ -34,7 +34,8 @@ class AdditiveSection(Section):
     Attributes
     ----------
     bins
-        Cells of a number, by default 16, or 32 where nothing is promised: equally wide within its bounds, or by rank where the spec gives quantiles.
+        Cells of a number, by default 16, or 32 where nothing is promised: equally wide within its bounds, or by rank
+        where the spec gives quantiles.
     exploration
         How far coins move what is known of an arm, in standard deviations.
     """
@@ -49,6 +50,7 @@ class AdditiveSpec(ArmsSpec):
 
     question: ClassVar[type[Question]] = FeatureMeans
     binds_arms: ClassVar[bool] = True
+    is_table: ClassVar[bool] = True
 
     algorithm: AdditiveSection  # type: ignore[assignment] # a section of its own, with the base's key
 

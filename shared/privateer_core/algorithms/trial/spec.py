@@ -19,7 +19,7 @@ from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import KeyedHits, Question
 from privateer_core.sampling.response import SYMBOLS_MAX
 from privateer_core.spec.adjustment import ADJUSTMENTS_MAX, learned_names, left_over
-from privateer_core.spec.arms import ArmsSpec, ArmsTable
+from privateer_core.spec.arms import ARMS_FEW, ArmsSpec, ArmsTable
 from privateer_core.spec.features import Scaled
 from privateer_core.spec.reward import GuardedReward, Reward
 from privateer_core.spec.sections import parse_section
@@ -45,6 +45,7 @@ class TrialSpec(ArmsSpec):
     returns: ClassVar[bool] = False
     """Intervals are about people who are independent of each other."""
     grows: ClassVar[bool] = False
+    arms_most: ClassVar[int] = ARMS_FEW
     floor_least: ClassVar[float] = 1 / 1024
     """The least share of an arm: shares of coins are in units of 1/65536."""
 

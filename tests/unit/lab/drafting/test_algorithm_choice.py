@@ -9,7 +9,6 @@ from privateer_lab.drafting.algorithm_choice import AlgorithmChoice, choice_of
 from privateer_lab.drafting.spec_draft import draft
 from privateer_lab.environments.own_people import OwnPeople
 from privateer_lab.planning.other_algorithms import by_features, tables_of, with_algorithm, without_features
-from tests.support.specs import make_spec
 
 TABLES = {
     "experiment": {"name": "test", "arms": ["a", "b"], "horizon": 6000},
@@ -43,11 +42,12 @@ def test_there_is_one_algorithm_by_features_for_each_question_and_one_without():
 
 
 def test_a_growth_that_is_an_algorithms_own_is_not_that_of_others():
-    spec = make_spec({"algorithm": {"name": "additive"}})
-    assert "round_growth" not in tables_of(spec)["experiment"]
-    assert tables_of(make_spec({"algorithm": {"name": "additive"}, "experiment.round_growth": 0.2}))["experiment"][
-        "round_growth"
-    ] == pytest.approx(0.2)
+    own = with_algorithm(TABLES, "additive")
+    grown = with_algorithm(TABLES | {"experiment": {**TABLES["experiment"], "round_growth": 0.2}}, "additive")
+    assert own is not None
+    assert grown is not None
+    assert "round_growth" not in tables_of(own)["experiment"]
+    assert tables_of(grown)["experiment"]["round_growth"] == pytest.approx(0.2)
 
 
 def test_the_one_that_earns_most_is_chosen_and_cut_points_where_they_earn_more():

@@ -111,7 +111,7 @@ def test_a_measured_gain_is_said_in_place_of_what_the_model_expects(
         ({"experiment.gain_share": 0.1}, "The gain is what the model expects; the last 2,000 people will measure it."),
         ({**SHUFFLE, "experiment.horizon": 8000}, "With experiment.gain_share = 0.13 the last 13% of the people do"),
         ({**SHUFFLE, "experiment.horizon": 1500}, "Nobody measured the gain: that takes 2,000 people in all."),
-        ({"experiment.conversion_window": 60.0}, None),
+        ({"experiment.reports_per_person": 2}, None),
     ],
 )
 def test_what_to_do_where_nobody_measured_it(changes: dict[str, Any], says: str | None) -> None:

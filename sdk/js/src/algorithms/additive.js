@@ -1,0 +1,136 @@
+// @ts-check
+/** Additive bandits: Thompson sampling of sums of shape functions, by public coins. */
+
+import { array, list } from "../arrays.js";
+import { UNIT, classOf } from "../coins.js";
+import { malformed } from "../errors.js";
+import { scaledReward } from "../features.js";
+import { CentralVectors, NamedSymbol } from "../mechanisms/index.js";
+import { Questions } from "./additive/cells.js";
+
+/** The unit of terms, in expected reward: sums of whole numbers are the same in every language. */
+const STEP = 2 ** -13;
+const DRAWS_MAX = 64;
+/** No reward is predicted closer to 0 or 1. */
+const SURE = 0.02;
+
+/** @param {number} value @param {number} low @param {number} high */
+const clipped = (value, low, high) => Math.min(Math.max(value, low), high);
+
+export class AdditivePolicy {
+  /** What a round asks. @type {import("../trust.js").Question} */
+  static QUESTION = "features";
+  /** What else than "seen" and "hidden" its promise may say of arms where they are hidden. @type {string[]} */
+  static ARMS = ["as-local"];
+
+  /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
+  constructor(told, spec) {
+    this.version = told.version;
+    this.cohort = "";
+    this.questions = new Questions(spec);
+    const [arms, terms] = [spec.arms.length, this.questions.terms];
+    this.draws = whole(told.draws, [null, arms, terms]);
+    this.means = whole(told.means, [arms, terms]);
+    this.count = this.draws.length / (arms * terms);
+    this.edges = list(told.edges, "<u4");
+    this.counted = told.counted;
+    this.countsArms = told.counts_arms;
+    this.playable = list(told.playable, "|b1");
+    this.seed = BigInt(told.seed);
+    this.freshCoins = true;
+    this.tellsAge = false;
+    this.takesOwnAlone = false;
+    this.check(told, spec);
+  }
+
+  /** @param {any} told @param {import("../spec.js").Spec} spec */
+  check(told, spec) {
+    const { questions, edges, counted } = this;
+    const same = questions.is(told.questions) && this.countsArms === !spec.trust.promises;
+    const plays = this.playable.length === spec.arms.length && this.playable.every((on, arm) => (on === 1) === spec.playable[arm]);
+    const drawn = Number.isInteger(this.count) && this.count >= 1 && this.count <= DRAWS_MAX && this.seed >= 0n && this.seed < 1n << 63n;
+    const rises = edges.length === questions.count - 1 && edges.every((edge, i) => edge <= UNIT && (i === 0 || edges[i - 1] <= edge));
+    if (!(same && plays && drawn && rises && counted >= 0 && counted < 1)) throw malformed("not an additive policy");
+    /** Lengths of a vector's parts, by question. */
+    this.lengths = [...edges, UNIT].map((edge, i) => Math.sqrt((edge - (edges[i - 1] ?? 0)) / UNIT));
+  }
+
+  /** Whether a mechanism tells what the round asks. @param {any} mechanism */
+  fits(mechanism) {
+    const arms = this.playable.length;
+    if (mechanism instanceof CentralVectors) {
+      const { bound, coordinates } = mechanism.ball;
+      return bound === 1 && coordinates === this.questions.parts * (arms + (this.countsArms ? arms : 1));
+    }
+    if (!(mechanism instanceof NamedSymbol) || mechanism.levels !== 2) return false;
+    const { thresholds } = mechanism.layout;
+    this.layout = mechanism.layout;
+    // All questions have one alphabet: people hide each other whichever they are asked.
+    const keys = arms * Math.max(...this.questions.sizes);
+    return thresholds.length === keys && thresholds.every((row) => row.length === this.edges.length && row.every((edge, i) => edge === this.edges[i]));
+  }
+
+  /** @param {number[]} columns @param {number} slot @returns {number} an arm */
+  decide(columns, slot) {
+    const own = this.questions.locate(columns);
+    const [arms, terms] = [this.playable.length, this.questions.terms];
+    const first = classOf(slot, this.seed, this.count) * arms;
+    let [best, most] = [-1, -Infinity];
+    for (let arm = 0; arm < arms; arm++) {
+      if (!this.playable[arm]) continue;
+      const score = sum(this.draws, (first + arm) * terms, own);
+      if (score > most) [best, most] = [arm, score];
+    }
+    return best;
+  }
+
+  /** What an application tells, in [0, 1]. @param {any} told @param {import("../spec.js").Spec} spec */
+  read(told, spec) {
+    return [scaledReward(spec.reward, told)];
+  }
+
+  /** What a person contributes: how far the reward is from what is expected, at the place of their arm and cells.
+   * @param {number[]} columns @param {number} arm @param {number[]} values as `read` gave them @param {number} _slot coins of the choice
+   * @param {number} fresh coins of the report */
+  contribute(columns, arm, values, _slot, fresh) {
+    const own = this.questions.locate(columns);
+    const residual = away(STEP * sum(this.means, arm * this.questions.terms, own), values[0]);
+    if (!this.layout) return { vector: this.vector(own, arm, residual) };
+    const asked = this.layout.group(this.layout.hash(fresh, 0), 0);
+    return { key: this.questions.part(asked, own) * this.playable.length + arm, value: (1 + residual) / 2 };
+  }
+
+  /** What a curator gets: answers to all questions at once, and in which cells the person is. @param {Int32Array} own @param {number} arm @param {number} residual */
+  vector(own, arm, residual) {
+    const { starts, parts } = this.questions;
+    const arms = this.playable.length;
+    const found = new Array(parts * (arms + (this.countsArms ? arms : 1))).fill(0);
+    const [told, beside] = [Math.sqrt(1 - this.counted) * residual, Math.sqrt(this.counted)];
+    starts.forEach((start, question) => {
+      const place = start + this.questions.part(question, own);
+      found[arm * parts + place] = told * this.lengths[question];
+      found[(arms + (this.countsArms ? arm : 0)) * parts + place] = beside * this.lengths[question];
+    });
+    return /** @type {number[]} */ (found);
+  }
+}
+
+/** The sum of the term that everybody has and of a person's own. @param {Int16Array} table @param {number} start @param {Int32Array} own */
+function sum(table, start, own) {
+  let found = table[start];
+  for (let i = 0; i < own.length; i++) found += table[start + own[i]];
+  return found;
+}
+
+/** (reward - expected) / max(expected, 1 - expected), in [-1, 1]. @param {number} expected @param {number} reward */
+function away(expected, reward) {
+  const mean = clipped(expected, SURE, 1 - SURE);
+  return clipped((reward - clipped(expected, 0, 1)) / Math.max(mean, 1 - mean), -1, 1);
+}
+
+/** Whole numbers of a shape, of which null may be any. @param {any} told @param {(number | null)[]} wanted */
+function whole(told, wanted) {
+  const { values, shape } = array(told, "<i2", wanted.length);
+  if (!shape.every((length, axis) => wanted[axis] === null || wanted[axis] === length)) throw malformed("not an additive policy");
+  return Int16Array.from(values);
+}
