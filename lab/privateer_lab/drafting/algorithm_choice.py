@@ -83,13 +83,15 @@ def choice_of(tables: Mapping[str, Any], drawn: Mapping[str, Any], people: Peopl
     everybody = [one for some in runs.values() for one in some]
     single = float(np.mean([one.single for one in everybody]))
     could = float(np.mean([one.run.best_constant_regret / one.run.choices for one in everybody]))
+    # Of people for all of whom one option is best nothing is said for or against an algorithm.
+    margin = _MORE * could or np.inf
     earned = {name: single + float(np.mean([one.gain for one in some[:seeds]])) for name, some in runs.items()}
     best, usual = max(chosen, key=lambda name: earned[name]), chosen[0]
-    name = best if earned[best] - earned[usual] > _MORE * could else usual
+    name = best if earned[best] - earned[usual] > margin else usual
     changed = with_algorithm(drawn, name) if drawn != tables else None
     gains = [one.gain for one in _runs({name: changed}, people).get(name, [])[:seeds]] if changed else []
     by_cuts = single + float(np.mean(gains)) if gains else -np.inf
-    better = by_cuts - earned[name] > _MORE * could
+    better = by_cuts - earned[name] > margin
     return AlgorithmChoice(name, earned, single, by_cuts if better else None)
 
 

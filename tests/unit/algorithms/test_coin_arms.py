@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms.additive.coin_arms import LEVEL, CoinArms
+from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms
 from privateer_core.primitives.public_coins import UNIT
 from privateer_server.algorithms import learner_for
@@ -146,3 +147,10 @@ def test_retired_arms_are_given_to_nobody():
     _, policy = policy_of(experiment={"retired": ["b"]})
     assert set(policy.plan.groups.arms.tolist()) == {-1, 0, 2}
     assert isinstance(policy.plan, CoinArms)
+
+
+def test_too_many_arms_for_coins_are_refused():
+    with pytest.raises(SpecError) as refused:
+        spec_of("local", privacy={"epsilon": 1.0}, experiment={"arms": [f"arm {place}" for place in range(60)]})
+    assert refused.value.field == "experiment.arms"
+    assert "partition" in refused.value.remedy

@@ -22,6 +22,8 @@ TERMS_MAX: Final = 512
 """Cells of all features, at most: time and memory of a round grow with their square, and beyond."""
 _SMALL: Final = 500
 """People of a first round where levels of arms come first: in that round everybody gets an arm by coins."""
+_GROUPS_MAX: Final = 1 << 18
+"""Answers times groups of coins, at most: a policy has 4 bytes of each."""
 _FINE: Final = 32
 """Cells of a number where no noise is added."""
 _GROWTH: Final = (0.3, 0.1)
