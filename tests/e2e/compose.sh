@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds and runs the composed services for real: health, isolation, an experiment, people, a restart by kill -9, and
-# then people with upload tokens of an issuer.
+# Builds and runs the composed services for real: health, isolation, an experiment, people, a restart by kill -9, a restore
+# into the volume by the commands of docs/operations/backup.md, and then people with upload tokens of an issuer.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export PRIVATEER_ADMIN_TOKEN=token-of-the-compose-test PRIVATEER_SERVER_PORT=${PRIVATEER_SERVER_PORT:-18000}
@@ -63,6 +63,28 @@ tokens=peaks-tokens people=300
 version() { curl -fs "$server/experiments/peaks-shuffle" | python3 -c 'import json, sys; print(json.load(sys.stdin)["version"])'; }
 before=$(version)
 [[ $before -ge 4 ]] || fail "the policy stayed at version $before"
+
+# The page's own commands, with this project's name and folder. People who come after the backup are given up with it.
+compose --profile load run --rm load peaks-shuffle --users 1000 --json >/dev/null || fail "the load before the backup failed"
+.venv/bin/privateer backup "$folder/BK" --admin-url "$admin" >/dev/null || fail "no backup"
+identity() { .venv/bin/privateer identity --url "$server" --json; }
+known=$(identity)
+compose --profile load run --rm load peaks-shuffle --users 2000 --json >/dev/null || fail "the load after the backup failed"
+(
+  docker-compose() { command docker-compose -p privateer-test "$@"; }
+  privateer() { .venv/bin/privateer "$@"; }
+  eval "$(sed -n '/^## Restore into a Docker volume/,/^## Restore on another/p' docs/operations/backup.md |
+    awk '/```sh/ {inside = 1; next} /```/ {inside = 0} inside' | sed "s#\<BK\>#$folder/BK#; s#restored\(/\|$\)#$folder/restored\1#")"
+) >"$folder/restore.log" 2>&1 || fail "the page's commands failed: $(tail -5 "$folder/restore.log")"
+ready "$server" || fail "the server is not ready after the restore"
+[[ $(identity) == "$known" ]] || fail "the restored server is another one"
+restored=$(version)
+[[ $restored -gt 1000000 ]] || fail "versions did not jump with the restore: $restored"
+compose --profile load run --rm load peaks-shuffle --users 3000 --json >/dev/null || fail "the load failed after the restore"
+[[ $(version) -gt $restored ]] || fail "nothing learned after the restore"
+if compose exec -T server ls /data/before-restore >/dev/null 2>&1; then fail "the old database is still there"; fi
+echo "compose: restored into the volume as the page says, version $restored, $(version) after more people"
+before=$(version)
 
 # From now on reports need tokens, but those of trusted senders, which the load driver is without --issuer.
 head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$folder/secrets"

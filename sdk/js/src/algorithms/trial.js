@@ -10,7 +10,7 @@ import { scaledReward } from "../features.js";
 /** By how many units of coins rounding may move an arm in one question beside another. */
 const UNITS = 2;
 
-/** @typedef {{share: number, fact: number | null, everybody: boolean}} Question what coins may ask; see docs/foreign-clients/policies.md */
+/** @typedef {{share: number, fact: number | null, everybody: boolean}} Question what coins may ask; see docs/foreign-clients/policies-trial.md */
 
 /** One feature that parts people. */
 class Factor {
