@@ -147,6 +147,8 @@ def test_retired_arms_are_given_to_nobody():
     _, policy = policy_of(experiment={"retired": ["b"]})
     assert set(policy.plan.groups.arms.tolist()) == {-1, 0, 2}
     assert isinstance(policy.plan, CoinArms)
+    whole = policy_of()[1]
+    assert whole.plan.layout(whole.questions).thresholds.size + 27 == CoinArms.answers(whole.questions, 3)
 
 
 def test_too_many_arms_for_coins_are_refused():

@@ -76,6 +76,12 @@ class CoinArms:
         edges = np.rint((1 + np.arange(features)) * UNIT / (1 + features)).astype(np.uint32)
         return cls(playable, UNIT, np.stack([edges, edges]), finest(questions))
 
+    @staticmethod
+    def answers(questions: Questions, arms: int) -> int:
+        """Return how many answers there are in all groups of coins, for so many arms."""
+        features = len(questions.cells.features)
+        return int(questions.sizes.max()) * arms * (2 * arms * (1 + features) + features)
+
     def fits(self, questions: Questions, playable: NDArray[np.bool_]) -> bool:
         """Whether a learner makes it."""
         features = len(questions.cells.features)

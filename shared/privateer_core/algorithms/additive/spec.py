@@ -22,8 +22,8 @@ TERMS_MAX: Final = 512
 """Cells of all features, at most: time and memory of a round grow with their square, and beyond."""
 _SMALL: Final = 500
 """People of a first round where levels of arms come first: in that round everybody gets an arm by coins."""
-_GROUPS_MAX: Final = 1 << 18
-"""Answers times groups of coins, at most: a policy has 4 bytes of each."""
+_ANSWERS_MAX: Final = 1 << 18
+"""Answers in all groups of coins, at most: a policy has 4 bytes of each."""
 _FINE: Final = 32
 """Cells of a number where no noise is added."""
 _GROWTH: Final = (0.3, 0.1)
@@ -82,6 +82,10 @@ class AdditiveSpec(ArmsSpec):
         if (cells := self.questions.cells.count - 1) >= TERMS_MAX:
             detail = f"have {cells} bins and levels in all; at most {TERMS_MAX - 1}"
             raise SpecError(detail, field="context.features", remedy="list fewer levels, or lower algorithm.bins")
+        if self.starts_from_levels and CoinArms.answers(self.questions, self.arm_count) > _ANSWERS_MAX:
+            detail = f"must be fewer where nobody hides a report below epsilon {_ALONE:g}, with these features"
+            remedy = "list fewer, raise privacy.epsilon, use a shuffler, or 'partition'"
+            raise SpecError(detail, field="experiment.arms", remedy=remedy)
         return self
 
     @property
