@@ -1,4 +1,4 @@
-"""What the page on phased elimination has readers type works, through services."""
+"""What the guide to phased elimination has readers type works, through services."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from privateer_lab.services.processes import free_port, running
 from tests.docs.test_readme import blocks, execute, run_snippet
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "phased.md").read_text()
+PAGE = (ROOT / "docs" / "phased-run.md").read_text()
 
 
 @pytest.mark.nightly
