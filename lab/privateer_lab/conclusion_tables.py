@@ -6,6 +6,7 @@ from typing import Final
 
 from privateer_core.answer.conclusion import Conclusion, PublishedAnswer, Rule, Rules
 from privateer_core.answer.estimates import Effect, Estimate
+from privateer_core.answer.parts import LOSS
 from privateer_lab.answer_tables import Row, Titled, said
 from privateer_lab.answer_words import ranked
 from privateer_lab.figures import whole_percent
@@ -16,8 +17,9 @@ ROWS_MAX: Final = 40
 
 
 def tables_of_conclusion(conclusion: Conclusion) -> list[Titled]:
-    """Return the tables of a conclusion: rules, what they gain, effects, and mean rewards."""
-    return [*_rules(conclusion), *_gain(conclusion), *_effects(conclusion), *_estimates(conclusion)]
+    """Return the tables of a conclusion: rules, what they gain, effects, what they may cost, and mean rewards."""
+    decided = (*_effects(conclusion), *_losses(conclusion))
+    return [*_rules(conclusion), *_gain(conclusion), *decided, *_estimates(conclusion)]
 
 
 def notes_of(published: PublishedAnswer) -> list[str]:
@@ -130,6 +132,14 @@ def _effect(one: Effect, baseline: Estimate | None) -> Row:
         "decided": one.is_decided,
         "why": one.reason,
     }
+
+
+def _losses(conclusion: Conclusion) -> Iterator[Titled]:
+    if conclusion.losses:
+        shown = sorted(conclusion.losses, key=lambda one: -one.high)[:ROWS_MAX]
+        rows = [{"who gets": one.name, "loses, expected": one.value, "at most": one.high} for one in shown]
+        title = f"{LOSS}, in mean reward; at most while intervals hold{_left_out(len(conclusion.losses), len(shown))}"
+        yield Titled(title, rows)
 
 
 def _interval(low: float | None, high: float | None) -> str | None:

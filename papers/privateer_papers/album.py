@@ -107,7 +107,8 @@ class Album:
         self.effort = self.effort.without(self.problems)
         for name, one in self.reproductions.items():
             if one.needs and one.needs not in self.effort.given(one):
-                wanted = f"It needs --{one.needs}: {DATA[one.needs].wanted}."
+                data = DATA[one.needs]
+                wanted = f"It needs --{one.needs}: {data.wanted}. {data.tested}".strip()
                 self.why[name] = self.problems.get(one.needs, wanted)
 
     def write(self) -> None:

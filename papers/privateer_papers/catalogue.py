@@ -11,8 +11,9 @@ def all_reproductions() -> dict[str, Reproduction]:
     from privateer_papers.paper_1.figures.jump_start import FIGURE_6
     from privateer_papers.paper_1.figures.problem import FIGURE_4, FIGURE_5
     from privateer_papers.paper_1.figures.rates import GROWTH
-    from privateer_papers.paper_1.figures.regret import FIGURE_7, FIGURE_8, FIGURE_9
-    from privateer_papers.paper_1.real_data.table_2 import TABLE_2, TABLE_2_JOBS
+    from privateer_papers.paper_1.figures.regret import FIGURE_7, SUPPLEMENT
+    from privateer_papers.paper_1.figures.sources import FIGURE_8, FIGURE_9
+    from privateer_papers.paper_1.real_data.table_2 import TABLE_2, TABLE_2_JOBS, TABLE_2_TAXI
     from privateer_papers.paper_2.slopes import SLOPES
     from privateer_papers.paper_2.theorems import THEOREMS as THEOREMS_2
     from privateer_papers.paper_3.regret import LASSO
@@ -24,7 +25,19 @@ def all_reproductions() -> dict[str, Reproduction]:
     from privateer_papers.paper_5.rates import RATES
 
     papers = (
-        (FIGURE_4, FIGURE_5, FIGURE_6, FIGURE_7, FIGURE_8, FIGURE_9, GROWTH, TABLE_2, TABLE_2_JOBS),
+        (
+            FIGURE_4,
+            FIGURE_5,
+            FIGURE_6,
+            FIGURE_7,
+            FIGURE_8,
+            FIGURE_9,
+            SUPPLEMENT,
+            GROWTH,
+            TABLE_2,
+            TABLE_2_JOBS,
+            TABLE_2_TAXI,
+        ),
         (SLOPES, THEOREMS_2),
         (LASSO, THEOREMS_3),
         (PARETO, WELFARE, PEERS),

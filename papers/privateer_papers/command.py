@@ -30,6 +30,7 @@ def reproduce(
     published: Annotated[str, typer.Option(help="CSV of paper 1's published regret; it is drawn beside ours.")] = "",
     adult: Annotated[str, typer.Option(help="UCI Adult data for paper-1-table-2; separate files by commas.")] = "",
     applicants: Annotated[str, typer.Option(help="Job applicants' data for paper-1-table-2-jobs.")] = "",
+    taxi: Annotated[str, typer.Option(help="Trips of taxis for paper-1-table-2-taxi.")] = "",
     jobs: Jobs = None,
     backend: On = "processes",
     as_json: Json = False,
@@ -39,7 +40,7 @@ def reproduce(
     from privateer_papers.reproduction import Effort
 
     reproductions = all_reproductions()
-    paths = {"published": published, "adult": adult, "applicants": applicants}
+    paths = {"published": published, "adult": adult, "applicants": applicants, "taxi": taxi}
     data = {option: path for option, path in paths.items() if path}
     effort = Effort(quick, seeds or (2 if quick else 10), jobs, backend, data)
     if every == bool(name):

@@ -1,7 +1,7 @@
 """Data of others that reproductions read: what is expected, where it is from, and whether a file is that."""
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
@@ -16,6 +16,10 @@ _APPLICANT_ROWS: Final = 73_462
 _APPLICANT_COLUMNS: Final = (
     *("Age", "Accessibility", "EdLevel", "Employment", "Gender", "MentalHealth", "MainBranch", "YearsCode"),
     *("YearsCodePro", "Country", "PreviousSalary", "HaveWorkedWith", "ComputerSkills", "Employed"),
+)
+_TAXI_COLUMNS: Final = (
+    *("taxi_id", "shift", "company_id", "pickup_community_area", "dropoff_community_area", "payment_type"),
+    *("fare", "tips", "trip_total", "trip_seconds", "trip_miles"),
 )
 _BLOCK: Final = 2**20
 PUBLISHED_COLUMNS: Final = (
@@ -38,6 +42,8 @@ class DataFile:
         Returns how many rows a path has; raises SpecError if it cannot be read as these data.
     rows
         How many there may be; empty if any number may.
+    tested
+        On what else than these data the reproduction that needs them was run, as a sentence; empty if on themselves.
     """
 
     option: str
@@ -45,6 +51,7 @@ class DataFile:
     source: str
     count: Callable[[str], int]
     rows: frozenset[int] = frozenset()
+    tested: str = ""
 
     @property
     def wanted(self) -> str:
@@ -83,11 +90,16 @@ def _adult_rows(path: str) -> int:
     return PeopleFile(path, header=ADULT_COLUMNS, remark="|").rows
 
 
-def _applicant_rows(path: str) -> int:
-    table = PeopleFile(path)
-    if missing := [name for name in _APPLICANT_COLUMNS if name not in table.header]:
-        raise SpecError(f"{path} has no column {missing[0]!r}")
-    return table.rows
+def _rows_with(columns: Sequence[str]) -> Callable[[str], int]:
+    """Return what counts the rows of files with a header that names these columns."""
+
+    def count(path: str) -> int:
+        table = PeopleFile(path)
+        if missing := [name for name in columns if name not in table.header]:
+            raise SpecError(f"{path} has no column {missing[0]!r}")
+        return table.rows
+
+    return count
 
 
 def _published_rows(path: str) -> int:
@@ -104,6 +116,7 @@ def _published_rows(path: str) -> int:
         raise SpecError(f"{path} has a line that cannot be read") from None
 
 
+_SMALL: Final = "The file was not to be had where this was written: tests run on a small made file of its format."
 DATA: Final = {
     one.option: one
     for one in (
@@ -118,8 +131,17 @@ DATA: Final = {
             "applicants",
             f"stackoverflow_full.csv, {_APPLICANT_ROWS:,} rows with the columns {', '.join(_APPLICANT_COLUMNS)}",
             "kaggle.com/datasets/ayushtankha/70k-job-applicants-data-human-resource",
-            _applicant_rows,
+            _rows_with(_APPLICANT_COLUMNS),
             frozenset({_APPLICANT_ROWS}),
+            tested=_SMALL,
+        ),
+        DataFile(
+            "taxi",
+            "ground_truth.csv of the third sprint of NIST's Differential Privacy Temporal Map Challenge, trips in "
+            f"Chicago with the columns {', '.join(_TAXI_COLUMNS)}",
+            "github.com/usnistgov/Differential-Privacy-Temporal-Map-Challenge-assets",
+            _rows_with(_TAXI_COLUMNS),
+            tested=_SMALL,
         ),
         DataFile(
             "published",

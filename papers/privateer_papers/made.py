@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import chain
@@ -41,6 +41,10 @@ class RunSetting:
         """Return with what a reproduction would be run now."""
         data = {name: DATA[name].digest(path) for name, path in effort.given(made).items()}
         return cls(version("privateer-papers"), effort.quick, effort.seeds, data)
+
+    def serves(self, wanted: "RunSetting") -> bool:
+        """Whether rows made with this need not be made again: of the same version and data, and not of fewer seeds."""
+        return self.seeds >= wanted.seeds and replace(self, seeds=wanted.seeds) == wanted
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ def _shown(made: Reproduction, rows: Rows) -> dict[str, Any]:
 
 
 def kept(made: Reproduction, effort: Effort, folder: Path) -> Made | None:
-    """Return what a folder has of a whole run with the same setting; None if there is nothing like it."""
+    """Return what a folder has of a whole run that serves as this one; None if there is nothing like it."""
     with suppress(OSError, ValueError, TypeError, KeyError):
         document = json.loads((folder / f"{made.name}.json").read_text())
         document.pop("quick")
@@ -127,7 +131,7 @@ def kept(made: Reproduction, effort: Effort, folder: Path) -> Made | None:
             "compared": [Compared(**one) for one in document["compared"]],
         }
         found = Made(**document)
-        if found.whole and found.setting == RunSetting.of(made, effort) and pictures(folder, made.name):
+        if found.whole and found.setting.serves(RunSetting.of(made, effort)) and pictures(folder, made.name):
             return found
     return None
 

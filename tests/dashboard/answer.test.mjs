@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { effectRows, kept, ruleRows, sure } from "../../server/privateer_server/dashboard/answer.mjs";
+import { effectRows, kept, lossRows, ruleRows, sure } from "../../server/privateer_server/dashboard/answer.mjs";
 
 const RULE = { people: "x1 below 0.5", where: [], option: "left", share: 0.5, mean: 0.7, next_best: "right", difference: -0.02, certainty: 0.9999, sureness: "almost certain" };
 
@@ -31,4 +31,10 @@ test("effects among everybody come first, with what they are of the control's me
     ["old", "everybody", null, null, null, "too few people beside the noise", 9000],
     ["new", "young", "–0.5", "–0.9 to –0.1", null, "decided better", 9000]]);
   assert.equal(effectRows([effect({})], null)[0][4], null);
+});
+
+test("losses are the largest first, expected and at most", () => {
+  const losses = [{ name: "new: old people", value: 0.001, low: 0, high: 0.002 }, { name: "new: young people", value: 0.004, low: 0, high: 0.05 }];
+  assert.deepEqual(lossRows(losses).map(([name]) => name), ["new: young people", "new: old people"]);
+  assert.deepEqual(lossRows(losses)[0].slice(1), ["0.004", "0.05"]);
 });

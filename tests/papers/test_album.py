@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -115,10 +116,11 @@ def test_it_resumes_what_is_the_same(plays: Plays, capsys: pytest.CaptureFixture
     plays.interrupted = ""
     assert reproduce(capsys, tmp_path, *data)[0] == 0
     assert plays == [NAMES[2]]
-    for change in (("--seeds", "3"), ()):
+    for seeds, again in (("3", list(NAMES)), ("2", [])):
         plays.clear()
-        assert reproduce(capsys, tmp_path, *data, *change)[0] == 0
-        assert plays == list(NAMES)
+        assert reproduce(capsys, tmp_path, *data, "--seeds", seeds)[0] == 0
+        assert plays == again
+    assert "seeds 0 to 1 or more" in text_of(tmp_path)
     plays.clear()
     assert reproduce(capsys, tmp_path, "--adult", adult(tmp_path, 32_561))[0] == 0
     assert plays == [NAMES[1]]
@@ -171,6 +173,17 @@ def broken(tmp_path: Path) -> dict[str, str]:
     return {**paths, "missing": str(tmp_path / "none.data")}
 
 
+def test_the_page_says_what_was_run_on_a_small_made_file_alone(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = {name: all_reproductions()[name] for name in ("paper-1-table-2-jobs", "paper-1-table-2-taxi")}
+    monkeypatch.setattr(catalogue, "all_reproductions", lambda: kinds)
+    assert reproduce(capsys, tmp_path)[0] == 0
+    text = text_of(tmp_path)
+    assert text.count("tests run on a small made file of its format.") == 2
+    assert text.count("It needs --") == 2
+
+
 def test_data_that_are_none_are_one_line_and_the_rest_runs(
     plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -218,12 +231,31 @@ def test_machines_are_told_too(plays: Plays, capsys: pytest.CaptureFixture[str],
     assert Path(told["page"]).is_file()
 
 
-def test_the_documentation_has_the_page_of_a_run() -> None:
-    """The page has every figure and table: whoever adds one makes it again, with --all --quick."""
-    page = check((ROOT / "docs/papers-made-again.html").read_text())
+def made_of(page: str) -> tuple[Any, int, str]:
+    """A page of the documentation, how many figures and tables it says it made, and the words after that."""
+    found = check((ROOT / "docs" / page).read_text())
+    count, said = re.findall(rf"(\d+) of {len(all_reproductions())} figures and tables(.*?), in ", found.text)[0]
+    return found, int(count), said
+
+
+def test_the_documentation_has_the_page_of_all_small_versions() -> None:
+    """It has every figure and table: whoever adds one makes it again, with --all --quick."""
+    page, count, said = made_of("papers-made-small.html")
     assert set(all_reproductions()) <= page.anchors
-    assert f"{len(page.images)} of {len(all_reproductions())} figures and tables in their small version" in page.text
-    assert len(page.images) >= len(all_reproductions()) - 1  # one needs a file that is not to be had
+    assert said.startswith(" in their small version, seeds 0 to ")
+    assert len(page.images) == count == len(all_reproductions()) - 2  # two need files that are not to be had
+    assert "UTC" in page.text
+
+
+def test_the_documentation_has_the_page_of_a_full_run() -> None:
+    """What is not made it says; most is."""
+    page, count, said = made_of("papers-made-again.html")
+    assert set(all_reproductions()) <= page.anchors
+    assert said.startswith(", seeds 0 to ")
+    assert count >= 2 * len(all_reproductions()) // 3
+    assert len(page.images) >= count
+    waits = page.text.count("It is not made yet.") + page.text.count("It needs --") + page.text.count("Interrupted")
+    assert waits >= len(all_reproductions()) - count
     assert "UTC" in page.text
 
 

@@ -66,6 +66,7 @@ def test_what_grows_faster_than_the_bounds_is_said_first() -> None:
     slow, fast = made(0.2, -1.2), made(1.0, 0.0)
     assert THEOREMS.warnings(slow) == []
     assert len(THEOREMS.warnings(fast)) == 3
+    assert "From epsilon 1 to 2 it falls to 99% alone" in THEOREMS.warnings(fast)[1]
     assert "in 3 of 3 ways of ours and in 3 of PrivateLASSO's" in THEOREMS.sentence(fast)
     assert THEOREMS.verdict(fast).count("above the bound's") == 6
     assert len(THEOREMS.compared(slow)) == 4

@@ -39,6 +39,19 @@ def test_slopes_above_the_papers_are_said_first() -> None:
     assert len(RATES.draw(RATES.title, slow).axes) == 2
 
 
+def test_what_longer_horizons_show_stands_beside_the_slope() -> None:
+    """To ten million rounds regret grows with T, and from there to a hundred million with its root."""
+    rows = made(1.0, 0.7)
+    for seed in range(3):
+        for horizon in (10**7, 3 * 10**7, 10**8):
+            facts = {"model": "local", "calibration": "tight", "people": horizon, "seed": seed, "bits": 1.0}
+            rows.append({**facts, "uniform": 1.0, "regret": (10**7 * horizon) ** 0.5 * (1 + 0.01 * seed)})
+    (said,) = (one for one in RATES.warnings(rows) if one.startswith("under local our regret"))
+    assert "with T to the 1.00" in said
+    assert "From there to T = 100,000,000 our regret under local grows with 0.50 ± 0.00, below the paper's 0.6" in said
+    assert "From there" not in RATES.verdict(made(1.0, 0.7))
+
+
 def test_runs_of_short_horizons(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rates, "_FEW", (1000, 3000, 9000))
     monkeypatch.setattr(rates, "_PEOPLE", 20_000)

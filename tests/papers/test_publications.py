@@ -1,5 +1,6 @@
 """Pages on papers open with authors, title, venue and link, and these are what the papers' texts say."""
 
+import ast
 import os
 import re
 from pathlib import Path
@@ -93,6 +94,42 @@ def test_the_number_at_arxiv_is_that_of_the_text() -> None:
     assert f"arXiv:{PUBLICATIONS[2].link.rsplit('/', 1)[1]}v1" in start_of(3)
 
 
+KINDS = ("theorem", "algorithm", "table", "figure", "lemma", "corollary", "proposition")
+_NUMBERS = r"\d+(?:\.\d+)?(?:(?:, | and | to )\d+(?:\.\d+)?)*"
+OF_OTHERS = {
+    2: {"corollary 8", "proposition 4", "proposition 11"},
+    4: {"theorem 2.8", "lemma 2", "corollary 1"},
+    5: {"lemma 20.1", "proposition 2.1", "proposition 3.7"},
+}
+"""What texts cite of other works; and two of paper 4's own that its text cites by other numbers."""
+
+
+def claims_in(text: str) -> set[str]:
+    """The numbered claims that a text names, e.g. ``theorem 2.5``; "Figures 7 to 9" are three."""
+    found = set()
+    for kind, numbers in re.findall(rf"\b({'|'.join(KINDS)})s? ({_NUMBERS})", text, re.IGNORECASE):
+        for part in re.split(r", | and ", numbers):
+            first, *last = part.split(" to ")
+            if last and first.isdigit():
+                found |= {f"{kind.lower()} {number}" for number in range(int(first), int(last[0]) + 1)}
+            else:
+                found |= {f"{kind.lower()} {number}" for number in (first, *last)}
+    return found
+
+
+@pytest.mark.data
+@EVERY
+def test_every_numbered_claim_of_a_text_has_a_row(paper: PaperReference) -> None:
+    """Planted: a row that is taken out is missed."""
+    section = (ROOT / "docs/papers.md").read_text().split("\n## Every claim")[1].split("\n## ")[0]
+    rows = re.findall(rf"^\| {paper.number} \| (.*?) \|", section, re.MULTILINE)
+    # Sections, equations and references are numbered alike; only what the text calls by a kind counts.
+    named = claims_in(text_of(paper.number)) - OF_OTHERS.get(paper.number, set())
+    assert len(named) >= 9
+    assert named <= set().union(*map(claims_in, rows))
+    assert not named <= set().union(*map(claims_in, rows[1:]))
+
+
 ROLES = ("shared", "client", "shuffler", "issuer", "server", "lab", "sdk", "deploy", "examples")
 NUMBERED = re.compile(r"\bpaper[- ]?\d", re.IGNORECASE)
 
@@ -107,3 +144,27 @@ def test_no_file_of_the_product_names_a_paper_by_its_number() -> None:
 
     assert not [path for folder in ROLES for path in named(folder)]
     assert named("papers/privateer_papers")
+
+
+THEIR_NAMES = re.compile(r"ldpmab|\bconse\b|privatelasso|private_lasso|dp[-_]?dpe|dp[-_]?conse", re.IGNORECASE)
+
+
+def code_of(text: str) -> str:
+    """A module without comments and docstrings."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and body and ast.get_docstring(node):
+            node.body = [*body[1:], ast.Pass()]
+    return ast.unparse(tree)
+
+
+def test_no_code_of_the_product_has_the_name_of_a_papers_algorithm() -> None:
+    """Docstrings say where an idea is from; modules, options and classes do not. Planted: those of the papers do."""
+    files = [one for folder in ROLES for one in (ROOT / folder).rglob("*.py") if "node_modules" not in one.parts]
+    said = [text for one in files if THEIR_NAMES.search(text := one.read_text(encoding="utf-8"))]
+    assert said
+    assert not [text for text in said if THEIR_NAMES.search(code_of(text))]
+    assert not [one for one in files if THEIR_NAMES.search(one.name)]
+    assert THEIR_NAMES.search(code_of((ROOT / "papers/privateer_papers/paper_1/ldpmab.py").read_text()))
+    assert not THEIR_NAMES.search(code_of('"""As LDPMAB does."""\nfound = 1  # ConSE\n'))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from privateer_papers.catalogue import all_reproductions
-from privateer_papers.paper_1.figures import regret
+from privateer_papers.paper_1.figures import regret, sources
 from privateer_papers.paper_1.setting import PAPER
 from privateer_papers.reproduction import OURS, Effort, ReproductionCase, Row, Rows
 from tests.unit.lab.cli.test_command_line import run
@@ -23,11 +23,12 @@ sample_size_target,symmetric,8,1,0.0,1.0,10000,0,2,2,2,True,30,5.0,10.0,1.0
 """
 
 
-ELSEWHERE = ("paper-1-table-2", "paper-1-table-2-jobs", "paper-2-table-1")
+NOT_TO_BE_HAD = ("paper-1-table-2-jobs", "paper-1-table-2-taxi")
+ELSEWHERE = ("paper-1-table-2", *NOT_TO_BE_HAD, "paper-2-table-1")
 """Those whose small versions need a file, or take longer than a test may."""
 BY_NIGHT = (
-    *("paper-1-figure-7", "paper-1-figure-9", "paper-1-rates", "paper-2-theorems", "paper-3-theorems"),
-    "paper-4-welfare",
+    *("paper-1-figure-7", "paper-1-figure-9", "paper-1-supplement", "paper-1-rates", "paper-2-theorems"),
+    *("paper-3-theorems", "paper-4-welfare"),
 )
 """Those that take longest in small. By day other tests draw the one and interrupt the other."""
 ROWS = Rows(
@@ -113,7 +114,7 @@ def test_table_2_in_small(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     [
         pytest.param(name, marks=[pytest.mark.data] * (name == "paper-1-table-2"))
         for name in all_reproductions()
-        if name != "paper-1-table-2-jobs"  # whose file is not to be had here
+        if name not in NOT_TO_BE_HAD
     ],
 )
 def test_in_full(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -152,12 +153,35 @@ def test_the_span_of_regrets_in_figure_9() -> None:
         for panel, figures in (("kappa", (3000.0, 20.0)), ("gamma", (7.0, 8.0)))
         for one, told in zip((0.0, 1.0), figures, strict=True)
     ]
-    ordered = {"policy": OURS, "panel": "order", "epsilon": 1.0, "n": 5}
-    rows += [ordered | {"order": order, "regret": told} for order, told in (("first_sup", 100.0), ("first_inf", 150.0))]
+    ordered = {"panel": "order", "epsilon": 1.0, "n": 5, "n_aux": 9}
+    for policy, last in ((OURS, 150.0), (PAPER, 310.0)):
+        rows += [
+            ordered | {"policy": policy, "order": order, "regret": told}
+            for order, told in (("first_sup", 100.0), ("first_inf", last))
+        ]
     told = all_reproductions()["paper-1-figure-9"].verdict(Rows(rows))
     assert "is 20 to 3,000." in told
     assert "is 7 to 8." in told
-    assert "+50%" in told
+    assert "by +50% to +50%, the published by +210% to +210%" in told
+
+
+def test_the_published_orders_are_drawn_beside_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the logs' four lines one has another shift, and one other rewards."""
+    logs = tmp_path / "logs.csv"
+    line = "order_of_auxiliary,{},1,{},{},1.0,10000,10000,2,2,3,True,30,{},10.0,1.0\n"
+    planted = [
+        ("exponential", "first_inf", 0.0, 3000),
+        ("exponential", "first_sup", 0.0, 2000),
+        ("exponential", "first_sup", 1.0, 9),
+        ("symmetric", "first_sup", 0.0, 9),
+    ]
+    logs.write_text(LOGS.splitlines()[0] + "\n" + "".join(line.format(*one) for one in planted))
+    monkeypatch.setattr(sources, "run", lambda cases, _effort: iter(()))
+    made = all_reproductions()["paper-1-figure-9"].rows(Effort(quick=True, data={"published": str(logs)}))
+    assert [(row["panel"], row["order"], row["regret"]) for row in made] == [
+        ("order", "first_inf", 3000.0),
+        ("order", "first_sup", 2000.0),
+    ]
 
 
 def test_the_list_names_all(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """Paper 1's Table 2: as printed, its ranks and tests, its people and its competitors with sources."""
 
+import gzip
 import os
 from pathlib import Path
 
@@ -10,14 +11,16 @@ from privateer_core.errors import SpecError
 from privateer_lab.baselines.run import play_together
 from privateer_papers.data_files import DATA
 from privateer_papers.paper_1.real_data import table_2
+from privateer_papers.paper_1.real_data.cohorts import CohortsBySize
 from privateer_papers.paper_1.real_data.descent import SourcedLinear, SourcedNetwork
-from privateer_papers.paper_1.real_data.people import ADULT, JOBS
+from privateer_papers.paper_1.real_data.people import ADULT, JOBS, TAXI
 from privateer_papers.paper_1.real_data.printed import DATASETS, METHODS, PARTS, PRINTED, PRINTED_RANK_SUMS, PROMISES
 from privateer_papers.paper_1.real_data.ranks import is_better, outstanding, rank_sums
 from privateer_papers.reproduction import Effort, Rows
 from tests.papers.test_publications import text_of
 from tests.support.specs import make_spec
 
+BIRTHPLACES = ADULT.cohorts.sources  # type: ignore[union-attr]
 ROW = (
     "39, {work}, 7, Bachelors, 13, {married}, {job}, {kin}, White, {sex}, 2174, {loss}, {hours}, {country}, {income}\n"
 )
@@ -63,7 +66,7 @@ def people(tmp_path: Path, count: int = 400) -> str:
     """A small file in the format of UCI Adult, with everybody's country in turn; every tenth row is incomplete."""
     rng, countries = (
         np.random.default_rng(7),
-        ["United-States", *(one for own in ADULT.sources.values() for one in own)],
+        ["United-States", *(one for own in BIRTHPLACES.values() for one in own)],
     )
     rows = [
         ROW.format(
@@ -157,6 +160,65 @@ def test_jobs_run_on_a_small_file_of_their_format(tmp_path: Path, monkeypatch: p
     assert len(made.compared(rows)) == 12
     assert "in print." in made.sentence(rows)
     assert len(made.draw(made.title, rows).axes) == 2
+
+
+TRIPS = (
+    "taxi_id,shift,company_id,pickup_community_area,dropoff_community_area,payment_type,fare,tips,trip_total,"
+    "trip_seconds,trip_miles\n"
+)
+
+
+def trips(tmp_path: Path, sizes: tuple[int, ...] = (500, 200, 100)) -> str:
+    """A small file in the format of the taxis' data, with so many trips of each company; a tenth is paid otherwise."""
+    rng, lines = np.random.default_rng(9), []
+    for company, size in enumerate(sizes):
+        for number in range(size):
+            kind = -1 if number % 10 == 9 else int(rng.integers(2))
+            fare, tips = rng.uniform(3, 40), kind * rng.uniform(0, 5)
+            where = ",".join(str(rng.integers(1, 78)) for _ in range(2))
+            figures = f"{fare:.2f},{tips:.2f},{fare + tips:.2f},{rng.integers(60, 3600)},{rng.uniform(0.2, 20):.1f}"
+            lines.append(f"{rng.integers(99)},{rng.integers(21)},{100 + company},{where},{kind},{figures}\n")
+    path = tmp_path / "ground_truth.csv"
+    path.write_text(TRIPS + "".join(lines))
+    return str(path)
+
+
+def test_trips_are_parted_by_companies_of_the_printed_sizes(tmp_path: Path) -> None:
+    """The largest stands for the target, the next for the source; what is paid otherwise is no class."""
+    found = TAXI.read(trips(tmp_path), tmp_path)
+    assert found.target[1] == 450
+    assert {name: count for name, (_, count) in found.sources.items()} == {"101": 180}
+    chosen = CohortsBySize(target=100, source=60).choose(np.repeat(["a", "b", "c", "d"], [300, 101, 55, 1]))
+    assert (chosen[0].sum(), {name: own.sum() for name, own in chosen[1].items()}) == (101, {"c": 55})
+    with pytest.raises(SpecError, match="all rows are of one cohort"):
+        TAXI.read(trips(tmp_path, (50,)), tmp_path)
+
+
+def test_taxis_run_on_a_small_file_of_their_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_2, "_QUICK", 400)
+    made = table_2.TABLE_2_TAXI
+    rows = Rows(made.rows(Effort(quick=True, seeds=2, jobs=1, data={"taxi": trips(tmp_path)})))
+    assert len(rows) == 2 * 2 * 9
+    assert "here, on Taxi" in made.verdict(rows)
+    assert "does not say which taxis these are" in made.verdict(rows)
+    assert len(made.compared(rows)) == 12
+
+
+def test_trips_that_are_none_are_refused_in_one_line(tmp_path: Path) -> None:
+    whole = Path(trips(tmp_path)).read_text()
+    other_year = whole.replace("company_id", "company").replace("shift", "trip_day_of_week")
+    cut, broken = whole[:-20], gzip.compress(whole.encode())[:-40]
+    cases = {"year.csv": (other_year, "has no column 'shift'"), "cut.csv": (cut, "columns, not 11")}
+    for name, (text, says) in cases.items():
+        (tmp_path / name).write_text(text)
+        with pytest.raises(SpecError, match=rf"{says}.*expected ground_truth.csv.*usnistgov") as refused:
+            DATA["taxi"].check(str(tmp_path / name))
+        assert "\n" not in str(refused.value)
+    (tmp_path / "cut.csv.gz").write_bytes(broken)
+    for name in ("cut.csv.gz", "missing.csv"):
+        with pytest.raises(SpecError, match=r"cannot read.*expected ground_truth.csv.*usnistgov"):
+            DATA["taxi"].check(str(tmp_path / name))
+    DATA["taxi"].check(trips(tmp_path))
 
 
 def test_other_columns_than_the_applicants_are_refused(tmp_path: Path) -> None:

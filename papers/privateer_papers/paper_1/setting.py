@@ -1,8 +1,8 @@
-"""The problem of paper 1's Section 4.1, its sources, and the regret that the paper published."""
+"""The problems of paper 1's Section 4.1 and of its supplement, their sources, and the published regret."""
 
 import csv
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -11,25 +11,47 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.spec import Spec
 from privateer_papers.reproduction import Row
 
+
+class SquareProblem(NamedTuple):
+    """Reward functions on the unit square.
+
+    Attributes
+    ----------
+    environment
+        What the product calls them.
+    reward
+        What the authors' logs call them.
+    """
+
+    environment: str
+    arms: int
+    reward: str
+
+
 OURS: Final = "partition"
 THEIRS: Final = "paper-1-ldpmab"
 """Our algorithm for the paper's problem, and its own."""
 PAPER: Final = "published (leaks)"
 HONEST: Final = "ldpmab"
 """The baseline that is the paper's algorithm made private."""
+PEAKS: Final = SquareProblem("peaks", 3, "exponential")
+QUADRANTS: Final = SquareProblem("quadrants", 2, "symmetric")
+"""Section 4.1's, and the supplement's."""
 UNPRIVATE: Final = 1024.0
 """The epsilon that the paper takes for no privacy."""
 
 
-def instance(people: int, epsilon: float, sources: Sequence[Row] = (), algorithm: str = OURS) -> Spec:
-    """Return the problem of Section 4.1, three arms and two features; `UNPRIVATE` promises nothing."""
+def instance(
+    people: int, epsilon: float, sources: Sequence[Row] = (), algorithm: str = OURS, problem: SquareProblem = PEAKS
+) -> Spec:
+    """Return an experiment on a problem with two features; `UNPRIVATE` promises nothing."""
     promise = {"model": "local", "epsilon": epsilon}
     return in_hundreds(
-        {"name": "paper-1", "arms": ["one", "two", "three"], "horizon": people},
+        {"name": "paper-1", "arms": ["one", "two", "three"][: problem.arms], "horizon": people},
         ("x1", "x2"),
         promise if epsilon < UNPRIVATE else {"model": "none"},
         sources,
-        {"name": "peaks"},
+        {"name": problem.environment},
         algorithm,
     )
 
@@ -55,8 +77,10 @@ def in_hundreds(
     )
 
 
-def source(name: str, people: int, epsilon: float, gamma: float = 0.0, kappa: float = 1.0) -> Row:
-    """Return a source of Section 4.1.
+def source(
+    name: str, people: int, epsilon: float, gamma: float = 0.0, kappa: float = 1.0, problem: SquareProblem = PEAKS
+) -> Row:
+    """Return a source of a problem.
 
     Parameters
     ----------
@@ -65,7 +89,7 @@ def source(name: str, people: int, epsilon: float, gamma: float = 0.0, kappa: fl
     kappa
         The share of each arm: 1 for equal shares, 0 for one arm that nobody played.
     """
-    arms = 3
+    arms = problem.arms
     shares = kappa / arms + (2 - 2 * kappa) / (arms * (arms - 1)) * np.arange(arms)
     density = {"name": "shifted", "gamma": gamma} if gamma else {"name": "uniform"}
     return {
@@ -73,7 +97,7 @@ def source(name: str, people: int, epsilon: float, gamma: float = 0.0, kappa: fl
         "people": people,
         "epsilon": min(epsilon, 16.0),
         "shares": shares.tolist(),
-        "population": {"name": "peaks", "density": density},
+        "population": {"name": problem.environment, "density": density},
     }
 
 
@@ -82,7 +106,7 @@ def two_sources(people: int, epsilon: float, gamma: float, kappa: float = 1.0) -
     return [source(name, people // 2, epsilon, gamma, kappa) for name in ("one", "two")]
 
 
-def published(path: str, experiment: str, **facts: Collection[Any]) -> Iterator[Row]:
+def published(path: str, experiment: str, problem: SquareProblem = PEAKS, /, **facts: Collection[Any]) -> Iterator[Row]:
     """Give the rows of an experiment in the summary of the paper's public logs; nothing without a path.
 
     Parameters
@@ -100,7 +124,7 @@ def published(path: str, experiment: str, **facts: Collection[Any]) -> Iterator[
     try:
         with open(path, encoding="utf-8", newline="") as file:
             for line in csv.DictReader(file):
-                if line["experiment"] != experiment or line["reward"] != "exponential":
+                if line["experiment"] != experiment or line["reward"] != problem.reward:
                     continue
                 row = _row(line)
                 if all(row[name] in values for name, values in facts.items()):

@@ -117,7 +117,7 @@ def _clipped(spec: Spec, rewards: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.clip(rewards - spec.reward.middle, -spec.reward.half_range, spec.reward.half_range)
 
 
-def problem(features: int, people: int, privacy: Row, size: float = 1.0) -> Spec:
+def problem(features: int, people: int, privacy: Row, size: float = 1.0, round_size: int = 1000) -> Spec:
     """Return the problem: five arms of so many features, three of which matter, by ``size`` times one half each."""
     return parse_spec(
         {
@@ -125,7 +125,7 @@ def problem(features: int, people: int, privacy: Row, size: float = 1.0) -> Spec
                 "name": "paper-3-regret",
                 "arms": ["a", "b", "c", "d", "e"],
                 "horizon": people,
-                "round_size": 1000,
+                "round_size": round_size,
                 "round_growth": 1.0,
             },
             "context": {"features": features},

@@ -19,6 +19,12 @@ _PEOPLE: Final = 1_000_000
 """So many that there are clients for every phase of the longest horizon."""
 _HORIZONS: Final = (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 _FEW: Final = (100_000, 300_000, 1_000_000)
+_LONGER: Final = (30_000_000, 100_000_000)
+_MORE: Final = 5_000_000
+"""Horizons of ours under local privacy beyond those of all, and the people for their phases.
+
+There regret begins to grow as the theorem says only where noise no longer hides every action.
+"""
 REGRET: Final = 1 - ALPHA / 2
 """The exponent of T in the leading term of regret, the same under every trust model."""
 TRAFFIC: Final = {"none": ALPHA, "central": ALPHA, "local": ALPHA, "shuffle": 3 * ALPHA / 2}
@@ -31,7 +37,8 @@ def play(model: str, calibration: str, horizon: int, seed: int) -> Row:
     """Return the regret of one run, and the bits that clients send."""
     promise = (None, None) if model == "none" else _PROMISE
     epsilon, delta = promise
-    run = simulate_once(section_7(model, calibration, epsilon, delta, horizon, _PEOPLE), seed)
+    people = _MORE if horizon in _LONGER else _PEOPLE
+    run = simulate_once(section_7(model, calibration, epsilon, delta, horizon, people), seed)
     facts = {"model": model, "calibration": calibration, "people": horizon, "seed": seed}
     return {**facts, "regret": run.regret, "uniform": run.uniform_regret, "bits": run.costs.bits}
 
@@ -39,6 +46,8 @@ def play(model: str, calibration: str, horizon: int, seed: int) -> Row:
 def _rows(effort: Effort) -> Iterator[Row]:
     settings = product(range(effort.seeds), _FEW if effort.quick else _HORIZONS, VARIANTS)
     tasks = [(model, calibration, horizon, seed) for seed, horizon, (model, calibration) in settings]
+    if not effort.quick:
+        tasks += [("local", "tight", horizon, seed) for seed, horizon in product(range(effort.seeds), _LONGER)]
     yield from each(play, tasks, effort.jobs, effort.backend)
 
 
@@ -47,11 +56,18 @@ def _promised(model: str, figure: str) -> float:
 
 
 def slopes(rows: Rows, figure: str) -> dict[tuple[str, str], Slope]:
-    """Return the slopes in T of a figure, by trust model and calibration."""
+    """Return the slopes in T of a figure, by trust model and calibration, up to the longest horizon of all."""
+    common = Rows(row for row in rows if row["people"] <= _HORIZONS[-1])
     return {
-        (model, calibration): slope(rows.where(model=model, calibration=calibration), "people", figure)
+        (model, calibration): slope(common.where(model=model, calibration=calibration), "people", figure)
         for model, calibration in VARIANTS
     }
+
+
+def later(rows: Rows) -> Slope | None:
+    """Return the slope of our regret under local privacy from there on; None where no longer horizon was run."""
+    beyond = Rows(row for row in rows.where(model="local", calibration="tight") if row["people"] >= _HORIZONS[-1])
+    return slope(beyond) if len(beyond.values("people")) > 1 else None
 
 
 def _draw(title: str, rows: Rows) -> Figure:
@@ -74,7 +90,7 @@ def _draw(title: str, rows: Rows) -> Figure:
 
 
 def _verdict(rows: Rows) -> str:
-    last = rows.values("people")[-1]
+    last = min(rows.values("people")[-1], _HORIZONS[-1])
     said = [
         f"Slopes in log T from T = {rows.values('people')[0]:,} to {last:,} at {_PROMISE}; in brackets regret over "
         "that of actions at random at the last T."
@@ -88,7 +104,14 @@ def _verdict(rows: Rows) -> str:
             for what, one in zip(_FIGURES, (regret[model, calibration], bits[model, calibration]), strict=True)
         ]
         said.append(f"{model}, {calibration}: {'; '.join(parts)} ({share:.2g}).")
-    return "\n".join(said)
+    return "\n".join([*said, *_said_of_later(rows)])
+
+
+def _said_of_later(rows: Rows) -> Iterator[str]:
+    if found := later(rows):
+        last = rows.values("people")[-1]
+        side = found.beside(REGRET)
+        yield f"From there to T = {last:,} our regret under local grows with {found}, {side} the paper's {REGRET:.1f}."
 
 
 def _above(rows: Rows, calibration: str) -> list[tuple[str, str, Slope]]:
@@ -110,10 +133,13 @@ def _sentence(rows: Rows) -> str:
 
 
 def _warnings(rows: Rows) -> list[str]:
-    return [
-        f"under {model} our {figure} grow with T to the {found}, the paper's with {_promised(model, figure):.1f}."
-        for model, figure, found in _above(rows, "tight")
-    ]
+    said = []
+    for model, figure, found in _above(rows, "tight"):
+        words = "regret grows" if figure == "regret" else "bits grow"
+        said.append(f"under {model} our {words} with T to the {found}, the paper's to {_promised(model, figure):.1f}.")
+        if (model, figure) == ("local", "regret"):
+            said[-1] = " ".join([said[-1], *_said_of_later(rows)])
+    return said
 
 
 def _compared(rows: Rows) -> list[Compared]:

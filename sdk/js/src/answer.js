@@ -138,7 +138,7 @@
  *   reward: {low: number, high: number, sentence: string},
  *   privacy: {model: string, epsilon: number | null, delta: number, sentence: string}, rules: Rules | null, gain: Gain | null,
  *   is_measured: boolean, means: [number, number] | null, over_chance: Estimate | null, control: string | null, baseline: Estimate | null, effects: Effect[], estimates: Estimate[],
- *   confidence: number | null, surer: string[], warnings: string[]}} Conclusion
+ *   confidence: number | null, losses: Estimate[], surer: string[], warnings: string[]}} Conclusion
  */
 /**
  * `GET /experiments/NAME/answer`.

@@ -7,7 +7,7 @@ import msgspec
 from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Conclusion, Headline
 from privateer_core.answer.estimates import Estimate
-from privateer_core.answer.parts import Contradiction, Gain, GuardrailEffects
+from privateer_core.answer.parts import LOSS, Contradiction, Gain, GuardrailEffects, Intervals
 from privateer_core.answer.policy_view import Coefficients, Point, PolicyView
 from privateer_core.spec.spec import Spec
 from privateer_server.conclusions.by_context import context_findings
@@ -107,8 +107,14 @@ def _with_effects(shown: Conclusion, findings: LearnedAnswer, schedule: Schedule
         baseline=baseline,
         gain=findings.answer.gain,
         is_measured=findings.answer.gain is not None,
+        losses=_losses(findings.answer),
         surer=effects_surer(findings),
     )
+
+
+def _losses(answer: Answer) -> tuple[Estimate, ...]:
+    """Return what people lose by following what is recommended, if that is said."""
+    return next((part.estimates for part in answer.all_of(Intervals) if part.title == LOSS), ())
 
 
 def _with_scores(shown: Conclusion, findings: LearnedAnswer, policy: PolicyView, gain: Gain | None) -> Conclusion:

@@ -55,9 +55,19 @@ function effectsPart({ effects, baseline, control }) {
     table("answer-effects", title, ["option", "for", "effect", "interval", "relative", "decided?", "people"], rows.slice(0, EFFECTS), { titled: true })];
 }
 
+/** What people lose by following it, as rows of a table: the largest first. */
+export const lossRows = (losses) => [...losses].sort((one, other) => other.high - one.high).slice(0, EFFECTS).map(({ name, value, high }) => [name, figure(value), figure(high)]);
+
+function lossPart({ losses }) {
+  if (!losses.length) return null;
+  const title = "What a person loses by following it";
+  return [el("h3", {}, title), el("p", { class: "muted" }, "On average, beside the best option; at most while intervals hold."),
+    table("losses", title, ["who gets", "loses, expected", "at most"], lossRows(losses), { titled: true })];
+}
+
 /** The panel. */
 export function answerPanel({ conclusion }) {
   const { headline, warnings, surer, privacy, reward } = conclusion;
-  return [el("p", { class: "recommended" }, headline.sentence), warnings.map((one) => el("p", { class: "note" }, `${capital(one)}.`)), rulesPart(conclusion), gainPart(conclusion), effectsPart(conclusion),
+  return [el("p", { class: "recommended" }, headline.sentence), warnings.map((one) => el("p", { class: "note" }, `${capital(one)}.`)), rulesPart(conclusion), gainPart(conclusion), effectsPart(conclusion), lossPart(conclusion),
     surer.map((one) => el("p", {}, one)), el("p", { class: "muted" }, `${privacy.sentence} ${reward.sentence}`)];
 }

@@ -151,6 +151,9 @@ class Conclusion(Displayed, frozen=True):
         Differences from the control; or mean rewards of options, where the algorithm compares none with a control.
     confidence
         The probability with which the intervals of effects and estimates hold together.
+    losses
+        What a person loses on average who gets the option that looks best, by option and group, decided or not:
+        expected, and from 0 to the most that intervals leave open.
     surer
         Sentences about what would make it surer.
     people, planned, rounds
@@ -182,6 +185,7 @@ class Conclusion(Displayed, frozen=True):
     effects: tuple[Effect, ...] = ()
     estimates: tuple[Estimate, ...] = ()
     confidence: float | None = None
+    losses: tuple[Estimate, ...] = ()
     surer: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 

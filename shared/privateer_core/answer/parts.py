@@ -18,6 +18,9 @@ Ground: TypeAlias = Literal[
 ABOVE_CHANCE: Final = "above any option by chance"
 """Name of the estimate of what choosing by context gains over any option by coins, where that was measured."""
 
+LOSS: Final = "what a person loses by following it"
+"""Title of the losses of what is recommended: expected, and from 0 to the most that intervals leave open."""
+
 
 class Gain(Displayed, frozen=True):
     """The gain of choosing by context over one option for all.

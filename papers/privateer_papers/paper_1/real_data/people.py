@@ -14,12 +14,15 @@ from privateer_lab.environments.classified import COLUMNS, PROJECTION
 from privateer_lab.environments.files.file_columns import Categories
 from privateer_lab.environments.files.file_contexts import Projected, ProjectionSection
 from privateer_lab.environments.files.people_file import PeopleFile
+from privateer_papers.paper_1.real_data.cohorts import Chosen, CohortsBySize, CohortsByValue
 from privateer_papers.paper_1.setting import in_hundreds
 from privateer_papers.reproduction import Row
 
 FEATURES: Final = ("c1", "c2", "c3")
 _LABEL: Final = "class"
 _CLASSES: Final = ("0", "1")
+OTHER: Final = len(_CLASSES)
+"""The number of classes that are neither."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +59,11 @@ class PublicData:
     projection
         Columns that become principal components.
     label, classes
-        The column of the class, and which value is which.
-    cohort, target
-        The column that parts the people, and its values that are the target's; none: all that no source has.
-    sources
-        Values of each source, by its name.
+        The column of the class, and which value is which; rows of `OTHER` classes are left out.
+    cohort, cohorts
+        The column that parts the people, and how it does.
+    inferred
+        What the paper says of the data, and what of them is ours, in sentences.
     """
 
     name: str
@@ -69,8 +72,8 @@ class PublicData:
     label: str
     classes: Mapping[str, int]
     cohort: str
-    target: tuple[str, ...]
-    sources: Mapping[str, tuple[str, ...]]
+    cohorts: CohortsByValue | CohortsBySize
+    inferred: str
     header: Sequence[str] | None = None
     remark: str | None = None
     complete: Sequence[str] = field(default=())
@@ -90,20 +93,17 @@ class PublicData:
         source = Projected(self.projection, with_arms(spec), table.header)
         label, cohort = Categories(self.label, self.classes), Categories(self.cohort)
         table.fill([*source.columns, label, cohort], len(FEATURES), complete=self.complete, drop=True)
-        names = np.array(list(cohort.names))[cohort.values]
-        contexts, taken = source.contexts(), [value for values in self.sources.values() for value in values]
-        own = np.isin(names, self.target) if self.target else ~np.isin(names, taken)
+        known = label.values < OTHER
+        values, contexts, labels = cohort.values[known], source.contexts()[known], label.values[known]
+        target, others = self.cohorts.choose(np.array(list(cohort.names))[values])
 
-        def write(name: str, chosen: NDArray[np.bool_]) -> tuple[str, int]:
-            return _write(folder / f"{name}.csv", contexts, label.values, chosen)
+        def write(name: str, chosen: Chosen) -> tuple[str, int]:
+            return _write(folder / f"{name}.csv", contexts, labels, chosen)
 
-        sources = {name: write(name, np.isin(names, values)) for name, values in self.sources.items()}
-        return Cohorts(write("target", own), sources)
+        return Cohorts(write("target", target), {name: write(f"source-{name}", own) for name, own in others.items()})
 
 
-def _write(
-    path: Path, contexts: NDArray[np.float64], labels: NDArray[np.int32], own: NDArray[np.bool_]
-) -> tuple[str, int]:
+def _write(path: Path, contexts: NDArray[np.float64], labels: NDArray[np.int32], own: Chosen) -> tuple[str, int]:
     with path.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file)
         lines.writerow([*FEATURES, _LABEL])
@@ -122,28 +122,28 @@ ADULT: Final = PublicData(
     label="income",
     classes={"<=50K": 0, ">50K": 1, "<=50K.": 0, ">50K.": 1},
     cohort="native-country",
-    target=("United-States",),
-    sources={
-        "central-america": ("Mexico", "El-Salvador", "Guatemala", "Nicaragua", "Honduras"),
-        "caribbean": (
-            *("Puerto-Rico", "Cuba", "Jamaica", "Dominican-Republic", "Haiti", "Trinadad&Tobago"),
-            "Outlying-US(Guam-USVI-etc)",
-        ),
-        "south-america": ("Columbia", "Peru", "Ecuador"),
-        "canada-and-british-isles": ("Canada", "England", "Ireland", "Scotland"),
-        "europe": (
-            *("Germany", "Italy", "Poland", "Portugal", "Greece", "France", "Yugoslavia", "Hungary"),
-            "Holand-Netherlands",
-        ),
-        "east-asia": ("China", "Japan", "Taiwan", "Hong", "South"),
-        "south-and-southeast-asia": ("India", "Philippines", "Vietnam", "Iran", "Thailand", "Cambodia", "Laos"),
-    },
+    cohorts=CohortsByValue(
+        target=("United-States",),
+        sources={
+            "central-america": ("Mexico", "El-Salvador", "Guatemala", "Nicaragua", "Honduras"),
+            "caribbean": (
+                *("Puerto-Rico", "Cuba", "Jamaica", "Dominican-Republic", "Haiti", "Trinadad&Tobago"),
+                "Outlying-US(Guam-USVI-etc)",
+            ),
+            "south-america": ("Columbia", "Peru", "Ecuador"),
+            "canada-and-british-isles": ("Canada", "England", "Ireland", "Scotland"),
+            "europe": (
+                *("Germany", "Italy", "Poland", "Portugal", "Greece", "France", "Yugoslavia", "Hungary"),
+                "Holand-Netherlands",
+            ),
+            "east-asia": ("China", "Japan", "Taiwan", "Hong", "South"),
+            "south-and-southeast-asia": ("India", "Philippines", "Vietnam", "Iran", "Thailand", "Cambodia", "Laos"),
+        },
+    ),
+    inferred="The paper has 41,292 people of the target, 3,930 of seven sources and 46 columns. Complete rows of "
+    "people born in the United States, of all others, and columns after one-hot coding are as many. Which seven "
+    "sources the others make is in a supplement that is not at hand: the regions of birth here are ours.",
 )
-"""The 41,292 complete rows of people born in the United States, and the 3,930 of others in seven sources.
-
-Table 1 of the paper has these numbers and seven sources; which they are is in its supplement, which is not at hand.
-Here they are regions of birth.
-"""
 JOBS: Final = PublicData(
     name="Jobs",
     option="applicants",
@@ -154,9 +154,22 @@ JOBS: Final = PublicData(
     label="Employed",
     classes={"0": 0, "1": 1},
     cohort="Country",
-    target=(),
-    sources={"united-states": ("United States of America",)},
+    cohorts=CohortsByValue(sources={"united-states": ("United States of America",)}),
+    inferred="The paper has 57,773 people of the target, 14,318 of one source and 11 columns. Eleven columns of the "
+    "file describe an applicant. That the source is the United States is ours: the supplement is not at hand.",
 )
-"""Applicants for jobs by country, as we infer: Table 1 of the paper has 11 columns, one source, and 57,773 and 14,318
-people. The file has 11 columns that describe an applicant, and 73,462 rows; the supplement is not at hand.
-"""
+TAXI: Final = PublicData(
+    name="Taxi",
+    option="taxi",
+    projection=ProjectionSection(
+        numbers=("fare", "tips", "trip_total", "trip_seconds", "trip_miles"),
+        categories=("shift", "pickup_community_area", "dropoff_community_area"),
+    ),
+    label="payment_type",
+    classes={"0": 0, "1": 1} | dict.fromkeys(("-1", "2", "3", "4", "5", "6", "7", "8"), OTHER),
+    cohort="company_id",
+    cohorts=CohortsBySize(target=621_957, source=18_945),
+    inferred="The paper has 621,957 people of the target, 18,945 of one source and 93 columns, and does not say which "
+    "taxis these are. The file, the class (a credit card or cash) and the columns are ours; target and source are the "
+    "two companies whose trips are nearest to as many.",
+)

@@ -40,6 +40,8 @@ export class AdditivePolicy {
     this.freshCoins = true;
     this.tellsAge = false;
     this.takesOwnAlone = false;
+    /** Lengths of a vector's parts, by question. @type {number[]} */
+    this.lengths = [];
     this.check(told, spec);
   }
 
@@ -51,7 +53,6 @@ export class AdditivePolicy {
     const drawn = Number.isInteger(this.count) && this.count >= 1 && this.count <= DRAWS_MAX && this.seed >= 0n && this.seed < 1n << 63n;
     const rises = edges.length === questions.count - 1 && edges.every((edge, i) => edge <= UNIT && (i === 0 || edges[i - 1] <= edge));
     if (!(same && plays && drawn && rises && counted >= 0 && counted < 1)) throw malformed("not an additive policy");
-    /** Lengths of a vector's parts, by question. */
     this.lengths = [...edges, UNIT].map((edge, i) => Math.sqrt((edge - (edges[i - 1] ?? 0)) / UNIT));
   }
 
@@ -105,11 +106,13 @@ export class AdditivePolicy {
     const { starts, parts } = this.questions;
     const arms = this.playable.length;
     const found = new Array(parts * (arms + (this.countsArms ? arms : 1))).fill(0);
-    const [told, beside] = [Math.sqrt(1 - this.counted) * residual, Math.sqrt(this.counted)];
+    const told = Math.sqrt(1 - this.counted) * residual;
+    const beside = Math.sqrt(this.counted);
     starts.forEach((start, question) => {
       const place = start + this.questions.part(question, own);
-      found[arm * parts + place] = told * this.lengths[question];
-      found[(arms + (this.countsArms ? arm : 0)) * parts + place] = beside * this.lengths[question];
+      const length = /** @type {number} */ (this.lengths[question]);
+      found[arm * parts + place] = told * length;
+      found[(arms + (this.countsArms ? arm : 0)) * parts + place] = beside * length;
     });
     return /** @type {number[]} */ (found);
   }

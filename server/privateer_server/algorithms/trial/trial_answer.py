@@ -31,6 +31,7 @@ from privateer_server.algorithms.trial.decisions import (
     ground_in,
     rounded,
 )
+from privateer_server.algorithms.trial.expected_loss import expected_losses
 from privateer_server.algorithms.trial.power.power_tables import QUESTION_COLUMNS, question_rows
 from privateer_server.algorithms.trial.state import TrialState
 from privateer_server.algorithms.trial.treatment_effects import (
@@ -52,6 +53,7 @@ def answer(
     parts: list[AnswerPart] = [_recommendations(found, spec), _facts(state, spec, over)]
     parts += [*_at_the_stop(state, spec), *_guardrails(state, spec)]
     parts += [*_questions(spec), *_shares(state, spec), _over_time(state, spec)]
+    parts += expected_losses(state, found, spec)
     return Answer(
         "ended" if over else "learning",
         state.reported,

@@ -1,0 +1,75 @@
+"""What a person loses on average who gets what a trial recommends: expected, and at most."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from privateer_core.algorithms.trial import TrialSpec
+from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.parts import LOSS, Intervals
+from privateer_server.algorithms.trial.decisions import DIGITS, TrialFindings
+from privateer_server.algorithms.trial.group_sequential import critical_values
+from privateer_server.algorithms.trial.state import TrialState
+
+Array = NDArray[np.float64]
+
+
+def expected_losses(state: TrialState, found: TrialFindings, spec: TrialSpec) -> Iterator[Intervals]:
+    """Yield the loss of each segment's recommendation, from 0 to what intervals leave open; nothing where none is said.
+
+    The loss is the mean reward of the best arm less that of the recommended one, so it is 0 if that is the best. Given
+    the estimates, an arm is ahead of the recommended one by a normal variable: by their difference, with the noise of
+    both, as if nothing had been known before. What it is ahead by, where it is, is added up over arms, which is no less
+    than what the best of them is ahead by. The upper end is what it is ahead by at most while all intervals hold.
+
+    Notes
+    -----
+    Nothing is spent: it is computed from intervals that are published.
+    """
+    ends, deviations = found.called.intervals, _deviations(state, found, spec)
+    several = spec.segment_count > 1
+    losses = []
+    for k, best in enumerate(found.best.tolist()):
+        if np.isfinite(ends[k]).all():
+            expected, most = loss_of(best, ends[k], deviations[k])
+            unit, option = spec.reward.span, spec.options[best]
+            value, high = (round(unit * one, DIGITS) for one in (expected, max(most, expected)))
+            losses.append(Estimate(f"{option}: {spec.segment_names[k]}" if several else option, value, 0.0, high))
+    if losses:
+        yield Intervals(LOSS, "difference", tuple(losses))
+
+
+def loss_of(best: int, intervals: Array, deviations: Array) -> tuple[float, float]:
+    """Return the loss of an arm that is expected at most, and the largest that intervals leave open.
+
+    Parameters
+    ----------
+    intervals
+        Effects against arm 0 with the ends of their intervals, shape (K, 3).
+    deviations
+        Their standard deviations, shape (K,). Effects against the same control correlate, so that those of differences
+        are no larger than they are taken to be here.
+    """
+    value, low, high = np.vstack([np.zeros(3), intervals]).T
+    variance = np.square(np.append(0.0, deviations))
+    others = np.arange(len(value)) != best
+    ahead, deviation = (value - value[best])[others], np.sqrt(variance + variance[best])[others]
+    score = ahead / np.where(deviation > 0, deviation, 1.0)
+    normal = ahead * ndtr(score) + deviation * np.exp(-np.square(score) / 2) / np.sqrt(2 * np.pi)
+    expected = np.where(deviation > 0, normal, np.maximum(ahead, 0.0))
+    return float(expected.sum()), max(0.0, float((high - low[best])[others].max()))
+
+
+def _deviations(state: TrialState, found: TrialFindings, spec: TrialSpec) -> Array:
+    """Return standard deviations of effects, (J, K), from intervals that may be of earlier looks.
+
+    A strict interval is wider than a normal one, so that its deviation is taken too large.
+    """
+    alpha, intervals = state.evidence.design.alpha, found.called.intervals
+    critical = np.full(len(state.ratio.people), ndtri(1 - alpha / 2))
+    if spec.algorithm.intervals != "strict":
+        critical = critical_values(state.evidence.times, alpha)
+    look = np.searchsorted(state.ratio.people.astype(np.int64), found.called.people)
+    return np.asarray((intervals[..., 2] - intervals[..., 1]) / 2 / critical[look])

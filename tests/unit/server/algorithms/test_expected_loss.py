@@ -1,0 +1,50 @@
+"""What following a trial's recommendation loses: expected by the normal law, at most by the intervals."""
+
+import numpy as np
+import pytest
+
+from privateer_core.answer.parts import LOSS, Intervals
+from privateer_server.algorithms.trial.expected_loss import loss_of
+from tests.unit.server.algorithms.test_trial_answer import SPECS, learned
+
+
+def test_of_one_treatment_it_is_the_normal_loss() -> None:
+    """Ahead by one deviation the other is better by .0833 deviations on average; at most what the interval leaves."""
+    interval = np.array([[0.1, -0.1, 0.3]])
+    assert loss_of(1, interval, np.array([0.1])) == pytest.approx((0.00833, 0.1), abs=1e-5)
+    assert loss_of(0, interval, np.array([0.1])) == pytest.approx((0.10833, 0.3), abs=1e-5)
+    assert loss_of(1, np.array([[0.3, 0.1, 0.5]]), np.array([0.1]))[1] == 0
+
+
+def test_of_several_arms_it_is_no_less_than_the_best_of_them_is_ahead() -> None:
+    """Against a million draws with a common control, which make effects correlate."""
+    rng, deviation = np.random.default_rng(3), 0.1
+    estimates = np.array([0.05, 0.12, 0.1])
+    intervals = np.stack([estimates, estimates - 0.3, estimates + 0.3], axis=1)
+    control, own = rng.normal(0, deviation / 2**0.5, (1_000_000, 1)), rng.normal(0, deviation / 2**0.5, (1_000_000, 3))
+    effects = np.concatenate([np.zeros((1_000_000, 1)), estimates + own - control], axis=1)
+    drawn = float((effects.max(axis=1) - effects[:, 2]).mean())
+    expected, most = loss_of(2, intervals, np.full(3, deviation))
+    assert drawn < expected < 3 * drawn
+    assert most == pytest.approx(0.1 + 0.3 - (0.12 - 0.3))
+
+
+def test_without_noise_it_is_what_was_seen() -> None:
+    assert loss_of(1, np.array([[0.1, 0.1, 0.1], [0.3, 0.3, 0.3]]), np.zeros(2)) == pytest.approx((0.2, 0.2))
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_an_answer_has_it_for_each_segment_of_which_all_is_said(name: str) -> None:
+    learner, state = learned(name)
+    spec, found = learner.spec, learner.answer(state)
+    said = next((one for one in found.all_of(Intervals) if one.title == LOSS), None)
+    whole = [
+        group
+        for group in spec.segment_names
+        if all(one.value is not None for one in found.effects if one.group in (group, None))
+    ]
+    assert (said is not None) == bool(whole)
+    if said:
+        assert len(said.estimates) <= spec.segment_count
+        assert all(one.low == 0 <= one.value <= one.high for one in said.estimates)
+        assert all(one.name.split(":")[0] in spec.options for one in said.estimates)
