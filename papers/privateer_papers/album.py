@@ -117,6 +117,7 @@ class Album:
             Chapter(paper, [self._entry(one) for one in self.reproductions.values() if one.paper == paper.number])
             for paper in PUBLICATIONS
         ]
+        seeds = [one.setting.seeds for one in self.made.values()] or [self.effort.seeds]
         text = page(
             "album.html",
             __package__,
@@ -126,6 +127,8 @@ class Album:
             effort=self.effort,
             made=[one for one in self.made.values() if one.whole],
             count=len(self.reproductions),
+            few=min(seeds),
+            most=max(seeds),
             seconds=duration(sum(one.seconds for one in self.made.values())),
             privateer=version("privateer-papers"),
             now=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -116,14 +116,15 @@ def test_it_resumes_what_is_the_same(plays: Plays, capsys: pytest.CaptureFixture
     plays.interrupted = ""
     assert reproduce(capsys, tmp_path, *data)[0] == 0
     assert plays == [NAMES[2]]
-    for seeds, again in (("3", list(NAMES)), ("2", [])):
+    for seeds, again in (("3", list(NAMES)), ("2", [])):  # a run of more seeds serves where fewer are asked for
         plays.clear()
         assert reproduce(capsys, tmp_path, *data, "--seeds", seeds)[0] == 0
         assert plays == again
-    assert "seeds 0 to 1 or more" in text_of(tmp_path)
+    assert "small version, seeds 0 to 2, in" in text_of(tmp_path)
     plays.clear()
     assert reproduce(capsys, tmp_path, "--adult", adult(tmp_path, 32_561))[0] == 0
     assert plays == [NAMES[1]]
+    assert "small version, 2 to 3 seeds each, in" in text_of(tmp_path)
 
 
 def test_another_version_or_a_lost_picture_is_run_again(
@@ -251,7 +252,7 @@ def test_the_documentation_has_the_page_of_a_full_run() -> None:
     """What is not made it says; most is."""
     page, count, said = made_of("papers-made-again.html")
     assert set(all_reproductions()) <= page.anchors
-    assert said.startswith(", seeds 0 to ")
+    assert re.fullmatch(r", (seeds 0 to \d+|\d+ to \d+ seeds each)", said)
     assert count >= 2 * len(all_reproductions()) // 3
     assert len(page.images) >= count
     waits = page.text.count("It is not made yet.") + page.text.count("It needs --") + page.text.count("Interrupted")
