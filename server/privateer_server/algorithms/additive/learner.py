@@ -9,22 +9,16 @@ from typing_extensions import override
 
 from privateer_core.algorithms.additive.policy import STEP, AdditivePolicy
 from privateer_core.algorithms.additive.spec import AdditiveSpec
-from privateer_core.answer import Answer
-from privateer_core.answer.facts import Fact
-from privateer_core.answer.parts import Figures
-from privateer_core.answer.shapes import Shapes
-from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.primitives.contributions import CellHits
-from privateer_server.algorithms import LearnerState, NewRound, RoundsLearner
+from privateer_server.algorithms import LearnerState, NewRound
 from privateer_server.algorithms.additive.arm_shares import ArmShares
 from privateer_server.algorithms.additive.cell_masses import CellMasses
-from privateer_server.algorithms.additive.made_up_people import contexts_of
-from privateer_server.algorithms.additive.observed_round import ObservedRound, independent
+from privateer_server.algorithms.additive.observed_round import ObservedRound
 from privateer_server.algorithms.additive.part_sums import PartSums, noise_of
 from privateer_server.algorithms.additive.posterior import TermPosterior
 from privateer_server.algorithms.additive.question_shares import edges_of, even, least_doubt
-from privateer_server.algorithms.additive.shape_functions import CellShares, shapes_of
+from privateer_server.algorithms.additive.terms_learner import TermsLearner, in_steps
 
 Array = NDArray[np.float64]
 _DRAWS: Final = 32
@@ -58,17 +52,10 @@ class AdditiveState(LearnerState):
     rounds: tuple[ObservedRound, ...] = ()
 
 
-class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]):
+class AdditiveLearner(TermsLearner[AdditiveState]):
     """Learns terms from residuals, and asks what leaves least doubt."""
 
     state_type = AdditiveState
-    publishes_result = False
-    same = ("algorithm", "experiment.arms", "experiment.retired", "context.features", "reward")
-
-    def __init__(self, spec: AdditiveSpec) -> None:
-        super().__init__(spec)
-        self.questions = spec.questions
-        self.cells = self.questions.cells
 
     @override
     def start(self, seed: int) -> AdditiveState:
@@ -76,14 +63,15 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
         nothing = np.zeros((arms, terms, terms)), np.zeros((arms, terms))
         return AdditiveState(0, *nothing, CellMasses.unknown(self.cells))
 
+    @override
     def posterior(self, state: AdditiveState) -> TermPosterior:
-        """Return what is known of terms."""
         declared = self.spec.reward.base_rate
         rate = None if declared is None else self.spec.reward.scaled(declared)[0]
-        return TermPosterior.of(*self._statistics(state), self.cells, state.masses.means(self.cells), rate)
+        return TermPosterior.of(*self.statistics(state), self.cells, state.masses.means(self.cells), rate)
 
-    def _statistics(self, state: AdditiveState) -> tuple[Array, Array]:
-        """Return information and scores of all rounds; those that are kept count by what is known of masses now."""
+    @override
+    def statistics(self, state: AdditiveState) -> tuple[Array, Array]:
+        """Return what all rounds say; those that are kept count by what is known of masses now."""
         masses = state.masses.means(self.cells)
         information, scores = state.information, state.scores
         for one in state.rounds:
@@ -99,7 +87,7 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
         if ahead.batch and spec.privacy.trust.promises:
             asked = self._asked(state, known, ahead.batch, noise_of(terms, _COUNTED))
             terms = self.terms(ahead, spec.asked(ahead.seed, edges_of(asked)))
-        means = _whole(known.means)
+        means = in_steps(known.means)
         return AdditivePolicy(
             version=ahead.version,
             questions=self.questions,
@@ -130,7 +118,7 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
             return np.asarray(draws)
         coins = np.random.default_rng(ahead.seed).standard_normal((_DRAWS, *known.means.shape))
         moved = np.einsum("kij,dkj->dki", known.factors, coins, optimize=True)
-        return _whole(known.means + self.spec.algorithm.exploration * moved)
+        return in_steps(known.means + self.spec.algorithm.exploration * moved)
 
     @override
     def learn(self, state: AdditiveState, policy: AdditivePolicy, release: VectorSums | CellHits) -> AdditiveState:
@@ -151,7 +139,7 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
     def _folded(self, state: AdditiveState, kept: int) -> AdditiveState:
         """Return the state with so many rounds, the others counted in for good."""
         gone = state.rounds[: max(0, len(state.rounds) - kept)]
-        information, scores = self._statistics(replace(state, rounds=gone))
+        information, scores = self.statistics(replace(state, rounds=gone))
         return replace(state, information=information, scores=scores, rounds=state.rounds[len(gone) :])
 
     @override
@@ -161,59 +149,3 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
             np.concatenate([one, np.zeros((added, *one.shape[1:]))]) for one in (folded.information, folded.scores)
         )
         return replace(folded, information=information, scores=scores)
-
-    @override
-    def figures(self, state: AdditiveState) -> dict[str, float]:
-        """Return how far a mean reward may be off: standard deviation, averaged over arms and people."""
-        people = independent(self.cells, state.masses.means(self.cells))
-        spread = np.einsum("kij,ij->k", self.posterior(state).covariances, people)
-        return {"uncertainty": float(np.sqrt(spread).mean())}
-
-    @override
-    def answer(self, state: AdditiveState) -> Answer:
-        if not state.reported:
-            return self.answered(state)
-        off = Fact("typical error of a mean reward", round(self.figures(state)["uncertainty"], 4), "number")
-        return self.answered(state, parts=(self._shapes(state), Figures("what is known", (off,))))
-
-    def _shapes(self, state: AdditiveState) -> Shapes:
-        known, masses = self.posterior(state), state.masses.means(self.cells)
-        people = CellShares(self.cells, self.spec.features, masses)
-        told = known.unshrunk(*self._statistics(state), self.cells, masses)
-        playable = np.array(self.spec.playable)
-        return shapes_of(known, told, people, self.spec.options, playable, self.spec.reward.span)
-
-    @override
-    def expected(self, state: AdditiveState) -> ExpectedRewards | None:
-        if not state.reported:
-            return None
-        known, reward = self.posterior(state), self.spec.reward
-        covariances = known.covariances
-
-        def rows(contexts: Array) -> Array:
-            found = np.zeros((len(contexts), self.cells.count))
-            found[:, 0] = 1.0
-            np.put_along_axis(found, self.cells.locate(contexts), 1.0, axis=1)
-            return found
-
-        def at(contexts: Array) -> tuple[Array, Array]:
-            x = rows(contexts)
-            spreads = np.einsum("nd,kde,ne->nk", x, covariances, x, optimize=True)
-            deviations = reward.span * np.sqrt(np.maximum(spreads, 0.0))
-            return reward.unscaled(np.clip(x @ known.means.T, 0.0, 1.0)), deviations
-
-        def deviation(contexts: Array, weights: Array) -> float:
-            sums = weights.T @ rows(contexts)
-            return reward.span * float(np.sqrt(max(0.0, np.einsum("kd,kde,ke->", sums, covariances, sums))))
-
-        masses = state.masses.means(self.cells)
-
-        def draw(places: Array) -> Array:
-            return contexts_of(self.cells, masses, self.spec.dimension, places)
-
-        return ExpectedRewards.everywhere(self.spec.dimension, at, deviation, draw)
-
-
-def _whole(values: Array) -> NDArray[np.int16]:
-    """Return terms in whole steps; none is beyond 4."""
-    return np.asarray(np.clip(np.rint(values / STEP), -32767, 32767), np.int16)
