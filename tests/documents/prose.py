@@ -166,9 +166,8 @@ def check(path: Path) -> list[str]:
 
 def main(named: list[str]) -> int:
     """Print the findings of the files that are named, or of all."""
-    unfinished = {ROOT / name for name in RULES["unfinished"]}
-    every = [path for path in (*pages(), *sources()) if path not in unfinished]
-    found = [one for path in ([Path(name).resolve() for name in named] or every) for one in check(path)]
+    paths = [Path(name).resolve() for name in named] or [*pages(), *sources()]
+    found = [one for path in paths for one in check(path)]
     print("\n".join(found) or "prose: no findings")
     return bool(found)
 

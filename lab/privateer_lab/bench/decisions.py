@@ -19,6 +19,7 @@ from privateer_core.codec import encode
 from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import message_size
 from privateer_core.privacy.terms_verification import Limits
+from privateer_core.privacy.trust import stands_alone
 from privateer_core.wire.publication import Publication, Round, encode_publication
 from privateer_lab.services.demo import sdk_folder
 from privateer_server.rounds.loop import Schedule
@@ -74,7 +75,7 @@ def _publication() -> tuple[bytes, dict[str, Any]]:
         {
             "experiment": {"name": _NAME, "arms": [f"arm {arm}" for arm in range(ARMS)], "horizon": 10_000},
             "context": {"features": numbers | levels},
-            "privacy": {"model": "local", "epsilon": 4.0},
+            "privacy": {"model": stands_alone().name, "epsilon": 4.0},
             "algorithm": {"name": "additive", "bins": 8},
         }
     )

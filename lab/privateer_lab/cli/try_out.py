@@ -91,14 +91,23 @@ def spec_from(
     if out:
         if made.log and not as_json:
             begin(f"fitting what comes of each option for whom to {made.log.rows.kept:,} rows", "some seconds")
+        if (made.log or made.labelled) and not as_json:
+            begin("trying algorithms on these people", "some seconds")
         made.write(out)
     if as_json:
         fit = list(made.people.notes) if out and made.people else []
-        print_json({"spec": made.text, "confirm": list(made.confirm), "notes": list(made.notes), "people": fit})
+        text, said = (made.fitted, _chosen(made)) if out else (made.text, [])
+        confirm = made.confirmed if out else made.confirm
+        print_json({"spec": text, "confirm": list(confirm), "notes": [*made.notes, *said], "people": fit})
         return
     if not out:
         typer.echo(made.text, nl=False)
     _explain(made, data, out)
+
+
+def _chosen(made: Draft) -> list[str]:
+    """Say which algorithm the file has, and why."""
+    return [made.choice.sentence] if made.choice else []
 
 
 def _check_writable(out: Path, data: Path) -> None:
@@ -136,13 +145,16 @@ def _explain(made: Draft, data: Path, out: Path | None) -> None:
     lines = []
     if out:
         lines = [f"Wrote {out} and {people_file(out)}." if made.people else f"Wrote {out}."]
-    if made.confirm:
+    confirm = made.confirmed if out else made.confirm
+    if confirm:
         lines += ["Everybody may read a spec. These come from the data: change or confirm them before you create it."]
-        lines += [f"  {one}" for one in made.confirm]
+        lines += [f"  {one}" for one in confirm]
     lines += made.notes
     if out and made.people:
         kept = f"{people_file(out).name} has the features and rewards of these people: keep it as you keep {data.name}."
-        lines += [*made.people.notes, kept, "", f"Next: privateer plan {out}"]
+        lines += [*made.people.notes, *_chosen(made), kept, "", f"Next: privateer plan {out}"]
+    elif out:
+        lines += _chosen(made)
     elif made.log:
         lines.append("With --out FILE simulated people are made of the rows, too.")
     for line in lines:

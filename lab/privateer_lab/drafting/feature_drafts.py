@@ -28,6 +28,8 @@ _FEW: Final = 10
 Of tables of 20 times as many rows or fewer they are named, and a sentence says so.
 """
 _INNER: Final = (0.01, 0.99)
+_DRAWN: Final = 17
+"""Cut points of numbers, for 16 parts with as many rows each."""
 _CODES: Final = 8
 _SKEWED: Final = 8.0
 """Numbers crowd if the inner 98 in 100 have so many times the range of the inner half."""
@@ -74,13 +76,17 @@ def _columns_of(line: str) -> int:
     return sum(feature.columns for feature in features.values())
 
 
-def features_of(profiles: Sequence[Profile], bounds: Mapping[str, tuple[float, float]]) -> FeatureDrafts:
+def features_of(
+    profiles: Sequence[Profile], bounds: Mapping[str, tuple[float, float]], *, drawn: bool = False
+) -> FeatureDrafts:
     """Make features of columns, in their order.
 
     Parameters
     ----------
     bounds
         Those of numbers that are public already, by column.
+    drawn
+        Whether all other numbers have cut points from the data, with as many rows between one and the next.
 
     Raises
     ------
@@ -89,7 +95,7 @@ def features_of(profiles: Sequence[Profile], bounds: Mapping[str, tuple[float, f
     """
     found = FeatureDrafts()
     for profile in profiles:
-        _add(found, profile, bounds.get(profile.name))
+        _add(found, profile, bounds.get(profile.name), drawn=drawn)
     if not found.lines:
         why = f" ({found.notes[0].rstrip('.')})" if found.notes else ""
         remedy = "give numbers, yes or no, or few levels"
@@ -97,7 +103,7 @@ def features_of(profiles: Sequence[Profile], bounds: Mapping[str, tuple[float, f
     return found
 
 
-def _add(found: FeatureDrafts, profile: Profile, bounds: tuple[float, float] | None) -> None:
+def _add(found: FeatureDrafts, profile: Profile, bounds: tuple[float, float] | None, *, drawn: bool) -> None:
     """Add a feature, or say why there is none."""
     name, gaps = profile.name, {"missing": True} if profile.gaps else {}
     if len(name) > TEXT_MAX or not name.isprintable():
@@ -116,7 +122,7 @@ def _add(found: FeatureDrafts, profile: Profile, bounds: tuple[float, float] | N
     elif profile.is_boolean:
         found.take(name, {"boolean": True, **gaps}, None)
     elif (numbers := profile.numbers) is not None:
-        _add_numbers(found, profile, numbers, gaps)
+        _add_numbers(found, profile, numbers, gaps, drawn=drawn)
     else:
         _add_levels(found, profile, gaps)
 
@@ -137,10 +143,16 @@ def identifies(profile: Profile) -> str | None:
     return None
 
 
-def _add_numbers(found: FeatureDrafts, profile: Profile, numbers: NDArray[np.float64], gaps: dict[str, Any]) -> None:
+def _add_numbers(
+    found: FeatureDrafts, profile: Profile, numbers: NDArray[np.float64], gaps: dict[str, Any], *, drawn: bool
+) -> None:
     numbers = numbers[np.isfinite(numbers)]
     if len(numbers) == 0 or numbers.min() == numbers.max():
         found.leave_out(profile.name, "it has fewer than two finite numbers")
+        return
+    if drawn and len(cuts := _drawn(numbers)) > 1:
+        said = f"it has cut points, which are from the data: {toml(cuts)}"
+        found.take(profile.name, {"quantiles": cuts, **gaps}, said)
         return
     quarters = np.quantile(numbers, (_INNER[0], 0.25, 0.75, _INNER[1]))
     if quarters[3] - quarters[0] > _SKEWED * (quarters[2] - quarters[1]):
@@ -173,6 +185,24 @@ def bounds_of(numbers: NDArray[np.float64]) -> tuple[float, float]:
 def _cuts(numbers: NDArray[np.float64]) -> list[float]:
     """Return eleven cut points of two digits."""
     return [rounded(cut) for cut in np.quantile(numbers, np.linspace(*_INNER, 11))]
+
+
+def _drawn(numbers: NDArray[np.float64]) -> list[float]:
+    """Return cut points with as many rows between one and the next, of the digits they need; maybe none."""
+    # A number that many rows have comes several times, so that they are a part of their own.
+    cuts, times = np.unique(np.quantile(numbers, np.linspace(*_INNER, _DRAWN)), return_counts=True)
+    if len(cuts) < 2:
+        return []
+    gaps = np.diff(cuts)
+    nearest = np.minimum(np.append(gaps, np.inf), np.insert(gaps, 0, np.inf)).tolist()
+    found = [_to_unit(cut, gap) for cut, gap in zip(cuts.tolist(), nearest, strict=True)]
+    return [cut for cut, count in zip(found, times.tolist(), strict=True) for _ in range(count)]
+
+
+def _to_unit(value: float, gap: float) -> float:
+    """Return a number of so many digits that it is off by a quarter of a gap at most."""
+    unit = 10.0 ** math.floor(math.log10(gap / 2))
+    return _tidy(round(value / unit) * unit)
 
 
 def rounded(value: float) -> float:

@@ -6,7 +6,7 @@ everybody may read a spec.
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -18,7 +18,9 @@ from privateer_core.algorithms import read_spec
 from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.sections import toml_tables
 from privateer_core.spec.spec import Spec, example_promises
+from privateer_lab.drafting.algorithm_choice import AlgorithmChoice, choice_of
 from privateer_lab.drafting.column_profiles import TableRows, rows_of, shortened
 from privateer_lab.drafting.copied_columns import without_copies
 from privateer_lab.drafting.feature_drafts import FeatureDrafts, features_of, rounded
@@ -26,7 +28,9 @@ from privateer_lab.drafting.logged_people import LoggedPeople, logged_people
 from privateer_lab.drafting.outcome_columns import ArmNames, arms_of, bounds_of_reward, classes_of, reward_of
 from privateer_lab.drafting.segment_drafts import segment_lines
 from privateer_lab.drafting.toml_values import toml
-from privateer_lab.drafting.usual_algorithms import by_context, with_effects
+from privateer_lab.drafting.usual_algorithms import with_effects
+from privateer_lab.environments import environment_for
+from privateer_lab.planning.other_algorithms import by_features
 
 _ROUND: Final = 1000
 _SHARE: Final = 0.05
@@ -54,12 +58,19 @@ class Draft:
         Sentences about what else was decided, such as columns that were left out.
     log
         The rows of a log, with what was chosen and what came of it; None where the draft is of none.
+    labelled
+        The file whose rows are people that have a class; None where the draft is of none.
+    bounded, drawn
+        Its features, and the same with cut points of numbers from the data.
     """
 
     text: str
     confirm: tuple[str, ...]
     notes: tuple[str, ...]
     log: "_Log | None" = field(default=None, repr=False)
+    labelled: Path | None = None
+    bounded: FeatureDrafts | None = field(default=None, repr=False)
+    drawn: FeatureDrafts | None = field(default=None, repr=False)
 
     @property
     def spec(self) -> Spec:
@@ -71,9 +82,49 @@ class Draft:
         """Simulated people made from the log; None without one. The model is fitted when they are first asked for."""
         return self.log.people(cast(ArmsSpec, self.spec)) if self.log else None
 
+    @cached_property
+    def choice(self) -> AlgorithmChoice | None:
+        """The algorithm that earns most in runs with these people, who are drawn when it is first asked for.
+
+        None where there are none, or the draft is of a test.
+        """
+        tables, other = toml_tables(self.text), toml_tables(self._with_cuts(self.text))
+        if tables["algorithm"]["name"] not in by_features() or not (self.log or self.labelled):
+            return None
+        if self.labelled:
+            for one in (tables, other):
+                one["population"]["path"] = str(self.labelled.resolve())
+            return choice_of(tables, other, environment_for)
+        assert self.people is not None
+        people = self.people.people
+        return choice_of(tables, other, lambda _spec, _seed: people)
+
+    def _with_cuts(self, text: str) -> str:
+        """Return the spec with cut points of numbers from the data, where it has features of both kinds."""
+        if not (self.bounded and self.drawn):
+            return text
+        return text.replace("\n".join(self.bounded.lines), "\n".join(self.drawn.lines))
+
+    @property
+    def confirmed(self) -> tuple[str, ...]:
+        """What somebody has to confirm of the file that `write` writes."""
+        if not (self.choice and self.choice.drawn is not None and self.bounded and self.drawn):
+            return self.confirm
+        others = [one for one in self.confirm if one not in self.bounded.confirm]
+        return (*others, *self.drawn.confirm)
+
+    @property
+    def fitted(self) -> str:
+        """The spec as TOML, with the algorithm of `choice`, and the cut points if they earn more."""
+        if not self.choice:
+            return self.text
+        text = self.text if self.choice.drawn is None else self._with_cuts(self.text)
+        usual = toml_tables(self.text)["algorithm"]["name"]
+        return text.replace(_algorithm(usual), _algorithm(self.choice.name))
+
     def write(self, path: "str | os.PathLike[str]") -> None:
-        """Write the spec, and beside it the people of a log, whom it then names."""
-        file, text = Path(path), self.text
+        """Write the spec with the algorithm of `choice`, and beside it the people of a log, whom it then names."""
+        file, text = Path(path), self.fitted
         if self.people:
             text += self.people.write(people_file(file))
         file.write_text(text, encoding="utf-8")
@@ -157,7 +208,8 @@ def draft(
     rows = _complete(rows, [one for one in (arm, reward) if one], notes)
     names = arms_of(rows.column(arm)) if arm and not arms else ArmNames.given(arms)
     classes = classes_of(rows.column(label)) if label else ArmNames.given(())
-    features = _features(rows, {label, reward, arm, *ignore} - {None}, bounds, segments, (arm, reward))
+    asked = rows, {label, reward, arm, *ignore} - {None}, bounds, segments, (arm, reward)
+    features = _features(*asked)
     confirm, notes = list(features.confirm), notes + features.notes
     if (named := arm or label) and not arms:
         count = len(names.values or classes.values)
@@ -179,11 +231,14 @@ def draft(
     promise = _promise(rows.total)
     notes.append(_trusted(promise))
     sections += segment_lines(rows, segments, confirm)
-    sections += _closing(promise, with_effects() if segments else by_context())
+    sections += _closing(promise, with_effects() if segments else by_features()[0])
     if path and label:
         sections += _labelled(os.path.relpath(path, seen_from), label, list(classes.values), options)
     log = _Log(rows, arm, reward, names) if arm and reward and not arms else None
-    made = Draft("\n".join(sections) + "\n", tuple(confirm), tuple(notes), log)
+    labelled = Path(path) if path and label else None
+    made = Draft("\n".join(sections) + "\n", tuple(confirm), tuple(notes), log, labelled, features)
+    if log or labelled:
+        made = replace(made, drawn=_features(*asked, drawn=True))
     read_spec(made.text)
     return made
 
@@ -233,6 +288,8 @@ def _features(
     bounds: Mapping[str, tuple[float, float]],
     segments: Sequence[str],
     log: tuple[str | None, str | None],
+    *,
+    drawn: bool = False,
 ) -> FeatureDrafts:
     """Make features of columns: of a wide table of those that tell most about options."""
     profiles = [
@@ -241,14 +298,14 @@ def _features(
     copies = list[str]()
     if not segments:
         profiles, copies = without_copies(profiles, rows.column(log[0]) if log[0] else None)
-    found = features_of(profiles, bounds)
+    found = features_of(profiles, bounds, drawn=drawn)
     if not found.full or not all(log):
         found.notes += copies
         return found
     from privateer_lab.drafting.relevance import most_relevant_first
 
     arm, reward = (rows.column(name) for name in log if name)
-    found = features_of(most_relevant_first(profiles, arm, reward_of(reward)), bounds)
+    found = features_of(most_relevant_first(profiles, arm, reward_of(reward)), bounds, drawn=drawn)
     found.notes += copies
     found.notes.append("Features that tell most about which option is better for whom were taken first.")
     return found
@@ -324,9 +381,12 @@ def _closing(promise: dict[str, Any], fitting: str) -> list[str]:
         "[privacy]  # what you promise to each person: `privateer plan` shows what it costs in rewards",
         *(f"{key} = {toml(value)}" for key, value in promise.items()),
         "",
-        "[algorithm]",
-        f"name = {toml(fitting)}",
+        _algorithm(fitting),
     ]
+
+
+def _algorithm(name: str) -> str:
+    return f"[algorithm]\nname = {toml(name)}"
 
 
 def _labelled(path: str, label: str, classes: list[str], arms: Sequence[str]) -> list[str]:

@@ -1,19 +1,8 @@
-"""Algorithms for who has not chosen one: for choices by context, and for effects."""
+"""Algorithms for who has not chosen one, and wants effects."""
 
 from privateer_core.algorithms import ALGORITHMS, algorithm
-from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
-
-
-def by_context() -> str:
-    """Return the name of the first algorithm of means by features."""
-    kinds = {one: algorithm(one).spec for one in ALGORITHMS}
-    return next(
-        one
-        for one, spec in kinds.items()
-        if issubclass(spec, ArmsSpec) and spec.question is KeyedMeans and spec.model_fields["context"].is_required()
-    )
 
 
 def with_effects() -> str:

@@ -138,14 +138,6 @@ def test_coins_that_ask_by_other_shares_than_the_policy_says_are_refused():
     assert not other.fits(spec)
 
 
-def test_reports_alone_need_an_epsilon_of_four():
-    for privacy in ({"epsilon": 3.9}, {"model": "shuffle", "epsilon": 1.0, "delta": 1e-6, "arms": "as-local"}):
-        with pytest.raises(SpecError) as refused:
-            spec_of("local", privacy=privacy)
-        assert refused.value.field == "privacy.epsilon"
-        assert "partition" in refused.value.remedy
-
-
 NUMBERS = {f"x{place}": {"low": 0, "high": 1} for place in range(40)}
 
 

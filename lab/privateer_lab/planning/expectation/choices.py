@@ -1,4 +1,4 @@
-"""What a reader may change in a spec: who is trusted, epsilon, features, people, rounds."""
+"""What a reader may change in a spec: who is trusted, epsilon, features, the algorithm, people, rounds."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -15,10 +15,11 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.environments import default_environment
 from privateer_lab.planning.expectation.kept_features import people_with, telling, with_features
 from privateer_lab.planning.expectation.partial_runs import PartialRun, played
+from privateer_lab.planning.other_algorithms import by_features, tables_of, with_algorithm
 from privateer_lab.planning.plain_tests import is_test
 from privateer_lab.planning.plans import EPSILON_MAX, Refused, Variant, possible, refusal
 
-Kind: TypeAlias = Literal["as it is", "trust", "epsilon", "features", "people", "rounds"]
+Kind: TypeAlias = Literal["as it is", "trust", "epsilon", "features", "algorithm", "people", "rounds"]
 """What a choice changes."""
 _TIMES: Final = 3
 """How much larger or smaller rounds are tried."""
@@ -80,7 +81,10 @@ def choices_of(
         found, refused = _possible(spec, models or promised, epsilons or usual)
         return [own, *(VariedSpec("trust", _promise(one), one) for one in found if not _same(one, own))], refused
     promises, refused = _promises(spec)
-    return [own, *promises, *_features(spec), *_sizes(spec)] if not is_test(spec) else [own, *promises], refused
+    return [own, *promises, *_features(spec), *_algorithms(spec), *_sizes(spec)] if not is_test(spec) else [
+        own,
+        *promises,
+    ], refused
 
 
 def _same(one: Variant, own: VariedSpec) -> bool:
@@ -127,6 +131,16 @@ def _features(spec: Spec) -> Iterator[VariedSpec]:
         with suppress(SpecError):  # what it says beside features needs one of the others
             changed = Variant(spec.privacy.model, spec.privacy.bound, with_features(spec, kept))
             yield VariedSpec("features", listed(kept), changed, spec)
+
+
+def _algorithms(spec: Spec) -> Iterator[VariedSpec]:
+    """Yield the spec with each other algorithm that chooses by features, in its usual settings."""
+    if not isinstance(spec, ArmsSpec) or spec.algorithm.name not in by_features() or spec.sources:
+        return
+    for name in by_features():
+        changed = with_algorithm(tables_of(spec), name) if name != spec.algorithm.name else None
+        if changed is not None:
+            yield VariedSpec("algorithm", name, Variant(spec.privacy.model, spec.privacy.bound, changed))
 
 
 def listed(names: Sequence[str]) -> str:

@@ -57,6 +57,7 @@ class _Words:
             yield from self._features()
         if not self._found.is_test:
             yield from self._trust()
+            yield from self._algorithms()
         yield from self._listed("epsilon", "At ")
         yield from self._listed("people", "With ")
         yield from self._rounds()
@@ -137,6 +138,18 @@ class _Words:
     def _listed(self, kind: Kind, start: str) -> Iterator[str]:
         if rows := self._of(kind):
             yield start + "; ".join(f"{row.change}: {self._value(row)}" for row in rows) + "."
+
+    def _algorithms(self) -> Iterator[str]:
+        rows = self._of("algorithm")
+        if not rows:
+            return
+        best = max(rows, key=lambda row: row.value)
+        more, chance = self._more(best)
+        if more > chance:
+            yield f"With algorithm.name = {best.change!r}: {self._value(best)}, which is better for these people."
+        else:
+            told = "; ".join(f"{row.change!r}: {self._value(row)}" for row in rows)
+            yield f"Other algorithms are no better ({told})."
 
     def _rounds(self) -> Iterator[str]:
         rows = self._of("rounds")

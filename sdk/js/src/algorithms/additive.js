@@ -3,7 +3,7 @@
 
 import { array, list } from "../arrays.js";
 import { UNIT, classOf } from "../coins.js";
-import { malformed } from "../errors.js";
+import { malformed, unsupported } from "../errors.js";
 import { scaledReward } from "../features.js";
 import { CentralVectors, NamedSymbol } from "../mechanisms/index.js";
 import { Questions } from "./additive/cells.js";
@@ -25,6 +25,7 @@ export class AdditivePolicy {
 
   /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
   constructor(told, spec) {
+    if (told.plan) throw unsupported("this device has no arms by coins: raise privacy.epsilon to 4, or use another client", "algorithm.name");
     this.version = told.version;
     this.cohort = "";
     this.questions = new Questions(spec);

@@ -1,5 +1,12 @@
 """What learns additive bandits."""
 
+from privateer_core.algorithms.additive.spec import AdditiveSpec
 from privateer_server.algorithms.additive.learner import AdditiveLearner
+from privateer_server.algorithms.additive.levels_first import LevelsFirstLearner
 
-__all__ = ["AdditiveLearner"]
+__all__ = ["AdditiveLearner", "LevelsFirstLearner", "learner_of"]
+
+
+def learner_of(spec: AdditiveSpec) -> AdditiveLearner | LevelsFirstLearner:
+    """Return the learner of a spec: reports that no crowd hides tell levels of arms first."""
+    return LevelsFirstLearner(spec) if spec.starts_from_levels else AdditiveLearner(spec)

@@ -8,19 +8,19 @@ from numpy.typing import NDArray
 from privateer_core.algorithms.additive.cells import ShapeCells
 
 Array = NDArray[np.float64]
-_LENGTHS: Final = (0.125, 0.25, 0.5, 1.0)
+LENGTHS: Final = (0.125, 0.25, 0.5, 1.0)
 """Lengths tried over which a function is alike, by a feature's range."""
 _ROUGH: Final = 0.05
 """Share of a function's variance that is each bin's own."""
 
 
-def kernels_of(feature: ShapeCells) -> Array:
+def kernels_of(feature: ShapeCells, lengths: tuple[float, ...] = LENGTHS) -> Array:
     """Return covariances, (kernels, cells, cells): Matern 3/2 between bins of several lengths, none between levels."""
     if not feature.bins:
         return np.eye(feature.count)[None]
     places = np.arange(feature.bins) / feature.bins
     found = []
-    for length in _LENGTHS:
+    for length in lengths:
         away = np.sqrt(3) * np.abs(places[:, None] - places) / length
         kernel = np.eye(feature.count)
         kernel[: feature.bins, : feature.bins] *= _ROUGH

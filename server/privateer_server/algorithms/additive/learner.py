@@ -9,14 +9,11 @@ from typing_extensions import override
 
 from privateer_core.algorithms.additive.policy import STEP, AdditivePolicy
 from privateer_core.algorithms.additive.spec import AdditiveSpec
-from privateer_core.answer import Answer
-from privateer_core.answer.facts import Fact
-from privateer_core.answer.parts import Figures
 from privateer_core.answer.shapes import Shapes
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.primitives.contributions import CellHits
-from privateer_server.algorithms import LearnerState, NewRound, RoundsLearner
+from privateer_server.algorithms import LearnerState, NewRound
 from privateer_server.algorithms.additive.arm_shares import ArmShares
 from privateer_server.algorithms.additive.cell_masses import CellMasses
 from privateer_server.algorithms.additive.long_levels import LevelTerms, LongCells, LongLevels
@@ -27,6 +24,7 @@ from privateer_server.algorithms.additive.posterior import TermPosterior
 from privateer_server.algorithms.additive.question_shares import ApartTerms, edges_of, even, least_doubt
 from privateer_server.algorithms.additive.shape_functions import CellShares, shapes_of
 from privateer_server.algorithms.additive.shared_terms import SHARED_FROM, shared_terms
+from privateer_server.algorithms.additive.terms_learner import TermsLearner, in_steps
 
 Array = NDArray[np.float64]
 _DRAWS: Final = 32
@@ -65,12 +63,10 @@ class AdditiveState(LearnerState):
     rounds: tuple[ObservedRound, ...] = ()
 
 
-class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]):
+class AdditiveLearner(TermsLearner[AdditiveState]):
     """Learns terms from residuals, and asks what leaves least doubt."""
 
     state_type = AdditiveState
-    publishes_result = False
-    same = ("algorithm", "experiment.arms", "experiment.retired", "context.features", "reward")
 
     def __init__(self, spec: AdditiveSpec) -> None:
         super().__init__(spec)
@@ -88,18 +84,20 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
         levels = LongLevels.unknown(arms, len(self.long.terms))
         return AdditiveState(0, *nothing, CellMasses.unknown(self.cells), levels)
 
+    @override
     def posterior(self, state: AdditiveState) -> TermPosterior:
         """Return what is known of terms, but for those of long features."""
         if self._known is None or self._known[0] is not state:
             declared = self.spec.reward.base_rate
             rate = None if declared is None else self.spec.reward.scaled(declared)[0]
-            told = (*self._statistics(state), self.cells, state.masses.means(self.cells), rate)
+            told = (*self.statistics(state), self.cells, state.masses.means(self.cells), rate)
             found = shared_terms(*told) if self.spec.arm_count >= SHARED_FROM else TermPosterior.of(*told)
             self._known = (state, found)
         return self._known[1]
 
-    def _statistics(self, state: AdditiveState) -> tuple[Array, Array]:
-        """Return information and scores of all rounds; those that are kept count by what is known of masses now."""
+    @override
+    def statistics(self, state: AdditiveState) -> tuple[Array, Array]:
+        """Return what all rounds say; those that are kept count by what is known of masses now."""
         masses = state.masses.means(self.cells)
         information, scores = state.information, state.scores
         for one in state.rounds:
@@ -116,7 +114,7 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
             asked = self._asked(state, known, ahead.batch, noise_of(terms, _COUNTED))
             terms = self.terms(ahead, spec.asked(ahead.seed, edges_of(asked)))
         levels = self.levels(state)
-        means = _whole(self._joined(known.means, levels.means))
+        means = in_steps(self._joined(known.means, levels.means))
         return AdditivePolicy(
             version=ahead.version,
             questions=self.asked,
@@ -176,7 +174,7 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
         moved = np.einsum("kij,dkj->dki", known.factors, coins, optimize=True)
         apart = np.sqrt(levels.variances) * rng.standard_normal((_DRAWS, *levels.means.shape))
         share = self.spec.algorithm.exploration
-        return _whole(self._joined(known.means + share * moved, levels.means + share * apart))
+        return in_steps(self._joined(known.means + share * moved, levels.means + share * apart))
 
     @override
     def learn(self, state: AdditiveState, policy: AdditivePolicy, release: VectorSums | CellHits) -> AdditiveState:
@@ -216,7 +214,7 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
     def _folded(self, state: AdditiveState, kept: int) -> AdditiveState:
         """Return the state with so many rounds, the others counted in for good."""
         gone = state.rounds[: max(0, len(state.rounds) - kept)]
-        information, scores = self._statistics(replace(state, rounds=gone))
+        information, scores = self.statistics(replace(state, rounds=gone))
         return replace(state, information=information, scores=scores, rounds=state.rounds[len(gone) :])
 
     @override
@@ -236,19 +234,13 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
         return {"uncertainty": float(np.sqrt(spread).mean())}
 
     @override
-    def answer(self, state: AdditiveState) -> Answer:
-        if not state.reported:
-            return self.answered(state)
-        off = Fact("typical error of a mean reward", round(self.figures(state)["uncertainty"], 4), "number")
-        return self.answered(state, parts=(self._shapes(state), Figures("what is known", (off,))))
-
     def _shapes(self, state: AdditiveState) -> Shapes:
         known, masses = self.posterior(state), state.masses.means(self.cells)
         features = {
             name: one for place, (name, one) in enumerate(self.spec.features.items()) if place not in self.long.places
         }
         people = CellShares(self.cells, features, masses)
-        told = known.unshrunk(*self._statistics(state), self.cells, masses)
+        told = known.unshrunk(*self.statistics(state), self.cells, masses)
         playable = np.array(self.spec.playable)
         return shapes_of(known, told, people, self.spec.options, playable, self.spec.reward.span)
 
@@ -286,8 +278,3 @@ class AdditiveLearner(RoundsLearner[AdditiveSpec, AdditiveState, AdditivePolicy]
             return contexts_of(self.asked.cells, masses, self.spec.dimension, places)
 
         return ExpectedRewards.everywhere(self.spec.dimension, at, deviation, draw)
-
-
-def _whole(values: Array) -> NDArray[np.int16]:
-    """Return terms in whole steps; none is beyond 4."""
-    return np.asarray(np.clip(np.rint(values / STEP), -32767, 32767), np.int16)

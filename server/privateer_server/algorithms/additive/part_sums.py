@@ -89,8 +89,12 @@ class PartSums:
         more = hit_own - hit_other
         each = np.where(trials > 0, trials * times**2, np.inf)
         sums = times * release.sums[places] / release.gain
+        noise = each / release.gain**2
+        if more <= 0:
+            # One bucket has all keys: a hit says nothing of who is where.
+            return cls(sums, np.zeros_like(sums), noise, np.full_like(each, np.inf), (hit_other, 0.0), together=False)
         counts = times * (release.hits[places] - trials * hit_other) / more
-        return cls(sums, counts, each / release.gain**2, each / more**2, (hit_other, more), together=False)
+        return cls(sums, counts, noise, each / more**2, (hit_other, more), together=False)
 
 
 def hit_rates(terms: Terms) -> tuple[float, float]:

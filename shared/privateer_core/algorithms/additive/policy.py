@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.additive.cells import Questions
+from privateer_core.algorithms.additive.coin_arms import CoinArms
 from privateer_core.algorithms.additive.spec import AdditiveSpec
 from privateer_core.answer.facts import Fact
 from privateer_core.answer.policy_view import INTERCEPT, Coefficients, PolicyView
@@ -18,7 +19,7 @@ from privateer_core.policies.decisions import Arms
 from privateer_core.policies.policy import ArmsPolicy
 from privateer_core.primitives.bounded_vectors import BoundedVectors, SparseVectors
 from privateer_core.primitives.contributions import KeyedValues
-from privateer_core.primitives.public_coins import UNIT, classes_of
+from privateer_core.primitives.public_coins import UNIT, SlotLayout, classes_of
 from privateer_core.privacy.terms import Terms
 
 Array = NDArray[np.float64]
@@ -55,6 +56,8 @@ class AdditivePolicy(ArmsPolicy):
         Shape (arms,): which arms are not retired.
     seed
         What the coins of a choice mean.
+    plan
+        Whom coins give an arm, and what people are asked, where no crowd hides a report; None elsewhere.
     """
 
     version: int
@@ -67,8 +70,24 @@ class AdditivePolicy(ArmsPolicy):
     playable: NDArray[np.bool_]
     seed: int
     terms: Terms
+    plan: CoinArms | None = None
 
     mixes = True
+
+    @property
+    def fresh_coins(self) -> bool:
+        """Whether a report has coins of its own; those that may give an arm go with the report."""
+        return self.plan is None
+
+    @property
+    @override
+    def tells_age(self) -> bool:
+        return False
+
+    @property
+    @override
+    def timeless(self) -> bool:
+        return True
 
     @cached_property
     def shares(self) -> Array:
@@ -90,6 +109,8 @@ class AdditivePolicy(ArmsPolicy):
     def _agrees(self, spec: AdditiveSpec) -> bool:
         same = self.questions == spec.questions and self.playable.tolist() == list(spec.playable)
         same = same and self.counts_arms == spec.counts_arms and 0 <= self.counted < 1
+        same = same and (self.plan is not None) == spec.starts_from_levels
+        same = same and (self.plan is None or self.plan.fits(self.questions, self.playable))
         return same and 0 <= self.seed < 1 << 63
 
     def _asks(self, spec: AdditiveSpec) -> bool:
@@ -99,12 +120,19 @@ class AdditivePolicy(ArmsPolicy):
             return mechanism.ball == spec.ball
         if not isinstance(mechanism, NamedSymbol) or mechanism.levels != 2:
             return False
-        layout = spec.asked(0, self.edges).layout
+        layout = self.plan.layout(self.questions) if self.plan else spec.asked(0, self.edges).layout
         return bool(np.array_equal(mechanism.layout.thresholds, layout.thresholds))
 
     @override
     def decide(self, contexts: Array, coins: Coins) -> Arms:
-        return Arms(self.chosen(self.questions.cells.locate(contexts), self.drawn(coins)))
+        chosen = self.chosen(self.questions.cells.locate(contexts), self.drawn(coins))
+        return Arms(self.plan.arms(self._layout, coins, chosen) if self.plan and self.plan.given else chosen)
+
+    @property
+    def _layout(self) -> SlotLayout:
+        mechanism = self.terms.mechanism
+        assert isinstance(mechanism, NamedSymbol)
+        return mechanism.layout
 
     def drawn(self, coins: Coins) -> Ints:
         """Return the draw (n,) that coins name."""
@@ -146,6 +174,8 @@ class AdditivePolicy(ArmsPolicy):
         arms, terms = decisions.arms, self.questions.cells.locate(contexts)
         values, answers = residuals(self.expected(terms, arms), rewards), self.questions.answers(terms)
         mechanism = self.terms.mechanism
+        if self.plan:
+            return self.plan.told(self.questions, self._layout, terms, coins, arms, rewards, values)
         if isinstance(mechanism, NamedSymbol):
             nothing = np.zeros(len(coins), np.int64)
             asked = mechanism.layout.group(mechanism.layout.hashes(coins, nothing), nothing)

@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from privateer_core.algorithms.additive.cell_names import named
 from privateer_core.algorithms.additive.cells import Cells, Questions
+from privateer_core.algorithms.additive.coin_arms import CoinArms
 from privateer_core.errors import SpecError
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import SlotLayout
@@ -15,8 +16,8 @@ from privateer_core.primitives.questions import FeatureMeans, Question
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.sections import Section, parse_section
 
-LOCAL_LEAST: Final = 4.0
-"""The least epsilon of a report that stands alone."""
+_ALONE: Final = 4.0
+"""Epsilon of a report that stands alone from which on it names arms and cells; below, levels of arms come first."""
 TERMS_MAX: Final = 512
 """Terms of numbers and of few levels, at most: time and memory of a round grow with their square, and beyond."""
 LONG_FROM: Final = 65
@@ -29,6 +30,12 @@ _TOLD_MAX: Final = 1 << 16
 """Arms times terms: numbers of a draw of a policy, of which devices fetch 32."""
 _KEYS_MAX: Final = 1 << 20
 """Arms times the cells of a feature, times questions: numbers of a symbol's layout."""
+_SMALL: Final = 500
+"""People of a first round where levels of arms come first: in that round everybody gets an arm by coins."""
+_ANSWERS_MAX: Final = 1 << 18
+"""Answers in all groups of coins, at most: a policy has 4 bytes of each."""
+_FINE: Final = 32
+"""Cells of a number where no noise is added."""
 _GROWTH: Final = (0.3, 0.1)
 """How rounds grow where a curator adds noise to each, and where every report has noise of its own."""
 
@@ -39,7 +46,8 @@ class AdditiveSection(Section):
     Attributes
     ----------
     bins
-        Cells of a number, equally wide within its bounds, or by rank where the spec gives quantiles.
+        Cells of a number, by default 16, or 32 where nothing is promised: equally wide within its bounds, or by rank
+        where the spec gives quantiles.
     exploration
         How far coins move what is known of an arm, in standard deviations.
     """
@@ -59,31 +67,41 @@ class AdditiveSpec(ArmsSpec):
     algorithm: AdditiveSection  # type: ignore[assignment] # a section of its own, with the base's key
 
     @model_validator(mode="after")
-    def _usual_growth(self) -> Self:
-        """Fill in how rounds grow, so that anybody who reads the spec has the same; it stays a default."""
-        table, trust = self.experiment, self.privacy.trust
-        if "round_growth" in table.model_fields_set:
+    def _usual_rounds(self) -> Self:
+        """Fill in how rounds begin and grow, so that anybody who reads the spec has the same; it stays a default."""
+        table, usual = self.experiment, {"round_growth": _GROWTH[0 if self.privacy.trust.curated else 1]}
+        if self.starts_from_levels and not self.privacy.trust.batched:
+            usual["round_size"] = _SMALL
+        more = {key: one for key, one in usual.items() if key not in table.model_fields_set}
+        if not more:
             return self
-        told = dict(table) | {"round_growth": _GROWTH[0 if trust.curated else 1]}
-        grown = type(table).model_construct(table.model_fields_set | {"round_growth"}, **told)
-        return self.model_copy(update={"experiment": grown})
+        filled = type(table).model_construct(table.model_fields_set | set(more), **(dict(table) | more))
+        return self.model_copy(update={"experiment": filled})
+
+    @model_validator(mode="after")
+    def _usual_bins(self) -> Self:
+        """Fill in finer cells of numbers where nothing is noisy; they stay a default."""
+        table = self.algorithm
+        if self.privacy.trust.promises or "bins" in table.model_fields_set:
+            return self
+        filled = type(table).model_construct(table.model_fields_set | {"bins"}, **(dict(table) | {"bins": _FINE}))
+        return self.model_copy(update={"algorithm": filled})
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        alone = self.privacy.as_alone or self.privacy.trust.draws_one
-        if alone and (self.privacy.epsilon or 0.0) < LOCAL_LEAST:
-            detail = (
-                f"must be at least {LOCAL_LEAST:g} where nobody hides a report, not {self.privacy.epsilon:g}: below"
-            )
-            detail += " reports on features tell less than the best single option earns"
-            raise SpecError(detail, field="privacy.epsilon", remedy="raise it, use a shuffler, or 'partition'")
         self._check_size()
+        if self.starts_from_levels and CoinArms.answers(self.questions, self.arm_count) > _ANSWERS_MAX:
+            detail = f"must be fewer where nobody hides a report below epsilon {_ALONE:g}, with these features"
+            remedy = "list fewer, raise privacy.epsilon, use a shuffler, or 'partition'"
+            raise SpecError(detail, field="experiment.arms", remedy=remedy)
         return self
 
     def _check_size(self) -> None:
         """Refuse more cells, or more arms by cells, than a learner, a policy or a report has room for."""
         cells, arms, questions = self.questions.cells, self.arm_count, self.questions
-        short = 1 + sum(one.count for one in cells.features if len(one.codes) < LONG_FROM)
+        # Who learns levels of arms first knows no long features.
+        all_short = self.starts_from_levels
+        short = 1 + sum(one.count for one in cells.features if all_short or len(one.codes) < LONG_FROM)
         keys = arms * int(questions.sizes.max()) * questions.count
         fewer = "lower algorithm.bins, or list fewer levels"
         for wrong, detail, remedy in (
@@ -112,6 +130,12 @@ class AdditiveSpec(ArmsSpec):
     def questions(self) -> Questions:
         """What people may be asked: in merged cells, too, where noise makes them say more."""
         return Questions(Cells.of(self.features, self.algorithm.bins), self.privacy.trust.promises)
+
+    @property
+    def starts_from_levels(self) -> bool:
+        """Whether levels of arms are learned first, from people who get an arm by coins; others get the best one."""
+        alone = self.privacy.as_alone or self.privacy.trust.draws_one
+        return alone and self.privacy.bound < _ALONE
 
     @property
     def counts_arms(self) -> bool:
@@ -152,7 +176,13 @@ class AdditiveSpec(ArmsSpec):
         layout = SlotLayout(seed, np.tile(np.asarray(edges, np.uint32), (keys, 1)))
         return FeatureMeans(self.ball, seed, layout=layout)
 
+    def asked_by(self, plan: CoinArms) -> FeatureMeans:
+        """Return what a round with this plan asks."""
+        return FeatureMeans(self.ball, layout=plan.layout(self.questions))
+
     @override
     def usual_question(self) -> FeatureMeans:
+        if self.starts_from_levels:
+            return self.asked_by(CoinArms.even(self.questions, np.array(self.playable)))
         count = self.questions.count
         return self.asked(0, np.rint(np.arange(1, count) * (1 << 16) / count))

@@ -19,7 +19,7 @@ def spec_of(model: str = "none", levels: int = LEVELS, arms: int = 2):
             "experiment": {"name": "t", "arms": [f"arm {arm}" for arm in range(arms)], "horizon": 5000},
             "context": {"features": {"x": UNIT, "town": {"levels": list(range(levels))}, "y": UNIT}},
             "privacy": {"model": model, **promise},
-            "algorithm": {"name": "additive"},
+            "algorithm": {"name": "additive", "bins": 16},
         }
     )
 

@@ -1,0 +1,56 @@
+"""The same experiment with other algorithms: those that choose by features, and the one that knows none."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final, cast
+
+from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
+from privateer_core.errors import SpecError
+from privateer_core.primitives.questions import FeatureMeans, KeyedMeans, L2VectorSum, Question, SmallDomainMeans
+from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.spec import Spec
+
+_BY_FEATURES: Final[tuple[type[Question], ...]] = (KeyedMeans, L2VectorSum, FeatureMeans)
+"""What algorithms ask that choose by features, the usual one first."""
+_OF_ROUNDS: Final = ("round_size", "round_growth")
+
+
+def by_features() -> tuple[str, ...]:
+    """Return the names of the algorithms that choose by features, the first of each question."""
+    return tuple(_first(question, needs_context=True) for question in _BY_FEATURES)
+
+
+def without_features() -> str:
+    """Return the name of the algorithm that gives everybody the same option."""
+    return _first(SmallDomainMeans, needs_context=False)
+
+
+def _first(question: type[Question], *, needs_context: bool) -> str:
+    kinds = {one: algorithm(one).spec for one in ALGORITHMS}
+    return next(name for name, spec in kinds.items() if _asks(spec, question, needs_context))
+
+
+def _asks(spec: type[Spec], question: type[Question], needs_context: bool) -> bool:
+    if not issubclass(spec, ArmsSpec) or spec.question is not question:
+        return False
+    return spec.model_fields["context"].is_required() == needs_context
+
+
+def with_algorithm(tables: Mapping[str, Any], name: str) -> ArmsSpec | None:
+    """Return the spec of these tables with another algorithm, in its usual settings; None where it cannot be."""
+    changed = dict(tables) | {"algorithm": {"name": name}}
+    if name == without_features():
+        changed.pop("context", None)
+        changed["experiment"] = {key: one for key, one in changed["experiment"].items() if key != "gain_share"}
+    with suppress(SpecError):
+        return cast(ArmsSpec, parse_spec(changed))
+    return None
+
+
+def tables_of(spec: ArmsSpec) -> dict[str, Any]:
+    """Return the tables of a spec, without sizes of rounds that are the usual ones of its algorithm."""
+    tables = spec.model_dump(exclude_none=True)
+    plain = {key: one for key, one in tables["experiment"].items() if key not in _OF_ROUNDS}
+    usual = cast(ArmsSpec, parse_spec(tables | {"experiment": plain})).experiment
+    kept = {key: tables["experiment"][key] for key in _OF_ROUNDS if getattr(usual, key) != tables["experiment"][key]}
+    return tables | {"experiment": plain | kept}

@@ -1,0 +1,167 @@
+"""The four public tables that additive bandits are measured on: as files with a class, and specs of them.
+
+``python -m tests.support.tables rodents complete.csv FOLDER`` writes ``rodents.csv`` and ``rodents-EDGES-LEVELS.toml``,
+with equal or drawn edges and with all levels or fifteen. Rewards are 1 for the arm of a row's class. The sources are
+``complete`` of the R package ratdat, ``gss_wages`` of stevedata and ``MplsStops`` of carData, as CSV files with a
+header, and UCI Adult's two files without one.
+"""
+
+import csv
+import gzip
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from privateer_lab.drafting.toml_values import key_of, toml
+from privateer_lab.environments.classified import COLUMNS
+
+Row = Mapping[str, str]
+_MANY: Final = 1000
+_FEW: Final = 15
+_BOUNDS: Final = (0.01, 0.99)
+_BINS: Final = 16
+_NONE: Final = ("", "NA", "?")
+CLASS: Final = "class"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with a class.
+
+    Attributes
+    ----------
+    numbers, levels
+        Columns that are features.
+    label
+        Gives the class of a row; None leaves it out.
+    made
+        More columns, by what makes them of a row.
+    """
+
+    numbers: tuple[str, ...]
+    levels: tuple[str, ...]
+    label: Callable[[Row], str | None]
+    made: Mapping[str, Callable[[Row], str]]
+
+
+def _first(column: str, names: tuple[str, ...]) -> Callable[[Row], str]:
+    """Return the class of a column's most frequent values, and of all others."""
+    return lambda row: row[column] if row[column] in names else "others"
+
+
+_OFFICES: Final = {
+    "Exec-managerial": "experts",
+    "Prof-specialty": "experts",
+    "Tech-support": "experts",
+    "Adm-clerical": "offices",
+    "Sales": "offices",
+    "Craft-repair": "crafts",
+    "Machine-op-inspct": "crafts",
+    "Transport-moving": "crafts",
+    "Handlers-cleaners": "crafts",
+}
+_OCCUPATIONS: Final = ("Professional", "Service", "Office and Administrative Support", "Business/Finance", "Production")
+TABLES: Final = {
+    "rodents": Table(
+        ("month", "year", "hindfoot_length", "weight"),
+        ("plot_id", "sex", "plot_type"),
+        _first("species_id", ("DM", "PP", "DO", "PB", "RM")),
+        {},
+    ),
+    "occ": Table(
+        ("year", "realrinc", "age", "prestg10", "childs"),
+        ("wrkstat", "gender", "educcat", "maritalcat"),
+        lambda row: row["occrecode"] and _first("occrecode", _OCCUPATIONS)(row).replace("/", " and "),
+        {},
+    ),
+    "adult": Table(
+        ("age", "education-num", "capital-gain", "capital-loss", "hours"),
+        (
+            "workclass",
+            "education",
+            "marital-status",
+            "relationship",
+            "race",
+            "sex",
+            "native-country",
+            "income",
+        ),
+        lambda row: _OFFICES.get(row["occupation"], "others"),
+        {"income": lambda row: row["income"].rstrip(".")},
+    ),
+    "stops": Table(
+        ("lat", "long", "hour"),
+        (
+            "MDC",
+            "citationIssued",
+            "personSearch",
+            "vehicleSearch",
+            "preRace",
+            "race",
+            "gender",
+            "policePrecinct",
+            "neighborhood",
+        ),
+        lambda row: row["problem"],
+        {"hour": lambda row: str(int(row["date"][11:13]) + int(row["date"][14:16]) / 60)},
+    ),
+}
+
+
+def rows_of(table: Table, files: str) -> Iterator[dict[str, str]]:
+    """Yield the rows of CSV files, separated by commas: features and the class; without a value it is empty."""
+    for path in files.split(","):
+        with gzip.open(path, "rt") if path.endswith(".gz") else open(path, encoding="utf-8") as text:
+            named = None if "adult." not in path else COLUMNS
+            for found in csv.DictReader(text, named, skipinitialspace=True):
+                if None in found.values():  # UCI Adult's second file begins with a remark
+                    continue
+                row = found | {name: make(found) for name, make in table.made.items()}
+                if label := table.label(row):
+                    told = {name: row[name] for name in (*table.numbers, *table.levels)}
+                    yield {name: "" if one in _NONE else one for name, one in told.items()} | {CLASS: label}
+
+
+def spec_of(name: str, rows: list[dict[str, str]], *, drawn: bool, levels: int, bins: int = _BINS) -> str:
+    """Return a spec of all rows, once each."""
+    table, classes = TABLES[name], Counter(row[CLASS] for row in rows)
+    lines = ["[experiment]", f"name = {toml(name)}", f"arms = {toml(sorted(classes))}", f"horizon = {len(rows)}"]
+    lines += ["", "[context.features]"]
+    for column in (*table.numbers, *table.levels):
+        known = [row[column] for row in rows if row[column]]
+        found: dict[str, object] = {}
+        if column in table.levels:
+            found["levels"] = [one for one, _ in Counter(known).most_common(levels)]
+        else:
+            numbers = np.array(known, np.float64)
+            if drawn:
+                found["quantiles"] = np.quantile(numbers, np.linspace(0, 1, bins + 1)).tolist()
+            else:
+                found["low"], found["high"] = np.quantile(numbers, _BOUNDS).tolist()
+        found |= {"missing": True} if len(known) < len(rows) else {}
+        lines.append(f"{key_of(column)} = {toml(found)}")
+    lines += ["", "[privacy]", 'model = "none"', "", "[algorithm]", 'name = "additive"', "", "[population]"]
+    lines += ['name = "csv"', f"path = {toml(name + '.csv')}", f"label = {toml(CLASS)}"]
+    return "\n".join(lines) + "\n"
+
+
+def main(name: str, files: str, folder: str) -> None:
+    """Write the file and the specs of a table."""
+    rows, target = list(rows_of(TABLES[name], files)), Path(folder)
+    with (target / f"{name}.csv").open("w", encoding="utf-8", newline="") as text:
+        writer = csv.DictWriter(text, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    for edges in ("equal", "drawn"):
+        for said, levels in (("all", _MANY), ("few", _FEW)):
+            spec = spec_of(name, rows, drawn=edges == "drawn", levels=levels)
+            (target / f"{name}-{edges}-{said}.toml").write_text(spec, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

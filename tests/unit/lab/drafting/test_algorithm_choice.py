@@ -1,0 +1,98 @@
+"""Which algorithm a draft has: by runs on its people, whatever they are."""
+
+import numpy as np
+import pytest
+
+from privateer_core.errors import SpecError
+from privateer_lab.drafting import algorithm_choice
+from privateer_lab.drafting.algorithm_choice import AlgorithmChoice, choice_of
+from privateer_lab.drafting.spec_draft import draft
+from privateer_lab.environments.own_people import OwnPeople
+from privateer_lab.planning.other_algorithms import by_features, tables_of, with_algorithm, without_features
+
+TABLES = {
+    "experiment": {"name": "test", "arms": ["a", "b"], "horizon": 6000},
+    "context": {"features": {"age": {"low": 0.0, "high": 80.0}, "job": {"levels": ["x", "y", "z"]}}},
+    "privacy": {"model": "none"},
+    "algorithm": {"name": "partition"},
+}
+
+
+class People:
+    """The second arm is better for some ages, or for nobody."""
+
+    def __init__(self, edge):
+        self.edge = edge
+
+    def contexts(self, people, rng):
+        return np.column_stack([80 * rng.random(people) ** 4, rng.integers(0, 3, people)])
+
+    def means(self, contexts):
+        second = 0.5 + 0.4 * np.sign(self.edge - contexts[:, 0])
+        return np.stack([np.full(len(second), 0.5), second], axis=1)
+
+
+def test_there_is_one_algorithm_by_features_for_each_question_and_one_without():
+    assert by_features() == ("partition", "linear", "additive")
+    assert without_features() == "bandit"
+    plain = with_algorithm(TABLES | {"experiment": {**TABLES["experiment"], "gain_share": 0.05}}, "bandit")
+    assert plain is not None
+    assert not plain.features
+    assert with_algorithm(TABLES | {"privacy": {"model": "local"}}, "partition") is None
+
+
+def test_a_growth_that_is_an_algorithms_own_is_not_that_of_others():
+    own = with_algorithm(TABLES, "additive")
+    grown = with_algorithm(TABLES | {"experiment": {**TABLES["experiment"], "round_growth": 0.2}}, "additive")
+    assert own is not None
+    assert grown is not None
+    assert "round_growth" not in tables_of(own)["experiment"]
+    assert tables_of(grown)["experiment"]["round_growth"] == pytest.approx(0.2)
+
+
+def test_the_one_that_earns_most_is_chosen_and_cut_points_where_they_earn_more():
+    """People crowd at the lower end, where they change; of people who are all alike the usual one stays."""
+    cuts = (80 * np.linspace(0, 1, 17) ** 4).tolist()
+    drawn = TABLES | {"context": {"features": {**TABLES["context"]["features"], "age": {"quantiles": cuts}}}}
+    found = choice_of(TABLES, drawn, lambda spec, _: OwnPeople(People(2.0), spec))
+    assert found is not None
+    assert found.earned[found.name] >= max(found.earned[name] for name in by_features()) - 0.02
+    assert found.earned["bandit"] < found.earned[found.name]
+    assert found.drawn is None or found.drawn > found.earned[found.name]
+    alike = choice_of(TABLES, TABLES, lambda spec, _: OwnPeople(People(100.0), spec))
+    assert alike is not None
+    assert (alike.name, alike.drawn) == ("partition", None)
+
+
+def test_a_sentence_says_why():
+    found = AlgorithmChoice("additive", {"partition": 0.4, "additive": 0.5, "bandit": 0.6}, 0.61, 0.55)
+    assert found.sentence == (
+        "algorithm.name is 'additive': in runs on these people it earns 0.5 ('partition' 0.4, 'bandit' 0.6); the best "
+        "single option earns 0.61. Cut points of numbers from the data earn 0.55: confirm that they may be public. "
+        "'bandit', which knows no features, earns more: to use it, leave out [context.features]."
+    )
+
+
+def test_a_draft_of_a_log_has_what_was_chosen_and_what_is_to_be_confirmed(tmp_path, monkeypatch):
+    rng = np.random.default_rng(1)
+    ages, got = 80 * rng.random(3000) ** 4, rng.integers(0, 2, 3000)
+    won = rng.random(3000) < np.where((ages < 2) == (got == 1), 0.9, 0.1)
+    table = {"age": ages.round(2), "offer": np.array(["a", "b"])[got], "bought": won.astype(int)}
+    made = draft({name: one.tolist() for name, one in table.items()}, arm="offer", reward="bought")
+    choice = AlgorithmChoice("additive", {"partition": 0.5, "additive": 0.6}, 0.5, 0.7)
+    monkeypatch.setattr("privateer_lab.drafting.spec_draft.choice_of", lambda *_: choice)
+    made.write(tmp_path / "spec.toml")
+    text = (tmp_path / "spec.toml").read_text()
+    assert 'name = "additive"' in text
+    assert "quantiles" in text
+    assert any("cut points" in one for one in made.confirmed)
+    assert not any(one.startswith("age: low") for one in made.confirmed)
+
+
+def test_nothing_is_tried_without_people():
+    assert draft({"age": list(range(50, 90)), "job": ["x", "y"] * 20}).choice is None
+
+
+def test_algorithms_that_refuse_the_spec_are_left_out(monkeypatch):
+    monkeypatch.setattr(algorithm_choice, "played", lambda *_: SpecError("no", field="x", remedy="y"))
+    assert choice_of(TABLES, TABLES, lambda spec, _: OwnPeople(People(2.0), spec)) is None
