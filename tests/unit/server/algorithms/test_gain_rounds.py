@@ -238,3 +238,16 @@ def test_the_answer_says_where_the_policy_has_changed_since_it_was_measured() ->
     learned = longer.learner.learn(state, first.policy, first.release)
     assert warnings(longer, learned)
     assert not warnings(longer, longer.learner.learn(learned, played[-1].policy, played[-1].release))
+
+
+def test_a_round_for_late_reports_is_as_large_as_the_first_where_others_have_measured_before() -> None:
+    """People who measured the gain of a shorter experiment are none of the learner's, and still have reported."""
+    changes = {"privacy.model": "central", "privacy.delta": 1e-6, "algorithm.name": "additive"}
+    late = {"experiment.conversion_window": 1000.0, "experiment.gain_share": 0.1, "experiment.round_size": 2000}
+    spec = parse_spec(tables({**changes, **late, "experiment.horizon": 12_000}))
+    schedule, state = extended_by(spec, list(rounds(spec, seed=1))[-1].state, 20_000)
+    learned = replace(state.learner, reported=schedule.spec.learning.experiment.horizon)
+    step = schedule.follow(replace(state, learner=learned), 50, 3)
+    assert isinstance(step.policy, GainPolicy)
+    drained = schedule.drain(step, 9)
+    assert (drained.batch, drained.seen) == (2000, step.seen)
