@@ -61,7 +61,8 @@ def measured_headline(findings: LearnedAnswer, found: Measured, by: str) -> Head
         policy, constant = (plain(one, found.radius) for one in found.means)
         means = f", a mean reward of {policy} instead of {constant}"
     if found.low > 0:
-        gives = f"Choosing by context gives {found.said} above the best single option, {option}: measured{means}."
+        best = f"{option} for everybody, the best single option as far as is known"
+        gives = f"Choosing by context gives {found.said} above {best}: measured{means}."
         sureness = sureness_of(NormalDist().cdf(_WIDTH * found.value / found.radius))
         return Headline("rules", findings.said(f"choose by {by}. {gives}"), sureness, None, *parts)
     if found.high < 0:
