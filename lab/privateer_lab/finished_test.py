@@ -154,7 +154,8 @@ def analyze(
     columns |= {name: _filled(column(columns, name)) for name, values in parts.items() if not values}
     if is_private:
         if not shares:
-            raise SpecError("must be given with epsilon: names of arms are public", field="shares", remedy=_PUBLIC)
+            detail = "must be given with epsilon: names of arms are public"
+            raise SpecError(detail, field="shares", remedy=f"{_PUBLIC}, as in old=0.5 and new=0.5")
         columns, known = _readable(columns, arm, reward, parts, shares, bounds)
     rewards, arms = numbers(columns, reward), _arms(columns, arm, control, shares)
     low, high, said = (*_UNIT, (_CLIPPED,)) if is_private and not bounds else _bounds(rewards, bounds, reward)

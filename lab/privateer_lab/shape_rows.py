@@ -39,7 +39,7 @@ def _row(shape: FeatureShape, curve: ShapeCurve, place: int) -> dict[str, Any]:
     few = f" ({shape.cells_left:,} more levels)" if shape.cells_left else ""
     return {
         "feature": "" if place else f"{shape.feature}{few}",
-        "gains alone": "" if place else f"{shape.gain:+z.3g}",
+        "expected gain alone": "" if place else f"{shape.gain:+z.3g}",
         "option": curve.option,
         "shape": sparkline(curve.values, min(values), max(values)),
         "least": extreme(shape, curve, min),

@@ -18,7 +18,7 @@ from privateer_server.conclusions.by_estimates import (
     point_headline,
     scores_headline,
 )
-from privateer_server.conclusions.measured_gain import above_chance
+from privateer_server.conclusions.measured_gain import above_chance, beside_chance
 from privateer_server.conclusions.rule_words import short
 from privateer_server.conclusions.wording import LearnedAnswer, people, privacy_of, signed, unit_of
 from privateer_server.rounds.loop import Schedule, Step
@@ -44,7 +44,9 @@ def conclude(schedule: Schedule, step: Step, answer: Answer) -> Conclusion:
         privacy=privacy_of(spec),
         warnings=(*answer.warnings, *_warnings(answer)),
     )
-    found = msgspec.structs.replace(_found(bare, schedule, step, answer), over_chance=above_chance(answer))
+    found = _found(bare, schedule, step, answer)
+    surer = *found.surer, *beside_chance(answer)
+    found = msgspec.structs.replace(found, over_chance=above_chance(answer), surer=surer)
     if answer.status != "failed":
         return found
     why = "It failed: a round came to no end, so nobody is asked any more."

@@ -78,6 +78,15 @@ def above_chance(answer: Answer) -> Estimate | None:
     return next((one for one in shown if one.name == ABOVE_CHANCE), None)
 
 
+def beside_chance(answer: Answer) -> tuple[str, ...]:
+    """Say that the single option earned no more than options by chance, where people measured that."""
+    found, chance = measured(answer.gain), above_chance(answer)
+    if found is None or chance is None or found.value <= chance.value:
+        return ()
+    option = short(found.gain.option)
+    return (f"As measured, {option} for everybody earns no more than options by chance: another may be the best one.",)
+
+
 def gain_to_measure(spec: ArmsSpec) -> tuple[str, ...]:
     """Say who will measure the gain, or what to do so that somebody does; nothing where nobody can."""
     table = spec.experiment

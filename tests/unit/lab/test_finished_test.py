@@ -123,7 +123,7 @@ def test_noise_is_new_every_time_and_what_the_promise_asks_for() -> None:
     drawn = np.array([value() for _ in range(150)])
     # A rate of f has noise of 2 (2/epsilon)^2 ((1-f)^2 + f^2) / n^2, at 1,000 people an arm and f of .22 about.
     expected = 2 * 2 * 4.0**2 * (0.78**2 + 0.22**2) / 1000**2
-    assert len(set(drawn.tolist())) == 150
+    assert len(set(drawn.tolist())) > 140  # six digits of each
     assert 0.48 * expected < np.mean(np.square(drawn - exact)) < 1.9 * expected
 
 
