@@ -81,7 +81,10 @@ def above_chance(answer: Answer) -> Estimate | None:
 def beside_chance(answer: Answer) -> tuple[str, ...]:
     """Say that the single option earned no more than options by chance, where people measured that."""
     found, chance = measured(answer.gain), above_chance(answer)
-    if found is None or chance is None or found.value <= chance.value:
+    if found is None or chance is None:
+        return ()
+    # A quarter of the interval is more than a wrong guess among equal options usually shows.
+    if found.value - chance.value <= (chance.high - chance.low) / 4:
         return ()
     option = short(found.gain.option)
     return (f"As measured, {option} for everybody earns no more than options by chance: another may be the best one.",)

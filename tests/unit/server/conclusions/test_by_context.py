@@ -148,9 +148,11 @@ def test_a_single_option_that_earns_less_than_chance_is_told() -> None:
     """The best single option was a guess from what the learner knew, and the people who measured contradict it."""
 
     def said(above_any: float) -> tuple[str, ...]:
-        chance = Intervals("gain", "difference", (Estimate(ABOVE_CHANCE, above_any, 0.0, 0.1),))
+        chance = Intervals(
+            "gain", "difference", (Estimate(ABOVE_CHANCE, above_any, above_any - 0.02, above_any + 0.02),)
+        )
         return beside_chance(Answer("ended", 2000, 2, 0.95, gain=MEASURED, parts=(chance,)))
 
-    assert said(0.05) == ()
-    assert "another may be the best one" in said(0.02)[0]
+    assert said(0.05) == said(0.03) == ()
+    assert "another may be the best one" in said(0.01)[0]
     assert beside_chance(Answer("ended", 2000, 2, 0.95, gain=MEASURED)) == ()
