@@ -60,11 +60,19 @@ def kept(rules: Rules) -> str:
 
 def _rules(conclusion: Conclusion) -> Iterator[Titled]:
     if conclusion.rules:
-        is_known = conclusion.headline.sureness != "not known"
-        title = "who should get what" if is_known else "what each gets when it ends, which is not known to be best"
+        title = _title(conclusion)
         more = kept(conclusion.rules)
         first = "; the first that applies decides" if len(conclusion.rules.rules) > 1 else ""
         yield Titled(f"{title}{first}{f' ({more})' if more else ''}", rule_rows(conclusion.rules))
+
+
+def _title(conclusion: Conclusion) -> str:
+    headline, rules = conclusion.headline, conclusion.rules
+    if headline.sureness == "not known":
+        return "what each gets at the end, which is not known to be best"
+    if headline.finding == "one option" and rules and len(rules.rules) > 1:
+        return f"what each gets at the end, which is worse than {headline.option} for everybody"
+    return "who should get what"
 
 
 def _rule(one: Rule) -> Row:
@@ -105,9 +113,10 @@ def _gain(conclusion: Conclusion) -> Iterator[Titled]:
         "relative": relative(gain.value, constant),
         "interval": _interval(gain.low, gain.high),
     }
+    over = "" if policy is not None else f" over {gain.option} for everybody"
     if chance := conclusion.over_chance:
         how += f"; above any option by chance {_signed(chance.value)} ({_interval(chance.low, chance.high)})"
-    yield Titled(f"what choosing by context gains, in mean reward: {how}", said([row]))
+    yield Titled(f"what choosing by context gains{over}, in mean reward: {how}", said([row]))
 
 
 def _effects(conclusion: Conclusion) -> Iterator[Titled]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, cast
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
@@ -25,7 +26,9 @@ from privateer_lab.notebook.data_frames import Array, Columns, column, columns_o
 from privateer_lab.notebook.results import Found, found_in
 from privateer_lab.notebook.tabular import ResultTable, Tabular
 from privateer_lab.simulation.devices import scaled
+from privateer_server.conclusions.by_effects import effects_headline
 from privateer_server.conclusions.conclusion import conclude
+from privateer_server.conclusions.wording import LearnedAnswer
 from privateer_server.rounds.loop import Schedule
 
 _BLOCK: Final = 100_000
@@ -151,7 +154,8 @@ def analyze(
     columns |= {name: _filled(column(columns, name)) for name, values in parts.items() if not values}
     if is_private:
         if not shares:
-            raise SpecError("must be given with epsilon: names of arms are public", field="shares", remedy=_PUBLIC)
+            detail = "must be given with epsilon: names of arms are public"
+            raise SpecError(detail, field="shares", remedy=f"{_PUBLIC}, as in old=0.5 and new=0.5")
         columns, known = _readable(columns, arm, reward, parts, shares, bounds)
     rewards, arms = numbers(columns, reward), _arms(columns, arm, control, shares)
     low, high, said = (*_UNIT, (_CLIPPED,)) if is_private and not bounds else _bounds(rewards, bounds, reward)
@@ -177,7 +181,8 @@ def analyze(
         said = (*said, f"{clipped:,} of {len(rewards):,} rewards are beyond the bounds, and count as the next bound.")
     better = _lower(found, reward, is_yes_or_no=kind == "binary") if lower_is_better else _HIGHER
     given = () if is_private else (_shares_told(np.bincount(chosen, minlength=len(arms)), arms, shares),)
-    return FinishedTest(spec, found, (better, *said, *given))
+    shown = _without_means(found, spec, reward) if lower_is_better else found
+    return FinishedTest(spec, shown, (better, *said, *given))
 
 
 def _turned(rewards: Array, low: float, high: float, kind: str) -> tuple[Array, float, float]:
@@ -196,6 +201,15 @@ def _lower(found: Found, reward: str, *, is_yes_or_no: bool) -> str:
     known = [one for one in conclusion.effects if one.group is None and one.value is not None]
     shown = [f"{one.option} {one.value:z.3g} lower{_share_of(one.value, mean)}" for one in known[:_SHOWN] if one.value]
     return f"{said} {conclusion.control}: mean {reward} of about {mean:.3g}; {'; '.join(shown)}."
+
+
+def _without_means(found: Found, spec: ArmsSpec, reward: str) -> Found:
+    """Return what was found without mean rewards, which `_turned` made; `_lower` tells them in their own unit."""
+    conclusion = found.conclusion
+    headline = effects_headline(LearnedAnswer(spec, found.said), conclusion.rules, None)
+    unit = msgspec.structs.replace(conclusion.reward, sentence=f"Effects say how much lower {reward} is.")
+    turned = msgspec.structs.replace(conclusion, headline=headline, baseline=None, reward=unit)
+    return replace(found, conclusion=turned)
 
 
 def _share_of(value: float, mean: float) -> str:

@@ -6,7 +6,10 @@ from typing import Any, Final
 from privateer_core.answer.shapes import FeatureShape, ShapeCurve, Shapes
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
-_TITLE: Final = "what each feature adds to the mean reward of each option, apart from the others; the first choose most"
+_TITLE: Final = (
+    "what each feature adds to the mean reward of each option, apart from the others; features that choose most come "
+    "first"
+)
 
 
 def first_of(part: Shapes, most: int) -> Shapes:
@@ -19,7 +22,7 @@ def titled(part: Shapes) -> str:
     """Say what the rows are, and what is left out."""
     left = [_counted(part.features_left, "feature"), _counted(part.options_left, "option")]
     more = " and ".join(one for one in left if one)
-    return f"{_TITLE}; {more} more" if more else _TITLE
+    return f"{_TITLE}; {more} more not shown" if more else _TITLE
 
 
 def _counted(number: int, what: str) -> str:
@@ -33,9 +36,10 @@ def shape_rows(part: Shapes) -> list[dict[str, Any]]:
 
 def _row(shape: FeatureShape, curve: ShapeCurve, place: int) -> dict[str, Any]:
     values = [value for one in shape.curves for value in one.values]
+    few = f" ({shape.cells_left:,} more levels)" if shape.cells_left else ""
     return {
-        "feature": "" if place else shape.feature,
-        "gains alone": "" if place else f"{shape.gain:+z.3g}",
+        "feature": "" if place else f"{shape.feature}{few}",
+        "expected gain alone": "" if place else f"{shape.gain:+z.3g}",
         "option": curve.option,
         "shape": sparkline(curve.values, min(values), max(values)),
         "least": extreme(shape, curve, min),

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { effectRows, kept, lossRows, ruleRows, sure } from "../../server/privateer_server/dashboard/answer.mjs";
+import { effectRows, kept, lossRows, ruleRows, sure, titleOf } from "../../server/privateer_server/dashboard/answer.mjs";
 
 const RULE = { people: "x1 below 0.5", where: [], option: "left", share: 0.5, mean: 0.7, next_best: "right", difference: -0.02, certainty: 0.9999, sureness: "almost certain" };
 
@@ -19,6 +19,13 @@ test("what a test has not decided is not said to be likely", () => {
 test("rules say how much of the gain they keep, unless everybody gets the same", () => {
   assert.equal(kept({ rules: [RULE, RULE], gain_kept: 0.98 }), "These 2 rules have 98 % of the gain of the whole policy.");
   assert.equal(kept({ rules: [RULE], gain_kept: null }), "");
+});
+
+test("rules are advice only where nothing else is better", () => {
+  assert.equal(titleOf({ finding: "rules", sureness: "likely", option: null }, [RULE, RULE]), "Who should get what");
+  assert.equal(titleOf({ finding: "one option", sureness: "almost certain", option: "left" }, [RULE]), "Who should get what");
+  assert.equal(titleOf({ finding: "one option", sureness: "almost certain", option: "left" }, [RULE, RULE]), "What each gets at the end, which is worse than left for everybody");
+  assert.equal(titleOf({ finding: "rules", sureness: "not known", option: null }, [RULE]), "What each gets at the end, which is not known to be best");
 });
 
 const effect = (more) => ({ option: "new", group: null, value: 0.0213, low: 0.0041, high: 0.0386, reason: "decided better", people: 9000, ...more });

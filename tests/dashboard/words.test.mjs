@@ -9,7 +9,7 @@ test("figures have few digits, and none of a number that is not there", () => {
 });
 
 test("a share that is not all is never rounded to all, nor one that is something to nothing", () => {
-  assert.deepEqual([0, 1, 0.5, 0.0001, 0.9999].map((one) => percent(one)), ["0 %", "100 %", "50 %", "below 1 %", "above 99 %"]);
+  assert.deepEqual([0, 1, 0.5, 0.0001, 0.995, 0.9999].map((one) => percent(one)), ["0 %", "100 %", "50 %", "below 1 %", "above 99 %", "above 99 %"]);
 });
 
 test("confidence is rounded down", () => {

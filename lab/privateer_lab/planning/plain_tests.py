@@ -5,7 +5,7 @@ from typing import Any, Final
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import TRUST
-from privateer_core.spec.arms import ARMS_MAX, ARMS_MIN
+from privateer_core.spec.arms import ARMS_FEW, ARMS_MIN
 from privateer_core.spec.spec import Spec, example_promises
 from privateer_lab.drafting.usual_algorithms import plans_for_effects, with_effects
 from privateer_lab.planning.plans import Variant, foreseen, variants
@@ -43,8 +43,8 @@ def plain_test(
         raise SpecError("is no part of a plain test", field=next(iter(unknown)), remedy=remedy)
     rows = ((one, TRUST[one["model"]]) for one in example_promises())
     promise = next(one for one, row in rows if row.delta_least and not row.batched)
-    if not (isinstance(arms, int) and ARMS_MIN <= arms <= ARMS_MAX):
-        raise SpecError(f"must be {ARMS_MIN} to {ARMS_MAX}", field="arms", remedy="say how many arms there are")
+    if not (isinstance(arms, int) and ARMS_MIN <= arms <= ARMS_FEW):
+        raise SpecError(f"must be {ARMS_MIN} to {ARMS_FEW}", field="arms", remedy="say how many arms there are")
     tables = {
         "experiment": {
             "name": "plain",

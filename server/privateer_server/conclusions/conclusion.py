@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from privateer_core.answer import Answer
-from privateer_core.answer.conclusion import Conclusion, Headline
+from privateer_core.answer.conclusion import Conclusion, Headline, Rules
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.parts import LOSS, Contradiction, Gain, GuardrailEffects, Intervals
 from privateer_core.answer.policy_view import Coefficients, Point, PolicyView
@@ -18,7 +18,7 @@ from privateer_server.conclusions.by_estimates import (
     point_headline,
     scores_headline,
 )
-from privateer_server.conclusions.measured_gain import above_chance
+from privateer_server.conclusions.measured_gain import above_chance, beside_chance
 from privateer_server.conclusions.rule_words import short
 from privateer_server.conclusions.wording import LearnedAnswer, people, privacy_of, signed, unit_of
 from privateer_server.rounds.loop import Schedule, Step
@@ -44,7 +44,9 @@ def conclude(schedule: Schedule, step: Step, answer: Answer) -> Conclusion:
         privacy=privacy_of(spec),
         warnings=(*answer.warnings, *_warnings(answer)),
     )
-    found = msgspec.structs.replace(_found(bare, schedule, step, answer), over_chance=above_chance(answer))
+    found = _found(bare, schedule, step, answer)
+    surer = *found.surer, *beside_chance(answer)
+    found = msgspec.structs.replace(found, over_chance=above_chance(answer), surer=surer)
     if answer.status != "failed":
         return found
     why = "It failed: a round came to no end, so nobody is asked any more."
@@ -100,9 +102,11 @@ def _found(bare: Conclusion, schedule: Schedule, step: Step, answer: Answer) -> 
 def _with_effects(shown: Conclusion, findings: LearnedAnswer, schedule: Schedule, step: Step) -> Conclusion:
     spec: Spec = schedule.spec
     baseline: Estimate | None = baseline_of(spec, schedule.learner.measured_rate(step.state))
+    headline = effects_headline(findings, shown.rules, baseline)
     return msgspec.structs.replace(
         shown,
-        headline=effects_headline(findings, shown.rules, baseline),
+        headline=headline,
+        rules=_as_decided(shown.rules, headline),
         control=spec.options[0],
         baseline=baseline,
         gain=findings.answer.gain,
@@ -115,6 +119,14 @@ def _with_effects(shown: Conclusion, findings: LearnedAnswer, schedule: Schedule
 def _losses(answer: Answer) -> tuple[Estimate, ...]:
     """Return what people lose by following what is recommended, if that is said."""
     return next((part.estimates for part in answer.all_of(Intervals) if part.title == LOSS), ())
+
+
+def _as_decided(rules: Rules | None, headline: Headline) -> Rules | None:
+    """Return rules of which one for everybody is decided where the headline is: its groups alone need not be."""
+    is_same = rules is not None and len(rules.rules) == 1 and rules.rules[0].option == headline.option
+    if rules is None or not is_same or headline.sureness != "decided":
+        return rules
+    return msgspec.structs.replace(rules, rules=(msgspec.structs.replace(rules.rules[0], sureness="decided"),))
 
 
 def _with_scores(shown: Conclusion, findings: LearnedAnswer, policy: PolicyView, gain: Gain | None) -> Conclusion:

@@ -61,7 +61,8 @@ def measured_headline(findings: LearnedAnswer, found: Measured, by: str) -> Head
         policy, constant = (plain(one, found.radius) for one in found.means)
         means = f", a mean reward of {policy} instead of {constant}"
     if found.low > 0:
-        gives = f"Choosing by context gives {found.said} above the best single option, {option}: measured{means}."
+        best = f"{option} for everybody, the best single option as far as is known"
+        gives = f"Choosing by context gives {found.said} above {best}: measured{means}."
         sureness = sureness_of(NormalDist().cdf(_WIDTH * found.value / found.radius))
         return Headline("rules", findings.said(f"choose by {by}. {gives}"), sureness, None, *parts)
     if found.high < 0:
@@ -75,6 +76,18 @@ def above_chance(answer: Answer) -> Estimate | None:
     """Return what choosing by context gains over any option by chance, if that was measured."""
     shown = (one for part in answer.all_of(Intervals) for one in part.estimates)
     return next((one for one in shown if one.name == ABOVE_CHANCE), None)
+
+
+def beside_chance(answer: Answer) -> tuple[str, ...]:
+    """Say that the single option earned no more than options by chance, where people measured that."""
+    found, chance = measured(answer.gain), above_chance(answer)
+    if found is None or chance is None:
+        return ()
+    # A quarter of the interval is more than a wrong guess among equal options usually shows.
+    if found.value - chance.value <= (chance.high - chance.low) / 4:
+        return ()
+    option = short(found.gain.option)
+    return (f"As measured, {option} for everybody earns no more than options by chance: another may be the best one.",)
 
 
 def gain_to_measure(spec: ArmsSpec) -> tuple[str, ...]:

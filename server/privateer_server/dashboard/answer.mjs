@@ -17,9 +17,16 @@ export const ruleRows = ({ rules }) => rules.map((one) => [one.people, one.optio
 /** How much of what the whole policy gains the rules keep, in words; empty where everybody gets the same. */
 export const kept = ({ rules, gain_kept: share }) => (share === null ? "" : `These ${many(rules.length, "rule")} have ${percent(share)} of the gain of the whole policy.`);
 
+/** What rules are: advice, or only what people get. */
+export function titleOf({ finding, sureness, option }, rules) {
+  if (sureness === "not known") return "What each gets at the end, which is not known to be best";
+  const worse = finding === "one option" && rules.length > 1;
+  return worse ? `What each gets at the end, which is worse than ${option} for everybody` : "Who should get what";
+}
+
 function rulesPart({ rules, headline }) {
   if (!rules) return null;
-  const title = headline.sureness === "not known" ? "What each gets when it ends, which is not known to be best" : "Who should get what";
+  const title = titleOf(headline, rules.rules);
   const columns = ["who", "gets", "how sure", "people", "mean reward", "next best", "ahead by"];
   return [el("h3", {}, title), table("rules", title, columns, ruleRows(rules), { titled: true }),
     el("p", { class: "muted" }, [rules.rules.length > 1 ? "The first rule that applies decides." : "", kept(rules)].filter(Boolean).join(" "))];

@@ -159,7 +159,7 @@ class View {
     replace(this.parts.privacy, privacyPanel(known.privacy, known.risk));
     replace(this.parts.history, historyPanel(known.history.rounds, width));
     const { found, forms, rest } = this.changing, commands = commandsPanel(this.name, facts.accepts);
-    replace(found, `So far: ${verdict(known.answer.conclusion)}.`);
+    replace(found, `${known.answer.found.status === "learning" ? "So far: " : ""}${verdict(known.answer.conclusion)}.`);
     this.operator?.show(forms, facts);
     replace(rest, this.operator ? more("commands-more", "The same as commands", commands) : commands, more("spec", "What it was created from", specTables(facts.spec)));
   }

@@ -15,7 +15,7 @@ export function shapes({ functions, features_left: features, options_left: other
   const drawings = (some) => el("div", { class: "smalls" }, some.map((one) => drawing(one, letters, Math.min(WIDTH, width))));
   const left = [features ? many(features, "feature") : "", others ? many(others, "option") : ""].filter(Boolean).join(" and ");
   return el("div", { class: "finding" }, el("h3", {}, "What each feature adds"),
-    el("p", {}, `How far each feature raises or lowers the mean reward of each option, apart from the other features, with intervals of about 95 %. Over all people it adds 0. A feature favours the option whose curve is highest.${left ? ` Not shown: ${left} that matter less.` : ""}`),
+    el("p", {}, `How far each feature raises or lowers the mean reward of each option, apart from the other features, with intervals of about 95 %. Over all people it adds 0. A curve compares an option with itself: the higher it is, the more the feature speaks for that option.${left ? ` Not shown: ${left} that matter less.` : ""}`),
     el("ul", { class: "legend", "aria-label": "Options" }, [...letters].map(([option, place]) => el("li", {}, swatch(place), ` ${letter(place)} = ${option}`))),
     drawings(functions.slice(0, SHOWN)),
     functions.length > SHOWN ? more(`${id}-others`, `${many(functions.length - SHOWN, "more feature")}`, () => drawings(functions.slice(SHOWN))) : null,

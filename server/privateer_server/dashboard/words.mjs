@@ -24,7 +24,7 @@ export function percent(share, digits = 0) {
   if (!Number.isFinite(share)) return "–";
   const least = 10 ** -digits, shown = 100 * share;
   if (shown > 0 && shown < least / 2) return `below ${least} %`;
-  if (shown < 100 && shown > 100 - least / 2) return `above ${(100 - least).toFixed(digits)} %`;
+  if (shown < 100 && shown >= 100 - least / 2) return `above ${(100 - least).toFixed(digits)} %`;
   return `${shown.toFixed(digits)} %`;
 }
 

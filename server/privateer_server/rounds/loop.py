@@ -97,15 +97,17 @@ class Schedule:
         It asks nobody either where the learner has no use for more reports.
         """
         # It is the round that the learner would open if so many people were left.
-        people, spec = over.seen + self.spec.first_batch(""), self.spec.learning
-        experiment = spec.experiment.model_copy(update={"horizon": people})
+        spec, known = self.spec.learning, self.learner.learned(over.state)
+        # Those who measured the gain before, of a shorter experiment, are none of the learner's people.
+        seen = over.seen if spec is self.spec else learner_for(spec).last(known, over.policy.version, seed).seen
+        experiment = spec.experiment.model_copy(update={"horizon": seen + self.spec.first_batch("")})
         learner = learner_for(spec.model_copy(update={"experiment": experiment}))
         try:
-            state = learner.changed(self.learner.learned(over.state), spec)
+            state = learner.changed(known, spec)
         except SpecError:  # what it finds holds for the people who were planned
             return replace(over, batch=0)
         late = learner.next(state, over.policy.version, seed)
-        return replace(late, state=self.learner.relearned(over.state, late.state))
+        return replace(late, state=self.learner.relearned(over.state, late.state), seen=over.seen)
 
     def _after(self, step: Step, version: int | None) -> int:
         return step.policy.version + 1 if version is None else version

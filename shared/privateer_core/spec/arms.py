@@ -1,6 +1,7 @@
 """The specification of an experiment that chooses one of several arms for each person, in rounds of public sizes."""
 
 import math
+import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -33,10 +34,16 @@ _GAIN_PEOPLE: Final = 100
 """The fewest people whose mean rewards are compared where no batch needs more."""
 
 
+_SHAPELESS: Final = re.compile(
+    "[\\u034f\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\ufe00-\\ufe0f\\U000e0100-\\U000e01ef]"
+)
+"""Fillers and selectors of variants, which nobody sees; Unicode calls them letters and marks (Default_Ignorable)."""
+
+
 def _as_seen(name: str) -> str:
     """Return what people see of a name: without signs that have no shape, and with one blank between words."""
-    shaped = "".join(sign for sign in unicodedata.normalize("NFKC", name) if unicodedata.category(sign) != "Cf")
-    return " ".join(shaped.split())
+    whole = _SHAPELESS.sub("", unicodedata.normalize("NFKC", name))
+    return " ".join("".join(sign for sign in whole if unicodedata.category(sign) != "Cf").split())
 
 
 class ArmsTable(ExperimentTable):
@@ -74,6 +81,8 @@ class ArmsTable(ExperimentTable):
     def _distinct(self) -> Self:
         if len(set(self.arms)) != len(self.arms):
             raise ValueError("arms: names must be distinct")
+        if not all(map(_as_seen, self.arms)):
+            raise ValueError("arms: each must have a name that people see")
         if len(set(map(_as_seen, self.arms))) != len(self.arms):
             raise ValueError("arms: two names look the same: they differ by blanks or by signs that nobody sees")
         if len(set(self.retired)) != len(self.retired) or not set(self.retired) <= set(self.arms):

@@ -21,6 +21,7 @@ from privateer_server.algorithms.rounds_learner import Bulk, NewRound, RoundsLea
 StateT = TypeVar("StateT")
 _DIGITS = 6
 ANY_OPTION = "any option by chance"
+_EARLIER = "the gain was measured of an earlier policy, and the policy has changed since"
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,14 @@ class GainState(Generic[StateT]):
         People whose reports on the gain opened.
     measured
         What the last round of them told; None: there was none.
+    is_earlier
+        Whether the policy has changed since: more was learned, or arms were added or retired.
     """
 
     learner: StateT
     asked: int = 0
     measured: MeasuredGain | None = None
+    is_earlier: bool = False
 
 
 class GainLearner(RoundsLearner[ArmsSpec, GainState[Any], Any]):
@@ -97,7 +101,8 @@ class GainLearner(RoundsLearner[ArmsSpec, GainState[Any], Any]):
     @override
     def learn(self, state: GainState[Any], policy: Policy, release: Any) -> GainState[Any]:
         if not isinstance(policy, GainPolicy):
-            return replace(state, learner=self._learner.learn(state.learner, policy, release))
+            learned = self._learner.learn(state.learner, policy, release)
+            return replace(state, learner=learned, is_earlier=state.measured is not None)
         named = getattr(policy.terms.mechanism, "named", True)
         found = GroupMeans(release, policy.shares, named=named)
         is_known = policy.single != NO_OPTION
@@ -109,7 +114,7 @@ class GainLearner(RoundsLearner[ArmsSpec, GainState[Any], Any]):
             found.over_single if is_known else found.over_any,
             found.over_any,
         )
-        return replace(state, asked=state.asked + found.people, measured=measured)
+        return replace(state, asked=state.asked + found.people, measured=measured, is_earlier=False)
 
     @override
     def next(self, state: GainState[Any], version: int, seed: int) -> Step:
@@ -131,8 +136,8 @@ class GainLearner(RoundsLearner[ArmsSpec, GainState[Any], Any]):
 
     def _left(self, state: GainState[Any]) -> int:
         """Return how many people are still to be asked for the gain; 0 where they are too few."""
-        left, privacy = self.spec.gain_people - state.asked, self.spec.privacy
-        return 0 if left <= 0 or (privacy.trust.batched and left < privacy.min_batch) else left
+        left = self.spec.gain_people - state.asked
+        return left if left >= self.spec.measuring_least else 0
 
     @override
     def last(self, state: GainState[Any], version: int, seed: int) -> Step:
@@ -163,7 +168,10 @@ class GainLearner(RoundsLearner[ArmsSpec, GainState[Any], Any]):
 
     @override
     def changed(self, state: GainState[Any], before: ArmsSpec) -> GainState[Any]:
-        return replace(state, learner=self._learner.changed(state.learner, before.learning))
+        learned = self._learner.changed(state.learner, before.learning)
+        same = (before.options, before.retired) == (self.spec.options, self.spec.retired)
+        is_earlier = state.is_earlier or (state.measured is not None and not same)
+        return replace(state, learner=learned, is_earlier=is_earlier)
 
     @override
     def begun(self, state: Any, before: ArmsSpec) -> GainState[Any]:
@@ -212,6 +220,7 @@ class GainLearner(RoundsLearner[ArmsSpec, GainState[Any], Any]):
             found,
             **told,
             confidence=CONFIDENCE if found.confidence is None else found.confidence,
+            warnings=(*found.warnings, *([_EARLIER] if state.is_earlier else [])),
             gain=self._gain(measured),
             parts=(*found.parts, self._differences(measured)),
         )

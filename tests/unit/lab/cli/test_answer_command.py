@@ -74,7 +74,11 @@ def test_what_is_not_known_is_not_said_to_be_better(
 ) -> None:
     unknown = Headline("rules", "So far: it is not known.", "not known")
     text = run(monkeypatch, capsys, document(ANSWER, **FOUND, headline=unknown))
-    assert "what each gets when it ends, which is not known to be best" in text
+    assert "what each gets at the end, which is not known to be best" in text
+    assert "who should get what" not in text
+    worse = Headline("one option", "Give everybody left.", "almost certain", "left")
+    text = run(monkeypatch, capsys, document(ANSWER, **FOUND, headline=worse))
+    assert "what each gets at the end, which is worse than left for everybody" in text
     assert "who should get what" not in text
 
 

@@ -202,3 +202,52 @@ def test_where_no_option_is_known_to_be_best_the_policy_is_compared_with_any() -
     gain = Schedule(spec).learner.answer(last.state).gain
     assert gain is not None
     assert gain.option == "any option by chance"
+
+
+def extended_by(spec: Spec, state: Any, horizon: int) -> tuple[Schedule, Any]:
+    """A schedule with a longer horizon, and the state of a learner that goes on."""
+    schedule = Schedule(extended(spec, horizon))
+    return schedule, schedule.learner.changed(state, spec)
+
+
+def test_a_handful_of_people_does_not_replace_what_many_measured() -> None:
+    """A small extension leaves a few people for the gain: their figure would be noise, beyond all bounds."""
+    spec = make_spec({"experiment.gain_share": 0.1, "experiment.horizon": 12_000, "experiment.round_size": 2000})
+    known = list(rounds(spec, seed=1))[-1].state
+    for horizon, asked in ((12_950, 0), (13_000, 100)):
+        schedule, state = extended_by(spec, known, horizon)
+        # The learner's own people have reported, so that those who measure are left.
+        over = replace(state, learner=replace(state.learner, reported=schedule.spec.learning.experiment.horizon))
+        assert schedule.learner.next(over, 50, 9).batch == asked
+        assert schedule.learner.over(over) == (asked == 0)
+
+
+def test_the_answer_says_where_the_policy_has_changed_since_it_was_measured() -> None:
+    spec = make_spec(MEASURED)
+    played = list(rounds(spec, seed=1))
+    known, first = played[-1].state, played[0]
+
+    def warnings(schedule: Schedule, state: Any) -> bool:
+        return any("earlier policy" in one for one in schedule.learner.answer(state).warnings)
+
+    assert not warnings(Schedule(spec), known)
+    fewer = Schedule(without_arm(spec, spec.options[0]))
+    assert warnings(fewer, fewer.learner.changed(known, spec))
+    longer, state = extended_by(spec, known, 40_000)
+    assert not warnings(longer, state)
+    learned = longer.learner.learn(state, first.policy, first.release)
+    assert warnings(longer, learned)
+    assert not warnings(longer, longer.learner.learn(learned, played[-1].policy, played[-1].release))
+
+
+def test_a_round_for_late_reports_is_as_large_as_the_first_where_others_have_measured_before() -> None:
+    """People who measured the gain of a shorter experiment are none of the learner's, and still have reported."""
+    changes = {"privacy.model": "central", "privacy.delta": 1e-6, "algorithm.name": "additive"}
+    late = {"experiment.conversion_window": 1000.0, "experiment.gain_share": 0.1, "experiment.round_size": 2000}
+    spec = parse_spec(tables({**changes, **late, "experiment.horizon": 12_000}))
+    schedule, state = extended_by(spec, list(rounds(spec, seed=1))[-1].state, 20_000)
+    learned = replace(state.learner, reported=schedule.spec.learning.experiment.horizon)
+    step = schedule.follow(replace(state, learner=learned), 50, 3)
+    assert isinstance(step.policy, GainPolicy)
+    drained = schedule.drain(step, 9)
+    assert (drained.batch, drained.seen) == (2000, step.seen)

@@ -251,7 +251,7 @@ def test_a_share_that_is_not_told_from_0_leaves_the_contribution_alone() -> None
     answer = learner.answer(state)  # type: ignore[arg-type]
     reasons = {one.group: one.reason for one in answer.effects}
     assert "not told from 0" in reasons["x1>=0.85"]
-    (asked,), (shares,) = answer.all_of(Table), answer.all_of(Intervals)
+    (asked,), (shares, *_) = answer.all_of(Table), answer.all_of(Intervals)
     assert (asked.title, shares.title, shares.of) == ("what coins ask", "shares of people", "share")
     assert [row[:2] for row in asked.rows] == [
         ("the reward", "a segment"),

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Conclusion
 from privateer_core.answer.estimates import Estimate
-from privateer_core.answer.parts import Gain
+from privateer_core.answer.parts import ABOVE_CHANCE, Gain, Intervals
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_server.conclusions.by_context import context_findings
-from privateer_server.conclusions.measured_gain import gain_to_measure
+from privateer_server.conclusions.measured_gain import beside_chance, gain_to_measure
 from privateer_server.conclusions.wording import LearnedAnswer
 from tests.support.published_answers import CONCLUSION
 from tests.support.specs import SHUFFLE, make_spec
@@ -77,8 +77,8 @@ MEASURED = Gain(
         (
             (0.0312, 0.0101, 0.0523),
             *("rules", "almost certain"),
-            "Choose by days. Choosing by context gives +0.031 (95 % interval 0.010 to 0.052) above the best single "
-            "option, now: measured, a mean reward of 0.500 instead of 0.470.",
+            "Choose by days. Choosing by context gives +0.031 (95 % interval 0.010 to 0.052) above now for everybody, "
+            "the best single option as far as is known: measured, a mean reward of 0.500 instead of 0.470.",
         ),
         (
             (0.01, -0.01, 0.03),
@@ -142,3 +142,17 @@ def test_an_option_is_behind_by_no_more_than_rewards_can_be() -> None:
     assert behind == lowest
     assert behind.sureness != "almost certain"
     assert behind.value == pytest.approx(0.05)
+
+
+def test_a_single_option_that_earns_less_than_chance_is_told() -> None:
+    """The best single option was a guess from what the learner knew, and the people who measured contradict it."""
+
+    def said(above_any: float) -> tuple[str, ...]:
+        chance = Intervals(
+            "gain", "difference", (Estimate(ABOVE_CHANCE, above_any, above_any - 0.02, above_any + 0.02),)
+        )
+        return beside_chance(Answer("ended", 2000, 2, 0.95, gain=MEASURED, parts=(chance,)))
+
+    assert said(0.05) == said(0.03) == ()
+    assert "another may be the best one" in said(0.01)[0]
+    assert beside_chance(Answer("ended", 2000, 2, 0.95, gain=MEASURED)) == ()

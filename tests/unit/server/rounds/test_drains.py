@@ -255,3 +255,31 @@ async def test_who_measures_the_gain_comes_after_all_late_reports(settings: Serv
         answer = (await api.client.get("/experiments/test/state")).json()["answer"]
         assert (answer["people"], answer["gain"]["people"]) == (430, 100)
         await record_holds(api)
+
+
+async def test_late_reports_are_awaited_as_well_before_a_gain_is_measured_again(
+    settings: ServerSettings, clock: Hands
+) -> None:
+    """Who measured before counts among those who reported, and makes no round larger."""
+    asked = {"experiment.round_size": 150, "experiment.horizon": 400, "experiment.gain_share": 0.25}
+    async with served(settings, clock) as api:
+        await api.create(CENTRAL | asked)
+        for _ in range(2):
+            await report(api, 150)
+        clock.time += OVER
+        await reached(api, 4)
+        await report(api, 100)
+        await changed(api, "extend", {"horizon": 800, "seconds": 0})
+        for version in (6, 7):
+            assert (await reached(api, version))["status"] == "open"
+            await report(api, 150)
+        facts = await reached(api, 8)
+        assert facts | {"status": "draining", "batch": 150, "accepted": 700} == facts
+        clock.time += OVER
+        facts = await reached(api, 9)
+        assert facts | {"status": "open", "batch": 100, "accepted": 700} == facts
+        assert isinstance(Participation(await api.publication(), "test", EVERYTHING).policy, GainPolicy)
+        await report(api, 100)
+        answer = (await api.client.get("/experiments/test/state")).json()["answer"]
+        assert (answer["people"], answer["gain"]["people"], answer["warnings"]) == (800, 100, [])
+        await record_holds(api)
