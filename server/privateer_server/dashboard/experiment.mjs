@@ -116,7 +116,7 @@ class View {
   /** The frame: navigation, a section for each part, and the screen on which to change it. */
   build() {
     this.parts = Object.fromEntries(PARTS.map(([id]) => [id, el("div")]));
-    this.changing = { found: el("p", { class: "muted" }), forms: el("div", { id: "forms" }), rest: el("div") };
+    this.changing = { found: el("p", { class: "muted" }), forms: el("div", { id: operator ? "forms" : null }), rest: el("div") };
     const link = (id, title, kind = null) => el("li", {}, el("a", { class: kind, href: addressOf(this.name, id), onclick: () => { this.wanted = id; setTimeout(() => this.goTo(id)); } }, title));
     this.nav = el("nav", { "aria-label": "Parts of this page", class: "parts" }, el("ul", {}, PARTS.map(([id, title]) => link(id, title)), link(CHANGE, "Change it", "button")));
     this.back = el("p", {}, el("a", { href: addressOf(this.name) }, "← What it found"));
