@@ -83,6 +83,7 @@ def test_the_false_alarm_rate_holds_however_often_one_looks():
     assert found_in(False, 5000) <= most
 
 
+@pytest.mark.nightly
 def test_a_value_that_moves_is_found_and_too_high_a_precision_is_caught():
     """Planted: half of the values move far enough to be seen; observations taken for three times as precise."""
     assert found_in(True, 100) > 0.4

@@ -143,6 +143,7 @@ def standardized(spec, seeds):
     return np.array(found)
 
 
+@pytest.mark.nightly
 def test_what_is_said_of_slabs_is_calibrated_and_doubled_precision_is_caught():
     """The spread of errors, chi-square at the stated false-alarm rate; shares of people are learned: 15 %."""
     errors = standardized(six(), 12)
