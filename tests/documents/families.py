@@ -10,7 +10,6 @@ import json
 import math
 import struct
 import warnings
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -22,20 +21,17 @@ from privateer_core.accounting.accountant import account
 from privateer_core.accounting.allotment import Allotment, allot
 from privateer_core.accounting.events import Repeated, ShuffledSubset
 from privateer_core.accounting.gaussian import gaussian_delta
-from privateer_core.algorithms.trial.learned_slopes import LearnedSlope
 from privateer_core.errors import PrivateerError
 from privateer_core.mechanisms import VectorMechanism
-from privateer_core.mechanisms.cell_pairs import CellTriples
-from privateer_core.mechanisms.event_symbol import EventSymbol
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.public_coins import mix
-from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.spec.adjustment import with_numbers
 from privateer_core.spec.features import Feature
 from privateer_core.spec.spec import Spec
 from tests.documents import gains, vectors
+from tests.documents.grown_policies import grown_additive, grown_events, grown_linear, grown_slope, grown_slopes
 
 PEOPLE = 500
 _LIMITS: dict[str, Any] = {"epsilon": None, "delta": 0.2, "arms": "hidden", "local_epsilon": 20.0, "curator": True}
@@ -136,8 +132,14 @@ def _more() -> list[tuple[str, Spec, bytes]]:
                 (_CENTRAL | {"delta": 0.0}, "has learned slopes", grown_slopes),
             )
         },
-        "partition under local, of rare events": (vectors.spec_of("partition", _LOCAL, _PLAIN), grown_events),
-        "partition under shuffle, of rare events": (vectors.spec_of("partition", _SHUFFLE, _PLAIN), grown_events),
+        "partition under local, of rare events": (
+            vectors.spec_of("partition", _LOCAL, _PLAIN),
+            grown_events,
+        ),
+        "partition under shuffle, of rare events": (
+            vectors.spec_of("partition", _SHUFFLE, _PLAIN),
+            grown_events,
+        ),
     }
     made |= {f"gain of {name}": (spec, gains.grown_gain(grown)) for name, (spec, grown) in _measuring().items()}
     return [(name, spec, vectors.publication_of(spec, grown)) for name, (spec, grown) in made.items()]
@@ -163,51 +165,6 @@ def _several() -> list[tuple[str, Spec, bytes]]:
         if kind == "partition" or name != "central, pure"
     }
     return [(name, spec, vectors.publication_of(spec)) for name, spec in specs.items()]
-
-
-def grown_events(policy: Any, spec: Spec) -> Any:
-    """A grown partition whose reports say whether there was an event."""
-    grown = vectors.grown_partition(policy, spec)
-    layout, privacy, honest = grown.terms.mechanism.layout, spec.privacy, grown.terms.honest
-    promise = (privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
-    symbol = EventSymbol.calibrated(KeyedMeans(layout, rate=0.01), *promise)
-    return replace(grown, terms=replace(grown.terms, mechanism=symbol))
-
-
-def grown_slope(policy: Any, _: Spec) -> Any:
-    """A trial of which the first of two slopes is known."""
-    return replace(policy, learned=(LearnedSlope(0.7, 0.45),))
-
-
-def grown_slopes(policy: Any, _: Spec) -> Any:
-    """A trial of which both slopes are known: its rounds ask for no number any more."""
-    mechanism = CellTriples(policy.terms.mechanism.layout, policy.terms.mechanism.scale)
-    terms, learned = replace(policy.terms, mechanism=mechanism), (LearnedSlope(-1.5, 0.45), LearnedSlope(0.3, 1.0))
-    return replace(policy, terms=terms, learned=learned)
-
-
-def grown_linear(policy: Any, spec: Spec) -> Any:
-    """What is known of arms after a while; whoever has no design of their own has random ones."""
-    rng = np.random.default_rng(8)
-    arms, d = policy.means.shape
-    factors = np.tril(rng.normal(0.0, 0.3, (arms, d, d)))
-    means, whitening = rng.normal(0.2, 0.3, (arms, d)), np.eye(d) + np.triu(rng.normal(0, 0.2, (d, d)), 1)
-    return replace(policy, means=means, factors=factors, whitening=whitening, telling=whitening.T.copy() * 0.6)
-
-
-def grown_additive(policy: Any, spec: Spec) -> Any:
-    """Draws and means of a while later, and questions of which some are asked often and one of nobody."""
-    rng, (arms, terms) = np.random.default_rng(8), policy.means.shape
-    draws = np.rint(rng.normal(0, 600, (32, arms, terms))).astype(np.int16)
-    means = np.rint(rng.normal(0, 900, (arms, terms)) + 3000 * (np.arange(terms) == 0)).astype(np.int16)
-    shares = rng.dirichlet(np.full(policy.questions.count, 0.7))
-    shares[3] = 0.0
-    edges = np.rint((1 << 16) * np.cumsum(shares / shares.sum())[:-1]).astype(np.uint32)
-    grown = replace(policy, draws=draws, means=means, edges=edges)
-    if "layout" not in policy.terms.mechanism.__struct_fields__:
-        return grown
-    mechanism = msgspec.structs.replace(policy.terms.mechanism, layout=spec.asked(policy.seed, edges).layout)
-    return replace(grown, terms=replace(policy.terms, mechanism=mechanism))
 
 
 def _limits(told: dict[str, Any]) -> Limits:

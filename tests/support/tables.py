@@ -30,7 +30,7 @@ CLASS: Final = "class"
 
 
 @dataclass(frozen=True)
-class Table:
+class ClassTable:
     """A table with a class.
 
     Attributes
@@ -67,19 +67,19 @@ _OFFICES: Final = {
 }
 _OCCUPATIONS: Final = ("Professional", "Service", "Office and Administrative Support", "Business/Finance", "Production")
 TABLES: Final = {
-    "rodents": Table(
+    "rodents": ClassTable(
         ("month", "year", "hindfoot_length", "weight"),
         ("plot_id", "sex", "plot_type"),
         _first("species_id", ("DM", "PP", "DO", "PB", "RM")),
         {},
     ),
-    "occ": Table(
+    "occ": ClassTable(
         ("year", "realrinc", "age", "prestg10", "childs"),
         ("wrkstat", "gender", "educcat", "maritalcat"),
         lambda row: row["occrecode"] and _first("occrecode", _OCCUPATIONS)(row).replace("/", " and "),
         {},
     ),
-    "adult": Table(
+    "adult": ClassTable(
         ("age", "education-num", "capital-gain", "capital-loss", "hours"),
         (
             "workclass",
@@ -94,7 +94,7 @@ TABLES: Final = {
         lambda row: _OFFICES.get(row["occupation"], "others"),
         {"income": lambda row: row["income"].rstrip(".")},
     ),
-    "stops": Table(
+    "stops": ClassTable(
         ("lat", "long", "hour"),
         (
             "MDC",
@@ -113,7 +113,7 @@ TABLES: Final = {
 }
 
 
-def rows_of(table: Table, files: str) -> Iterator[dict[str, str]]:
+def rows_of(table: ClassTable, files: str) -> Iterator[dict[str, str]]:
     """Yield the rows of CSV files, separated by commas: features and the class; without a value it is empty."""
     for path in files.split(","):
         with gzip.open(path, "rt") if path.endswith(".gz") else open(path, encoding="utf-8") as text:

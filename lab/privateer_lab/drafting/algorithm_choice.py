@@ -83,7 +83,7 @@ def choice_of(tables: Mapping[str, Any], drawn: Mapping[str, Any], people: Peopl
     everybody = [one for some in runs.values() for one in some]
     single = float(np.mean([one.single for one in everybody]))
     could = float(np.mean([one.run.best_constant_regret / one.run.choices for one in everybody]))
-    # Of people for all of whom one option is best nothing is said for or against an algorithm.
+    # Where one option is best for everybody, nothing speaks for or against an algorithm.
     margin = _MORE * could or np.inf
     earned = {name: single + float(np.mean([one.gain for one in some[:seeds]])) for name, some in runs.items()}
     best, usual = max(chosen, key=lambda name: earned[name]), chosen[0]

@@ -23,10 +23,10 @@ Array = NDArray[np.float64]
 
 FEATURES_MAX: Final = 20
 COLUMNS_MAX: Final = 40
-"""Of contexts whose columns are halved, or multiplied with each other."""
+"""The most columns of contexts that are halved, or multiplied with each other."""
 TABLE_FEATURES: Final = 64
 TABLE_COLUMNS: Final = 320
-"""Of contexts that are a table, where each feature stands for itself."""
+"""The most features and columns of a table, where each feature stands for itself."""
 
 
 @runtime_checkable

@@ -16,7 +16,7 @@ _PEOPLE: Final = 256
 """People made up for each cell, each of whom takes every draw."""
 _FEW: Final = 32
 _MANY: Final = _PEOPLE * 64
-"""Of features with more than 64 cells there are fewer for each, but no fewer than a few."""
+"""Features with more than 64 cells have fewer people for each, but no fewer than a few."""
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         self.long = LongCells.of(self.asked)
         self.questions = self.long.short(self.asked)
         self.cells = self.questions.cells
-        # Of the latest state: policy, figures and answer all ask for what is known.
+        # The posterior of the latest state is kept: policy, figures and answer all ask for it.
         self._known: tuple[AdditiveState, TermPosterior] | None = None
 
     @override
@@ -145,7 +145,7 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         whole = self._joined(masses, state.levels.shares(self.long))
         weighted = np.full((arms, self.asked.cells.count), 2 / arms)
         if state.rounds and len(state.rounds[-1].arms.weighted) == arms:
-            # Who got which arm by level is like that of everybody.
+            # People of each level are taken to get arms as everybody does.
             weighted = self._joined(
                 state.rounds[-1].arms.weighted,
                 np.repeat(state.rounds[-1].arms.weighted[:, :1], len(self.long.terms), axis=1),

@@ -151,7 +151,7 @@ class CoinArms:
         own = np.concatenate([np.zeros(1, np.int64), self.resolutions])[asked]
         parts = questions.answers(terms)[np.arange(len(coins)), own]
         keys = np.where((given < 0) & ~counted, parts * len(self.playable) + arms, parts)
-        # Who had another arm, as an arm that was added moves all others, has nothing to say.
+        # An added arm moves all others: people who had another arm than their coins name now have nothing to say.
         keys = np.where((given >= 0) & (given != arms), -1, keys)
         rates = np.where((given >= 0) & (asked == LEVEL), rewards, (1 + values) / 2)
         return KeyedValues(coins, keys, group, np.where(counted, 1.0, rates))

@@ -21,7 +21,7 @@ _ALONE: Final = 4.0
 TERMS_MAX: Final = 512
 """Terms of numbers and of few levels, at most: time and memory of a round grow with their square, and beyond."""
 LONG_FROM: Final = 65
-"""Of features with so many levels without an order each level is learned for itself."""
+"""A feature with so many levels without an order has each of them learned for itself."""
 CELLS_MAX: Final = 4096
 """Terms of all features, at most."""
 _HELD_MAX: Final = 1 << 22
@@ -99,7 +99,7 @@ class AdditiveSpec(ArmsSpec):
     def _check_size(self) -> None:
         """Refuse more cells, or more arms by cells, than a learner, a policy or a report has room for."""
         cells, arms, questions = self.questions.cells, self.arm_count, self.questions
-        # Who learns levels of arms first knows no long features.
+        # The learner that begins with levels of arms has no long features.
         all_short = self.starts_from_levels
         short = 1 + sum(one.count for one in cells.features if all_short or len(one.codes) < LONG_FROM)
         keys = arms * int(questions.sizes.max()) * questions.count
