@@ -25,10 +25,13 @@ export function product(row, matrix) {
 export class Ball {
   /** @param {any} told */
   constructor(told) {
-    const { norm, bound, coordinates } = told ?? {};
+    const { norm, bound, coordinates, below = 1 } = told ?? {};
     const sized = Number.isSafeInteger(coordinates) && coordinates >= 1 && coordinates <= COORDINATES_MAX;
     if (norm !== "l2" || !(bound > 0 && Number.isFinite(bound)) || !sized) throw malformed("not a ball");
+    if (!(below > 0 && below <= 1)) throw malformed("not a ball");
     this.bound = /** @type {number} */ (bound);
+    /** The most that the negative coordinates are long, by the bound. */
+    this.below = /** @type {number} */ (below);
     this.coordinates = /** @type {number} */ (coordinates);
   }
 
@@ -39,14 +42,20 @@ export class Ball {
 
   /** Largest distance of two people's vectors on the grid, in grid points; rounding included. */
   get diameter() {
-    return 2 * (this.bound / this.step + Math.sqrt(this.coordinates)) * ROUNDING;
+    const { below } = this;
+    const sides = below < Math.SQRT1_2 ? below + Math.sqrt(1 - below * below) : Math.SQRT2;
+    const apart = Math.min(2, Math.SQRT2 * sides) * (this.bound / this.step);
+    return (apart + 2 * Math.sqrt(this.coordinates)) * ROUNDING;
   }
 
   /** Shorten what is too long. @param {number[]} vector */
   clip(vector) {
     if (vector.length !== this.coordinates || !vector.every(Number.isFinite)) throw malformed("a vector does not fit");
-    const length = lengthOf(vector);
-    return length > this.bound ? vector.map((one) => one * (this.bound / length)) : vector;
+    const most = this.below * this.bound;
+    const negative = this.below < 1 ? lengthOf(vector.map((one) => Math.min(one, 0))) : 0;
+    const cut = negative > most ? vector.map((one) => (one < 0 ? one * (most / negative) : one)) : vector;
+    const length = lengthOf(cut);
+    return length > this.bound ? cut.map((one) => one * (this.bound / length)) : cut;
   }
 
   /** As integers, rounded at random so that nothing is moved on average. @param {number[]} vector @param {import("./platform.js").Noise} noise */

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Final, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,11 +21,12 @@ _ROUNDING: Final = 1 + 2.0**-40
 """Covers what floating point may leave a clipped vector too long by."""
 
 
-@dataclass(frozen=True)
-class Ball:
+class Ball(msgspec.Struct, frozen=True, omit_defaults=True):
     """The vectors that people may contribute: those within ``bound`` of 0 in a norm.
 
-    A joint block of several quantities with one L2 bound is a ball in the ``l2`` norm over all their coordinates.
+    A joint block of several quantities with one L2 bound is a ball in the ``l2`` norm over all their coordinates. Of
+    vectors that are hardly ever below 0, such as rare rewards less what is expected, ``below`` may say so: then they
+    are closer together, and need less noise.
 
     Parameters
     ----------
@@ -34,16 +36,32 @@ class Ball:
         Largest norm, above 0.
     coordinates
         1 to 1,048,576.
+    below
+        Largest L2 norm of a vector's negative coordinates, by the bound: above 0 and at most 1, which says nothing.
+        Only in the ``l2`` norm.
 
     Raises
     ------
     SpecError
         If a parameter is out of range.
+
+    Notes
+    -----
+    With b = ``below`` at most 1 / sqrt(2), two vectors are at most sqrt(2) (b + sqrt(1 - b^2)) bounds apart, in place
+    of 2. Proof, for a bound of 1: write x = x+ - x- by its positive and negative coordinates, |x-| = sin s and
+    |y-| = sin t with s, t <= asin b. Products of x+ and y+, and of x- and y-, are at least 0, so
+
+        |x - y|^2 = |x|^2 + |y|^2 - 2 <x, y> <= 2 + 2 (|x+| |y-| + |x-| |y+|)
+                 <= 2 + 2 (cos s sin t + sin s cos t) = 2 + 2 sin(s + t) <= 2 + 2 sin(2 asin b),
+
+    as |x+| <= cos s where |x| <= 1, and |y+| <= cos t; sin(2 asin b) = 2 b sqrt(1 - b^2), and
+    2 + 4 b sqrt(1 - b^2) = 2 (b + sqrt(1 - b^2))^2. x = (cos s, -sin s) and y = (-sin s, cos s) attain it.
     """
 
     norm: Literal["l2", "max"]
     bound: float
     coordinates: int
+    below: float = 1.0
 
     def __post_init__(self) -> None:
         if self.norm not in ("l2", "max"):
@@ -52,6 +70,8 @@ class Ball:
             raise SpecError("must be above 0 and finite", field="bound", remedy="choose another value")
         if not 1 <= self.coordinates <= COORDINATES_MAX:
             raise SpecError(f"must be 1 to {COORDINATES_MAX}", field="coordinates", remedy="choose another value")
+        if not (0 < self.below <= 1 and (self.below == 1 or self.norm == "l2")):
+            raise SpecError("must be above 0 and at most 1, or 1", field="below", remedy="choose another value")
 
     @property
     def radius(self) -> float:
@@ -64,12 +84,30 @@ class Ball:
         return self.bound / GRID
 
     @property
+    def reach(self) -> float:
+        """Largest L2 norm of a person's vector on the grid, in grid points; rounding included."""
+        return (self.radius / self.step + math.sqrt(self.coordinates)) * _ROUNDING
+
+    @property
     def diameter(self) -> float:
         """Largest L2 distance of two people's vectors on the grid, in grid points; rounding included."""
-        return 2 * (self.radius / self.step + math.sqrt(self.coordinates)) * _ROUNDING
+        sides = self.below + math.sqrt(1 - self.below**2) if self.below < math.sqrt(0.5) else math.sqrt(2)
+        apart = math.sqrt(2) * sides * (self.radius / self.step)
+        return min(2 * self.reach, (apart + 2 * math.sqrt(self.coordinates)) * _ROUNDING)
+
+    def holds(self, reports: NDArray[np.integer]) -> bool:
+        """Whether vectors (n, coordinates) on the grid are ones that people may contribute, rounding included."""
+        if np.any(np.linalg.norm(reports.astype(np.float64), axis=1) > self.reach):
+            return False
+        if self.below == 1:
+            return True
+        lengths = np.linalg.norm(np.minimum(reports, 0).astype(np.float64), axis=1)
+        return not np.any(lengths > (self.below * self.radius / self.step + math.sqrt(self.coordinates)) * _ROUNDING)
 
     def clip(self, vectors: Array) -> Array:
         """Vectors (n, coordinates) moved into the ball: coordinate by coordinate in ``max``, shortened in ``l2``.
+
+        What is negative is shortened first, where less of it is allowed.
 
         Raises
         ------
@@ -82,11 +120,9 @@ class Ball:
             )
         if self.norm == "max":
             return np.clip(vectors, -self.bound, self.bound)
-        # Scaled by the largest coordinate first: squares of huge or tiny numbers would leave the range of floats.
-        largest = np.maximum(np.abs(vectors).max(axis=1, keepdims=True), _TINY)
-        scaled = vectors / largest
-        lengths = np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1.0)
-        return np.asarray(np.where(largest > self.bound / lengths, scaled * (self.bound / lengths), vectors))
+        if self.below < 1:
+            vectors = np.maximum(vectors, 0.0) + _shortened(np.minimum(vectors, 0.0), self.below * self.bound)
+        return _shortened(vectors, self.bound)
 
     def on_grid(self, vectors: Array, noise: NoiseSource) -> NDArray[np.int64]:
         """Return clipped vectors as integers, (n, coordinates), rounded at random so that none is moved on average."""
@@ -94,6 +130,15 @@ class Ball:
         floor = np.floor(scaled)
         uniform = (noise.words(scaled.size) >> np.uint64(11)).astype(np.float64).reshape(scaled.shape) * 2.0**-53
         return np.asarray(floor + (uniform < scaled - floor), dtype=np.int64)
+
+
+def _shortened(vectors: Array, bound: float) -> Array:
+    """Return vectors (n, coordinates) whose L2 norm is at most the bound."""
+    # Scaled by the largest coordinate first: squares of huge or tiny numbers would leave the range of floats.
+    largest = np.maximum(np.abs(vectors).max(axis=1, keepdims=True), _TINY)
+    scaled = vectors / largest
+    lengths = np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1.0)
+    return np.asarray(np.where(largest > bound / lengths, scaled * (bound / lengths), vectors))
 
 
 @dataclass(frozen=True)

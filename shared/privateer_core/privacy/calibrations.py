@@ -31,6 +31,7 @@ from privateer_core.primitives.questions import (
     SecondMoments,
     VectorSum,
 )
+from privateer_core.sampling.response import SYMBOLS_MAX
 
 _BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64)
 """Numbers of buckets among which answers about features are dealt."""
@@ -91,10 +92,18 @@ def shuffled_features(privacy: Calibrated, honest: int, asked: FeatureMeans, _sh
 
 def _dealt(asked: FeatureMeans, local: Callable[[int], float]) -> NamedSymbol:
     """Return the symbol with the most informative number of buckets; ``local`` is its epsilon by its symbols."""
-    most = min(_BUCKETS[-1], asked.layout.keys)
+    keys, below = asked.layout.keys, asked.ball.below
+    most = min(_BUCKETS[-1], keys)
     made = [NamedSymbol(asked.layout, local(2 * one), one) for one in _BUCKETS if one <= most]
     # A cell has few of the people, so that the reports of others are its noise.
-    return max(made, key=lambda one: one.response.gain**2 * one.buckets)
+    dealt = max(made, key=lambda one: one.response.gain**2 * one.buckets)
+    if below == 1 or 2 * keys > SYMBOLS_MAX:
+        return dealt
+    # Of rare values hits with value 1 count, and others next to nothing: in a bucket there would be those of others.
+    named = NamedSymbol(asked.layout, local(2 * keys), keys)
+    gain, noise = named.response.gain, named.response.other * (1 + below**2)
+    told = gain**2 / (noise + gain * below / keys)
+    return named if told > dealt.response.gain**2 * dealt.buckets else dealt
 
 
 def shuffled_hits(privacy: Calibrated, honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:

@@ -3,13 +3,14 @@
 from dataclasses import replace
 from itertools import product
 
+import msgspec
 import numpy as np
 import pytest
 
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import ShuffledResponse
 from privateer_core.algorithms import parse_spec
-from privateer_core.algorithms.additive.policy import residuals
+from privateer_core.algorithms.additive.policy import Residuals
 from privateer_core.errors import InputError, SpecError
 from privateer_core.policies.decisions import Arms
 from privateer_core.spec.context import encoded
@@ -37,11 +38,11 @@ def spec_of(model, **more):
         "privacy": {"model": model, **PROMISES[model]},
         "algorithm": {"name": "additive", "bins": 8},
     }
-    return parse_spec({name: {**table, **more.get(name, {})} for name, table in tables.items()})
+    return parse_spec({name: {**tables.get(name, {}), **more.get(name, {})} for name in {**tables, **more}})
 
 
-def policy_of(model):
-    spec = spec_of(model)
+def policy_of(model, **more):
+    spec = spec_of(model, **more)
     learner = learner_for(spec)
     return spec, learner.next(learner.start(1), 1, 7).policy
 
@@ -98,16 +99,53 @@ def test_a_person_moves_a_curators_sum_by_two_at_most():
     spec, policy = policy_of("central")
     vectors = policy.contribute(*people(spec, 40))
     dense = vectors.dense(slice(None))
-    assert dense.shape[1] == spec.ball.coordinates == policy.terms.mechanism.ball.coordinates
+    assert dense.shape[1] == spec.ball_of(1.0).coordinates == policy.terms.mechanism.ball.coordinates
     assert np.linalg.norm(dense, axis=1).max() <= 1 + 1e-9
     moved = max(np.linalg.norm(one - other) for one, other in product(dense, dense))
     assert 1.2 < moved <= 2
 
 
 def test_residuals_say_how_far_a_reward_is_from_what_was_expected():
-    assert residuals(np.array([0.25, 0.5, 1.5, -0.5]), np.array([1.0, 0.0, 0.0, 1.0])).tolist() == pytest.approx(
-        [1.0, -1.0, -1.0, 1.0]
-    )
+    expected = np.array([0.25, 0.5, 1.5, -0.5])
+    told = Residuals(1.0).of(expected, np.array([1.0, 0.0, 0.0, 1.0]))
+    assert told.tolist() == pytest.approx([1.0, -1.0, -1.0, 1.0])
+    assert Residuals(1.0).cut(expected).tolist() == [0, 0, 0.5, -0.5]
+
+
+def test_residuals_of_rare_rewards_are_hardly_negative():
+    expected, rare = np.array([0.01, 0.04, 0.2, -0.3]), Residuals(0.05)
+    assert rare.of(expected, np.ones(4)).tolist() == pytest.approx([0.99, 0.96, 0.95, 1.0])
+    assert rare.of(expected, np.zeros(4)).tolist() == pytest.approx([-0.01, -0.04, -0.05, 0.0])
+    assert rare.cut(expected).tolist() == pytest.approx([0, 0, 0.15, -0.3])
+
+
+@pytest.mark.parametrize("model", PROMISES)
+def test_where_rewards_are_rare_residuals_are_bounded_below(model):
+    spec, policy = policy_of(model, reward={"base_rate": 0.01})
+    assert policy.below == pytest.approx(0.01, rel=0.02)
+    assert policy.fits(spec)
+    assert not replace(policy, below=0.0).fits(spec)
+    assert not replace(policy, below=1.5).fits(spec)
+    told = policy.contribute(*people(spec, 400)[:3], (np.arange(400) % 80 == 0).astype(float))
+    if model in ("none", "central"):
+        assert not replace(policy, below=0.5).fits(spec), "the ball is another"
+        dense = told.dense(slice(None))
+        ball = policy.terms.mechanism.ball
+        assert np.linalg.norm(np.minimum(dense, 0), axis=1).max() <= policy.below == ball.below
+        moved = max(np.linalg.norm(one - other) for one, other in product(dense, dense[::80]))
+        assert 1.2 < moved <= ball.diameter * ball.step < 1.45
+    else:
+        assert 0 <= told.values.min() < 0.01
+        assert told.values.max() == pytest.approx(1 / 1.01, abs=1e-4)
+
+
+def test_rare_rewards_have_half_of_the_noise_of_others():
+    """And the same promise: a sum moves by the root of 2 in place of 2."""
+    usual, rare = (policy_of("central", **more)[1].terms for more in ({}, {"reward": {"base_rate": 0.01}}))
+    assert rare.mechanism.standard_deviation < 0.73 * usual.mechanism.standard_deviation
+    assert account(rare.event).delta(1.0) <= 1e-6
+    planted = msgspec.structs.replace(usual.mechanism, standard_deviation=rare.mechanism.standard_deviation)
+    assert account(planted.released).delta(1.0) > 1e-5
 
 
 @pytest.mark.parametrize("model", PROMISES)

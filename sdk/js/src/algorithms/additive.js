@@ -38,6 +38,8 @@ export class AdditivePolicy {
     this.countsArms = told.counts_arms;
     this.playable = list(told.playable, "|b1");
     this.seed = BigInt(told.seed);
+    /** What residuals are never below, as a positive number; less than 1 where rewards are rare. @type {number} */
+    this.below = told.below ?? 1;
     this.freshCoins = true;
     this.tellsAge = false;
     this.takesOwnAlone = false;
@@ -53,7 +55,8 @@ export class AdditivePolicy {
     const plays = this.playable.length === spec.arms.length && this.playable.every((on, arm) => (on === 1) === spec.playable[arm]);
     const drawn = Number.isInteger(this.count) && this.count >= 1 && this.count <= DRAWS_MAX && this.seed >= 0n && this.seed < 1n << 63n;
     const rises = edges.length === questions.count - 1 && edges.every((edge, i) => edge <= UNIT && (i === 0 || edges[i - 1] <= edge));
-    if (!(same && plays && drawn && rises && counted >= 0 && counted < 1)) throw malformed("not an additive policy");
+    const bounded = this.below > 0 && this.below <= 1;
+    if (!(same && plays && drawn && rises && bounded && counted >= 0 && counted < 1)) throw malformed("not an additive policy");
     this.lengths = [...edges, UNIT].map((edge, i) => Math.sqrt((edge - (edges[i - 1] ?? 0)) / UNIT));
   }
 
@@ -61,8 +64,8 @@ export class AdditivePolicy {
   fits(mechanism) {
     const arms = this.playable.length;
     if (mechanism instanceof CentralVectors) {
-      const { bound, coordinates } = mechanism.ball;
-      return bound === 1 && coordinates === this.questions.parts * (arms + (this.countsArms ? arms : 1));
+      const { bound, coordinates, below } = mechanism.ball;
+      return bound === 1 && below === this.below && coordinates === this.questions.parts * (arms + (this.countsArms ? arms : 1));
     }
     if (!(mechanism instanceof NamedSymbol) || mechanism.levels !== 2) return false;
     const { thresholds } = mechanism.layout;
@@ -96,10 +99,10 @@ export class AdditivePolicy {
    * @param {number} fresh coins of the report */
   contribute(columns, arm, values, _slot, fresh) {
     const own = this.questions.locate(columns);
-    const residual = away(STEP * sum(this.means, arm * this.questions.terms, own), values[0]);
+    const residual = away(STEP * sum(this.means, arm * this.questions.terms, own), values[0], this.below);
     if (!this.layout) return { vector: this.vector(own, arm, residual) };
     const asked = this.layout.group(this.layout.hash(fresh, 0), 0);
-    return { key: this.questions.part(asked, own) * this.playable.length + arm, value: (1 + residual) / 2 };
+    return { key: this.questions.part(asked, own) * this.playable.length + arm, value: (this.below + residual) / (1 + this.below) };
   }
 
   /** What a curator gets: answers to all questions at once, and in which cells the person is. @param {Int32Array} own @param {number} arm @param {number} residual */
@@ -126,8 +129,10 @@ function sum(table, start, own) {
   return found;
 }
 
-/** (reward - expected) / max(expected, 1 - expected), in [-1, 1]. @param {number} expected @param {number} reward */
-function away(expected, reward) {
+/** (reward - expected) / max(expected, 1 - expected), in [-1, 1]; where rewards are rare, reward - expected.
+ * @param {number} expected @param {number} reward @param {number} below */
+function away(expected, reward, below) {
+  if (below < 1) return reward - clipped(expected, 0, below);
   const mean = clipped(expected, SURE, 1 - SURE);
   return clipped((reward - clipped(expected, 0, 1)) / Math.max(mean, 1 - mean), -1, 1);
 }

@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.additive.cells import Cells
-from privateer_core.algorithms.additive.policy import STEP, AdditivePolicy, residual_weights
+from privateer_core.algorithms.additive.policy import STEP, AdditivePolicy
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 _PEOPLE: Final = 256
 """People made up for each cell, each of whom takes every draw."""
+_ABOVE: Final = 0.02
 _FEW: Final = 32
 _MANY: Final = _PEOPLE * 64
 """Features with more than 64 cells have fewer people for each, but no fewer than a few."""
@@ -29,17 +30,21 @@ class ArmShares:
         Shape (arms, terms): the share of people of a cell who get the arm; the first term's is that of everybody.
     weighted
         Shape (arms, terms): the same, times the mean of what their residuals are multiplied by.
+    cut
+        Shape (arms, terms): the same as ``weighted``, times the mean of what is expected beyond the bounds of rewards,
+        from which no residual is measured.
     spread
         Shape (arms,): variance of a residual over what it is multiplied by.
     """
 
     shares: Array
     weighted: Array
+    cut: Array
     spread: Array
 
     def at(self, terms: Ints) -> "ArmShares":
         """Return those of some terms."""
-        return ArmShares(self.shares[:, terms], self.weighted[:, terms], self.spread)
+        return ArmShares(self.shares[:, terms], self.weighted[:, terms], self.cut[:, terms], self.spread)
 
     @classmethod
     def of(cls, policy: AdditivePolicy, masses: Array) -> "ArmShares":
@@ -56,25 +61,35 @@ class ArmShares:
             some = max(_FEW, min(_PEOPLE, _MANY // len(cell)))
             others, rest = others[:some], rest[:some]
             found += [_of_people(policy, others + draws[:, :, term], rest + means[:, term]) for term in cell]
-        shares, weighted, spreads = (np.array(some).T for some in zip(*found, strict=True))
-        return cls(shares, weighted, spreads[:, 0] / np.maximum(weighted[:, 0], 1e-9))
+        shares, weighted, cut, spreads = (np.array(some).T for some in zip(*found, strict=True))
+        return cls(shares, weighted, cut, spreads[:, 0] / np.maximum(weighted[:, 0], 1e-9))
+
+    @classmethod
+    def most_expected(cls, policy: AdditivePolicy, masses: Array) -> float:
+        """Return what no more than `_ABOVE` of people have expected of the arm that a policy gives them."""
+        terms, draws = made_up(policy.questions.cells, masses), policy.draws
+        people, named = (one.ravel() for one in np.indices((len(terms), len(draws))))
+        arms = policy.chosen(terms[people], named)
+        return float(np.quantile(policy.expected(terms[people], arms), 1 - _ABOVE))
 
     @classmethod
     def mixed(cls, some: Sequence[tuple["ArmShares", float]]) -> "ArmShares":
         """Return those of people of whom each policy decided for a share."""
-        parts = [[share * part for part in (one.shares, one.weighted, one.spread)] for one, share in some]
+        parts = [[share * part for part in (one.shares, one.weighted, one.cut, one.spread)] for one, share in some]
         return cls(*(np.sum(part, axis=0) for part in zip(*parts, strict=True)))
 
 
 def _of_people(policy: AdditivePolicy, scores: NDArray[np.int32], expected: NDArray[np.int32]) -> tuple[Array, ...]:
-    """Return the share of each arm, (arms,), and sums over its people of weights and variances of residuals."""
+    """Return the share of each arm, (arms,), and means over people of what `ArmShares` has of those of the arm."""
     people, draws, arms = scores.shape
     if not policy.playable.all():
         scores = np.where(policy.playable, scores, np.iinfo(np.int32).min)
     chosen = scores.argmax(axis=2) + arms * np.arange(people)[:, None]
     times = np.bincount(chosen.ravel(), minlength=people * arms).reshape(people, arms) / draws
-    weights, variances = residual_weights(np.asarray(STEP * expected))
-    return times.mean(axis=0), (times * weights).mean(axis=0), (times * variances).mean(axis=0)
+    told, means = policy.residuals, np.asarray(STEP * expected)
+    weights = times * told.weights(means)
+    cut, variances = weights * told.cut(means), times * told.variances(means)
+    return times.mean(axis=0), weights.mean(axis=0), cut.mean(axis=0), variances.mean(axis=0)
 
 
 def made_up(cells: Cells, masses: Array) -> Ints:

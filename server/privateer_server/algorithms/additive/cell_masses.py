@@ -1,6 +1,7 @@
 """The shares of people in each cell, learned feature by feature from noisy counts."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -50,11 +51,18 @@ class CellMasses:
 
     def means(self, cells: Cells) -> Array:
         """Return the shares (terms,), which are above 0 and have the sum 1 for each feature; the first is 1."""
-        found = np.ones(cells.count)
-        for place, feature in enumerate(cells.features):
-            own = cells.of_feature(place)
-            found[own] = _shares(feature, self.information[own, own], self.scores[own])
-        return found
+        # A round asks for the same several times.
+        if cells not in self._found:
+            found = np.ones(cells.count)
+            for place, feature in enumerate(cells.features):
+                own = cells.of_feature(place)
+                found[own] = _shares(feature, self.information[own, own], self.scores[own])
+            self._found[cells] = found
+        return self._found[cells].copy()
+
+    @cached_property
+    def _found(self) -> dict[Cells, Array]:
+        return {}
 
 
 def _shares(feature: ShapeCells, information: Array, scores: Array) -> Array:

@@ -10,9 +10,11 @@ from typing_extensions import override
 from privateer_core.algorithms.additive.policy import STEP, AdditivePolicy
 from privateer_core.algorithms.additive.spec import AdditiveSpec
 from privateer_core.answer.shapes import Shapes
+from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.primitives.contributions import CellHits
+from privateer_core.privacy.terms import Terms
 from privateer_server.algorithms import LearnerState, NewRound
 from privateer_server.algorithms.additive.arm_shares import ArmShares
 from privateer_server.algorithms.additive.cell_masses import CellMasses
@@ -34,6 +36,9 @@ _ROUNDS: Final = 8
 _COUNTED: Final = 0.1
 """Share of a vector's squared length that counts people by cell."""
 _RARE: Final = 0.005
+_MOST_BELOW: Final = 0.2
+"""Residuals are differences where nearly everybody has less than so much expected; beyond, scaled ones tell more."""
+_LEAST_BELOW: Final = 1e-3
 _NONE: Final = 1e-9
 
 
@@ -107,26 +112,44 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
 
     @override
     def policy(self, state: AdditiveState, ahead: NewRound) -> AdditivePolicy:
-        spec, known = self.spec, self.posterior(state)
-        asked = even(self.asked)
-        terms = self.terms(ahead, spec.asked(ahead.seed, edges_of(asked)))
-        if ahead.batch and spec.privacy.trust.promises:
-            asked = self._asked(state, known, ahead.batch, noise_of(terms, _COUNTED))
-            terms = self.terms(ahead, spec.asked(ahead.seed, edges_of(asked)))
-        levels = self.levels(state)
+        spec, known, levels = self.spec, self.posterior(state), self.levels(state)
         means = in_steps(self._joined(known.means, levels.means))
-        return AdditivePolicy(
+        edges = edges_of(even(self.asked))
+        policy = AdditivePolicy(
             version=ahead.version,
             questions=self.asked,
             draws=self._draws(state, known, levels, ahead) if ahead.batch else means[None],
             means=means,
-            edges=edges_of(asked),
+            edges=edges,
             counted=_COUNTED,
             counts_arms=spec.counts_arms,
             playable=np.array(spec.playable),
             seed=ahead.seed,
-            terms=terms,
+            terms=self.terms(ahead, spec.asked(ahead.seed, edges)),
         )
+        if not ahead.batch:
+            return policy
+        below, terms = self._bounded(state, policy, ahead)
+        if spec.privacy.trust.promises:
+            edges = edges_of(self._asked(state, known, ahead.batch, noise_of(terms, _COUNTED, below)))
+            terms = self.terms(ahead, spec.asked(ahead.seed, edges, below))
+        return replace(policy, edges=edges, below=below, terms=terms)
+
+    def _bounded(self, state: AdditiveState, policy: AdditivePolicy, ahead: NewRound) -> tuple[float, Terms]:
+        """Return how far residuals are below 0 at most, and the terms: little, where nearly nobody has much expected.
+
+        A symbol has to name keys for that: in a bucket of many keys nobody sees which values were below 0.
+        """
+        most = max(ArmShares.most_expected(policy, self._shares(state)), _LEAST_BELOW)
+        if most < _MOST_BELOW:
+            terms = self.terms(ahead, self.spec.asked(ahead.seed, policy.edges, most))
+            if not isinstance(terms.mechanism, NamedSymbol) or terms.mechanism.named:
+                return most, terms
+        return 1.0, policy.terms
+
+    def _shares(self, state: AdditiveState) -> Array:
+        """Return the shares of people by cell, of all features."""
+        return self._joined(state.masses.means(self.cells), state.levels.shares(self.long))
 
     def levels(self, state: AdditiveState) -> LevelTerms:
         """Return what is known of the terms of long features."""
@@ -142,7 +165,7 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
     def _asked(self, state: AdditiveState, known: TermPosterior, people: int, noise: float) -> Array:
         """Return the share of each question, for arms to be given about as they were in the latest round."""
         masses, arms = state.masses.means(self.cells), self.spec.arm_count
-        whole = self._joined(masses, state.levels.shares(self.long))
+        whole = self._shares(state)
         weighted = np.full((arms, self.asked.cells.count), 2 / arms)
         if state.rounds and len(state.rounds[-1].arms.weighted) == arms:
             # People of each level are taken to get arms as everybody does.
@@ -187,6 +210,10 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         shares = self._joined(masses.means(self.cells), long.shares(self.long))
         everybody = ArmShares.mixed([(ArmShares.of(one, shares), share) for one, share in policy.decided])
         means = STEP * policy.means.astype(np.float64)
+        # What is expected beyond the bounds of rewards is in the means, and in no residual.
+        cut = people * (everybody.cut * shares) @ self.asked.matrix.T
+        told = replace(told, sums=told.sums - cut[:, self.long.short_parts])
+        seen = replace(seen, sums=seen.sums - cut[:, self.long.parts])
         long = self._with_sums(long, seen, everybody, people * shares, means)
         arms, shares = everybody.at(self.long.short_terms), shares[self.long.short_terms]
         variances = told.variances((arms.shares * shares) @ self.questions.matrix.T)
@@ -272,7 +299,7 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
             spread += (all_sums[:, self.long.terms] ** 2 * levels.variances).sum()
             return reward.span * float(np.sqrt(max(0.0, spread)))
 
-        masses = self._joined(state.masses.means(self.cells), state.levels.shares(self.long))
+        masses = self._shares(state)
 
         def draw(places: Array) -> Array:
             return contexts_of(self.asked.cells, masses, self.spec.dimension, places)

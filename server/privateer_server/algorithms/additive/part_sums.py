@@ -29,6 +29,9 @@ class PartSums:
         was asked.
     rates
         How likely the report of a person elsewhere is noise, and how much likelier that of a person of the part.
+    value_rates
+        Mean square of what the report of a person elsewhere adds to a sum, and how much larger that of one of the part
+        is, as far as ``noise`` does not say it.
     together
         Whether all sums are over the same people.
     """
@@ -38,11 +41,12 @@ class PartSums:
     noise: Array
     count_noise: Array
     rates: tuple[float, float]
+    value_rates: tuple[float, float]
     together: bool
 
     def variances(self, shares: Array) -> Array:
         """Return the variance of noise in sums, (arms, parts), where these are the shares of people."""
-        return self.noise * (self.rates[0] + self.rates[1] * shares)
+        return self.noise * (self.value_rates[0] + self.value_rates[1] * shares)
 
     def doubts(self, shares: Array) -> Array:
         """Return the variance of noise in the sum of counts over arms, (parts,), where these are the shares of people.
@@ -57,7 +61,7 @@ class PartSums:
     def at(self, parts: NDArray[np.int64]) -> "PartSums":
         """Return the sums of some parts."""
         told = self.sums[:, parts], self.counts[:, parts], self.noise[parts], self.count_noise[parts]
-        return PartSums(*told, self.rates, self.together)
+        return PartSums(*told, self.rates, self.value_rates, self.together)
 
     @classmethod
     def of(cls, policy: AdditivePolicy, release: VectorSums | CellHits) -> "PartSums":
@@ -76,7 +80,8 @@ class PartSums:
         lengths = np.where(lengths > 0, lengths, np.inf)
         sums = told[:arms] / (np.sqrt(1 - policy.counted) * lengths)
         counts = told[arms:] / (np.sqrt(policy.counted) * lengths)
-        return cls(sums, counts, each / (1 - policy.counted), each / policy.counted, (1.0, 0.0), together=True)
+        noise = each / (1 - policy.counted), each / policy.counted
+        return cls(sums, counts, *noise, (1.0, 0.0), (1.0, 0.0), together=True)
 
     @classmethod
     def _of_symbols(cls, policy: AdditivePolicy, release: CellHits) -> "PartSums":
@@ -88,13 +93,19 @@ class PartSums:
         hit_own, hit_other = hit_rates(policy.terms)
         more = hit_own - hit_other
         each = np.where(trials > 0, trials * times**2, np.inf)
-        sums = times * release.sums[places] / release.gain
+        # A hit with value 1 counts for 1, and one with value 0 for -below: as much as the residuals that they stand for.
+        below, positive, hits = policy.below, release.positive[places], release.hits[places]
+        sums = positive - below * (hits - positive) - trials * hit_other * (1 - below) / 2
+        sums *= times / release.gain
         noise = each / release.gain**2
         if more <= 0:
             # One bucket has all keys: a hit says nothing of who is where.
-            return cls(sums, np.zeros_like(sums), noise, np.full_like(each, np.inf), (hit_other, 0.0), together=False)
-        counts = times * (release.hits[places] - trials * hit_other) / more
-        return cls(sums, counts, noise, each / more**2, (hit_other, more), together=False)
+            nothing, unknown = np.zeros_like(sums), np.full_like(each, np.inf)
+            return cls(sums, nothing, noise, unknown, (hit_other, 0.0), (hit_other, 0.0), together=False)
+        counts = times * (hits - trials * hit_other) / more
+        # Of residuals with mean 0 a share of below / (1 + below) have value 1, so that their mean square is below.
+        value_rates = hit_other * (1 + below**2) / 2, more * below
+        return cls(sums, counts, noise, each / more**2, (hit_other, more), value_rates, together=False)
 
 
 def hit_rates(terms: Terms) -> tuple[float, float]:
@@ -106,9 +117,9 @@ def hit_rates(terms: Terms) -> tuple[float, float]:
     return own, mechanism.together * own + (1 - mechanism.together) * other
 
 
-def noise_of(terms: Terms, counted: float) -> float:
+def noise_of(terms: Terms, counted: float, below: float) -> float:
     """Return the variance of noise in a sum over all people of a round, if its question was the only one."""
     mechanism = terms.mechanism
     if isinstance(mechanism, NamedSymbol):
-        return terms.batch * hit_rates(terms)[1] / mechanism.response.gain**2
+        return terms.batch * hit_rates(terms)[1] * (1 + below**2) / 2 / mechanism.response.gain**2
     return (mechanism.standard_deviation * mechanism.ball.step) ** 2 / (1 - counted)  # type: ignore[union-attr]

@@ -71,7 +71,7 @@ class TermPosterior:
         declared
             A mean reward in [0, 1] that is expected; None: nobody knows.
         """
-        level, middle = common_level(information, scores, declared), 0.5 if declared is None else declared
+        level, before = common_level(information, scores, declared), level_before(declared)
         unit = _unit(level)
         parts = [masses[cells.of_feature(place)] for place in range(len(cells.features))]
         families = [scales_of(*own, unit) for own in zip(cells.features, parts, strict=True)]
@@ -86,7 +86,7 @@ class TermPosterior:
                 own = cells.of_feature(place)
                 evidence = family.evidence(covariances[:, own, own], means[:, own], prior[own, own])
                 prior[own, own] = family.average(softmax(evidence + np.log(family.before)))
-            level = _common(level + means[:, 0], prior[0, 0], middle)
+            level = _common(level + means[:, 0], prior[0, 0], before)
         means, factors = posterior_under(information, scores - level * information[:, :, 0], prior)
         means[:, 0] += level
         return cls(means, factors, level)
@@ -119,17 +119,22 @@ def _centred(kernels: Array, masses: Array) -> Array:
     return np.asarray(centre @ kernels @ centre.T + _LEFT * np.eye(len(masses)))
 
 
+def level_before(declared: float | None) -> tuple[float, float]:
+    """Return mean and standard deviation of the level before any report: rates up to ten times others are likely."""
+    return (0.5, _LEVEL) if declared is None else (declared, _LEVEL * _unit(declared))
+
+
 def common_level(information: Array, scores: Array, declared: float | None) -> float:
     """Return the mean reward that all arms have in common, shrunk towards 1/2 or what is declared."""
-    precision = float(information[:, 0, 0].sum()) + _LEVEL**-2
-    middle = 0.5 if declared is None else declared
-    return (float(scores[:, 0].sum()) + middle * _LEVEL**-2) / precision
+    middle, spread = level_before(declared)
+    precision = float(information[:, 0, 0].sum()) + spread**-2
+    return (float(scores[:, 0].sum()) + middle * spread**-2) / precision
 
 
-def _common(intercepts: Array, spread: float, middle: float) -> float:
-    """Return the mean reward that arms have in common, by their own ones and the middle of all."""
-    precisions = len(intercepts) / spread, _LEVEL**-2
-    return float((precisions[0] * intercepts.mean() + precisions[1] * middle) / sum(precisions))
+def _common(intercepts: Array, spread: float, before: tuple[float, float]) -> float:
+    """Return the mean reward that arms have in common, by their own ones and what is thought before any report."""
+    precisions = len(intercepts) / spread, before[1] ** -2
+    return float((precisions[0] * intercepts.mean() + precisions[1] * before[0]) / sum(precisions))
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,8 @@ class AdditivePolicy(ArmsPolicy):
         What the coins of a choice mean.
     plan
         Whom coins give an arm, and what people are asked, where no crowd hides a report; None elsewhere.
+    below
+        What residuals are never below, as a positive number: below 1 where rewards are rare (`Residuals`).
     """
 
     version: int
@@ -71,6 +73,7 @@ class AdditivePolicy(ArmsPolicy):
     seed: int
     terms: Terms
     plan: CoinArms | None = None
+    below: float = 1.0
 
     mixes = True
 
@@ -88,6 +91,11 @@ class AdditivePolicy(ArmsPolicy):
     @override
     def timeless(self) -> bool:
         return True
+
+    @property
+    def residuals(self) -> "Residuals":
+        """What people say of their rewards."""
+        return Residuals(self.below)
 
     @cached_property
     def shares(self) -> Array:
@@ -111,13 +119,14 @@ class AdditivePolicy(ArmsPolicy):
         same = same and self.counts_arms == spec.counts_arms and 0 <= self.counted < 1
         same = same and (self.plan is not None) == spec.starts_from_levels
         same = same and (self.plan is None or self.plan.fits(self.questions, self.playable))
-        return same and 0 <= self.seed < 1 << 63
+        bounded = 0 < self.below <= 1 and (self.plan is None or self.below == 1)
+        return same and bounded and 0 <= self.seed < 1 << 63
 
     def _asks(self, spec: AdditiveSpec) -> bool:
         """Whether reports are about what the spec says, and coins choose questions by their shares."""
         mechanism = self.terms.mechanism
         if isinstance(mechanism, CentralVectors):
-            return mechanism.ball == spec.ball
+            return mechanism.ball == spec.ball_of(self.below)
         if not isinstance(mechanism, NamedSymbol) or mechanism.levels != 2:
             return False
         layout = self.plan.layout(self.questions) if self.plan else spec.asked(0, self.edges).layout
@@ -172,7 +181,7 @@ class AdditivePolicy(ArmsPolicy):
     ) -> KeyedValues | BoundedVectors:
         """Return residuals of rewards, with the place of everybody's arm and cells, which the mechanism hides."""
         arms, terms = decisions.arms, self.questions.cells.locate(contexts)
-        values, answers = residuals(self.expected(terms, arms), rewards), self.questions.answers(terms)
+        values, answers = self.residuals.of(self.expected(terms, arms), rewards), self.questions.answers(terms)
         mechanism = self.terms.mechanism
         if self.plan:
             return self.plan.told(self.questions, self._layout, terms, coins, arms, rewards, values)
@@ -180,7 +189,7 @@ class AdditivePolicy(ArmsPolicy):
             nothing = np.zeros(len(coins), np.int64)
             asked = mechanism.layout.group(mechanism.layout.hashes(coins, nothing), nothing)
             keys = answers[np.arange(len(coins)), asked] * len(self.means) + arms
-            return KeyedValues(coins, keys, asked, (1 + values) / 2)
+            return KeyedValues(coins, keys, asked, (self.below + values) / (1 + self.below))
         parts = answers + self.questions.starts[:-1]
         lengths, (size, count) = np.sqrt(self.shares), (int(self.questions.starts[-1]), len(self.means))
         told = np.sqrt(1 - self.counted) * values[:, None] * lengths
@@ -202,14 +211,39 @@ class AdditivePolicy(ArmsPolicy):
         return PolicyView(spec.algorithm.name, self.version, Coefficients("identity", unit, {}, arms), facts)
 
 
-def residuals(expected: Array, rewards: Array) -> Array:
-    """Return (reward - expected) / max(expected, 1 - expected), in [-1, 1]."""
-    away = np.clip(expected, _SURE, 1 - _SURE)
-    return np.clip((rewards - np.clip(expected, 0.0, 1.0)) / np.maximum(away, 1 - away), -1.0, 1.0)
+@dataclass(frozen=True)
+class Residuals:
+    """How far rewards are from what is expected, on a scale on which no device says more than 1.
 
+    Attributes
+    ----------
+    below
+        1: they are (reward - expected) / max(expected, 1 - expected), from -1 to 1. Less, where rewards are rare:
+        reward - expected, where nothing above ``below`` is expected of anybody, so that they are from -below to 1.
+    """
 
-def residual_weights(expected: Array) -> tuple[Array, Array]:
-    """Return what residuals at expected rewards are multiplied by, and their variance where rewards are 0 or 1."""
-    away = np.clip(expected, _SURE, 1 - _SURE)
-    weights = 1 / np.maximum(away, 1 - away)
-    return weights, weights**2 * away * (1 - away)
+    below: float
+
+    def of(self, expected: Array, rewards: Array) -> Array:
+        """Return the residuals (n,) of rewards from 0 to 1, where so much is expected, which may be beyond 0 and 1."""
+        if self.below < 1:
+            return np.asarray(rewards - np.clip(expected, 0.0, self.below))
+        away = np.clip(expected, _SURE, 1 - _SURE)
+        return np.clip((rewards - np.clip(expected, 0.0, 1.0)) / np.maximum(away, 1 - away), -1.0, 1.0)
+
+    def weights(self, expected: Array) -> Array:
+        """Return what differences of rewards are multiplied by, of the shape of ``expected``."""
+        if self.below < 1:
+            return np.ones_like(expected)
+        away = np.clip(expected, _SURE, 1 - _SURE)
+        return np.asarray(1 / np.maximum(away, 1 - away))
+
+    def variances(self, expected: Array) -> Array:
+        """Return the variances of residuals of rewards that are 0 or 1, of the shape of ``expected``."""
+        least = min(_SURE, self.below / 2)
+        likely = np.clip(expected, least, 1 - least)
+        return np.asarray(self.weights(expected) ** 2 * likely * (1 - likely))
+
+    def cut(self, expected: Array) -> Array:
+        """Return how much of what is expected no residual is measured from, as it is beyond the bounds."""
+        return np.asarray(expected - np.clip(expected, 0.0, self.below))

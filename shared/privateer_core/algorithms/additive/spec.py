@@ -142,11 +142,10 @@ class AdditiveSpec(ArmsSpec):
         """Whether a curator counts people by cell and arm: where no noise comes to it. Else it counts by cell."""
         return not self.privacy.trust.promises
 
-    @property
-    def ball(self) -> Ball:
-        """Where the vectors are that a curator gets."""
+    def ball_of(self, below: float) -> Ball:
+        """Return where the vectors are that a curator gets, of residuals that are never below minus ``below``."""
         parts = int(self.questions.starts[-1])
-        return Ball("l2", 1.0, parts * (self.arm_count + (self.arm_count if self.counts_arms else 1)))
+        return Ball("l2", 1.0, parts * (self.arm_count + (self.arm_count if self.counts_arms else 1)), below)
 
     @property
     def cell_names(self) -> list[str]:
@@ -170,15 +169,15 @@ class AdditiveSpec(ArmsSpec):
                 found[f"{model}-arms"] = parse_section(cls, data | {"experiment": many})
         return found
 
-    def asked(self, seed: int, edges: Any) -> FeatureMeans:
+    def asked(self, seed: int, edges: Any, below: float = 1.0) -> FeatureMeans:
         """Return what a round asks, whose coins choose the question by these ``edges``, (questions - 1,)."""
         keys = int(self.questions.sizes.max()) * self.arm_count
         layout = SlotLayout(seed, np.tile(np.asarray(edges, np.uint32), (keys, 1)))
-        return FeatureMeans(self.ball, seed, layout=layout)
+        return FeatureMeans(self.ball_of(below), seed, layout=layout)
 
     def asked_by(self, plan: CoinArms) -> FeatureMeans:
         """Return what a round with this plan asks."""
-        return FeatureMeans(self.ball, layout=plan.layout(self.questions))
+        return FeatureMeans(self.ball_of(1.0), layout=plan.layout(self.questions))
 
     @override
     def usual_question(self) -> FeatureMeans:

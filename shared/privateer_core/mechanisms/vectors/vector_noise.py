@@ -13,7 +13,7 @@ from privateer_core.accounting.events import Event, Gaussian
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
-from privateer_core.primitives.bounded_vectors import BoundedVectors, VectorSums
+from privateer_core.primitives.bounded_vectors import BoundedVectors, SparseVectors, VectorSums
 from privateer_core.primitives.clipping import GRID, Ball, VectorTotal
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.normal import EPSILON_MAX, REACH, RoundedNormal, sampling_cost
@@ -96,12 +96,15 @@ class _NoisyVectors(Mechanism, frozen=True):
         return total.merged(VectorTotal(len(reports), reports.sum(axis=0, dtype=np.int64)))
 
     def _rounded_sum(self, contributions: BoundedVectors, rng: np.random.Generator) -> NDArray[np.int64]:
+        if isinstance(contributions, SparseVectors):
+            # What is 0 stays 0. A vector's length is that of its entries, so that they are clipped by themselves.
+            ball = msgspec.structs.replace(self.ball, coordinates=contributions.values.shape[1])
+            whole_numbers = _rounded(ball.clip(contributions.values) / ball.step, rng)
+            found = np.bincount(contributions.places.ravel(), whole_numbers.ravel(), self.ball.coordinates)
+            return np.asarray(found, dtype=np.int64)
         sums, step = np.zeros(self.ball.coordinates), max(1, _BLOCK // self.ball.coordinates)
-        # In blocks, so that vectors of which most is 0 are never all unfolded. Sums of whole numbers are exact.
         for start in range(0, max(1, len(contributions)), step):
-            scaled = self.ball.clip(contributions.dense(slice(start, start + step))) / self.ball.step
-            floor = np.floor(scaled)
-            sums += (floor + (rng.random(scaled.shape) < scaled - floor)).sum(axis=0)
+            sums += _rounded(self.ball.clip(contributions.dense(slice(start, start + step))) / self.ball.step, rng).sum(axis=0)
         return np.asarray(sums, dtype=np.int64)
 
     def _spread(self, people: int, drawn: int) -> tuple[float, float]:
@@ -121,6 +124,12 @@ class _NoisyVectors(Mechanism, frozen=True):
         return msgspec.structs.replace(self, standard_deviation=less)
 
 
+def _rounded(scaled: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return whole numbers of the shape of ``scaled``, each the next one below or above, with its mean."""
+    floor = np.floor(scaled)
+    return np.asarray(floor + (rng.random(scaled.shape) < scaled - floor))
+
+
 class GaussianVectors(_NoisyVectors, frozen=True, tag="gaussian-vectors"):
     """Every device adds normal noise to its own vector.
 
@@ -137,7 +146,7 @@ class GaussianVectors(_NoisyVectors, frozen=True, tag="gaussian-vectors"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.ball.diameter + _REACH * self.standard_deviation < _MOST:
+        if not 2 * self.ball.reach + _REACH * self.standard_deviation < _MOST:
             raise SpecError("the noise is too large for a report", field="privacy.epsilon", remedy="raise it")
 
     @property
@@ -158,7 +167,7 @@ class GaussianVectors(_NoisyVectors, frozen=True, tag="gaussian-vectors"):
 
     @override
     def parse(self, rows: bytes) -> NDArray[np.int32]:
-        return self._parsed(rows, self.ball.diameter / 2 + _REACH * self.standard_deviation)
+        return self._parsed(rows, self.ball.reach + _REACH * self.standard_deviation)
 
     @override
     def release(self, total: VectorTotal, _: NoiseSource) -> VectorSums:
@@ -209,8 +218,7 @@ class CentralVectors(_NoisyVectors, frozen=True, tag="central-vectors"):
     def parse(self, rows: bytes) -> NDArray[np.int32]:
         """Parse reports from their concatenated bytes; a curator holds people to the ball, which its promise needs."""
         reports = self._parsed(rows, self.ball.bound / self.ball.step + 1)
-        lengths = np.linalg.norm(reports.astype(np.float64), axis=1)
-        check_range(not np.any(lengths > self.ball.diameter / 2), "a vector out of the ball")
+        check_range(self.ball.holds(reports), "a vector out of the ball")
         return reports
 
     @override
@@ -236,4 +244,5 @@ class CentralVectors(_NoisyVectors, frozen=True, tag="central-vectors"):
     @override
     def instances(cls) -> dict[str, Self]:
         sphere = Ball("l2", 0.5, 4)
-        return {"max": cls(Ball("max", 2.0, 3), 30_000.0), "l2": cls(sphere, 9_000.0), "exact": cls(sphere, 0.0)}
+        found = {"max": cls(Ball("max", 2.0, 3), 30_000.0), "l2": cls(sphere, 9_000.0), "exact": cls(sphere, 0.0)}
+        return found | {"rare": cls(Ball("l2", 0.5, 4, below=0.02), 6_500.0)}

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from privateer_core.algorithms.additive.cells import Cells, Questions, ShapeCells
-from privateer_core.algorithms.additive.policy import STEP
+from privateer_core.algorithms.additive.policy import STEP, Residuals
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.additive import posterior
 from privateer_server.algorithms.additive.arm_shares import ArmShares, made_up
@@ -147,6 +147,76 @@ def test_sums_of_parts_are_those_of_people_and_as_exact_as_they_say(model):
         wrong.append((1.2 * counts - people.sum(axis=0)[asked]) / (deviations + chance))
     assert np.abs(np.concatenate(scores)).max() < FAR
     assert model != "none" or np.abs(np.concatenate(wrong)).max() > FAR
+
+
+def rare_rounds(model, count, wrong=None):
+    """Sums of rare residuals by arm and part in rounds, less those of their people, in standard deviations."""
+    spec = spec_of(model, reward={"base_rate": 0.03}, privacy={"min_batch": 500} if model == "shuffle" else {})
+    learner, rng, found = learner_for(spec), np.random.default_rng(9), []
+    step = learner.next(learner.start(1), 1, 1)
+    policy = replace(step.policy, means=step.policy.means + rng.integers(-120, 120, step.policy.means.shape, np.int16))
+    for _ in range(count):
+        contexts = rng.random((4000, spec.dimension)).round(3)
+        coins = rng.integers(0, 2**32, 4000, dtype=np.uint32)
+        decisions, rewards = policy.decide(contexts, coins), (rng.random(4000) < 0.03).astype(float)
+        made = policy.contribute(contexts, rng.permutation(coins), decisions, rewards)
+        release = policy.terms.mechanism.simulate(made, rng)
+        told = PartSums.of(replace(policy, below=wrong or policy.below), release)
+        terms, arms = policy.questions.cells.locate(contexts), decisions.arms
+        parts = policy.questions.answers(terms) + policy.questions.starts[:-1]
+        values = policy.residuals.of(policy.expected(terms, arms), rewards)
+        exact, people = np.zeros((2, *told.sums.shape))
+        np.add.at(exact, (arms[:, None], parts), values[:, None])
+        np.add.at(people, (arms[:, None], parts), 1 / 4000)
+        found.append((told.sums - exact) / np.sqrt(told.variances(people) + 1e-9))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("model", ["central", "shuffle"])
+def test_sums_of_rare_residuals_are_unbiased_and_as_noisy_as_they_say(model):
+    """Means over 40 rounds of some 200 sums: a false alarm once in 2,000 (normal) with each bound.
+
+    Planted: symbols read as those of usual rewards; sums half as noisy again as they are.
+    """
+    scores = rare_rounds(model, 40)
+    means = np.sqrt(len(scores)) * scores.mean(axis=0)
+    bound = 4.8
+    assert np.abs(means).max() < bound
+    spread = np.square(scores).mean()
+    assert 0.9 < spread < 1.1
+    assert not 0.9 < spread / 1.5 < 1.1
+    if model == "shuffle":
+        wrong = np.sqrt(len(scores)) * rare_rounds(model, 40, wrong=1.0).mean(axis=0)
+        assert np.abs(wrong).max() > bound
+
+
+def test_what_is_expected_beyond_the_bounds_is_taken_off_again():
+    """A level that is thought to be -.05 where it is .03: residuals are measured from 0, and the learner knows.
+
+    Without noise, 40,000 people: five standard errors. Planted: sums are taken as measured from -.05.
+    """
+    spec = spec_of("none", reward={"base_rate": 0.03}, experiment={"round_size": 40_000, "horizon": 40_000})
+    learner, rng = learner_for(spec), np.random.default_rng(4)
+    state = learner.start(1)
+    policy = learner.next(state, 1, 1).policy
+    means = policy.means.copy()
+    means[:, 0] = -round(0.05 / STEP)
+    policy = replace(policy, means=means)
+    contexts = rng.random((40_000, spec.dimension)).round(3)
+    coins = rng.integers(0, 2**32, 40_000, dtype=np.uint32)
+    rewards = (rng.random(40_000) < 0.03).astype(float)
+    made = policy.contribute(contexts, coins, policy.decide(contexts, coins), rewards)
+    release = policy.terms.mechanism.simulate(made, rng)
+
+    def levels():
+        known = learner.posterior(learner.learn(state, policy, release))
+        return [known.means[arm, 0] for arm in range(3)]
+
+    assert levels() == pytest.approx([0.03] * 3, abs=0.0075)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Residuals, "cut", lambda _, expected: np.zeros_like(expected))
+        learner = learner_for(spec)
+        assert max(levels()) < 0
 
 
 @pytest.mark.parametrize("model", ["none", "central", "shuffle", "local"])
