@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.additive.policy import STEP, AdditivePolicy
-from privateer_core.algorithms.additive.spec import AdditiveSpec
+from privateer_core.algorithms.additive.spec import MOST_BELOW, AdditiveSpec
 from privateer_core.answer.shapes import Shapes
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.policies.expected_rewards import ExpectedRewards
@@ -36,8 +36,6 @@ _ROUNDS: Final = 8
 _COUNTED: Final = 0.1
 """Share of a vector's squared length that counts people by cell."""
 _RARE: Final = 0.005
-_MOST_BELOW: Final = 0.2
-"""Residuals are differences where nearly everybody has less than so much expected; beyond, scaled ones tell more."""
 _LEAST_BELOW: Final = 1e-3
 _NONE: Final = 1e-9
 
@@ -141,7 +139,7 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         A symbol has to name keys for that: in a bucket of many keys nobody sees which values were below 0.
         """
         most = max(ArmShares.most_expected(policy, self._shares(state)), _LEAST_BELOW)
-        if most < _MOST_BELOW:
+        if most < MOST_BELOW:
             terms = self.terms(ahead, self.spec.asked(ahead.seed, policy.edges, most))
             if not isinstance(terms.mechanism, NamedSymbol) or terms.mechanism.named:
                 return most, terms

@@ -9,6 +9,7 @@ from typing_extensions import override
 from privateer_core.algorithms.additive.cell_names import named
 from privateer_core.algorithms.additive.cells import Cells, Questions
 from privateer_core.algorithms.additive.coin_arms import CoinArms
+from privateer_core.algorithms.additive.level_error import level_error
 from privateer_core.errors import SpecError
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import SlotLayout
@@ -36,6 +37,11 @@ _ANSWERS_MAX: Final = 1 << 18
 """Answers in all groups of coins, at most: a policy has 4 bytes of each."""
 _FINE: Final = 32
 """Cells of a number where no noise is added."""
+MOST_BELOW: Final = 0.2
+"""Residuals are differences where nearly everybody has less than so much expected; beyond, scaled ones tell more."""
+_RARE: Final = 0.05
+_TOLD: Final = 0.5
+"""Noise in the mean reward of an arm, by that reward, above which reports are thought to tell too little."""
 _GROWTH: Final = (0.3, 0.1)
 """How rounds grow where a curator adds noise to each, and where every report has noise of its own."""
 
@@ -179,9 +185,33 @@ class AdditiveSpec(ArmsSpec):
         """Return what a round with this plan asks."""
         return FeatureMeans(self.ball_of(1.0), layout=plan.layout(self.questions))
 
+    @property
+    def usual_below(self) -> float:
+        """What residuals of a first round are never below: as little as is expected, where rewards are rare."""
+        expected = self.reward.expected
+        return 1.0 if expected is None or self.starts_from_levels or expected >= MOST_BELOW else expected
+
+    @override
+    def concerns(self) -> list[str]:
+        """Say that reports tell too little of rewards as rare as is declared, if they do."""
+        found, rate = super().concerns(), self.reward.expected
+        if rate is None or min(rate, 1 - rate) >= _RARE or not self.privacy.trust.promises:
+            return found
+        error = level_error(self)
+        if error <= _TOLD * min(rate, 1 - rate):
+            return found
+        span = self.reward.span
+        return [
+            *found,
+            f"noise alone moves the mean reward of an option by about {error * span:.2g} after all people, and "
+            f"reward.base_rate is {self.reward.base_rate:g}: choosing by features is likely to earn no more than "
+            "chance. Ask more people, raise privacy.local_epsilon_max under a shuffler, use a curator, choose 'bandit', "
+            "or a reward that is less rare",
+        ]
+
     @override
     def usual_question(self) -> FeatureMeans:
         if self.starts_from_levels:
             return self.asked_by(CoinArms.even(self.questions, np.array(self.playable)))
         count = self.questions.count
-        return self.asked(0, np.rint(np.arange(1, count) * (1 << 16) / count))
+        return self.asked(0, np.rint(np.arange(1, count) * (1 << 16) / count), self.usual_below)
