@@ -114,6 +114,13 @@ def _more() -> list[tuple[str, Spec, bytes]]:
             )
         },
         **{
+            f"additive under {one['model']}, of rare events": (
+                vectors.spec_of("additive", one, _PLAIN, reward={"base_rate": 0.01}),
+                grown_additive,
+            )
+            for one in (_CENTRAL, _SHUFFLE)
+        },
+        **{
             f"trial of numbers under {one['model']}": (vectors.spec_of("trial", one, _PLAIN, **_NUMBERS), None)
             for one in _MODELS
         },
@@ -361,6 +368,7 @@ def _of_shapes(at: str, told: dict[str, Any]) -> list[tuple[str, dict[str, Any],
         "fewer bins": {"policy.questions.cells.features.0.bins": 11},
         "all of a vector for counts": {"policy.counted": 1.0},
         "a seed below 0": {"policy.seed": -1},
+        "residuals that are never below 0": {"policy.below": 0.0},
         "counts by arm, or not": {"policy.counts_arms": not told["counts_arms"]},
         "no draws": {"policy.draws": ["<i2", [0, *told["draws"][1][1:]], b""]},
         "draws of other cells": {"policy.draws": ["<i2", [1, 3, 7], bytes(42)]},

@@ -25,6 +25,8 @@ _NAMED: Final = {
     "linear under none",
     "additive under shuffle",
     "additive under none",
+    "additive under central, of rare events",
+    "additive under shuffle, of rare events",
     "additive",
     "linear under shuffle, of several messages",
     "partition, four reports, under none: as it is",

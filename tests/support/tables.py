@@ -1,7 +1,8 @@
 """The four public tables that additive bandits are measured on: as files with a class, and specs of them.
 
 ``python -m tests.support.tables rodents complete.csv FOLDER`` writes ``rodents.csv`` and ``rodents-EDGES-LEVELS.toml``,
-with equal or drawn edges and with all levels or fifteen. Rewards are 1 for the arm of a row's class. The sources are
+with equal or drawn edges and with all levels or fifteen. Rewards are 1 for the arm of a row's class. In
+``rodents-rare.toml`` they come with probability .02 there, and .005 elsewhere. The sources are
 ``complete`` of the R package ratdat, ``gss_wages`` of stevedata and ``MplsStops`` of carData, as CSV files with a
 header, and UCI Adult's two files without one.
 """
@@ -27,6 +28,10 @@ _BOUNDS: Final = (0.01, 0.99)
 _BINS: Final = 16
 _NONE: Final = ("", "NA", "?")
 CLASS: Final = "class"
+_RATES: Final = (0.02, 0.005)
+"""Probabilities of a rare reward: of the arm of a row's class, and of others."""
+_EXPECTED: Final = 0.0085
+"""What the specs declare."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +132,9 @@ def rows_of(table: ClassTable, files: str) -> Iterator[dict[str, str]]:
                     yield {name: "" if one in _NONE else one for name, one in told.items()} | {CLASS: label}
 
 
-def spec_of(name: str, rows: list[dict[str, str]], *, drawn: bool, levels: int, bins: int = _BINS) -> str:
+def spec_of(
+    name: str, rows: list[dict[str, str]], *, drawn: bool, levels: int, bins: int = _BINS, rare: bool = False
+) -> str:
     """Return a spec of all rows, once each."""
     table, classes = TABLES[name], Counter(row[CLASS] for row in rows)
     lines = ["[experiment]", f"name = {toml(name)}", f"arms = {toml(sorted(classes))}", f"horizon = {len(rows)}"]
@@ -145,8 +152,12 @@ def spec_of(name: str, rows: list[dict[str, str]], *, drawn: bool, levels: int, 
                 found["low"], found["high"] = np.quantile(numbers, _BOUNDS).tolist()
         found |= {"missing": True} if len(known) < len(rows) else {}
         lines.append(f"{key_of(column)} = {toml(found)}")
+    lines += ["", "[reward]", f"base_rate = {_EXPECTED}"] if rare else []
     lines += ["", "[privacy]", 'model = "none"', "", "[algorithm]", 'name = "additive"', "", "[population]"]
     lines += ['name = "csv"', f"path = {toml(name + '.csv')}", f"label = {toml(CLASS)}"]
+    if rare:
+        by_class = np.where(np.eye(len(classes), dtype=bool), *_RATES).tolist()
+        lines.append(f"rewards = {toml(by_class)}")
     return "\n".join(lines) + "\n"
 
 
@@ -161,6 +172,8 @@ def main(name: str, files: str, folder: str) -> None:
         for said, levels in (("all", _MANY), ("few", _FEW)):
             spec = spec_of(name, rows, drawn=edges == "drawn", levels=levels)
             (target / f"{name}-{edges}-{said}.toml").write_text(spec, encoding="utf-8")
+    spec = spec_of(name, rows, drawn=False, levels=_MANY, rare=True)
+    (target / f"{name}-rare.toml").write_text(spec, encoding="utf-8")
 
 
 if __name__ == "__main__":

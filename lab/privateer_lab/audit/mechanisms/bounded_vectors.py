@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from privateer_core.accounting.amplification import amplified_local_epsilon
 from privateer_core.accounting.events import Pure, ShuffledBits
@@ -31,6 +32,7 @@ from privateer_lab.audit.views import (
 )
 
 BALL, BOX = Ball("l2", 1.0, 4), Ball("max", 1.0, 4)
+SIDED: Final = Ball("l2", 1.0, 4, below=0.1)
 DELTA = 1e-6
 PEOPLE = 60
 """Honest people of a shuffled batch."""
@@ -50,7 +52,7 @@ def vector_cases(samples: int) -> list[Case]:
         symbol = VectorSymbol.calibrated(ball, epsilon, 11)
         name = f"{2 * symbol.directions} symbols in {ball.norm}"
         cases.append(mechanism_case(name, reports, target(symbol), (epsilon, 0.0), count))
-    return [*cases, *_shuffled_cases(samples)]
+    return [*cases, _sided_case(samples), *_shuffled_cases(samples)]
 
 
 def target(mechanism: VectorMechanism) -> Target:
@@ -75,6 +77,19 @@ def _normal_cases(ball: Ball, samples: int) -> list[Case]:
         mechanism_case(f"vectors in {ball.norm}", reports, device, claim, 4 * samples),
         mechanism_case(f"release in {ball.norm}", releases, curator, claim, max(2000, samples // 4)),
     ]
+
+
+def _sided_case(samples: int) -> Case:
+    """Return an attack on a curator's noise for vectors that are hardly negative, of two as far apart as any."""
+    ball, side = SIDED, math.sqrt(1 - SIDED.below**2)
+    ends = np.array([[side, -ball.below, 0.0, 0.0], [-ball.below, side, 0.0, 0.0]])
+
+    def maker(end: NDArray[np.float64]) -> Maker:
+        return lambda coins: BoundedVectors(coins, np.tile(end, (len(coins), 1)))
+
+    curator = CentralVectors.calibrated(ball, 1.0, DELTA)
+    people = Target(curator, (maker(ends[0]), maker(ends[1])), _maker(ball, 0.0), PEOPLE)
+    return mechanism_case("release, hardly negative", releases, people, (1.0, DELTA), max(2000, samples // 4))
 
 
 def _shuffled_cases(samples: int) -> list[Case]:

@@ -93,7 +93,7 @@ class PartSums:
         hit_own, hit_other = hit_rates(policy.terms)
         more = hit_own - hit_other
         each = np.where(trials > 0, trials * times**2, np.inf)
-        # A hit with value 1 counts for 1, and one with value 0 for -below: as much as the residuals that they stand for.
+        # A hit with value 1 counts for 1, and one with value 0 for -below: for the residuals that they say.
         below, positive, hits = policy.below, release.positive[places], release.hits[places]
         sums = positive - below * (hits - positive) - trials * hit_other * (1 - below) / 2
         sums *= times / release.gain

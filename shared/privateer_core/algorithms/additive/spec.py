@@ -205,8 +205,8 @@ class AdditiveSpec(ArmsSpec):
             *found,
             f"noise alone moves the mean reward of an option by about {error * span:.2g} after all people, and "
             f"reward.base_rate is {self.reward.base_rate:g}: choosing by features is likely to earn no more than "
-            "chance. Ask more people, raise privacy.local_epsilon_max under a shuffler, use a curator, choose 'bandit', "
-            "or a reward that is less rare",
+            "chance. Ask more people, raise privacy.local_epsilon_max under a shuffler, or use a curator. Else choose "
+            "'bandit', or a reward that is less rare",
         ]
 
     @override

@@ -104,7 +104,8 @@ class _NoisyVectors(Mechanism, frozen=True):
             return np.asarray(found, dtype=np.int64)
         sums, step = np.zeros(self.ball.coordinates), max(1, _BLOCK // self.ball.coordinates)
         for start in range(0, max(1, len(contributions)), step):
-            sums += _rounded(self.ball.clip(contributions.dense(slice(start, start + step))) / self.ball.step, rng).sum(axis=0)
+            vectors = self.ball.clip(contributions.dense(slice(start, start + step)))
+            sums += _rounded(vectors / self.ball.step, rng).sum(axis=0)
         return np.asarray(sums, dtype=np.int64)
 
     def _spread(self, people: int, drawn: int) -> tuple[float, float]:
