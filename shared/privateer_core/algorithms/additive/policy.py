@@ -31,7 +31,7 @@ DRAWS_MAX: Final = 64
 _BLOCK: Final = 1 << 16
 """Numbers of draws that are looked at together."""
 _SURE: Final = 0.02
-"""No reward is predicted closer to 0 or 1 than this: residuals are divided by the larger of the distances."""
+"""Rewards are taken to vary as a coin that falls on its rarer side at least so often."""
 
 
 @dataclass(frozen=True)
