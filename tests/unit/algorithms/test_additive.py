@@ -106,23 +106,33 @@ def test_a_person_moves_a_curators_sum_by_two_at_most():
 
 
 def test_residuals_say_how_far_a_reward_is_from_what_was_expected():
-    expected = np.array([0.25, 0.5, 1.5, -0.5])
-    told = Residuals(1.0).of(expected, np.array([1.0, 0.0, 0.0, 1.0]))
-    assert told.tolist() == pytest.approx([1.0, -1.0, -1.0, 1.0])
-    assert Residuals(1.0).cut(expected).tolist() == [0, 0, 0.5, -0.5]
+    expected, usual = np.array([0.25, 0.5, 1.5, -0.5]), Residuals(1.0)
+    assert usual.of(expected, np.array([1.0, 0.0, 0.0, 1.0])).tolist() == pytest.approx([1.0, -1.0, -1.0, 1.0])
+    # A sum beyond 1 is known to be too large even from a reward of 1: clipped to 1, it would be taken as right.
+    assert usual.of(expected[2:], np.array([1.0, 0.0])).tolist() == pytest.approx([-1 / 3, 1 / 3])
+    assert not usual.cut(expected).any()
+
+
+@pytest.mark.parametrize("below", [1.0, 0.25])
+def test_residuals_are_linear_in_rewards_and_never_beyond_one(below):
+    rng, residuals = np.random.default_rng(0), Residuals(below)
+    expected, rewards = rng.normal(0.5, 2.0, 10_000), rng.choice([0.0, 1.0, 0.3], 10_000)
+    found = residuals.of(expected, rewards)
+    assert -below <= found.min() <= found.max() <= 1
+    assert found / residuals.weights(expected) == pytest.approx(rewards - expected + residuals.cut(expected))
 
 
 def test_residuals_of_rare_rewards_are_hardly_negative():
-    expected, rare = np.array([0.01, 0.04, 0.2, -0.3]), Residuals(0.05)
-    assert rare.of(expected, np.ones(4)).tolist() == pytest.approx([0.99, 0.96, 0.95, 1.0])
-    assert rare.of(expected, np.zeros(4)).tolist() == pytest.approx([-0.01, -0.04, -0.05, 0.0])
-    assert rare.cut(expected).tolist() == pytest.approx([0, 0, 0.15, -0.3])
+    expected, rare = np.array([0.01, 0.05, 0.2, -0.3]), Residuals(1 / 19)
+    assert rare.of(expected, np.ones(4)).tolist() == pytest.approx([1.0] * 4)
+    assert rare.of(expected, np.zeros(4)).tolist() == pytest.approx([-1 / 99, -1 / 19, -1 / 19, 3 / 13])
+    assert rare.cut(expected).tolist() == pytest.approx([0, 0, 0.15, 0])
 
 
 @pytest.mark.parametrize("model", PROMISES)
 def test_where_rewards_are_rare_residuals_are_bounded_below(model):
     spec, policy = policy_of(model, reward={"base_rate": 0.01})
-    assert policy.below == pytest.approx(0.01, rel=0.02)
+    assert policy.below == pytest.approx(0.01 / 0.99, rel=0.02)
     assert policy.fits(spec)
     assert not replace(policy, below=0.0).fits(spec)
     assert not replace(policy, below=1.5).fits(spec)
@@ -136,7 +146,7 @@ def test_where_rewards_are_rare_residuals_are_bounded_below(model):
         assert 1.2 < moved <= ball.diameter * ball.step < 1.45
     else:
         assert 0 <= told.values.min() < 0.01
-        assert told.values.max() == pytest.approx(1 / 1.01, abs=1e-4)
+        assert told.values.max() == 1
 
 
 def test_rare_rewards_have_half_of_the_noise_of_others():

@@ -11,11 +11,6 @@ import { Questions } from "./additive/cells.js";
 /** The unit of terms, in expected reward: sums of whole numbers are the same in every language. */
 const STEP = 2 ** -13;
 const DRAWS_MAX = 64;
-/** No reward is predicted closer to 0 or 1. */
-const SURE = 0.02;
-
-/** @param {number} value @param {number} low @param {number} high */
-const clipped = (value, low, high) => Math.min(Math.max(value, low), high);
 
 export class AdditivePolicy {
   /** What a round asks. @type {import("../trust.js").Question} */
@@ -129,12 +124,11 @@ function sum(table, start, own) {
   return found;
 }
 
-/** (reward - expected) / max(expected, 1 - expected), in [-1, 1]; where rewards are rare, reward - expected.
- * @param {number} expected @param {number} reward @param {number} below */
-function away(expected, reward, below) {
-  if (below < 1) return reward - clipped(expected, 0, below);
-  const mean = clipped(expected, SURE, 1 - SURE);
-  return clipped((reward - clipped(expected, 0, 1)) / Math.max(mean, 1 - mean), -1, 1);
+/** What a reward is away from the expected one, from -below to 1 though sums may be beyond 0 and 1.
+ * @param {number} told @param {number} reward @param {number} below */
+function away(told, reward, below) {
+  const expected = below < 1 ? Math.min(told, below / (1 + below)) : told;
+  return Math.max((reward - expected) / Math.max(expected, 1 - expected), -below);
 }
 
 /** Whole numbers of a shape, of which null may be any. @param {any} told @param {(number | null)[]} wanted */

@@ -31,7 +31,7 @@ class ArmShares:
     weighted
         Shape (arms, terms): the same, times the mean of what their residuals are multiplied by.
     cut
-        Shape (arms, terms): the same as ``weighted``, times the mean of what is expected beyond the bounds of rewards,
+        Shape (arms, terms): the same as ``weighted``, times the mean of what is expected beyond what rare rewards have,
         from which no residual is measured.
     spread
         Shape (arms,): variance of a residual over what it is multiplied by.

@@ -142,9 +142,10 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         """
         most = max(ArmShares.most_expected(policy, self._shares(state)), _LEAST_BELOW)
         if most < MOST_BELOW:
-            terms = self.terms(ahead, self.spec.asked(ahead.seed, policy.edges, most))
+            below = most / (1 - most)
+            terms = self.terms(ahead, self.spec.asked(ahead.seed, policy.edges, below))
             if not isinstance(terms.mechanism, NamedSymbol) or terms.mechanism.named:
-                return most, terms
+                return below, terms
         return 1.0, policy.terms
 
     def _shares(self, state: AdditiveState) -> Array:
@@ -214,7 +215,7 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         shares = self._joined(masses.means(self.cells), long.shares(self.long))
         everybody = ArmShares.mixed([(ArmShares.of(one, shares), share) for one, share in policy.decided])
         means = STEP * policy.means.astype(np.float64)
-        # What is expected beyond the bounds of rewards is in the means, and in no residual.
+        # What is expected beyond what rare rewards have is in the means, and in no residual.
         cut = people * (everybody.cut * shares) @ self.asked.matrix.T
         told = replace(told, sums=told.sums - cut[:, self.long.short_parts])
         seen = replace(seen, sums=seen.sums - cut[:, self.long.parts])

@@ -27,6 +27,8 @@ _ARMS: Final = 0.25
 _LEVEL: Final = 0.5
 """Standard deviation of what all arms have in common, before any report."""
 _STEPS: Final = 5
+_RARE: Final = 0.2
+"""What 1 is of scales where about one in twenty has a reward."""
 
 
 @dataclass(frozen=True)
@@ -73,17 +75,21 @@ class TermPosterior:
         """
         level, before = common_level(information, scores, declared), level_before(declared)
         unit = _unit(level)
-        parts = [masses[cells.of_feature(place)] for place in range(len(cells.features))]
-        families = [scales_of(*own, unit) for own in zip(cells.features, parts, strict=True)]
+        owns = [cells.of_feature(place) for place in range(len(cells.features))]
+        families = [
+            (own, scales_of(feature, masses[own], unit)) for own, feature in zip(owns, cells.features, strict=True)
+        ]
+        if declared is not None and unit < _RARE:
+            # Of rare rewards arms are alike until reports say otherwise: noise must not make one of them the best.
+            families.append((slice(0, 1), TermScales.of_level(unit)))
         prior = np.zeros((cells.count, cells.count))
         prior[0, 0] = (_ARMS * unit) ** 2
-        for place, family in enumerate(families):
-            prior[cells.of_feature(place), cells.of_feature(place)] = family.average(family.before)
+        for own, family in families:
+            prior[own, own] = family.average(family.before)
         for _ in range(_STEPS if information.any() else 0):
             means, factors = posterior_under(information, scores - level * information[:, :, 0], prior)
             covariances = factors @ factors.transpose(0, 2, 1)
-            for place, family in enumerate(families):
-                own = cells.of_feature(place)
+            for own, family in families:
                 evidence = family.evidence(covariances[:, own, own], means[:, own], prior[own, own])
                 prior[own, own] = family.average(softmax(evidence + np.log(family.before)))
             level = _common(level + means[:, 0], prior[0, 0], before)

@@ -31,7 +31,7 @@ DRAWS_MAX: Final = 64
 _BLOCK: Final = 1 << 16
 """Numbers of draws that are looked at together."""
 _SURE: Final = 0.02
-"""No reward is predicted closer to 0 or 1 than this: residuals are divided by the larger of the distances."""
+"""Rewards are taken to vary as a coin that falls on its rarer side at least so often."""
 
 
 @dataclass(frozen=True)
@@ -215,28 +215,29 @@ class AdditivePolicy(ArmsPolicy):
 class Residuals:
     """How far rewards are from what is expected, on a scale on which no device says more than 1.
 
+    They are (reward - expected) / max(expected, 1 - expected), which is in [-1, 1] even where a sum is beyond 0 and 1.
+    Nothing else is clipped: the mean of a residual is linear in the expected reward, so that sums which went too far
+    are corrected by the next residuals.
+
     Attributes
     ----------
     below
-        1: they are (reward - expected) / max(expected, 1 - expected), from -1 to 1. Less, where rewards are rare:
-        reward - expected, where nothing above ``below`` is expected of anybody, so that they are from -below to 1.
+        1; or less, where rewards are rare: no residual is then below minus this, as none is measured from more than
+        below / (1 + below).
     """
 
     below: float
 
     def of(self, expected: Array, rewards: Array) -> Array:
-        """Return the residuals (n,) of rewards from 0 to 1, where so much is expected, which may be beyond 0 and 1."""
-        if self.below < 1:
-            return np.asarray(rewards - np.clip(expected, 0.0, self.below))
-        away = np.clip(expected, _SURE, 1 - _SURE)
-        return np.clip((rewards - np.clip(expected, 0.0, 1.0)) / np.maximum(away, 1 - away), -1.0, 1.0)
+        """Return the residuals (n,) of rewards from 0 to 1, where so much is expected."""
+        expected = np.minimum(expected, self._most)
+        # Floating point must not leave less than the bound.
+        return np.maximum((rewards - expected) / np.maximum(expected, 1 - expected), -self.below)
 
     def weights(self, expected: Array) -> Array:
         """Return what differences of rewards are multiplied by, of the shape of ``expected``."""
-        if self.below < 1:
-            return np.ones_like(expected)
-        away = np.clip(expected, _SURE, 1 - _SURE)
-        return np.asarray(1 / np.maximum(away, 1 - away))
+        expected = np.minimum(expected, self._most)
+        return np.asarray(1 / np.maximum(expected, 1 - expected))
 
     def variances(self, expected: Array) -> Array:
         """Return the variances of residuals of rewards that are 0 or 1, of the shape of ``expected``."""
@@ -245,5 +246,10 @@ class Residuals:
         return np.asarray(self.weights(expected) ** 2 * likely * (1 - likely))
 
     def cut(self, expected: Array) -> Array:
-        """Return how much of what is expected no residual is measured from, as it is beyond the bounds."""
-        return np.asarray(expected - np.clip(expected, 0.0, self.below))
+        """Return how much of what is expected no residual is measured from, as it is more than rare rewards have."""
+        return np.maximum(expected - self._most, 0.0)
+
+    @property
+    def _most(self) -> float:
+        """The most that residuals are measured from."""
+        return self.below / (1 + self.below) if self.below < 1 else np.inf

@@ -189,7 +189,9 @@ class AdditiveSpec(ArmsSpec):
     def usual_below(self) -> float:
         """What residuals of a first round are never below: as little as is expected, where rewards are rare."""
         expected = self.reward.expected
-        return 1.0 if expected is None or self.starts_from_levels or expected >= MOST_BELOW else expected
+        if expected is None or self.starts_from_levels or expected >= MOST_BELOW:
+            return 1.0
+        return expected / (1 - expected)
 
     @override
     def concerns(self) -> list[str]:
