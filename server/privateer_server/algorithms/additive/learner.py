@@ -37,8 +37,6 @@ _COUNTED: Final = 0.1
 """Share of a vector's squared length that counts people by cell."""
 _RARE: Final = 0.005
 _LEAST_BELOW: Final = 1e-3
-_UNLUCKY: Final = 0.02
-"""Where so little is expected, coins move levels of arms by their whole standard deviation."""
 _NONE: Final = 1e-9
 
 
@@ -198,10 +196,6 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         moved = np.einsum("kij,dkj->dki", known.factors, coins, optimize=True)
         apart = np.sqrt(levels.variances) * rng.standard_normal((_DRAWS, *levels.means.shape))
         share = self.spec.algorithm.exploration
-        if min(known.level, 1 - known.level) < _UNLUCKY:
-            # An arm that had bad luck with its few events would never be tried again.
-            left = np.sqrt((1 - share**2) * known.covariances[:, 0, 0])
-            moved[:, :, 0] += left / share * rng.standard_normal(moved.shape[:2])
         return in_steps(self._joined(known.means + share * moved, levels.means + share * apart))
 
     @override
