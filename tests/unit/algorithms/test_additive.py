@@ -274,3 +274,23 @@ def test_planted_an_alphabet_for_each_question_breaks_the_promise():
     assert share < 0.5
     planted = ShuffledResponse(mechanism.epsilon, 2 * mechanism.buckets, terms.honest, share)
     assert account(planted).delta(spec.privacy.epsilon) > 10 * spec.privacy.delta
+
+
+@pytest.mark.parametrize(
+    ("privacy", "people", "warns"),
+    [
+        ({"model": "none"}, 20_000, False),
+        ({"model": "central"}, 200_000, False),
+        ({"model": "central"}, 5_000, True),
+        ({"model": "shuffle"}, 20_000, True),
+        ({"model": "shuffle", "local_epsilon_max": 8.0}, 500_000, False),
+        ({"model": "local", "epsilon": 1.0}, 50_000, True),
+    ],
+)
+def test_a_rate_is_warned_of_where_noise_is_as_large(privacy, people, warns):
+    told = {**PROMISES[privacy["model"]], **privacy}
+    rare = spec_of(told["model"], privacy=told, experiment={"horizon": people}, reward={"base_rate": 0.01})
+    said = [one for one in rare.concerns() if "reward.base_rate" in one]
+    assert len(said) == warns
+    usual = spec_of(told["model"], privacy=told, experiment={"horizon": people}, reward={"base_rate": 0.3})
+    assert not [one for one in usual.concerns() if "reward.base_rate" in one]

@@ -1,27 +1,26 @@
 """How exactly reports can tell the mean reward of one arm, before anybody is asked."""
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors
+from privateer_core.primitives.questions import FeatureMeans
 from privateer_core.privacy.terms import calibrate
-
-if TYPE_CHECKING:
-    from privateer_core.algorithms.additive.spec import AdditiveSpec
+from privateer_core.spec.arms import ArmsSpec
 
 _SHARE: Final = 0.6
 """Share of the question about nothing but the arm, where little is known."""
 
 
-def level_error(spec: "AdditiveSpec") -> float:
+def level_error(spec: ArmsSpec, question: FeatureMeans) -> float:
     """Return the standard deviation of noise in the mean reward of an arm, from 0 to 1, after all people.
 
-    Every arm is had by as many. Rounds have the noise of the largest one, so that it is a little more in fact; how
-    rewards themselves vary is not in it.
+    ``question`` is what a round asks. Every arm is had by as many. Rounds have the noise of the largest one, so that it
+    is a little more in fact; how rewards themselves vary is not in it.
     """
     largest = spec.largest_batch()
-    terms = calibrate(spec.privacy, largest, spec.usual_question(), spec.fewest(largest), spec.reports)
+    terms = calibrate(spec.privacy, largest, question, spec.fewest(largest), spec.reports)
     mechanism, rounds = terms.mechanism, [one.batch for one in spec.planned_rounds()]
     if isinstance(mechanism, CentralVectors):
         noise = (mechanism.standard_deviation * mechanism.ball.step) ** 2 / _SHARE
@@ -29,7 +28,7 @@ def level_error(spec: "AdditiveSpec") -> float:
     assert isinstance(mechanism, NamedSymbol)
     response, people = mechanism.response, sum(rounds)
     if mechanism.named:
-        noise = response.other * (1 + spec.usual_below**2) / response.gain**2
+        noise = response.other * (1 + question.ball.below**2) / response.gain**2
     else:
         noise = 1 / (mechanism.buckets * response.gain**2)
     return spec.arm_count * math.sqrt(noise / (_SHARE * people))

@@ -203,7 +203,7 @@ class AdditiveSpec(ArmsSpec):
         found, rate = super().concerns(), self.reward.expected
         if rate is None or min(rate, 1 - rate) >= _RARE or not self.privacy.trust.promises:
             return found
-        error = level_error(self)
+        error = level_error(self, self.usual_question())
         if error <= _TOLD * min(rate, 1 - rate):
             return found
         span = self.reward.span
