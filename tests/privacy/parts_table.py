@@ -15,7 +15,9 @@ from tests.privacy.planted_parts import PLANTED
 
 PAGE = Path(__file__).parents[2] / "docs" / "privacy" / "audit-parts.md"
 BEGIN, END = "<!-- parts: python -m tests.privacy.parts_table -->\n", "<!-- end of parts -->\n"
-HEAD = "| mechanism | part | claimed | proved | with half the noise | law: as it is, half |\n|---|---|---|---|---|---|\n"
+HEAD = (
+    "| mechanism | part | claimed | proved | with half the noise | law: as it is, half |\n|---|---|---|---|---|---|\n"
+)
 ALARM = FALSE_ALARM / 300
 """Of a bound, or of a law: about that of the whole command."""
 
