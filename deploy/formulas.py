@@ -61,18 +61,18 @@ def on_page_content(text: str, page: Any, **_: Any) -> str:
         f"{page.file.src_uri}:{line}: {one['error']}" for one, line in zip(made, lines, strict=True) if "error" in one
     ]
     if wrong:
-        raise PluginError("\n".join(f"{page.file.src_uri}:{line}: {error}" for line, error in wrong))
+        raise PluginError("\n".join(wrong))
     each = iter(made)
     return _FORMULA.sub(lambda one: f"<{one[1]} class='formula'>{next(each)['html']}</{one[1]}>", text)
 
 
 def _lines(source: str, formulas: list[str]) -> Iterator[int]:
     """Yield the line in which each formula begins; they follow each other as in the page."""
-    end = 0
+    place = 0
     for tex in formulas:
-        start = max(end, source.find(tex.strip(), end))
-        end = start + len(tex.strip())
-        yield source.count("\n", 0, start) + 1
+        place = max(place, source.find(tex.strip(), place))
+        yield source.count("\n", 0, place) + 1
+        place += 1
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
