@@ -1,6 +1,7 @@
 """What a round's releases say of terms: sums of residuals by part, and how they follow from terms."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -12,6 +13,8 @@ from privateer_server.algorithms.additive.arm_shares import ArmShares
 Array = NDArray[np.float64]
 _EXACT: Final = 1e-3
 """Variance of a sum that has no noise, in people: a little, so that sums that follow from others do no harm."""
+_KEPT: Final = 64
+"""Experiments whose terms are kept by feature."""
 
 
 @dataclass(frozen=True)
@@ -71,15 +74,21 @@ class ObservedRound:
 
 def independent(cells: Cells, weighted: Array) -> Array:
     """Return the sums (terms, terms) of products of two terms, by weighted people (terms,) of one arm."""
-    whole, scaled = max(float(weighted[0]), 1e-9), weighted.copy()
-    for place in range(len(cells.features)):
-        own = cells.of_feature(place)
-        scaled[own] *= whole / max(float(scaled[own].sum()), 1e-9)
+    whole, feature = max(float(weighted[0]), 1e-9), _feature_of(cells)
+    sums = np.maximum(np.bincount(feature, weighted), 1e-9)
+    scaled = weighted * (whole / sums)[feature]
+    scaled[0] = weighted[0]
     found = np.outer(scaled, scaled) / whole
-    for place in range(len(cells.features)):
-        own = cells.of_feature(place)
-        found[own, own] = np.diag(scaled[own])
-    return found
+    found[feature[:, None] == feature] = 0.0
+    np.fill_diagonal(found, scaled)
+    found[0, 0] = scaled[0] ** 2 / whole
+    return np.asarray(found)
+
+
+@lru_cache(_KEPT)
+def _feature_of(cells: Cells) -> NDArray[np.int64]:
+    """Return the number of each term's feature, from 1, and 0 for the term of everybody."""
+    return np.repeat(np.arange(len(cells.features) + 1), np.diff(cells.starts, prepend=0))
 
 
 def _together(slopes: Array, precision: Array, told: Array, spread: Array) -> tuple[Array, Array]:

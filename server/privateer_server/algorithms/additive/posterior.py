@@ -1,6 +1,7 @@
 """A normal posterior over terms, whose prior finds by evidence how much each feature matters, and how smoothly."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -156,6 +157,10 @@ class TermScales:
         prior = np.exp(-((np.log(_SCALES / _LEVELS) / _SPREAD) ** 2) / 2)
         return cls(np.ones((1, 1, 1)), np.asarray(unit * _SCALES), prior / prior.sum())
 
+    @cached_property
+    def _roots(self) -> Array:
+        return np.asarray(np.linalg.cholesky(self.kernels))
+
     def from_nothing(self, doubt: float) -> "TermScales":
         """Return the same scales, of which the least has all but ``doubt`` of the probability before any report."""
         least = self.scales == self.scales.min()
@@ -177,10 +182,10 @@ class TermScales:
         """
         precisions = np.linalg.inv(covariances)
         cavity, scores = precisions - np.linalg.inv(prior), np.einsum("kij,kj->ki", precisions, means)
-        roots = np.linalg.cholesky(self.kernels)
-        rotated = np.einsum("lji,kjm,lmn->lkin", roots, cavity, roots, optimize=True)
-        values, vectors = np.linalg.eigh(rotated)
-        along = np.einsum("lkji,lmj,km->lki", vectors, roots, scores, optimize=True)
+        roots = self._roots[:, None]
+        upper = roots.transpose(0, 1, 3, 2)
+        values, vectors = np.linalg.eigh(upper @ cavity @ roots)
+        along = (vectors.transpose(0, 1, 3, 2) @ (upper @ scores[:, :, None]))[..., 0]
         values = np.maximum(values, 0.0)[:, None]
         squares = self.scales[:, None, None] ** 2
         found = squares * along[:, None] ** 2 / (1 + squares * values) - np.log1p(squares * values)
@@ -201,5 +206,5 @@ def posterior_under(information: Array, scores: Array, prior: Array) -> tuple[Ar
     scaled = np.eye(len(prior)) + root.T @ information @ root
     upper = np.linalg.inv(np.linalg.cholesky(scaled)).transpose(0, 2, 1)
     factors = root @ upper
-    means = np.einsum("kij,klj,kl->ki", factors, factors, scores, optimize=True)
-    return means, np.asarray(factors)
+    means = factors @ (factors.transpose(0, 2, 1) @ scores[:, :, None])
+    return means[:, :, 0], np.asarray(factors)

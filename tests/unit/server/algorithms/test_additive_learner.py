@@ -97,7 +97,7 @@ def test_masses_are_found_as_far_as_noise_lets_them(noise):
     assert known.means(CELLS)[1:7].tolist() == pytest.approx([1 / 6] * 6)
     for _ in range(4):
         counts = people * QUESTIONS.matrix @ MASSES + noise * rng.standard_normal(len(QUESTIONS.matrix))
-        known = known.learned(QUESTIONS, counts, np.full(len(counts), noise**2), people)
+        known = known.learned(QUESTIONS, known.means(CELLS), counts, np.full(len(counts), noise**2), people)
     found = known.means(CELLS)
     assert found.min() > 0
     assert [found[CELLS.of_feature(place)].sum() for place in range(2)] == pytest.approx([1, 1])
@@ -184,7 +184,8 @@ def test_arms_are_given_to_people_as_the_policy_does():
 def test_what_is_asked_leaves_less_doubt_than_asking_evenly():
     """One feature has much doubt, the other none."""
     covariance = np.diag([0.01, *[0.04] * 6, *[1e-6] * 3])
-    shares = least_doubt(QUESTIONS, np.stack([covariance] * 2), 400 * np.stack([MASSES] * 2), 400.0, MASSES, NONE_APART)
+    factors = np.stack([np.linalg.cholesky(covariance)] * 2)
+    shares = least_doubt(QUESTIONS, factors, 400 * np.stack([MASSES] * 2), 400.0, MASSES, NONE_APART)
     assert shares.sum() == pytest.approx(1)
     assert even(QUESTIONS).sum() == pytest.approx(1)
     about_levels = QUESTIONS.features == 1
