@@ -15,6 +15,9 @@ Ints = NDArray[np.int64]
 _PEOPLE: Final = 256
 """People made up for each cell, each of whom takes every draw."""
 _FEW: Final = 32
+_ARM_BITS: Final = 8
+"""Bits of an arm: a sum of 65 terms of 16 bits has 22 more."""
+_ARM_MASK: Final = (1 << _ARM_BITS) - 1
 _NEVER: Final = -(1 << 30)
 """Score of an arm that nobody gets: below all sums of terms."""
 _MANY: Final = _PEOPLE * 64
@@ -47,10 +50,7 @@ class ArmShares:
     def of(cls, policy: AdditivePolicy, masses: Array) -> "ArmShares":
         """Return those of a policy; ``masses`` (terms,) are the shares of people by cell, and 1."""
         cells, means = policy.questions.cells, policy.means.astype(np.int32)
-        # Arms come first, so that the comparison of two arms runs along memory.
-        draws = np.ascontiguousarray(policy.draws.transpose(1, 2, 0), np.int32)
-        draws[~policy.playable] = 0
-        draws[~policy.playable, 0] = _NEVER
+        draws = _ranked(policy)
         terms = made_up(cells, masses)
         scores = draws[:, :1] + sum(draws[:, own] for own in terms.T)
         expected = means[:, 0] + sum(means[:, own].T for own in terms.T)
@@ -71,14 +71,23 @@ class ArmShares:
         return cls(*(np.sum(part, axis=0) for part in zip(*parts, strict=True)))
 
 
-def _times(scores: NDArray[np.int32]) -> Array:
-    """Return how often each person gets each arm, (people, arms), by the scores (arms, people, draws) of all arms."""
-    arms, people, draws = scores.shape
-    best, chosen = scores[0].copy(), np.repeat(arms * np.arange(people)[:, None], draws, axis=1)
-    first = chosen.copy()
-    for arm, own in enumerate(scores[1:], 1):
-        np.copyto(chosen, first + arm, where=own > best)
-        np.maximum(best, own, out=best)
+def _ranked(policy: AdditivePolicy) -> NDArray[np.int32]:
+    """Return draws (arms, terms, draws) whose sums say in their last bits which arm they are of, the first one largest.
+
+    So the largest sum of all names its arm. Arms come first: they are compared along memory.
+    """
+    draws = np.ascontiguousarray(policy.draws.transpose(1, 2, 0), np.int32) << _ARM_BITS
+    draws[~policy.playable] = 0
+    draws[~policy.playable, 0] = _NEVER
+    draws[:, 0] += np.arange(len(draws), 0, -1)[:, None] - 1
+    return draws
+
+
+def _times(ranked: NDArray[np.int32]) -> Array:
+    """Return how often each person gets each arm, (people, arms), by sums of what `_ranked` returns."""
+    arms, people, draws = ranked.shape
+    chosen = arms - 1 - (ranked.max(axis=0) & _ARM_MASK)
+    chosen += arms * np.arange(people)[:, None]
     return np.asarray(np.bincount(chosen.ravel(), minlength=people * arms).reshape(people, arms) / draws)
 
 

@@ -1,4 +1,4 @@
-"""What was made last of something, kept for whoever asks for it again."""
+"""What was made last of something, kept for when it is asked for again."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
