@@ -56,12 +56,15 @@ def test_the_evidence_of_priors_is_that_of_the_normal_law():
     seen = rows @ (0.1 * rng.standard_normal(6)) + rng.standard_normal(9)
     prior = family.average(family.before)
     covariance = np.linalg.inv(rows.T @ rows + np.linalg.inv(prior))
-    found = family.evidence(covariance[None], (covariance @ rows.T @ seen)[None], prior)
+    root = np.linalg.cholesky(prior)
+    white = np.linalg.solve(root, np.linalg.solve(root, covariance).T)
+    told = root, white[None], np.linalg.solve(root, covariance @ rows.T @ seen)[None]
+    found = family.evidence(*told)
     laws = [scale**2 * kernel for kernel in family.kernels for scale in family.scales]
     exact = np.array([multivariate_normal.logpdf(seen, cov=rows @ law @ rows.T + np.eye(9)) for law in laws])
     assert np.allclose(found - found[0], exact - exact[0], atol=1e-6)
     wrong = replace(family, kernels=family.kernels[:, ::-1, ::-1])
-    planted = wrong.evidence(covariance[None], (covariance @ rows.T @ seen)[None], prior)
+    planted = wrong.evidence(*told)
     assert not np.allclose(planted - planted[0], exact - exact[0], atol=1e-2)
 
 
