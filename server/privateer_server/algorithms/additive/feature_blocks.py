@@ -51,7 +51,7 @@ def feature_groups(questions: Questions) -> tuple[FeatureGroup, ...]:
 
 
 @dataclass(frozen=True)
-class Independent:
+class IndependentFeatures:
     """Sums of products of two terms over people of each arm in whom features are independent.
 
     They are B + s s^T / n, with s the people by term, n all people, and B apart by feature.
@@ -68,7 +68,7 @@ class Independent:
     people: Array
 
     @classmethod
-    def of(cls, questions: Questions, weighted: Array) -> "Independent":
+    def of(cls, questions: Questions, weighted: Array) -> "IndependentFeatures":
         """Return those of people (arms, terms) by arm and cell, whose sum over a feature is that of everybody."""
         sums, people = weighted.copy(), np.maximum(weighted[:, 0], _LEAST)
         for group in feature_groups(questions):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from privateer_core.algorithms.additive.cells import Cells, Questions
 from privateer_server.algorithms.additive.arm_shares import ArmShares
-from privateer_server.algorithms.additive.feature_blocks import Independent
+from privateer_server.algorithms.additive.feature_blocks import IndependentFeatures
 
 Array = NDArray[np.float64]
 _EXACT: Final = 1e-3
@@ -50,7 +50,7 @@ class ObservedRound:
 
     def statistics(self, questions: Questions, masses: Array) -> tuple[Array, Array]:
         """Return information (arms, terms, terms) and scores (arms, terms) of the terms."""
-        people = Independent.of(questions, self._weighted(masses))
+        people = IndependentFeatures.of(questions, self._weighted(masses))
         precisions = 1 / np.maximum(self.variances, _EXACT)
         # Sums over the same people vary together.
         spread = self.arms.spread if self.together else np.zeros(len(self.sums))

@@ -41,7 +41,7 @@ class WhitePosterior:
 
         ``prior`` has a covariance (cells, cells) for each block; blocks are apart.
         """
-        roots = [np.linalg.cholesky(one) for one in prior]
+        roots = [np.asarray(np.linalg.cholesky(one), np.float64) for one in prior]
         turned, told, inner = np.empty_like(information), np.empty_like(scores), np.empty_like(information)
         for own, root in zip(blocks, roots, strict=True):
             turned[:, own] = root.T @ information[:, own]
@@ -55,7 +55,7 @@ class WhitePosterior:
 
     @property
     def factors(self) -> Array:
-        """Shape (arms, terms, terms): F, with F F^T the covariance of an arm's terms."""
+        """Shape (arms, terms, terms): the product of each with its own transpose is the covariance of an arm's terms."""
         found = np.empty_like(self.uppers)
         for own, root in zip(self.blocks, self.roots, strict=True):
             found[:, own] = root @ self.uppers[:, own]

@@ -12,7 +12,7 @@ from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.additive import posterior
 from privateer_server.algorithms.additive.arm_shares import ArmShares, made_up
 from privateer_server.algorithms.additive.cell_masses import CellMasses
-from privateer_server.algorithms.additive.feature_blocks import Independent
+from privateer_server.algorithms.additive.feature_blocks import IndependentFeatures
 from privateer_server.algorithms.additive.observed_round import independent
 from privateer_server.algorithms.additive.part_sums import PartSums
 from privateer_server.algorithms.additive.posterior import TermPosterior
@@ -92,7 +92,7 @@ def test_sums_over_the_same_people_count_as_they_vary_together(spread):
     rng, matrix = np.random.default_rng(2), QUESTIONS.matrix
     sums, precisions = (rng.uniform(low, 1, (2, len(matrix))) for low in (-1, 0.01))
     people = np.stack([500 * MASSES, rng.uniform(1, 2, CELLS.count) * MASSES * 300])
-    found = Independent.of(QUESTIONS, people).told(QUESTIONS, precisions, sums, np.full(2, spread))
+    found = IndependentFeatures.of(QUESTIONS, people).told(QUESTIONS, precisions, sums, np.full(2, spread))
     for arm, (information, scores) in enumerate(zip(*found, strict=True)):
         slopes = independent(CELLS, people[arm])
         rows = matrix @ slopes
