@@ -55,7 +55,7 @@ class WhitePosterior:
 
     @property
     def factors(self) -> Array:
-        """Shape (arms, terms, terms): the product of each with its own transpose is the covariance of an arm's terms."""
+        """Shape (arms, terms, terms): each times its own transpose is the covariance of an arm's terms."""
         found = np.empty_like(self.uppers)
         for own, root in zip(self.blocks, self.roots, strict=True):
             found[:, own] = root @ self.uppers[:, own]
