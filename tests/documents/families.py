@@ -54,6 +54,7 @@ _LEARNED: dict[str, Any] = _ADJUSTED | {
     "reward": _NUMBERS["reward"] | {"adjust": {"x1": {"low": 0.0, "high": 1.0}, "x2": {"low": -0.25, "high": 0.75}}}
 }
 _TOWN = {"town": {"hashed": 21, "missing": True}}
+_HOUR = {"hour": {"low": 0.0, "high": 24.0, "cyclic": True, "missing": True}}
 _PLAIN = {"x1": {"low": 0.0, "high": 1.0}, "x2": {"low": 0.0, "high": 1.0}}
 _GRID = 2.0**20
 _MOST = (1 << 64) - 1
@@ -88,7 +89,7 @@ def _more() -> list[tuple[str, Spec, bytes]]:
         ),
         "linear under shuffle": (vectors.spec_of("linear", _SHUFFLE, _PLAIN), grown_linear),
         "linear under central": (
-            vectors.spec_of("linear", _CENTRAL, _PLAIN, algorithm={"link": "logistic"}),
+            vectors.spec_of("linear", _CENTRAL, _PLAIN | _HOUR, algorithm={"link": "logistic"}),
             grown_linear,
         ),
         "linear under none": (vectors.spec_of("linear", _NONE, _PLAIN), grown_linear),
@@ -102,7 +103,7 @@ def _more() -> list[tuple[str, Spec, bytes]]:
         ),
         **{
             f"additive under {what}": (
-                vectors.spec_of("additive", one, vectors.FEATURES | _TOWN, algorithm={"bins": 12}, **more),
+                vectors.spec_of("additive", one, vectors.FEATURES | _TOWN | _HOUR, algorithm={"bins": 12}, **more),
                 grown_additive,
             )
             for what, one, more in _additive()
@@ -359,6 +360,9 @@ def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, 
     if spec.algorithm.name == "linear":
         lies.append(("a larger ball", {f"{at}.ball.bound": 2.0}, _LIMITS))
         lies.append(("another link", {"policy.link": "cubic"}, _LIMITS))
+        place = next((n for n, one in enumerate(told["design"]["blocks"]) if one["cyclic"]), 0)
+        turned = not told["design"]["blocks"][place]["cyclic"]
+        lies.append(("another circle", {f"policy.design.blocks.{place}.cyclic": turned}, _LIMITS))
     return lies
 
 
@@ -367,6 +371,8 @@ def _of_shapes(at: str, told: dict[str, Any]) -> list[tuple[str, dict[str, Any],
     asked: dict[str, dict[str, Any]] = {
         "other merged cells": {"policy.questions.merges": not told["questions"]["merges"]},
         "fewer bins": {"policy.questions.cells.features.0.bins": 11},
+        "hours that do not come round": {"policy.questions.cells.features.-1.cyclic": False},
+        "ages that come round": {"policy.questions.cells.features.0.cyclic": True},
         "all of a vector for counts": {"policy.counted": 1.0},
         "a seed below 0": {"policy.seed": -1},
         "counts by arm, or not": {"policy.counts_arms": not told["counts_arms"]},
