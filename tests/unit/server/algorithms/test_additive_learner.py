@@ -13,8 +13,8 @@ from privateer_server.algorithms.additive import posterior
 from privateer_server.algorithms.additive.arm_shares import ArmShares, made_up
 from privateer_server.algorithms.additive.cell_masses import CellMasses
 from privateer_server.algorithms.additive.feature_blocks import IndependentFeatures
-from privateer_server.algorithms.additive.observed_round import independent
 from privateer_server.algorithms.additive.kernels import kernels_of
+from privateer_server.algorithms.additive.observed_round import independent
 from privateer_server.algorithms.additive.part_sums import PartSums
 from privateer_server.algorithms.additive.posterior import TermPosterior
 from privateer_server.algorithms.additive.question_shares import ApartTerms, even, least_doubt
