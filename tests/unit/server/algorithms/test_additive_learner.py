@@ -13,6 +13,7 @@ from privateer_server.algorithms.additive import posterior
 from privateer_server.algorithms.additive.arm_shares import ArmShares, made_up
 from privateer_server.algorithms.additive.cell_masses import CellMasses
 from privateer_server.algorithms.additive.feature_blocks import IndependentFeatures
+from privateer_server.algorithms.additive.kernels import kernels_of
 from privateer_server.algorithms.additive.observed_round import independent
 from privateer_server.algorithms.additive.part_sums import PartSums
 from privateer_server.algorithms.additive.posterior import TermPosterior
@@ -66,6 +67,23 @@ def test_the_evidence_of_priors_is_that_of_the_normal_law():
     wrong = replace(family, kernels=family.kernels[:, ::-1, ::-1])
     planted = wrong.evidence(*told)
     assert not np.allclose(planted - planted[0], exact - exact[0], atol=1e-2)
+
+
+@pytest.mark.parametrize("bins", [2, 7, 16, 64])
+def test_the_bins_of_a_circle_have_covariances_that_join_its_ends(bins):
+    """Planted: the Matern kernel of arcs, which is no covariance."""
+    lengths = (0.125, 0.25, 0.5, 1.0, 1.5)
+    feature = ShapeCells(0, bins, missing=True, cyclic=True)
+    for kernel in kernels_of(feature, lengths):
+        turned = np.append(np.roll(np.arange(bins), 1), bins)
+        assert np.allclose(kernel[np.ix_(turned, turned)], kernel), "a circle begins nowhere"
+        assert np.linalg.eigvalsh(kernel).min() > 0.04
+        assert not kernel[bins, :bins].any()
+    line = kernels_of(replace(feature, cyclic=False), lengths)
+    assert bins == 2 or (line[:, 0, bins - 1] < line[:, 0, 1]).all()
+    arcs = np.abs(np.arange(16)[:, None] - np.arange(16)) / 16
+    away = np.sqrt(3) * np.minimum(arcs, 1 - arcs)
+    assert np.linalg.eigvalsh((1 + away) * np.exp(-away)).min() < -0.1
 
 
 def test_the_posterior_finds_terms_and_says_how_far_off_it_is():
