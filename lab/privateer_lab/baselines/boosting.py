@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
+from threadpoolctl import threadpool_limits
 
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import Event, Gaussian, Parallel, Sequential
@@ -117,7 +118,8 @@ class BoostedTrees(Refitted):
 
     def fit(self, rows: Rows) -> None:
         """Fit 80 trees of 16 leaves an arm."""
-        self.models = [self._fitted(rows, arm) for arm in range(self.spec.arm_count)]
+        with threadpool_limits(1, user_api="openmp"):  # more threads for so few rows wait for each other
+            self.models = [self._fitted(rows, arm) for arm in range(self.spec.arm_count)]
 
     def _fitted(self, rows: Rows, arm: int) -> Callable[[Array], Array]:
         own = rows.arms == arm
@@ -133,7 +135,8 @@ class BoostedTrees(Refitted):
 
     def estimates(self, table: Array) -> Array:
         """Return the trees' estimates, (n, arms)."""
-        return np.stack([model(table) for model in self.models], axis=1)
+        with threadpool_limits(1, user_api="openmp"):
+            return np.stack([model(table) for model in self.models], axis=1)
 
 
 @dataclass(frozen=True)

@@ -165,9 +165,9 @@ def _played(spec: Spec) -> ArmsSpec:
 def _chosen(peers: Sequence[str], makers: dict[str, Maker]) -> dict[str, Maker]:
     for part in peers:
         if not any(part.lower() in name.lower() for name in makers):
-            known = ", ".join(makers)
+            known = "; ".join(makers)
             raise SpecError(
-                f"no peer of this experiment has {part!r} in its name", field="--peer", remedy=f"see {known}"
+                f"no peer of this experiment has {part!r} in its name", field="--peer", remedy=f"choose from {known}"
             )
     return {
         name: make for name, make in makers.items() if not peers or any(part.lower() in name.lower() for part in peers)
