@@ -190,7 +190,7 @@ def test_all_play_one_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     code, out, _ = run(capsys, "peers", str(path), *beside, *promise, "--seeds", "1", "--json")
     found = {name: one["reward_mean"] for name, one in json.loads(out)["policies"].items()}
     assert code == 0
-    assert len(found) == 12
+    assert len(found) == 13
     assert found[BEST_ARM] == pytest.approx(0.45)
     assert found[CHANCE] == pytest.approx(1 / 3, abs=0.03)
     assert found["boosted trees"] > 0.8
