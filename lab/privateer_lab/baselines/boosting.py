@@ -31,7 +31,7 @@ _CATEGORIES_MAX: Final = 255
 
 
 @dataclass(frozen=True)
-class Rows:
+class ReportedRows:
     """What some people reported.
 
     Attributes
@@ -47,7 +47,7 @@ class Rows:
     values: Array
 
     @classmethod
-    def joined(cls, parts: list["Rows"]) -> "Rows":
+    def joined(cls, parts: list["ReportedRows"]) -> "ReportedRows":
         """Return the rows of all parts."""
         return cls(*(np.concatenate([getattr(one, name) for one in parts]) for name in ("table", "arms", "values")))
 
@@ -72,7 +72,7 @@ class Refitted(Baseline):
     def __init__(self, spec: ArmsSpec, seed: int) -> None:
         super().__init__(spec, seed)
         self.columns = PlainColumns(spec)
-        self.rows: list[Rows] = []
+        self.rows: list[ReportedRows] = []
         self.seen, self.due, self.fits = 0, self.first, 0
 
     def choose(self, visitors: Visitors) -> ArmIndices:
@@ -85,14 +85,14 @@ class Refitted(Baseline):
 
     def learn(self, visitors: Visitors, arms: ArmIndices, values: Array) -> None:
         """Keep these people's reports, and refit if enough have come."""
-        self.rows.append(Rows(self.columns.table(visitors.contexts), arms, values))
+        self.rows.append(ReportedRows(self.columns.table(visitors.contexts), arms, values))
         self.seen += len(arms)
         if self.seen >= self.due:
-            self.fit(Rows.joined(self.rows))
+            self.fit(ReportedRows.joined(self.rows))
             self.fits += 1
             self.due = math.ceil(self.seen * self.grown)
 
-    def fit(self, rows: Rows) -> None:
+    def fit(self, rows: ReportedRows) -> None:
         """Fit each arm's model to the rows that are kept."""
         raise NotImplementedError
 
@@ -116,12 +116,12 @@ class BoostedTrees(Refitted):
         super().__init__(spec, seed)
         self.models: list[Callable[[Array], Array]] = []
 
-    def fit(self, rows: Rows) -> None:
+    def fit(self, rows: ReportedRows) -> None:
         """Fit 80 trees of 16 leaves an arm."""
         with threadpool_limits(1, user_api="openmp"):  # more threads for so few rows wait for each other
             self.models = [self._fitted(rows, arm) for arm in range(self.spec.arm_count)]
 
-    def _fitted(self, rows: Rows, arm: int) -> Callable[[Array], Array]:
+    def _fitted(self, rows: ReportedRows, arm: int) -> Callable[[Array], Array]:
         own = rows.arms == arm
         if not own.any():
             return lambda table: np.full(len(table), _UNKNOWN)
@@ -202,7 +202,7 @@ class PrivateBoosting(Refitted):
         self.budget = EbmBudget(spec.privacy.bound, spec.privacy.delta)
         self.models: list[list[tuple[int, Any]]] = [[] for _ in range(spec.arm_count)]
 
-    def fit(self, rows: Rows) -> None:
+    def fit(self, rows: ReportedRows) -> None:
         """Fit the rows that are new, and forget them."""
         for arm, models in enumerate(self.models):
             own = rows.arms == arm

@@ -3,7 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.algorithms.additive.cells import Cells
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.columns import Block
 
@@ -18,28 +17,28 @@ class PlainColumns:
     ----------
     numbers
         Shape (numbers,): which encoded columns are numbers, or flags that say whether one is missing.
-    flags
-        Shape (numbers,): which of these are flags.
     levels
         Shape (features with levels,): how many levels each has.
     """
 
     def __init__(self, spec: ArmsSpec) -> None:
-        blocks = [block for feature in spec.features.values() for block in feature.blocks]
-        starts = np.cumsum([0, *(block.columns for block in blocks)])
-        own = [(int(start), block.flags) for start, block in zip(starts, blocks, strict=False) if _is_column(block)]
-        self.numbers: Ints = np.array([start for start, _ in own], np.int64)
-        self.flags = np.array([flag for _, flag in own], np.bool_)
-        self._cells = Cells.of(spec.features, 1)
-        coded = [(place, one.count) for place, one in enumerate(self._cells.features) if one.codes]
-        self._places: Ints = np.array([place for place, _ in coded], np.int64)
-        self.levels: Ints = np.array([count for _, count in coded], np.int64)
+        blocks = [(place, block) for place, one in enumerate(spec.features.values()) for block in one.blocks]
+        starts = np.cumsum([0, *(block.columns for _, block in blocks)]).tolist()
+        own = [start for start, (_, block) in zip(starts, blocks, strict=False) if _is_column(block)]
+        coded = [(start, *one) for start, one in zip(starts, blocks, strict=False) if not _is_column(one[1])]
+        self.numbers: Ints = np.array(own, np.int64)
+        self.levels: Ints = np.array([len(block.codes) for _, _, block in coded], np.int64)
+        self._names = [f"a{place}_" for _, place, _ in coded]
+        self._coded = [(start, block) for start, _, block in coded]
 
     def level_numbers(self, contexts: Array) -> Ints:
         """Return each person's level of each feature that has levels, (n, features), from 0."""
-        if not len(self.levels):
-            return np.zeros((len(contexts), 0), np.int64)
-        return np.asarray(self._cells.locate(contexts)[:, self._places] - self._cells.starts[self._places])
+        found = np.zeros((len(contexts), len(self._coded)), np.int64)
+        for place, (start, block) in enumerate(self._coded):
+            powers = 1 << np.arange(block.columns - 1, -1, -1)
+            codes = np.rint(contexts[:, start : start + block.columns]) @ powers
+            found[:, place] = np.searchsorted(block.codes, codes)
+        return found
 
     def table(self, contexts: Array) -> Array:
         """Return numbers and flags in [0, 1], and then levels by their numbers, (n, columns)."""
@@ -61,10 +60,9 @@ class PlainColumns:
         tokens = [" ".join(map("{}:{:.6g}".format, names, row)) for row in numbers]
         if not len(self.levels):
             return tokens
-        named = [f"a{place}_" for place in self._places]
         levels = self.level_numbers(contexts).tolist()
         return [
-            " ".join([token, *map("{}{}".format, named, row)]).strip()
+            " ".join([token, *map("{}{}".format, self._names, row)]).strip()
             for token, row in zip(tokens, levels, strict=True)
         ]
 
