@@ -32,6 +32,8 @@ _KEYS_MAX: Final = 1 << 20
 """Arms times the cells of a feature, times questions: numbers of a symbol's layout."""
 _SMALL: Final = 500
 """People of a first round where levels of arms come first: in that round everybody gets an arm by coins."""
+_SMALLEST: Final = 250
+"""People of a first round without noise: all of them get an arm at random, and so few say enough to do better."""
 _ANSWERS_MAX: Final = 1 << 18
 """Answers in all groups of coins, at most: a policy has 4 bytes of each."""
 _FINE: Final = 32
@@ -70,7 +72,9 @@ class AdditiveSpec(ArmsSpec):
     def _usual_rounds(self) -> Self:
         """Fill in how rounds begin and grow, so that anybody who reads the spec has the same; it stays a default."""
         table, usual = self.experiment, {"round_growth": _GROWTH[0 if self.privacy.trust.curated else 1]}
-        if self.starts_from_levels and not self.privacy.trust.batched:
+        if not self.privacy.trust.promises:
+            usual["round_size"] = _SMALLEST
+        elif self.starts_from_levels and not self.privacy.trust.batched:
             usual["round_size"] = _SMALL
         more = {key: one for key, one in usual.items() if key not in table.model_fields_set}
         if not more:
