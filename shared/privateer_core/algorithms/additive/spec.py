@@ -61,6 +61,7 @@ class AdditiveSpec(ArmsSpec):
     """An experiment whose arms have rewards that are sums of shape functions."""
 
     question: ClassVar[type[Question]] = FeatureMeans
+    returns: ClassVar[bool] = True
     binds_arms: ClassVar[bool] = True
     is_table: ClassVar[bool] = True
 
