@@ -98,11 +98,17 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
     @override
     def statistics(self, state: AdditiveState) -> tuple[Array, Array]:
         """Return what all rounds say; those that are kept count by what is known of masses now."""
+        return self._counted(state, len(state.rounds))
+
+    def _counted(self, state: AdditiveState, first: int) -> tuple[Array, Array]:
+        """Return what is left of what the first of the kept rounds say, and those that are not kept."""
         masses = state.masses.means(self.cells)
         information, scores = state.information, state.scores
-        for one in state.rounds:
+        people = np.array([one.people for one in state.rounds], np.float64)
+        since = people.sum() - people.cumsum()
+        for one, later in zip(state.rounds[:first], since, strict=False):
             more, told = one.statistics(self.questions, masses)
-            information, scores = information + more, scores + told
+            information, scores = information + self.left(later) * more, scores + self.left(later) * told
         return information, scores
 
     @override
@@ -182,7 +188,7 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         told = whole.at(self.long.short_parts)
         before = self.questions.matrix @ state.masses.means(self.cells)
         masses = state.masses.learned(self.questions, told.counts.sum(axis=0), told.doubts(before), people)
-        seen, long = whole.at(self.long.parts), state.levels
+        seen, long = whole.at(self.long.parts), state.levels.faded(self.left(people))
         long = long.with_counts(self.long, seen.counts.sum(axis=0), seen.doubts(long.shares(self.long)), people)
         shares = self._joined(masses.means(self.cells), long.shares(self.long))
         everybody = ArmShares.mixed([(ArmShares.of(one, shares), share) for one, share in policy.decided])
@@ -194,9 +200,11 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         latest = ObservedRound(
             people, told.sums, variances, means[:, self.long.short_terms], arms, told.together, exact
         )
-        rounds = (*state.rounds, latest)
-        after = replace(state, reported=state.reported + people, masses=masses, levels=long, rounds=rounds)
-        return self._folded(after, _ROUNDS)
+        left, rounds = self.left(people), (*state.rounds, latest)
+        kept = {"information": left * state.information, "scores": left * state.scores, "rounds": rounds}
+        return self._folded(
+            replace(state, reported=state.reported + people, masses=masses, levels=long, **kept), _ROUNDS
+        )
 
     def _with_sums(
         self, before: LongLevels, told: PartSums, arms: ArmShares, people: Array, means: Array
@@ -213,9 +221,9 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
 
     def _folded(self, state: AdditiveState, kept: int) -> AdditiveState:
         """Return the state with so many rounds, the others counted in for good."""
-        gone = state.rounds[: max(0, len(state.rounds) - kept)]
-        information, scores = self.statistics(replace(state, rounds=gone))
-        return replace(state, information=information, scores=scores, rounds=state.rounds[len(gone) :])
+        gone = max(0, len(state.rounds) - kept)
+        information, scores = self._counted(state, gone)
+        return replace(state, information=information, scores=scores, rounds=state.rounds[gone:])
 
     @override
     def rearmed(self, state: AdditiveState, before: AdditiveSpec) -> AdditiveState:

@@ -126,7 +126,9 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
         plan = CoinArms.even(self.questions, np.array(self.spec.playable))
         if not ahead.batch:
             return replace(plan, given=0)
-        given = int(UNIT * min(1.0, max(_LEAST, _FIRST / max(1, state.reported))))
+        # As many people count as half-lives leave of all who ever report.
+        counted = min(max(1, state.reported), self.spec.algorithm.half_life / np.log(2))
+        given = int(UNIT * min(1.0, max(_LEAST, _FIRST / counted)))
         if not state.reported:
             return plan
         masses = state.masses.means(self.cells)
@@ -167,7 +169,8 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
         shares = masses.means(self.cells)
         best = ArmShares.mixed([(ArmShares.of(one, shares), share) for one, share in policy.decided])
         given = _by_coins(policy, shares)
-        levels, information, scores = state.levels, state.information.copy(), state.scores.copy()
+        left = self.left(people)
+        levels, information, scores = state.levels.faded(left), left * state.information, left * state.scores
         means = STEP * policy.means.astype(np.float64)
         for told in found.told:
             if told.place == LEVEL:

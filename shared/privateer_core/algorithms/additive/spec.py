@@ -1,9 +1,10 @@
 """The spec of the additive bandit, with all refusals."""
 
+import math
 from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from typing_extensions import override
 
 from privateer_core.algorithms.additive.cell_names import named
@@ -14,6 +15,7 @@ from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import FeatureMeans, Question
 from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.memory import check_rounds, checked_memory, concerns_of_rounds
 from privateer_core.spec.sections import Section, parse_section
 
 _ALONE: Final = 4.0
@@ -50,11 +52,25 @@ class AdditiveSection(Section):
         where the spec gives quantiles.
     exploration
         How far coins move what is known of an arm, in standard deviations.
+    memory
+        How what was learned fades, where rewards move: people after whose reports it counts half; ``none``, as if not
+        given: it never fades.
     """
 
     name: Literal["additive"]
     bins: int = Field(default=16, ge=2, le=64)
     exploration: float = Field(default=0.25, gt=0, le=1, allow_inf_nan=False)
+    memory: float | Literal["none"] | None = None
+
+    @field_validator("memory", mode="before")
+    @classmethod
+    def _half_life(cls, memory: Any) -> Any:
+        return checked_memory(memory, ("none",))
+
+    @property
+    def half_life(self) -> float:
+        """People after whose reports what was learned counts half; infinite if it never fades."""
+        return self.memory if isinstance(self.memory, float) else math.inf
 
 
 class AdditiveSpec(ArmsSpec):
@@ -70,7 +86,8 @@ class AdditiveSpec(ArmsSpec):
     @model_validator(mode="after")
     def _usual_rounds(self) -> Self:
         """Fill in how rounds begin and grow, so that anybody who reads the spec has the same; it stays a default."""
-        table, usual = self.experiment, {"round_growth": _GROWTH[0 if self.privacy.trust.curated else 1]}
+        growth = 0.0 if self.forgets else _GROWTH[0 if self.privacy.trust.curated else 1]
+        table, usual = self.experiment, {"round_growth": growth}
         if self.starts_from_levels and not self.privacy.trust.batched:
             usual["round_size"] = _SMALL
         more = {key: one for key, one in usual.items() if key not in table.model_fields_set}
@@ -91,6 +108,7 @@ class AdditiveSpec(ArmsSpec):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         self._check_size()
+        check_rounds(self.algorithm.half_life, self.experiment.round_size)
         if self.starts_from_levels and CoinArms.answers(self.questions, self.arm_count) > _ANSWERS_MAX:
             detail = f"must be fewer where nobody hides a report below epsilon {_ALONE:g}, with these features"
             remedy = "list fewer, raise privacy.epsilon, use a shuffler, or 'partition'"
@@ -126,6 +144,16 @@ class AdditiveSpec(ArmsSpec):
         ):
             if wrong:
                 raise SpecError(detail, field="context.features", remedy=remedy)
+
+    def concerns(self) -> list[str]:
+        """Say that rounds are too large for the memory, if they are."""
+        found = super().concerns()
+        return found + concerns_of_rounds(self.algorithm.half_life, self.largest_batch()) if self.forgets else found
+
+    @property
+    def forgets(self) -> bool:
+        """Whether what was learned fades."""
+        return self.algorithm.half_life < math.inf
 
     @property
     def questions(self) -> Questions:
