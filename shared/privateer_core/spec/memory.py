@@ -23,8 +23,8 @@ def checked_memory(memory: Any, words: tuple[str, ...]) -> Any:
     number = isinstance(memory, int | float) and not isinstance(memory, bool)
     if memory is None or memory in words or (number and 1 <= memory <= _MOST):
         return memory
-    said = " or ".join(f'"{word}"' for word in words)
-    detail, remedy = f"must be a number of people from 1 on, {said}", "give the half-life, or remove it"
+    *others, last = ["a number of people from 1 on", *(f'"{word}"' for word in words)]
+    detail, remedy = f"must be {', '.join(others)} or {last}", "give the half-life, or remove it"
     raise SpecError(detail, field=FIELD, remedy=remedy)
 
 

@@ -17,6 +17,7 @@ _PEOPLE: Final = 256
 _FEW: Final = 32
 _MANY: Final = _PEOPLE * 64
 """Features with more than 64 cells have fewer people for each, but no fewer than a few."""
+_NONE: Final = 1e-9
 
 
 @dataclass(frozen=True)
@@ -57,13 +58,23 @@ class ArmShares:
             others, rest = others[:some], rest[:some]
             found += [_of_people(policy, others + draws[:, :, term], rest + means[:, term]) for term in cell]
         shares, weighted, spreads = (np.array(some).T for some in zip(*found, strict=True))
-        return cls(shares, weighted, spreads[:, 0] / np.maximum(weighted[:, 0], 1e-9))
+        return cls(shares, weighted, spreads[:, 0] / np.maximum(weighted[:, 0], _NONE))
 
     @classmethod
-    def mixed(cls, some: Sequence[tuple["ArmShares", float]]) -> "ArmShares":
-        """Return those of people of whom each policy decided for a share."""
-        parts = [[share * part for part in (one.shares, one.weighted, one.spread)] for one, share in some]
-        return cls(*(np.sum(part, axis=0) for part in zip(*parts, strict=True)))
+    def mixed(cls, some: Sequence[tuple["ArmShares", float]], arms: int) -> "ArmShares":
+        """Return those of people of whom each policy decided for a share.
+
+        Arms, of which there are so many now, may have been added since: earlier policies gave them to nobody.
+        """
+        shares, weighted = np.zeros((2, arms, some[0][0].shares.shape[1]))
+        spread, having = np.zeros((2, arms))
+        for one, share in some:
+            own = slice(0, len(one.shares))
+            shares[own] += share * one.shares
+            weighted[own] += share * one.weighted
+            spread[own] += share * one.spread
+            having[own] += share
+        return cls(shares, weighted, spread / np.maximum(having, _NONE))
 
 
 def _of_people(policy: AdditivePolicy, scores: NDArray[np.int32], expected: NDArray[np.int32]) -> tuple[Array, ...]:

@@ -191,7 +191,7 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         seen, long = whole.at(self.long.parts), state.levels.faded(self.left(people))
         long = long.with_counts(self.long, seen.counts.sum(axis=0), seen.doubts(long.shares(self.long)), people)
         shares = self._joined(masses.means(self.cells), long.shares(self.long))
-        everybody = ArmShares.mixed([(ArmShares.of(one, shares), share) for one, share in policy.decided])
+        everybody = ArmShares.mixed([(ArmShares.of(one, shares), share) for one, share in policy.decided], len(policy.means))
         means = STEP * policy.means.astype(np.float64)
         long = self._with_sums(long, seen, everybody, people * shares, means)
         arms, shares = everybody.at(self.long.short_terms), shares[self.long.short_terms]

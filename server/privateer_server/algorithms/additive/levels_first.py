@@ -35,6 +35,8 @@ _LOSS: Final = 0.01
 """Expected loss by the arm that leads from which on the largest share is asked about levels."""
 _EVEN: Final = 0.15
 """What every feature is asked about at least, by the one that does most."""
+_MOVED: Final = 0.01
+"""Share of people who chose by a plan that gave other arms, up to which all who seem to have an arm by coins count."""
 _ALL: Final = 5
 """Every so many rounds all features are asked about in their own cells."""
 
@@ -167,12 +169,16 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
         found, people = SymbolGroups.of(policy, policy.plan, release), release.reports
         masses = state.masses.learned(self.questions, found.counts, found.doubts, people)
         shares = masses.means(self.cells)
-        best = ArmShares.mixed([(ArmShares.of(one, shares), share) for one, share in policy.decided])
+        best = ArmShares.mixed([(ArmShares.of(one, shares), share) for one, share in policy.decided], len(policy.means))
         given = _by_coins(policy, shares)
         left = self.left(people)
         levels, information, scores = state.levels.faded(left), left * state.information, left * state.scores
         means = STEP * policy.means.astype(np.float64)
+        # Who chose before arms were added, or in a pause, may have had another arm than coins now name, or the best one.
+        moved = sum(share for one, share in policy.decided if not policy.plan.agrees(one.plan))
         for told in found.told:
+            if told.arm >= 0 and moved > _MOVED:
+                continue
             if told.place == LEVEL:
                 levels = _of_levels(levels, told, best, means[:, 0])
             else:
