@@ -9,7 +9,7 @@ import pytest
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import ShuffledResponse
 from privateer_core.algorithms import parse_spec
-from privateer_core.algorithms.additive.policy import residuals
+from privateer_core.algorithms.additive.policy import residual_weights, residuals
 from privateer_core.errors import InputError, SpecError
 from privateer_core.policies.decisions import Arms
 from privateer_core.spec.context import encoded
@@ -108,6 +108,17 @@ def test_residuals_say_how_far_a_reward_is_from_what_was_expected():
     assert residuals(np.array([0.25, 0.5, 1.5, -0.5]), np.array([1.0, 0.0, 0.0, 1.0])).tolist() == pytest.approx(
         [1.0, -1.0, -1.0, 1.0]
     )
+    # A sum beyond 1 is known to be too large even from a reward of 1: clipped to 1, it would be taken as right.
+    assert residuals(np.array([1.5, -0.5]), np.array([1.0, 0.0])).tolist() == pytest.approx([-1 / 3, 1 / 3])
+
+
+def test_residuals_are_linear_in_rewards_and_never_beyond_one():
+    rng = np.random.default_rng(0)
+    expected, rewards = rng.normal(0.5, 2.0, 10_000), rng.choice([0.0, 1.0, 0.3], 10_000)
+    found = residuals(expected, rewards)
+    weights, _ = residual_weights(expected)
+    assert np.abs(found).max() <= 1
+    assert found / weights == pytest.approx(rewards - expected)
 
 
 @pytest.mark.parametrize("model", PROMISES)

@@ -11,11 +11,6 @@ import { Questions } from "./additive/cells.js";
 /** The unit of terms, in expected reward: sums of whole numbers are the same in every language. */
 const STEP = 2 ** -13;
 const DRAWS_MAX = 64;
-/** No reward is predicted closer to 0 or 1. */
-const SURE = 0.02;
-
-/** @param {number} value @param {number} low @param {number} high */
-const clipped = (value, low, high) => Math.min(Math.max(value, low), high);
 
 export class AdditivePolicy {
   /** What a round asks. @type {import("../trust.js").Question} */
@@ -126,11 +121,8 @@ function sum(table, start, own) {
   return found;
 }
 
-/** (reward - expected) / max(expected, 1 - expected), in [-1, 1]. @param {number} expected @param {number} reward */
-function away(expected, reward) {
-  const mean = clipped(expected, SURE, 1 - SURE);
-  return clipped((reward - clipped(expected, 0, 1)) / Math.max(mean, 1 - mean), -1, 1);
-}
+/** What a reward is away from the expected one, in [-1, 1] though sums may be beyond 0 and 1. @param {number} expected @param {number} reward */
+const away = (expected, reward) => (reward - expected) / Math.max(expected, 1 - expected);
 
 /** Whole numbers of a shape, of which null may be any. @param {any} told @param {(number | null)[]} wanted */
 function whole(told, wanted) {

@@ -31,7 +31,7 @@ DRAWS_MAX: Final = 64
 _BLOCK: Final = 1 << 16
 """Numbers of draws that are looked at together."""
 _SURE: Final = 0.02
-"""No reward is predicted closer to 0 or 1 than this: residuals are divided by the larger of the distances."""
+"""Rewards are taken to vary as a coin that falls on its rarer side at least so often."""
 
 
 @dataclass(frozen=True)
@@ -203,13 +203,15 @@ class AdditivePolicy(ArmsPolicy):
 
 
 def residuals(expected: Array, rewards: Array) -> Array:
-    """Return (reward - expected) / max(expected, 1 - expected), in [-1, 1]."""
-    away = np.clip(expected, _SURE, 1 - _SURE)
-    return np.clip((rewards - np.clip(expected, 0.0, 1.0)) / np.maximum(away, 1 - away), -1.0, 1.0)
+    """Return (reward - expected) / max(expected, 1 - expected), which is in [-1, 1] even where a sum is beyond 0 and 1.
+
+    Nothing is clipped: the mean of a residual is linear in the expected reward, so that sums which went too far are
+    corrected by the next residuals.
+    """
+    return np.asarray((rewards - expected) / np.maximum(expected, 1 - expected))
 
 
 def residual_weights(expected: Array) -> tuple[Array, Array]:
     """Return what residuals at expected rewards are multiplied by, and their variance where rewards are 0 or 1."""
-    away = np.clip(expected, _SURE, 1 - _SURE)
-    weights = 1 / np.maximum(away, 1 - away)
-    return weights, weights**2 * away * (1 - away)
+    weights, likely = 1 / np.maximum(expected, 1 - expected), np.clip(expected, _SURE, 1 - _SURE)
+    return weights, weights**2 * likely * (1 - likely)
