@@ -34,6 +34,8 @@ _KEYS_MAX: Final = 1 << 20
 """Arms times the cells of a feature, times questions: numbers of a symbol's layout."""
 _SMALL: Final = 500
 """People of a first round where levels of arms come first: in that round everybody gets an arm by coins."""
+_SMALLEST: Final = 250
+"""People of a first round without noise: all of them get an arm at random, and so few say enough to do better."""
 _ANSWERS_MAX: Final = 1 << 18
 """Answers in all groups of coins, at most: a policy has 4 bytes of each."""
 _FINE: Final = 32
@@ -88,7 +90,9 @@ class AdditiveSpec(ArmsSpec):
         """Fill in how rounds begin and grow, so that anybody who reads the spec has the same; it stays a default."""
         growth = 0.0 if self.forgets else _GROWTH[0 if self.privacy.trust.curated else 1]
         table, usual = self.experiment, {"round_growth": growth}
-        if self.starts_from_levels and not self.privacy.trust.batched:
+        if not (self.privacy.trust.promises or self.forgets):
+            usual["round_size"] = _SMALLEST
+        elif self.starts_from_levels and not self.privacy.trust.batched:
             usual["round_size"] = _SMALL
         more = {key: one for key, one in usual.items() if key not in table.model_fields_set}
         if not more:
@@ -189,9 +193,12 @@ class AdditiveSpec(ArmsSpec):
     def instances(cls) -> dict[str, Self]:
         found, told = super().instances(), {"levels": list(range(70)), "missing": True}
         for model, spec in list(found.items()):
+            data = spec.model_dump(mode="json", exclude_none=True)
+            if spec.privacy.trust.draws_one:
+                weak = parse_section(cls, data | {"privacy": {**data["privacy"], "epsilon": _ALONE / 2}})
+                found[f"{model}-coins"] = weak
             if not spec.privacy.trust.hides_arms:
                 continue
-            data = spec.model_dump(mode="json", exclude_none=True)
             context = {"features": {**data["context"]["features"], "town": told}}
             found[f"{model}-levels"] = parse_section(cls, data | {"context": context})
             if spec.privacy.trust.curated:
