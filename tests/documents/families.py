@@ -54,6 +54,7 @@ _LEARNED: dict[str, Any] = _ADJUSTED | {
     "reward": _NUMBERS["reward"] | {"adjust": {"x1": {"low": 0.0, "high": 1.0}, "x2": {"low": -0.25, "high": 0.75}}}
 }
 _TOWN = {"town": {"hashed": 21, "missing": True}}
+_HOUR = {"hour": {"low": 0.0, "high": 24.0, "cyclic": True, "missing": True}}
 _PLAIN = {"x1": {"low": 0.0, "high": 1.0}, "x2": {"low": 0.0, "high": 1.0}}
 _GRID = 2.0**20
 _MOST = (1 << 64) - 1
@@ -88,7 +89,7 @@ def _more() -> list[tuple[str, Spec, bytes]]:
         ),
         "linear under shuffle": (vectors.spec_of("linear", _SHUFFLE, _PLAIN), grown_linear),
         "linear under central": (
-            vectors.spec_of("linear", _CENTRAL, _PLAIN, algorithm={"link": "logistic"}),
+            vectors.spec_of("linear", _CENTRAL, _PLAIN | _HOUR, algorithm={"link": "logistic"}),
             grown_linear,
         ),
         "linear under none": (vectors.spec_of("linear", _NONE, _PLAIN), grown_linear),
@@ -101,17 +102,11 @@ def _more() -> list[tuple[str, Spec, bytes]]:
             grown_linear,
         ),
         **{
-            f"additive under {one['model']}{', as-local' * ('arms' in one)}": (
-                vectors.spec_of("additive", one, vectors.FEATURES | _TOWN, algorithm={"bins": 12}),
+            f"additive under {what}": (
+                vectors.spec_of("additive", one, vectors.FEATURES | _TOWN | _HOUR, algorithm={"bins": 12}, **more),
                 grown_additive,
             )
-            for one in (
-                _LOCAL | {"epsilon": 4.0},
-                _SHUFFLE,
-                _SHUFFLE | {"epsilon": 4.0, "arms": "as-local"},
-                _CENTRAL,
-                _NONE,
-            )
+            for what, one, more in _additive()
         },
         **{
             f"trial of numbers under {one['model']}": (vectors.spec_of("trial", one, _PLAIN, **_NUMBERS), None)
@@ -143,6 +138,20 @@ def _more() -> list[tuple[str, Spec, bytes]]:
     }
     made |= {f"gain of {name}": (spec, gains.grown_gain(grown)) for name, (spec, grown) in _measuring().items()}
     return [(name, spec, vectors.publication_of(spec, grown)) for name, (spec, grown) in made.items()]
+
+
+def _additive() -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Trust models; below epsilon 4, where no crowd hides a report, coins give arms."""
+    as_local, fewer = {"arms": "as-local"}, {**gains.FEWER, "gain_share": 0.0}
+    return [
+        ("local", _LOCAL | {"epsilon": 4.0}, {}),
+        ("shuffle", _SHUFFLE, {}),
+        ("shuffle, as-local", _SHUFFLE | {"epsilon": 4.0} | as_local, {}),
+        ("central", _CENTRAL, {}),
+        ("none", _NONE, {}),
+        ("local, arms by coins", _LOCAL, {}),
+        ("shuffle, as-local, arms by coins", _SHUFFLE | as_local, {"experiment": fewer}),
+    ]
 
 
 def _measuring() -> dict[str, tuple[Spec, Any]]:
@@ -351,6 +360,9 @@ def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, 
     if spec.algorithm.name == "linear":
         lies.append(("a larger ball", {f"{at}.ball.bound": 2.0}, _LIMITS))
         lies.append(("another link", {"policy.link": "cubic"}, _LIMITS))
+        place = next((n for n, one in enumerate(told["design"]["blocks"]) if one["cyclic"]), 0)
+        turned = not told["design"]["blocks"][place]["cyclic"]
+        lies.append(("another circle", {f"policy.design.blocks.{place}.cyclic": turned}, _LIMITS))
     return lies
 
 
@@ -359,6 +371,8 @@ def _of_shapes(at: str, told: dict[str, Any]) -> list[tuple[str, dict[str, Any],
     asked: dict[str, dict[str, Any]] = {
         "other merged cells": {"policy.questions.merges": not told["questions"]["merges"]},
         "fewer bins": {"policy.questions.cells.features.0.bins": 11},
+        "hours that do not come round": {"policy.questions.cells.features.-1.cyclic": False},
+        "ages that come round": {"policy.questions.cells.features.0.cyclic": True},
         "all of a vector for counts": {"policy.counted": 1.0},
         "a seed below 0": {"policy.seed": -1},
         "counts by arm, or not": {"policy.counts_arms": not told["counts_arms"]},
@@ -366,6 +380,7 @@ def _of_shapes(at: str, told: dict[str, Any]) -> list[tuple[str, dict[str, Any],
         "draws of other cells": {"policy.draws": ["<i2", [1, 3, 7], bytes(42)]},
         "shares of fewer questions": {"policy.edges": ["<u4", [1], bytes(4)]},
     }
+    asked |= _of_plans(told["plan"], len(told["questions"]["cells"]["features"]))
     mechanism = told["terms"]["mechanism"]
     if "ball" in mechanism:
         asked["a larger ball"] = {f"{at}.ball.bound": 2.0}
@@ -377,6 +392,32 @@ def _of_shapes(at: str, told: dict[str, Any]) -> list[tuple[str, dict[str, Any],
         asked["an alphabet of fewer answers"] = {f"{at}.layout.thresholds": fewer}
         asked["more levels"] = {f"{at}.levels": 3}
     return [(what, changes, _LIMITS) for what, changes in asked.items()]
+
+
+def _of_plans(plan: dict[str, Any] | None, features: int) -> dict[str, dict[str, Any]]:
+    """Arms by coins that no learner gives, and none where one does."""
+    if plan is None:
+        edges = ["<u4", [2, features], bytes(8 * features)]
+        even = {"playable": ["|b1", [3], b"\1\1\1"], "given": 0, "edges": edges}
+        return {"arms by coins": {"policy.plan": even | {"resolutions": ["<i8", [features], bytes(8 * features)]}}}
+    kind, shape, edges = plan["edges"]
+    _, [count], named = plan["resolutions"]
+    falling, other = np.frombuffer(edges, "<u4").copy(), np.frombuffer(named, "<i8").copy()
+    falling[0], other[1] = 65_537, other[0]
+    return {
+        "no arms by coins": {"policy.plan": None},
+        "more people get an arm by coins than the layout says": {"policy.plan.given": plan["given"] + 9000},
+        "more people than there are": {"policy.plan.given": 65_537},
+        "fewer than nobody": {"policy.plan.given": -1},
+        "edges that fall": {"policy.plan.edges": [kind, shape, falling.tobytes()]},
+        "edges of coins alone": {"policy.plan.edges": [kind, [1, shape[1]], edges[: len(edges) // 2]]},
+        "a question about another feature": {"policy.plan.resolutions": ["<i8", [count], other.tobytes()]},
+        "no question about a feature": {"policy.plan.resolutions": ["<i8", [count], bytes(8 * count)]},
+        "a feature without a question": {"policy.plan.resolutions": ["<i8", [count - 1], named[8:]]},
+        "another arm is retired": {
+            "policy.plan.playable": ["|b1", [len(plan["playable"][2])], b"\1\0" + plan["playable"][2][2:]]
+        },
+    }
 
 
 def _of_slopes(body: bytes) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:

@@ -53,7 +53,21 @@ def grown_additive(policy: Any, spec: Spec) -> Any:
     shares[3] = 0.0
     edges = np.rint((1 << 16) * np.cumsum(shares / shares.sum())[:-1]).astype(np.uint32)
     grown = replace(policy, draws=draws, means=means, edges=edges)
+    if policy.plan:
+        return _with_plan(grown, rng)
     if "layout" not in policy.terms.mechanism.__struct_fields__:
         return grown
     mechanism = msgspec.structs.replace(policy.terms.mechanism, layout=spec.asked(policy.seed, edges).layout)
     return replace(grown, terms=replace(policy.terms, mechanism=mechanism))
+
+
+def _with_plan(policy: Any, rng: np.random.Generator) -> Any:
+    """Coins that give a third of people an arm, and ask about features in cells that are merged in several ways."""
+    questions, (_, features) = policy.questions, policy.plan.edges.shape
+    edges = np.sort(rng.integers(0, 1 << 16, (2, features)), axis=1).astype(np.uint32)
+    asked = [rng.choice(np.flatnonzero(questions.features[1:] == place) + 1) for place in range(features)]
+    plan = replace(policy.plan, given=21_001, edges=edges, resolutions=np.array(asked))
+    if not policy.terms.batch:
+        return replace(policy, plan=replace(plan, given=0))
+    mechanism = msgspec.structs.replace(policy.terms.mechanism, layout=plan.layout(questions))
+    return replace(policy, plan=plan, terms=replace(policy.terms, mechanism=mechanism))

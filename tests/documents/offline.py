@@ -1,4 +1,4 @@
-"""10,500 choices by exported policies of every algorithm: open, draining, for a source's people, and finished.
+"""11,000 choices by exported policies of every algorithm: open, draining, for a source's people, and finished.
 
 Contexts and coins come from the counter of `tests.documents.families`; of each choice 4 bytes are written down, of the
 SHA-256 of its canonical JSON, so that arms, plays and points are compared alike.
@@ -42,7 +42,7 @@ def files() -> dict[str, Any]:
 
 
 def cases() -> list[tuple[str, Spec, bytes]]:
-    """Twenty-one experiments, and a publication of each."""
+    """Twenty-two experiments, and a publication of each."""
     partition, bandit, trial, linear = "partition", "bandit", "trial", "linear"
     features, asked = vectors.FEATURES, {"segments": vectors.HALVES, "algorithm": vectors.ASKED}
     armed: dict[str, tuple[Spec, Grown | None]] = {
@@ -60,7 +60,7 @@ def cases() -> list[tuple[str, Spec, bytes]]:
     made += [(name, spec, _published(spec, grown)) for name, (spec, grown) in _others().items()]
     late = vectors.spec_of(partition, vectors.LOCAL, features, experiment=_TABLE)
     made.append(("partition, draining", late, _published(late, vectors.grown_partition, drain=_last(late, _decided))))
-    over = {partition: _decided, trial: None, linear: families.grown_linear}
+    over = {partition: _decided, trial: None, linear: families.grown_linear, "additive": families.grown_additive}
     for kind, grown in over.items():
         spec = vectors.spec_of(kind, vectors.LOCAL, _PLAIN)
         made.append((f"{kind}, finished", spec, _published(spec, None, _last(spec, grown))))

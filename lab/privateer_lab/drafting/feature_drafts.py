@@ -38,6 +38,9 @@ _MANY: Final = 1000
 _DENSE: Final = 1.2
 _IDENTIFIER: Final = re.compile(r"(^|[_\W])(id|uid|uuid|guid|key|hash|token|email|phone|ip|ssn)$", re.IGNORECASE)
 _CAMEL: Final = re.compile(r"[a-z](Id|ID|Uuid|UUID)$")
+_HOURS: Final = re.compile(r"^(hour|hr|hour_?of_?day)$", re.IGNORECASE)
+_WEEKDAYS: Final = re.compile(r"^(weekday|dow|day_?of_?week)$", re.IGNORECASE)
+"""Names of numbers that come round; only of these, as 0 to 23 may be anything."""
 _DATE: Final = re.compile(r"^\d{4}-\d\d?-\d\d?\b|^\d\d?[./]\d\d?[./]\d\d(\d\d)?\b")
 
 
@@ -150,6 +153,9 @@ def _add_numbers(
     if len(numbers) == 0 or numbers.min() == numbers.max():
         found.leave_out(profile.name, "it has fewer than two finite numbers")
         return
+    if (turn := _turn(profile.name, numbers)) is not None:
+        found.take(profile.name, {"low": turn[0], "high": turn[1], "cyclic": True, **gaps}, None)
+        return
     if drawn and len(cuts := _drawn(numbers)) > 1:
         said = f"it has cut points, which are from the data: {toml(cuts)}"
         found.take(profile.name, {"quantiles": cuts, **gaps}, said)
@@ -167,6 +173,18 @@ def _add_numbers(
     if len(profile.counts) <= _CODES and _whole(numbers):
         note = f"has {len(profile.counts)} whole numbers: if they are codes, list them as levels instead."
         found.notes.append(f"{shortened(profile.name)} {note}")
+
+
+def _turn(name: str, numbers: NDArray[np.float64]) -> tuple[int, int] | None:
+    """Return where hours of the day, or whole weekdays, begin and come round; None of other numbers."""
+    low, high = float(numbers.min()), float(numbers.max())
+    # Up to 12 the clock may have two halves.
+    if _HOURS.match(name) and low >= 0 and 12 < high <= 24:
+        return 0, 24
+    if _WEEKDAYS.match(name) and _whole(numbers) and low >= 0 and high <= 7 and (low > 0 or high < 7):
+        # From 1 to 6 either numbering is right: a circle may begin anywhere.
+        return (0, 7) if low == 0 else (1, 8)
+    return None
 
 
 def _whole(numbers: NDArray[np.float64]) -> bool:

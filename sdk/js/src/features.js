@@ -5,8 +5,9 @@ import { mix } from "./coins.js";
 import { invalid, malformed, refused } from "./errors.js";
 
 /**
- * Columns that say one thing: of a number `codes` is empty; `flags`: 1 says that the number before is missing.
- * @typedef {{columns: number, codes: number[], flags: boolean}} Block
+ * Columns that say one thing: of a number `codes` is empty; `flags`: 1 says that the number before is missing; `cyclic`: 1 is
+ * the number that 0 is.
+ * @typedef {{columns: number, codes: number[], flags: boolean, cyclic?: boolean}} Block
  */
 
 /**
@@ -19,6 +20,8 @@ const NUMBER = { columns: 1, codes: [], flags: false };
 /** @type {Block} */
 const FLAG = { columns: 1, codes: [0, 1], flags: true };
 
+/** Numbers that come round are clipped to this before. */
+const BOUND_MAX = 1e15;
 /** Features of an arm, at most. */
 const OF_ARMS_MAX = 1 << 14;
 
@@ -64,9 +67,12 @@ function feature(table) {
   if (table.boolean === true) return boolean(missing);
   if (Number.isSafeInteger(table.hashed) && table.hashed >= 2) return hashed(table.hashed, missing);
   if (Array.isArray(table.quantiles)) return scaled(missing, "a number", (value) => (isNumber(value) ? rank(table.quantiles, value) : null));
-  const { low, high } = table;
-  if (!(isNumber(low) && isNumber(high) && low < high)) throw malformed("not a feature that this client knows");
-  return scaled(missing, "a number", (value) => (isNumber(value) ? (clipped(value, low, high) - low) / (high - low) : null));
+  const { low, high, cyclic = false } = table;
+  if (!(isNumber(low) && isNumber(high) && low < high && typeof cyclic === "boolean")) throw malformed("not a feature that this client knows");
+  if (!cyclic) return scaled(missing, "a number", (value) => (isNumber(value) ? (clipped(value, low, high) - low) / (high - low) : null));
+  const turned = (/** @type {number} */ value) => (clipped(value, -BOUND_MAX, BOUND_MAX) - low) / (high - low);
+  const found = scaled(missing, "a number", (value) => (isNumber(value) ? turned(value) - Math.floor(turned(value)) : null));
+  return { ...found, blocks: [{ ...NUMBER, cyclic }, ...found.blocks.slice(1)] };
 }
 
 /** A number in a column, and a flag beside it where it may be missing. @param {boolean} missing @param {string} wants

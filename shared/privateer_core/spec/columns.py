@@ -32,12 +32,15 @@ class Block:
         How often halving each column may part people from each other.
     flags
         Whether 1 says that the number in the column before is missing.
+    cyclic
+        Whether 1 is the number that 0 is.
     """
 
     columns: int = 1
     codes: tuple[int, ...] = ()
     halvings: int = _ENDLESS
     flags: bool = False
+    cyclic: bool = False
 
     def named(self, feature: str) -> list[str]:
         """Name the columns after their feature."""
@@ -49,6 +52,7 @@ class Block:
 
 
 NUMBER: Final = Block()
+CIRCLE: Final = Block(cyclic=True)
 FLAG: Final = Block(codes=(0, 1), halvings=1, flags=True)
 
 

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from privateer_core.answer.facts import Among, Between, Condition
 from privateer_core.errors import InputError
-from privateer_core.spec.columns import FLAG, MISSING_PLACE, NUMBER, Block, is_missing, is_number
+from privateer_core.spec.columns import CIRCLE, FLAG, MISSING_PLACE, NUMBER, Block, is_missing, is_number
 from privateer_core.spec.sections import Finite, Section
 
 Array = NDArray[np.float64]
@@ -72,11 +72,18 @@ class Feature(Section, ABC):
 
     missing: bool = False
 
+    @model_validator(mode="before")
+    @classmethod
+    def _may_be_cyclic(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "cyclic" in data and "cyclic" not in cls.model_fields:
+            raise ValueError("only a number with low and high can be cyclic, remove the key")
+        return data
+
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out that nothing may be missing, as the specs do that were written before it could be said."""
+        """Leave out what a feature is not, as the specs do that were written before it could be said."""
         data: dict[str, Any] = handler(self)
-        return data if self.missing else {key: value for key, value in data.items() if key != "missing"}
+        return {key: value for key, value in data.items() if value is not False or key not in ("missing", "cyclic")}
 
     @property
     @abstractmethod
@@ -203,16 +210,30 @@ class _Number(Scaled):
 
 
 class Numeric(_Number, Range):
-    """A number in a range; a device clips to it and scales to [0, 1]."""
+    """A number in a range; a device clips to it and scales to [0, 1].
+
+    Attributes
+    ----------
+    cyclic
+        Whether ``high`` is ``low`` again, as of hours and weekdays: what is beyond the range comes round into it.
+    """
+
+    cyclic: bool = False
+
+    @property
+    @override
+    def _resolution(self) -> Block:
+        return CIRCLE if self.cyclic else NUMBER
 
     def clips(self, number: float) -> bool:
         """Whether a number is beyond the range."""
-        return number < self.low or number > self.high
+        return not self.cyclic and (number < self.low or number > self.high)
 
     def places(self, numbers: Array) -> Array:
         """Return how far each number is along the range."""
-        clipped = np.minimum(np.maximum(numbers, self.low), self.high)
-        return np.asarray((clipped - self.low) / (self.high - self.low))
+        low, high = (-BOUND_MAX, BOUND_MAX) if self.cyclic else (self.low, self.high)
+        places = (np.minimum(np.maximum(numbers, low), high) - self.low) / (self.high - self.low)
+        return np.asarray(places - np.floor(places) if self.cyclic else places)
 
     def value_at(self, place: float) -> float:
         """Return the number that far along the range."""

@@ -19,10 +19,11 @@ from privateer_core.policies.decisions import Arms
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import classes_of
 from privateer_core.privacy.terms import Terms
-from privateer_core.spec.columns import FLAG, NUMBER, Block, bits, coded
+from privateer_core.spec.columns import CIRCLE, FLAG, NUMBER, Block, bits, coded
 from privateer_core.spec.sections import parse_section
 from privateer_server.rounds.loop import Schedule
 from tests.support.linears import linear_spec
+from tests.support.specs import make_spec
 
 
 def policy_of(d: int, arms: int, exploration: float = 0.5) -> LinearPolicy:
@@ -134,6 +135,22 @@ def test_rows_are_one_hot_and_no_longer_than_the_features_allow():
     assert design.length == 2.0
     assert (np.linalg.norm(rows, axis=1) <= design.length).all()
     assert np.linalg.eigvalsh(prior_moments(design)).min() > -1e-12
+
+
+def test_numbers_that_come_round_are_on_a_circle_and_those_that_are_missing_at_its_centre():
+    design = DesignMatrix((CIRCLE, FLAG, NUMBER))
+    places = np.linspace(0, 1, 9)
+    rows = design.rows(np.stack([places, 0 * places, places], axis=1))
+    assert np.allclose(rows[:, 1:3], np.stack([np.sin(2 * np.pi * places), np.cos(2 * np.pi * places)], axis=1))
+    assert np.allclose(rows[0, 1:4], rows[-1, 1:4])
+    assert design.rows(np.array([[0.5, 1.0, 0.5]])).tolist() == [[1, 0, 0, 1, 0]]
+    flags = np.random.default_rng(3).random((200, 3))
+    assert np.linalg.norm(design.rows(flags), axis=1).max() <= design.length + 1e-12
+    assert design.length == math.sqrt(3)
+    features = make_spec({"context.features": {"hour": {"low": 0, "high": 24, "cyclic": True}}}).features
+    assert DesignMatrix((CIRCLE,)).names(features) == ["1", "hour, sine", "hour, cosine"]
+    exact = np.array([[1.0, 0, 0], [0, 0.5, 0], [0, 0, 0.5]])
+    assert np.allclose(prior_moments(DesignMatrix((CIRCLE,))), exact), "as of numbers that are as likely all around"
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

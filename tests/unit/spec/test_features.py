@@ -25,6 +25,7 @@ TABLES = {
     "premium": {"boolean": True},
     "owner": {"boolean": True, "missing": True},
     "town": {"hashed": 5, "missing": True},
+    "hour": {"low": 0, "high": 24, "cyclic": True, "missing": True},
 }
 FEATURES = make_spec({"context.features": TABLES}).features
 BAD = {
@@ -55,6 +56,9 @@ BAD = {
     "falling cut points": ({"quantiles": [0, 2, 1]}, "context.features.x.quantiles", "must rise"),
     "no number": ({"quantiles": [0, math.nan]}, "context.features.x.quantiles.1", "finite"),
     "too wide": ({"quantiles": [-1e308, 1e308]}, "context.features.x", "too wide"),
+    "levels that come round": ({"levels": ["a"], "cyclic": True}, "context.features.x", "only a number with low and"),
+    "ranks that come round": ({"quantiles": [0, 1], "cyclic": True}, "context.features.x", "only a number with low"),
+    "may come round": ({"low": 0, "high": 1, "cyclic": "often"}, "context.features.x.cyclic", "boolean"),
     "maybe missing": ({"boolean": True, "missing": "often"}, "context.features.x.missing", "boolean"),
 }
 
@@ -82,6 +86,7 @@ def test_a_spec_comes_back_from_json_and_says_no_more_than_it_was_told() -> None
     spec = make_spec({"context.features": TABLES})
     data = spec.model_dump(mode="json", exclude_none=True)
     assert data["context"]["features"]["hours"] == {"low": 0.0, "high": 80.0}
+    assert data["context"]["features"]["hour"] == {"low": 0.0, "high": 24.0, "cyclic": True, "missing": True}
     assert parse_spec(data) == spec
     assert type(spec).model_validate_json(spec.model_dump_json()) == spec
 
@@ -112,6 +117,13 @@ ENCODED = [
     ("premium", 0, [0.0]),
     ("owner", True, [0.0, 1.0]),
     ("owner", None, [1.0, 0.0]),
+    ("hour", 6, [0.25, 0.0]),
+    ("hour", 24, [0.0, 0.0]),
+    ("hour", 49.5, [0.0625, 0.0]),
+    ("hour", -6, [0.75, 0.0]),
+    ("hour", -1e-30, [1.0, 0.0]),
+    ("hour", math.inf, [0.6640625, 0.0]),
+    ("hour", None, [0.5, 1.0]),
 ]
 
 
@@ -300,7 +312,7 @@ def test_a_bucket_is_that_of_a_text_or_of_its_digits() -> None:
 
 
 def test_kinds_are_told_by_their_keys() -> None:
-    kinds = [Numeric, Numeric, Ranked, Categorical, Categorical, Ordinal, Boolean, Boolean, Hashed]
+    kinds = [Numeric, Numeric, Ranked, Categorical, Categorical, Ordinal, Boolean, Boolean, Hashed, Numeric]
     assert [type(feature) for feature in FEATURES.values()] == kinds
     assert all(isinstance(feature, Feature) for feature in FEATURES.values())
 

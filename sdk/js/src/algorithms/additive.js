@@ -3,10 +3,11 @@
 
 import { array, list } from "../arrays.js";
 import { UNIT, classOf } from "../coins.js";
-import { malformed, unsupported } from "../errors.js";
+import { malformed } from "../errors.js";
 import { scaledReward } from "../features.js";
 import { CentralVectors, NamedSymbol } from "../mechanisms/index.js";
 import { Questions } from "./additive/cells.js";
+import { CoinArms, startsFromLevels } from "./additive/coin-arms.js";
 
 /** The unit of terms, in expected reward: sums of whole numbers are the same in every language. */
 const STEP = 2 ** -13;
@@ -20,7 +21,6 @@ export class AdditivePolicy {
 
   /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
   constructor(told, spec) {
-    if (told.plan) throw unsupported("this device has no arms by coins: raise privacy.epsilon to 4, or use another client", "algorithm.name");
     this.version = told.version;
     this.cohort = "";
     this.questions = new Questions(spec);
@@ -33,7 +33,10 @@ export class AdditivePolicy {
     this.countsArms = told.counts_arms;
     this.playable = list(told.playable, "|b1");
     this.seed = BigInt(told.seed);
-    this.freshCoins = true;
+    /** Whom coins give an arm, where no crowd hides a report. */
+    this.plan = told.plan ? new CoinArms(told.plan, this.questions, this.playable) : null;
+    /** Whether a report has coins of its own; those that may give an arm go with the report. */
+    this.freshCoins = this.plan === null;
     this.tellsAge = false;
     this.takesOwnAlone = false;
     /** Lengths of a vector's parts, by question. @type {number[]} */
@@ -48,7 +51,9 @@ export class AdditivePolicy {
     const plays = this.playable.length === spec.arms.length && this.playable.every((on, arm) => (on === 1) === spec.playable[arm]);
     const drawn = Number.isInteger(this.count) && this.count >= 1 && this.count <= DRAWS_MAX && this.seed >= 0n && this.seed < 1n << 63n;
     const rises = edges.length === questions.count - 1 && edges.every((edge, i) => edge <= UNIT && (i === 0 || edges[i - 1] <= edge));
-    if (!(same && plays && drawn && rises && counted >= 0 && counted < 1)) throw malformed("not an additive policy");
+    // Where nobody is asked there are no groups that coins could name.
+    const planned = (this.plan !== null) === startsFromLevels(spec) && (told.terms.batch > 0 || !this.plan?.given);
+    if (!(same && plays && drawn && rises && planned && counted >= 0 && counted < 1)) throw malformed("not an additive policy");
     this.lengths = [...edges, UNIT].map((edge, i) => Math.sqrt((edge - (edges[i - 1] ?? 0)) / UNIT));
   }
 
@@ -64,11 +69,20 @@ export class AdditivePolicy {
     this.layout = mechanism.layout;
     // All questions have one alphabet: people hide each other whichever they are asked.
     const keys = arms * Math.max(...this.questions.sizes);
-    return thresholds.length === keys && thresholds.every((row) => row.length === this.edges.length && row.every((edge, i) => edge === this.edges[i]));
+    const ends = this.plan?.ends.slice(0, -1) ?? this.edges;
+    return thresholds.length === keys && thresholds.every((row) => row.length === ends.length && row.every((edge, i) => edge === ends[i]));
+  }
+
+  /** The group of coins, of a question's or a plan's. @param {number} slot */
+  group(slot) {
+    const layout = /** @type {import("../coins.js").Layout} */ (this.layout);
+    return layout.group(layout.hash(slot, 0), 0);
   }
 
   /** @param {number[]} columns @param {number} slot @returns {number} an arm */
   decide(columns, slot) {
+    const given = this.plan?.given ? this.plan.groups[this.group(slot)].arm : -1;
+    if (given >= 0) return given;
     const own = this.questions.locate(columns);
     const [arms, terms] = [this.playable.length, this.questions.terms];
     const first = classOf(slot, this.seed, this.count) * arms;
@@ -87,13 +101,14 @@ export class AdditivePolicy {
   }
 
   /** What a person contributes: how far the reward is from what is expected, at the place of their arm and cells.
-   * @param {number[]} columns @param {number} arm @param {number[]} values as `read` gave them @param {number} _slot coins of the choice
+   * @param {number[]} columns @param {number} arm @param {number[]} values as `read` gave them @param {number} slot coins of the choice
    * @param {number} fresh coins of the report */
-  contribute(columns, arm, values, _slot, fresh) {
+  contribute(columns, arm, values, slot, fresh) {
     const own = this.questions.locate(columns);
     const residual = away(STEP * sum(this.means, arm * this.questions.terms, own), values[0]);
     if (!this.layout) return { vector: this.vector(own, arm, residual) };
-    const asked = this.layout.group(this.layout.hash(fresh, 0), 0);
+    if (this.plan) return this.plan.told(this.plan.groups[this.group(slot)], own, arm, values[0], residual);
+    const asked = this.group(fresh);
     return { key: this.questions.part(asked, own) * this.playable.length + arm, value: (1 + residual) / 2 };
   }
 

@@ -34,6 +34,8 @@ class ShapeCells:
         How many columns the code has, or 1.
     missing
         Whether a number may be missing, which is a cell of its own, the last one.
+    cyclic
+        Whether the first bin comes after the last one.
     """
 
     start: int
@@ -41,6 +43,7 @@ class ShapeCells:
     codes: tuple[int, ...] = ()
     columns: int = 1
     missing: bool = False
+    cyclic: bool = False
 
     @property
     def count(self) -> int:
@@ -75,7 +78,7 @@ class Cells:
                 found.append(ShapeCells(start, 0, block.codes, block.columns))
             else:
                 own = len(feature.levels) if isinstance(feature, Ordinal) else bins
-                found.append(ShapeCells(start, own, missing=feature.missing))
+                found.append(ShapeCells(start, own, missing=feature.missing, cyclic=block.cyclic))
             start += feature.columns
         return cls(tuple(found))
 
@@ -244,6 +247,11 @@ class Questions:
     def of_part(self) -> Ints:
         """The question of each of all parts, (parts,)."""
         return np.repeat(np.arange(self.count), self.sizes)
+
+    @cached_property
+    def features_of_parts(self) -> Ints:
+        """The feature of each of all parts, (parts,), -1 for none."""
+        return np.array([place for place, _ in self.parts])[self.of_part]
 
     @cached_property
     def matrix(self) -> Array:

@@ -111,6 +111,8 @@ class AdditivePolicy(ArmsPolicy):
         same = same and self.counts_arms == spec.counts_arms and 0 <= self.counted < 1
         same = same and (self.plan is not None) == spec.starts_from_levels
         same = same and (self.plan is None or self.plan.fits(self.questions, self.playable))
+        # Where nobody is asked there are no groups that coins could name.
+        same = same and (self.terms.batch > 0 or self.plan is None or not self.plan.given)
         return same and 0 <= self.seed < 1 << 63
 
     def _asks(self, spec: AdditiveSpec) -> bool:

@@ -12,6 +12,7 @@ from privateer_core.spec.columns import Block, clipped_columns
 from privateer_core.spec.features import Feature
 
 Array = NDArray[np.float64]
+_CIRCLE: Final = ("sine", "cosine")
 _NUMBER: Final = 0.16
 _RARE: Final = 0.1
 """Assumed variance of a number, and share of missing ones."""
@@ -23,8 +24,9 @@ _SURE: Final = 0.02
 class DesignMatrix:
     """The map from columns in [0, 1] to the coordinates of a context: 1, and those of each block of columns.
 
-    A number is in [-1, 1], yes and no are 1 and -1, and one of several levels is one-hot, of length 1: nobody's row is
-    longer than sqrt(1 + features), and what is beyond the columns' bounds is clipped to them.
+    A number is in [-1, 1], one that comes round is a point of the unit circle, yes and no are 1 and -1, and one of
+    several levels is one-hot, of length 1: nobody's row is longer than sqrt(1 + features), and what is beyond the
+    columns' bounds is clipped to them.
 
     Attributes
     ----------
@@ -49,8 +51,11 @@ class DesignMatrix:
         """
         clipped = clipped_columns(contexts)
         rows, start = [np.ones((len(contexts), 1))], 0
-        for block in self.blocks:
-            rows.append(_coordinates(block, clipped[:, start : start + block.columns]))
+        for before, block in zip((None, *self.blocks), self.blocks, strict=False):
+            own = clipped[:, start : start + block.columns]
+            if block.flags and before and before.cyclic:
+                rows[-1] *= 1 - own  # who has no number is at the centre of the circle
+            rows.append(_coordinates(block, own))
             start += block.columns
         return np.concatenate(rows, axis=1)
 
@@ -61,8 +66,8 @@ class DesignMatrix:
 
     @property
     def bounded(self) -> NDArray[np.bool_]:
-        """Which coordinates (dimension - 1,) are in [-1, 1] and alone in their block: numbers, answers and flags."""
-        return np.concatenate([np.full(width(block), width(block) == 1) for block in self.blocks])
+        """Which coordinates (dimension - 1,) are in [-1, 1] and not of levels: numbers, answers and flags."""
+        return np.concatenate([np.full(width(block), width(block) == 1 or block.cyclic) for block in self.blocks])
 
     @property
     def signs(self) -> NDArray[np.bool_]:
@@ -76,18 +81,21 @@ class DesignMatrix:
         for name, feature in features.items():
             for block in feature.blocks:
                 one = f"{name} is missing" if block.flags else name
-                found += [one] if width(block) == 1 else [f"{name}, level {k}" for k in range(1, width(block) + 1)]
+                said = _CIRCLE if block.cyclic else [f"level {k}" for k in range(1, width(block) + 1)]
+                found += [one] if width(block) == 1 else [f"{name}, {what}" for what in said]
         return found
 
 
 def width(block: Block) -> int:
     """Return the number of coordinates of a block."""
-    return len(block.codes) if len(block.codes) > 2 else 1
+    return len(_CIRCLE) if block.cyclic else len(block.codes) if len(block.codes) > 2 else 1
 
 
 def _coordinates(block: Block, columns: Array) -> Array:
     if block.flags:
         return columns
+    if block.cyclic:
+        return np.concatenate([np.sin(2 * np.pi * columns), np.cos(2 * np.pi * columns)], axis=1)
     if width(block) == 1:
         return 2 * columns - 1
     powers = 2.0 ** np.arange(block.columns - 1, -1, -1)
@@ -98,14 +106,15 @@ def _coordinates(block: Block, columns: Array) -> Array:
 def prior_moments(design: DesignMatrix) -> Array:
     """Return what is assumed of the second moments (d, d) of rows before anybody reports.
 
-    Numbers are around the middle of their range, with a standard deviation of .4 of its half; levels are as likely.
+    Numbers are around the middle of their range, with a standard deviation of .4 of its half; levels, and the numbers
+    of a circle, are as likely.
     """
     middles, spread, start = [np.ones(1)], np.zeros((design.dimension, design.dimension)), 1
     for block in design.blocks:
         size = width(block)
-        likely = np.full(size, 1 / size if size > 1 else _RARE if block.flags else 0.0)
+        likely = np.full(size, 0.0 if block.cyclic else 1 / size if size > 1 else _RARE if block.flags else 0.0)
         middles.append(likely)
-        variance = np.where(likely > 0, likely, 1.0 if block.codes else _NUMBER)
+        variance = np.where(likely > 0, likely, 1.0 if block.codes else 1 / size if block.cyclic else _NUMBER)
         own = slice(start, start := start + size)
         spread[own, own] = np.diag(variance) - np.outer(likely, likely)
     middle = np.concatenate(middles)

@@ -55,6 +55,30 @@ def test_each_column_becomes_what_it_looks_like():
     assert "region has 3 whole numbers" in notes
 
 
+@pytest.mark.parametrize(
+    ("name", "first", "last", "turn"),
+    [
+        ("hour", 0, 23, (0, 24)),
+        ("Hour_of_day", 1, 24, (0, 24)),
+        ("weekday", 0, 6, (0, 7)),
+        ("dow", 1, 7, (1, 8)),
+        ("hour", 1, 12, None),
+        ("hours", 0, 23, None),
+        ("day_of_week", 0, 7, None),
+        ("rank", 0, 23, None),
+    ],
+)
+def test_hours_and_weekdays_come_round_where_the_name_says_so(name, first, last, turn):
+    data = columns()
+    data[name] = [first + n % (last - first + 1) for n in range(2000)]
+    made = draft(data, arms=["a", "b"], name="offers")
+    found = made.spec.features[name]
+    assert (isinstance(found, Numeric) and found.cyclic) == (turn is not None)
+    if turn:
+        assert (found.low, found.high) == turn
+        assert not any(one.startswith(f"{name}:") for one in made.confirm), "nobody's rows are known by them"
+
+
 def test_columns_that_say_what_another_says_are_left_out() -> None:
     data = columns()
     data["land"] = [{"NL": "Netherlands", "DE": "Germany"}.get(one, one) for one in data["country"]]

@@ -10,7 +10,7 @@ const [BINS_MIN, BINS_MAX] = [2, 64];
 
 /**
  * The cells of a feature: of a number equal parts of its column, and one more where it may be missing; or the codes of levels.
- * @typedef {{start: number, bins: number, codes: number[], columns: number, missing: boolean}} ShapeCells
+ * @typedef {{start: number, bins: number, codes: number[], columns: number, missing: boolean, cyclic: boolean}} ShapeCells
  */
 
 /** @param {ShapeCells} one */
@@ -22,12 +22,12 @@ function cellsOf(spec) {
   if (!(Number.isSafeInteger(bins) && bins >= BINS_MIN && bins <= BINS_MAX)) throw malformed("numbers have 2 to 64 bins");
   let start = 0;
   return [...spec.features].map(([name, feature]) => {
-    const [{ codes, columns }] = feature.blocks;
+    const [{ codes, columns, cyclic = false }] = feature.blocks;
     const own = start;
     start += feature.columns;
-    if (codes.length) return { start: own, bins: 0, codes, columns, missing: false };
+    if (codes.length) return { start: own, bins: 0, codes, columns, missing: false, cyclic };
     const { ordered, levels, missing = false } = spec.tables[name];
-    return { start: own, bins: ordered ? levels.length : bins, codes, columns: 1, missing };
+    return { start: own, bins: ordered ? levels.length : bins, codes, columns: 1, missing, cyclic };
   });
 }
 
@@ -63,9 +63,9 @@ export class Questions {
   is(told) {
     const features = told?.cells?.features;
     if (told?.merges !== this.merges || !Array.isArray(features) || features.length !== this.features.length) return false;
-    return this.features.every(({ start, bins, codes, columns, missing }, i) => {
+    return this.features.every(({ start, bins, codes, columns, missing, cyclic }, i) => {
       const other = features[i];
-      const same = other.start === start && other.bins === bins && other.columns === columns && other.missing === missing;
+      const same = (other.cyclic ?? false) === cyclic && other.start === start && other.bins === bins && other.columns === columns && other.missing === missing;
       return same && Array.isArray(other.codes) && other.codes.length === codes.length && codes.every((code, at) => code === other.codes[at]);
     });
   }

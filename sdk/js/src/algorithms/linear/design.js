@@ -4,7 +4,7 @@
 /** @typedef {import("../../features.js").Block} Block */
 
 /** @param {Block} block */
-const width = ({ codes }) => (codes.length > 2 ? codes.length : 1);
+const width = ({ codes, cyclic }) => (cyclic ? 2 : codes.length > 2 ? codes.length : 1);
 
 export class Design {
   /** @param {import("../../spec.js").Spec} spec */
@@ -17,20 +17,24 @@ export class Design {
   is(told) {
     const blocks = told?.blocks;
     if (!Array.isArray(blocks) || blocks.length !== this.blocks.length) return false;
-    return this.blocks.every(({ columns, codes, flags }, i) => {
+    return this.blocks.every(({ columns, codes, flags, cyclic = false }, i) => {
       const other = blocks[i];
-      return other.columns === columns && other.flags === flags && Array.isArray(other.codes) && other.codes.join() === codes.join();
+      return (other.cyclic ?? false) === cyclic && other.columns === columns && other.flags === flags && Array.isArray(other.codes) && other.codes.join() === codes.join();
     });
   }
 
-  /** A number is in [-1, 1], yes and no are 1 and -1, and one of several levels is one-hot. @param {number[]} columns */
+  /** A number is in [-1, 1], one that comes round a point of the unit circle, yes and no are 1 and -1, and one of several levels is one-hot. @param {number[]} columns */
   row(columns) {
     const row = [1];
     let start = 0;
-    for (const block of this.blocks) {
+    for (const [place, block] of this.blocks.entries()) {
       const own = columns.slice(start, start + block.columns);
       start += block.columns;
+      const angle = 2 * Math.PI * own[0];
+      // Who has no number is at the centre of the circle.
+      if (block.flags && this.blocks[place - 1]?.cyclic) row.push(...row.splice(-2).map((one) => one * (1 - own[0])));
       if (block.flags) row.push(...own);
+      else if (block.cyclic) row.push(Math.sin(angle), Math.cos(angle));
       else if (width(block) === 1) row.push(2 * own[0] - 1);
       else {
         const code = own.reduce((sum, bit) => 2 * sum + bit, 0);

@@ -1,0 +1,66 @@
+// @ts-check
+/** What people are asked where no crowd hides a report: coins give some of them an arm, others get the best one. */
+
+import { list, table } from "../../arrays.js";
+import { UNIT } from "../../coins.js";
+import { malformed } from "../../errors.js";
+import { drawsOne } from "../../trust.js";
+
+/** Epsilon of a report that stands alone from which on it names arms and cells. */
+const ALONE = 4;
+/** Coins, of `UNIT`, of people who say which cell they are in, and nothing else. */
+const COUNTED = Math.floor(UNIT / 20);
+
+/** Whether levels of arms are learned first, from people who get an arm by coins. @param {import("../../spec.js").Spec} spec */
+export const startsFromLevels = (spec) => (spec.asAlone || drawsOne(spec.trust)) && spec.bound < ALONE;
+
+/** People whom coins treat alike. `arm` is what they give, -1: the best one; `asked` is 0: about levels, or 1 + the feature.
+ * @typedef {{arm: number, asked: number, counted: boolean}} Group */
+
+export class CoinArms {
+  /** @param {any} told as decoded @param {import("./cells.js").Questions} questions @param {number[]} playable */
+  constructor(told, questions, playable) {
+    this.questions = questions;
+    this.arms = playable.length;
+    this.given = /** @type {number} */ (told.given);
+    this.resolutions = list(told.resolutions, "<i8");
+    const { rows } = table(told.edges, "<u4");
+    const features = questions.features.length;
+    const same = `${list(told.playable, "|b1")}` === `${playable}` && Number.isSafeInteger(this.given) && this.given >= 0 && this.given <= UNIT;
+    const rises = rows.length === 2 && rows.every((row) => row.length === features && row.every((edge, i) => edge <= UNIT && (i === 0 || row[i - 1] <= edge)));
+    const names = this.resolutions.length === features && this.resolutions.every((one, i) => one > 0 && questions.asked[one - 1]?.place === i);
+    if (!(same && rises && names)) throw malformed("not a plan of arms by coins");
+    /** @type {Group[]} */
+    this.groups = [];
+    /** Where each group ends among coins. @type {number[]} */
+    this.ends = [];
+    this.divide(playable.flatMap((on, arm) => (on ? [arm] : [])), rows);
+  }
+
+  /** Every arm has as many coins as another: the first give it to a person. @param {number[]} arms @param {number[][]} edges */
+  divide(arms, edges) {
+    const asked = [...this.resolutions, 0].map((_, i) => i);
+    const bound = (/** @type {number} */ place) => Math.floor((place * (UNIT - COUNTED)) / arms.length);
+    arms.forEach((arm, place) => {
+      const [start, end] = [bound(place), bound(place + 1)];
+      const middle = start + Math.floor(((end - start) * this.given) / UNIT);
+      for (const [own, row, low, high] of /** @type {const} */ ([[arm, edges[0], start, middle], [-1, edges[1], middle, end]])) {
+        this.groups.push(...asked.map((one) => ({ arm: own, asked: one, counted: false })));
+        this.ends.push(...[...row, UNIT].map((edge) => low + Math.floor(((high - low) * edge) / UNIT)));
+      }
+    });
+    const features = this.resolutions.length;
+    this.groups.push(...asked.slice(1).map((one) => ({ arm: -1, asked: one, counted: true })));
+    this.ends.push(...asked.slice(1).map((one) => UNIT - COUNTED + Math.floor((COUNTED * one) / features)));
+  }
+
+  /** What a person says. @param {Group} group that of their coins @param {Int32Array} terms @param {number} arm
+   * @param {number} reward in [0, 1] @param {number} residual in [-1, 1] */
+  told({ arm: given, asked, counted }, terms, arm, reward, residual) {
+    const part = this.questions.part(asked ? this.resolutions[asked - 1] : 0, terms);
+    const value = counted ? 1 : given >= 0 && asked === 0 ? reward : (1 + residual) / 2;
+    // An added arm moves all others: who had another arm than the coins name now has nothing to say.
+    if (given >= 0 && given !== arm) return { key: -1, value };
+    return { key: given < 0 && !counted ? part * this.arms + arm : part, value };
+  }
+}
