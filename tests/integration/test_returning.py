@@ -25,7 +25,11 @@ async def take_part(client: AsyncClient) -> Outcome:
 
 @pytest.mark.parametrize(
     "algorithm",
-    [{"name": "partition"}, pytest.param({"name": "linear"}, marks=pytest.mark.nightly)],
+    [
+        {"name": "partition"},
+        pytest.param({"name": "linear"}, marks=pytest.mark.nightly),
+        pytest.param({"name": "additive"}, marks=pytest.mark.nightly),
+    ],
     ids=lambda one: one["name"],
 )
 async def test_reports_of_one_person_in_several_rounds_share_a_promise(

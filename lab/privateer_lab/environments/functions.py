@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Final, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 from scipy.special import expit
+from typing_extensions import override
 
 from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms
@@ -223,6 +224,8 @@ class ShapesSection(EnvironmentSection):
         How fast levels without an order become rarer: their shares go by rank to the power of minus this.
     matter
         How many levels of a feature matter, drawn with their shares; the others are all alike. By default each does.
+    drift
+        How mean rewards move: arms change places after every so many people. By default they never move.
     """
 
     name: Literal["shapes"]
@@ -234,6 +237,7 @@ class ShapesSection(EnvironmentSection):
     shared: float = Field(default=0.0, ge=0, lt=1, allow_inf_nan=False)
     falling: float = Field(default=0.0, ge=0, le=3, allow_inf_nan=False)
     matter: int | None = Field(default=None, ge=1)
+    drift: SwapDrift | None = None
 
     def environment(self, spec: ArmsSpec, _seed: int) -> "ShapesEnvironment":
         """Make the environment, which is the same for every seed."""
@@ -267,9 +271,22 @@ class ShapesEnvironment(Independent):
             self._heights = own * self._heights + common * _waves_of(len(self._features), 1, rng)
             self._levels = [own * one + common * rng.standard_normal((len(one), 1)) for one in self._levels]
         self._base = section.base + section.apart * rng.standard_normal(spec.arm_count)
+        self._drift, self._cycle = section.drift, spec.arm_count
+
+    @override
+    def contexts(self, seen: int, people: int, rng: np.random.Generator) -> Array:
+        drawn = super().contexts(seen, people, rng)
+        if self._drift is None:
+            return drawn
+        return np.column_stack([drawn, (seen + np.arange(people)) // self._drift.period % self._cycle])
 
     def means(self, contexts: Array) -> Array:
         """Return the arms' own levels and the sum of what each feature does, within the bounds; shape (n, K)."""
+        if self._drift is None:
+            return self._first(contexts)
+        return self._drift.means(self._first, contexts[:, :-1], contexts[:, -1])
+
+    def _first(self, contexts: Array) -> Array:
         parts = zip(self._features, contexts.T, self._heights, self._levels, strict=False)
         whole = sum(_shaped(*part) for part in parts)
         return np.asarray(self._reward.low + self._reward.span * np.clip(self._base + self._height * whole, 0.0, 1.0))

@@ -7,7 +7,7 @@ cost. The table of trust models says which serves whom.
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from privateer_core.accounting.allotment import Allotment
+from privateer_core.accounting.allotment import Allotment, allotted_local_epsilon
 from privateer_core.accounting.amplification import amplified_local_epsilon
 from privateer_core.mechanisms import AnyMechanism
 from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
@@ -84,10 +84,15 @@ def local_features(privacy: Calibrated, _honest: int, asked: FeatureMeans, _shar
     return _dealt(asked, lambda _: privacy.bound)
 
 
-def shuffled_features(privacy: Calibrated, honest: int, asked: FeatureMeans, _share: Allotment | None) -> AnyMechanism:
+def shuffled_features(privacy: Calibrated, honest: int, asked: FeatureMeans, share: Allotment | None) -> AnyMechanism:
     """Return the symbol that says most of one cell of many, with the same alphabet whatever coins ask."""
-    promise = (privacy.bound, privacy.delta)
-    return _dealt(asked, lambda symbols: amplified_local_epsilon(*promise, symbols, honest, privacy.local_epsilon_max))
+    limit = privacy.local_epsilon_max
+    if not share:
+        promise = (privacy.bound, privacy.delta)
+        return _dealt(asked, lambda symbols: amplified_local_epsilon(*promise, symbols, honest, limit))
+    # Guesses, which take a tenth of the time, say how many buckets tell most; that number is then proved.
+    found = _dealt(asked, lambda symbols: allotted_local_epsilon(share, symbols, honest, limit, proved=False))
+    return NamedSymbol(asked.layout, allotted_local_epsilon(share, 2 * found.buckets, honest, limit), found.buckets)
 
 
 def _dealt(asked: FeatureMeans, local: Callable[[int], float]) -> NamedSymbol:

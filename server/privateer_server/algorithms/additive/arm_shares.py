@@ -23,6 +23,7 @@ _NEVER: Final = -(1 << 30)
 """Score of an arm that nobody gets: below all sums of terms."""
 _MANY: Final = _PEOPLE * 64
 """Features with more than 64 cells have fewer people for each, but no fewer than a few."""
+_NONE: Final = 1e-9
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class ArmShares:
             times = np.array([_times(others + draws[:, term : term + 1]) for term in range(cell.start, cell.stop)])
             found.append(_of_people(policy, times, rest + means[:, cell].T[:, None]))
         shares, weighted, cut, spreads = (np.concatenate(some).T for some in zip(*found, strict=True))
-        return cls(shares, weighted, cut, spreads[:, 0] / np.maximum(weighted[:, 0], 1e-9))
+        return cls(shares, weighted, cut, spreads[:, 0] / np.maximum(weighted[:, 0], _NONE))
 
     @classmethod
     def most_expected(cls, policy: AdditivePolicy, masses: Array) -> float:
@@ -78,10 +79,21 @@ class ArmShares:
         return float(np.quantile(policy.expected(terms[people], arms), 1 - _ABOVE))
 
     @classmethod
-    def mixed(cls, some: Sequence[tuple["ArmShares", float]]) -> "ArmShares":
-        """Return those of people of whom each policy decided for a share."""
-        parts = [[share * part for part in (one.shares, one.weighted, one.cut, one.spread)] for one, share in some]
-        return cls(*(np.sum(part, axis=0) for part in zip(*parts, strict=True)))
+    def mixed(cls, some: Sequence[tuple["ArmShares", float]], arms: int) -> "ArmShares":
+        """Return those of people of whom each policy decided for a share.
+
+        Arms, of which there are so many now, may have been added since: earlier policies gave them to nobody.
+        """
+        shares, weighted, cut = np.zeros((3, arms, some[0][0].shares.shape[1]))
+        spread, having = np.zeros((2, arms))
+        for one, share in some:
+            own = slice(0, len(one.shares))
+            shares[own] += share * one.shares
+            weighted[own] += share * one.weighted
+            cut[own] += share * one.cut
+            spread[own] += share * one.spread
+            having[own] += share
+        return cls(shares, weighted, cut, spread / np.maximum(having, _NONE))
 
 
 def _ranked(policy: AdditivePolicy) -> NDArray[np.int32]:

@@ -103,11 +103,17 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
     @override
     def statistics(self, state: AdditiveState) -> tuple[Array, Array]:
         """Return what all rounds say; those that are kept count by what is known of masses now."""
+        return self._counted(state, len(state.rounds))
+
+    def _counted(self, state: AdditiveState, first: int) -> tuple[Array, Array]:
+        """Return what is left of what the first of the kept rounds say, and those that are not kept."""
         masses = self.shares(state.masses)
         information, scores = state.information, state.scores
-        for one in state.rounds:
+        people = np.array([one.people for one in state.rounds], np.float64)
+        since = people.sum() - people.cumsum()
+        for one, later in zip(state.rounds[:first], since, strict=False):
             more, told = one.statistics(self.questions, masses)
-            information, scores = information + more, scores + told
+            information, scores = information + self.left(later) * more, scores + self.left(later) * told
         return information, scores
 
     @override
@@ -210,10 +216,11 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         before = self.shares(state.masses)
         seen = told.counts.sum(axis=0), told.doubts(self.questions.matrix @ before)
         masses = state.masses.learned(self.questions, before, *seen, people)
-        apart, long = whole.at(self.long.parts), state.levels
+        apart, long = whole.at(self.long.parts), state.levels.faded(self.left(people))
         long = long.with_counts(self.long, apart.counts.sum(axis=0), apart.doubts(self._level_shares(long)), people)
         shares = self._joined(self.shares(masses), self._level_shares(long))
-        everybody = ArmShares.mixed([(ArmShares.of(one, shares), share) for one, share in policy.decided])
+        decided = [(ArmShares.of(one, shares), share) for one, share in policy.decided]
+        everybody = ArmShares.mixed(decided, len(policy.means))
         means = STEP * policy.means.astype(np.float64)
         # What is expected beyond what rare rewards have is in the means, and in no residual.
         cut = people * (everybody.cut * shares) @ self.asked.matrix.T
@@ -226,8 +233,9 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         latest = ObservedRound(
             people, told.sums, variances, means[:, self.long.short_terms], arms, told.together, exact
         )
-        rounds = (*state.rounds, latest)
-        after = replace(state, reported=state.reported + people, masses=masses, levels=long, rounds=rounds)
+        left, reported = self.left(people), state.reported + people
+        information, scores = left * state.information, left * state.scores
+        after = AdditiveState(reported, information, scores, masses, long, (*state.rounds, latest))
         return self._folded(after, _ROUNDS)
 
     def _with_sums(
@@ -245,9 +253,9 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
 
     def _folded(self, state: AdditiveState, kept: int) -> AdditiveState:
         """Return the state with so many rounds, the others counted in for good."""
-        gone = state.rounds[: max(0, len(state.rounds) - kept)]
-        information, scores = self.statistics(replace(state, rounds=gone))
-        return replace(state, information=information, scores=scores, rounds=state.rounds[len(gone) :])
+        gone = max(0, len(state.rounds) - kept)
+        information, scores = self._counted(state, gone)
+        return replace(state, information=information, scores=scores, rounds=state.rounds[gone:])
 
     @override
     def rearmed(self, state: AdditiveState, before: AdditiveSpec) -> AdditiveState:

@@ -30,6 +30,10 @@ class LevelEvidence:
         weighed = slopes / variances
         return LevelEvidence(self.information + weighed * slopes, self.scores + weighed * sums)
 
+    def faded(self, left: float) -> "LevelEvidence":
+        """Return the evidence of which so much is left."""
+        return LevelEvidence(left * self.information, left * self.scores)
+
     def with_arms(self, added: int) -> "LevelEvidence":
         """Return the evidence with more arms, of which nothing is known."""
         more = np.zeros(added)

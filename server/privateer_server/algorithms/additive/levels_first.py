@@ -36,6 +36,8 @@ _LOSS: Final = 0.01
 """Expected loss by the arm that leads from which on the largest share is asked about levels."""
 _EVEN: Final = 0.15
 """What every feature is asked about at least, by the one that does most."""
+_MOVED: Final = 0.01
+"""Share of people who chose by a plan that gave other arms, up to which all who seem to have an arm by coins count."""
 _ALL: Final = 5
 """Every so many rounds all features are asked about in their own cells."""
 
@@ -131,7 +133,9 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
         plan = CoinArms.even(self.questions, np.array(self.spec.playable))
         if not ahead.batch:
             return replace(plan, given=0)
-        given = int(UNIT * min(1.0, max(_LEAST, _FIRST / max(1, state.reported))))
+        # As many people count as half-lives leave of all who ever report.
+        counted = min(max(1, state.reported), self.spec.algorithm.half_life / np.log(2))
+        given = int(UNIT * min(1.0, max(_LEAST, _FIRST / counted)))
         if not state.reported:
             return plan
         masses = self.shares(state.masses)
@@ -171,11 +175,17 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
         before = self.shares(state.masses)
         masses = state.masses.learned(self.questions, before, found.counts, found.doubts, people)
         shares = self.shares(masses)
-        best = ArmShares.mixed([(ArmShares.of(one, shares), share) for one, share in policy.decided])
+        decided = [(ArmShares.of(one, shares), share) for one, share in policy.decided]
+        best = ArmShares.mixed(decided, len(policy.means))
         given = _by_coins(policy, shares)
-        levels, information, scores = state.levels, state.information.copy(), state.scores.copy()
+        left = self.left(people)
+        levels, information, scores = state.levels.faded(left), left * state.information, left * state.scores
         means = STEP * policy.means.astype(np.float64)
+        # Who chose before arms were added, or in a pause, may have had another arm than coins name, or the best one.
+        moved = sum(share for one, share in policy.decided if not policy.plan.agrees(one.plan))
         for told in found.told:
+            if told.arm >= 0 and moved > _MOVED:
+                continue
             if told.place == LEVEL:
                 levels = _of_levels(levels, told, best, means[:, 0])
             else:

@@ -4,7 +4,7 @@ Sums over the people of a level are taken less what all levels have in common, s
 independent given the arm, add nothing to them. A prior of several scales lets most levels do nothing, and few a lot.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -123,6 +123,10 @@ class LongLevels:
         more = np.zeros((added, self.information.shape[1]))
         information, scores = np.concatenate([self.information, more]), np.concatenate([self.scores, more])
         return LongLevels(information, scores, self.counted, self.count_scores)
+
+    def faded(self, left: float) -> "LongLevels":
+        """Return the evidence of which so much is left; that of shares of people does not fade."""
+        return replace(self, information=left * self.information, scores=left * self.scores)
 
     def with_counts(self, cells: LongCells, counts: Array, variances: Array, people: int) -> "LongLevels":
         """Return what is known after counts (levels,) of so many people, with noise of these variances (levels,)."""

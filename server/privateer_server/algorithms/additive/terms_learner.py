@@ -47,6 +47,10 @@ class TermsLearner(RoundsLearner[AdditiveSpec, StateT, AdditivePolicy]):
     def statistics(self, state: StateT) -> tuple[Array, Array]:
         """Return information (arms, terms, terms) and scores (arms, terms) of all rounds."""
 
+    def left(self, people: float) -> float:
+        """Return what is left of evidence after so many people have reported since: all, without a memory."""
+        return float(0.5 ** (people / self.spec.algorithm.half_life))
+
     @override
     def figures(self, state: StateT) -> dict[str, float]:
         """Return how far a mean reward may be off: standard deviation, averaged over arms and people."""

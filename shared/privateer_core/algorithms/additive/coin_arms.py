@@ -94,6 +94,12 @@ class CoinArms:
         named = ((self.resolutions > 0) & (self.resolutions < questions.count)).all()
         return rising and bool(named) and bool((questions.features[self.resolutions] == np.arange(features)).all())
 
+    def agrees(self, earlier: "CoinArms | None") -> bool:
+        """Whether an earlier plan gave the same arm to everybody to whom coins of this one give an arm."""
+        if earlier is None or earlier.given < self.given:
+            return False
+        return bool(earlier.playable.tolist() == self.playable.tolist())
+
     @cached_property
     def groups(self) -> CoinGroups:
         """The groups of coins, in their order."""

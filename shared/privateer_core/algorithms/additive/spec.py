@@ -1,9 +1,10 @@
 """The spec of the additive bandit, with all refusals."""
 
+import math
 from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from typing_extensions import override
 
 from privateer_core.algorithms.additive.cell_names import named
@@ -15,6 +16,7 @@ from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import FeatureMeans, Question
 from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.memory import check_rounds, checked_memory, concerns_of_rounds
 from privateer_core.spec.sections import Section, parse_section
 
 _ALONE: Final = 4.0
@@ -58,17 +60,32 @@ class AdditiveSection(Section):
         where the spec gives quantiles.
     exploration
         How far coins move what is known of an arm, in standard deviations.
+    memory
+        How what was learned fades, where rewards move: people after whose reports it counts half; ``none``, as if not
+        given: it never fades.
     """
 
     name: Literal["additive"]
     bins: int = Field(default=16, ge=2, le=64)
     exploration: float = Field(default=0.25, gt=0, le=1, allow_inf_nan=False)
+    memory: float | Literal["none"] | None = None
+
+    @field_validator("memory", mode="before")
+    @classmethod
+    def _half_life(cls, memory: Any) -> Any:
+        return checked_memory(memory, ("none",))
+
+    @property
+    def half_life(self) -> float:
+        """People after whose reports what was learned counts half; infinite if it never fades."""
+        return self.memory if isinstance(self.memory, float) else math.inf
 
 
 class AdditiveSpec(ArmsSpec):
     """An experiment whose arms have rewards that are sums of shape functions."""
 
     question: ClassVar[type[Question]] = FeatureMeans
+    returns: ClassVar[bool] = True
     binds_arms: ClassVar[bool] = True
     is_table: ClassVar[bool] = True
 
@@ -77,8 +94,9 @@ class AdditiveSpec(ArmsSpec):
     @model_validator(mode="after")
     def _usual_rounds(self) -> Self:
         """Fill in how rounds begin and grow, so that anybody who reads the spec has the same; it stays a default."""
-        table, usual = self.experiment, {"round_growth": _GROWTH[0 if self.privacy.trust.curated else 1]}
-        if not self.privacy.trust.promises:
+        growth = 0.0 if self.forgets else _GROWTH[0 if self.privacy.trust.curated else 1]
+        table, usual = self.experiment, {"round_growth": growth}
+        if not (self.privacy.trust.promises or self.forgets):
             usual["round_size"] = _SMALLEST
         elif self.starts_from_levels and not self.privacy.trust.batched:
             usual["round_size"] = _SMALL
@@ -100,6 +118,7 @@ class AdditiveSpec(ArmsSpec):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         self._check_size()
+        check_rounds(self.algorithm.half_life, self.experiment.round_size)
         if self.starts_from_levels and CoinArms.answers(self.questions, self.arm_count) > _ANSWERS_MAX:
             detail = f"must be fewer where nobody hides a report below epsilon {_ALONE:g}, with these features"
             remedy = "list fewer, raise privacy.epsilon, use a shuffler, or 'partition'"
@@ -137,6 +156,11 @@ class AdditiveSpec(ArmsSpec):
                 raise SpecError(detail, field="context.features", remedy=remedy)
 
     @property
+    def forgets(self) -> bool:
+        """Whether what was learned fades."""
+        return self.algorithm.half_life < math.inf
+
+    @property
     def questions(self) -> Questions:
         """What people may be asked: in merged cells, too, where noise makes them say more."""
         return Questions(Cells.of(self.features, self.algorithm.bins), self.privacy.trust.promises)
@@ -169,9 +193,12 @@ class AdditiveSpec(ArmsSpec):
     def instances(cls) -> dict[str, Self]:
         found, told = super().instances(), {"levels": list(range(70)), "missing": True}
         for model, spec in list(found.items()):
+            data = spec.model_dump(mode="json", exclude_none=True)
+            if spec.privacy.trust.draws_one:
+                weak = parse_section(cls, data | {"privacy": {**data["privacy"], "epsilon": _ALONE / 2}})
+                found[f"{model}-coins"] = weak
             if not spec.privacy.trust.hides_arms:
                 continue
-            data = spec.model_dump(mode="json", exclude_none=True)
             context = {"features": {**data["context"]["features"], "town": told}}
             found[f"{model}-levels"] = parse_section(cls, data | {"context": context})
             if spec.privacy.trust.curated:
@@ -199,8 +226,10 @@ class AdditiveSpec(ArmsSpec):
 
     @override
     def concerns(self) -> list[str]:
-        """Say that reports tell too little of rewards as rare as is declared, if they do."""
+        """Say that rounds are too large for the memory, or that reports tell too little of rare rewards."""
         found, rate = super().concerns(), self.reward.expected
+        if self.forgets:
+            found += concerns_of_rounds(self.algorithm.half_life, self.largest_batch())
         if rate is None or min(rate, 1 - rate) >= _RARE or not self.privacy.trust.promises:
             return found
         error = level_error(self, self.usual_question())

@@ -8,10 +8,11 @@ import numpy as np
 from pydantic import field_validator, model_validator
 from typing_extensions import override
 
-from privateer_core.errors import PluginError, SpecError
+from privateer_core.errors import PluginError
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.memory import check_rounds, checked_memory, concerns_of_rounds
 from privateer_core.spec.sections import Section, parse_section
 from privateer_core.spec.spec import example_promises
 
@@ -19,12 +20,8 @@ MEMORIES: Final = (math.inf, 30_000.0, 10_000.0, 3_000.0)
 """Half-lives in people, of which ``memory = "auto"`` uses the one that predicts best."""
 _STORED: Final = ("confidence", "lipschitz", "density_bound", "failure")
 """Keys of specs of earlier versions."""
-_MEMORY_MAX: Final = 1e12
 _EVEN: Final = 0.5
 """A rate that says as much as none."""
-_ROUND_MAX: Final = 2000
-_ROUND_SHARE: Final = 0.2
-"""Rounds of more people, and of more than this share of the shortest half-life, are slow to notice what moves."""
 
 
 class PartitionSection(Section):
@@ -54,11 +51,7 @@ class PartitionSection(Section):
     @field_validator("memory", mode="before")
     @classmethod
     def _half_life(cls, memory: Any) -> Any:
-        number = isinstance(memory, int | float) and not isinstance(memory, bool)
-        if memory is None or memory in ("auto", "none") or (number and 1 <= memory <= _MEMORY_MAX):
-            return memory
-        detail, remedy = 'must be a number of people from 1 on, "auto" or "none"', "give the half-life, or remove it"
-        raise SpecError(detail, field="algorithm.memory", remedy=remedy)
+        return checked_memory(memory, ("auto", "none"))
 
     @property
     def half_lives(self) -> tuple[float, ...]:
@@ -79,28 +72,14 @@ class PartitionSpec(ArmsSpec):
 
     @model_validator(mode="after")
     def _can_forget(self) -> Self:
-        section, field = self.algorithm, "algorithm.memory"
-        if not section.half_lives:
-            return self
-        if min(section.half_lives) < self.experiment.round_size:
-            least, shortest = f"{self.experiment.round_size:,}", f"{min(section.half_lives):,.0f}"
-            detail = f"must be at least experiment.round_size, {least}, not {shortest}: a round teaches when it closes"
-            raise SpecError(detail, field=field, remedy="lower experiment.round_size, or give a longer half-life")
+        if self.algorithm.half_lives:
+            check_rounds(min(self.algorithm.half_lives), self.experiment.round_size)
         return self
 
     def concerns(self) -> list[str]:
         """Say that rounds are too large for the memory, if they are."""
-        found = super().concerns()
-        if not self.algorithm.half_lives:
-            return found
-        most = max(_ROUND_MAX, math.floor(_ROUND_SHARE * min(self.algorithm.half_lives)))
-        if (largest := self.largest_batch()) <= most:
-            return found
-        return [
-            *found,
-            f"with algorithm.memory rounds of up to {largest:,} people are too large: what moves is not noticed before "
-            f"a round closes. Lower experiment.round_growth or round_size, so that none has more than {most:,}",
-        ]
+        lives = self.algorithm.half_lives
+        return super().concerns() + (concerns_of_rounds(min(lives), self.largest_batch()) if lives else [])
 
     @property
     @override
