@@ -66,7 +66,9 @@ def test_rounds_of_other_sizes_and_questions_keep_the_promise_together() -> None
         for people in (1000, 2000, 5000)
     ]
     small, middle, large = events
-    assert small and middle and large
+    assert small
+    assert middle
+    assert large
     assert account(Sequential((small, middle, middle, large, large))).delta(1.0) < DELTA
 
 
