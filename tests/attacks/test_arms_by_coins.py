@@ -86,7 +86,7 @@ def seen(policy: AdditivePolicy, spec: Any, group: str, pair: str, factor: float
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("group", GROUPS)
 def test_whatever_coins_ask_coins_symbol_and_arm_keep_epsilon(group: str, pair: str) -> None:
-    """The best arm is the same for both neighbours here. Planted: a third of the promise."""
+    """The best arm is the same for both neighbours here. Planted: three times the promise."""
     spec, policy = policy_of()
     found = seen(policy, spec, group, pair)
     assert found.stands(EPSILON)
