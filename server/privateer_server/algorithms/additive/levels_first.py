@@ -181,7 +181,7 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
         left = self.left(people)
         levels, information, scores = state.levels.faded(left), left * state.information, left * state.scores
         means = STEP * policy.means.astype(np.float64)
-        # Who chose before arms were added, or in a pause, may have had another arm than coins now name, or the best one.
+        # Who chose before arms were added, or in a pause, may have had another arm than coins name, or the best one.
         moved = sum(share for one, share in policy.decided if not policy.plan.agrees(one.plan))
         for told in found.told:
             if told.arm >= 0 and moved > _MOVED:
