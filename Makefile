@@ -87,11 +87,12 @@ packages: $(STAMP)
 	$(BIN)/python -m pytest -q -m nightly tests/packages
 
 # The documentation as a site, in site/. A dead link, a missing anchor, a page that is nowhere listed or a wrong formula
-# fails. Needs Node.
+# fails; tests plant such formulas. Needs Node.
 site: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
 	$(BIN)/python -m tests.documents commands endpoints openapi schemas
 	cd requirements/katex && npm ci --ignore-scripts --no-fund --no-audit --silent
+	$(BIN)/python -m pytest -q -m site $(call marked,site)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # The SDK for JavaScript: its tests on the vectors of docs/wire, then on all vectors, and what it reports to real services;

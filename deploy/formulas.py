@@ -1,13 +1,14 @@
 """Formulas of the documentation site: a hook of MkDocs that has KaTeX set them while the site is built.
 
 The site serves KaTeX's style sheet and fonts itself, and no script: a page with formulas is HTML and MathML. Pages
-without formulas load nothing. A formula that KaTeX cannot read fails the build, with its page.
+without formulas load nothing. A formula that KaTeX cannot read fails the build, with its page and line.
 """
 
 import html
 import json
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +22,13 @@ _FORMULA: Final = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)
 _SET: Final = """
 const katex = require(process.argv[1]);
 const formulas = JSON.parse(require("fs").readFileSync(0, "utf8"));
-const set = ([tex, displayMode]) => katex.renderToString(tex, { displayMode, strict: "error" });
+const set = ([tex, displayMode]) => {
+  try {
+    return { html: katex.renderToString(tex, { displayMode, strict: "error" }) };
+  } catch (error) {
+    return { error: error.message };
+  }
+};
 console.log(JSON.stringify(formulas.map(set)));
 """
 
@@ -47,9 +54,25 @@ def on_page_content(text: str, page: Any, **_: Any) -> str:
         ["node", "-e", _SET, str(_PACKAGE)], input=json.dumps(found), capture_output=True, text=True, check=False
     )
     if done.returncode:
-        raise PluginError(f"{page.file.src_uri}: {re.findall('ParseError.*', done.stderr) or done.stderr}")
-    made = iter(json.loads(done.stdout))
-    return _FORMULA.sub(lambda one: f"<{one[1]} class='formula'>{next(made)}</{one[1]}>", text)
+        raise PluginError(f"{page.file.src_uri}: {done.stderr}")
+    made = json.loads(done.stdout)
+    lines = _lines(Path(page.file.abs_src_path).read_text(encoding="utf-8"), [tex for tex, _ in found])
+    wrong = [
+        f"{page.file.src_uri}:{line}: {one['error']}" for one, line in zip(made, lines, strict=True) if "error" in one
+    ]
+    if wrong:
+        raise PluginError("\n".join(wrong))
+    each = iter(made)
+    return _FORMULA.sub(lambda one: f"<{one[1]} class='formula'>{next(each)['html']}</{one[1]}>", text)
+
+
+def _lines(source: str, formulas: list[str]) -> Iterator[int]:
+    """Yield the line in which each formula begins; they follow each other as in the page."""
+    place = 0
+    for tex in formulas:
+        place = max(place, source.find(tex.strip(), place))
+        yield source.count("\n", 0, place) + 1
+        place += 1
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:

@@ -23,6 +23,8 @@ from tests.support.specs import make_spec
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 BIN = Path(sys.executable).parent
+SECONDS = 900
+"""What a command may take that is typed as a page has it: a plan of many runs, on cores that do other work as well."""
 
 
 def under(page: str, title: str) -> str:
@@ -53,7 +55,7 @@ def execute(line: str, environment: dict[str, str], *, typed: bool = False) -> s
         environment = environment | {name: value}
     if not typed and Path(words[0]).name == "privateer":
         return in_this_process(words[1:], environment)
-    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -42,7 +42,7 @@ def test_every_key_of_an_export_is_on_the_page() -> None:
     table = PAGE.partition("## The export")[2]
     assert all(f"`{name}`" in table for name in Export.__struct_fields__)
     assert FORMAT in table
-    assert FORMAT in (ROOT / "docs" / "foreign-clients" / "offline.md").read_text()
+    assert FORMAT in (ROOT / "docs" / "foreign-clients.md").read_text()
 
 
 def test_the_snippet_decides(tmp_path: Path) -> None:

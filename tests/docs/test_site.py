@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from privateer_lab.services.processes import free_port, running
-from tests.docs.test_readme import AS_TYPED, blocks, execute, fewer
+from tests.docs.test_readme import AS_TYPED, SECONDS, blocks, execute, fewer
 from tests.documents import commands, endpoints, openapi
 
 ROOT = Path(__file__).parents[2]
@@ -81,6 +81,7 @@ def typed(page: str, people: int | None) -> list[str]:
     return [fewer(re.sub(r"(^|\s)privateer ", r"\1.venv/bin/privateer ", line), people) for line in lines]
 
 
+@pytest.mark.timeout(4 * SECONDS)
 @pytest.mark.parametrize(("page", "people"), AS_TYPED_BY_NIGHT)
 def test_the_tutorials_commands_work(page: str, people: int | None, tmp_path: Path) -> None:
     """Those between `up` and the end run against services elsewhere."""

@@ -1,4 +1,4 @@
-"""A daily curve that is highest about midnight, with hours that come round and as plain numbers; by fixed seeds."""
+"""A daily curve, highest about midnight, learned with hours that come round and as a plain number. Fixed seeds."""
 
 from pathlib import Path
 from typing import Any

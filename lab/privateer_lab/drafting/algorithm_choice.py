@@ -73,7 +73,7 @@ def choice_of(tables: Mapping[str, Any], drawn: Mapping[str, Any], people: Peopl
     people
         Makes the people of a spec and a seed.
     """
-    named = {name: with_algorithm(tables, name) for name in (*by_features(), without_features())}
+    named = {name: with_own_rounds(tables, name) for name in (*by_features(), without_features())}
     specs = {name: spec for name, spec in named.items() if spec is not None}
     runs = _runs(specs, people)
     chosen = [name for name in by_features() if name in runs]
@@ -88,11 +88,21 @@ def choice_of(tables: Mapping[str, Any], drawn: Mapping[str, Any], people: Peopl
     earned = {name: single + float(np.mean([one.gain for one in some[:seeds]])) for name, some in runs.items()}
     best, usual = max(chosen, key=lambda name: earned[name]), chosen[0]
     name = best if earned[best] - earned[usual] > margin else usual
-    changed = with_algorithm(drawn, name) if drawn != tables else None
+    changed = with_own_rounds(drawn, name) if drawn != tables else None
     gains = [one.gain for one in _runs({name: changed}, people).get(name, [])[:seeds]] if changed else []
     by_cuts = single + float(np.mean(gains)) if gains else -np.inf
     better = by_cuts - earned[name] > margin
     return AlgorithmChoice(name, earned, single, by_cuts if better else None)
+
+
+def with_own_rounds(tables: Mapping[str, Any], name: str) -> ArmsSpec | None:
+    """Return the spec of these tables with another algorithm, whose rounds are its own if they grow.
+
+    Rounds of one size are those of the tables. Where rounds grow, such a first round would be most of the learning.
+    """
+    experiment = {key: one for key, one in tables["experiment"].items() if key != "round_size"}
+    own = with_algorithm(dict(tables) | {"experiment": experiment}, name)
+    return own if own is not None and own.experiment.round_growth > 0 else with_algorithm(tables, name)
 
 
 def _runs(specs: Mapping[str, ArmsSpec], people: People) -> dict[str, list[PartialRun]]:

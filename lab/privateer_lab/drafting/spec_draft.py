@@ -20,7 +20,7 @@ from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.sections import toml_tables
 from privateer_core.spec.spec import Spec, example_promises
-from privateer_lab.drafting.algorithm_choice import AlgorithmChoice, choice_of
+from privateer_lab.drafting.algorithm_choice import AlgorithmChoice, choice_of, with_own_rounds
 from privateer_lab.drafting.column_profiles import TableRows, rows_of, shortened
 from privateer_lab.drafting.copied_columns import without_copies
 from privateer_lab.drafting.feature_drafts import FeatureDrafts, features_of, rounded
@@ -119,8 +119,12 @@ class Draft:
         if not self.choice:
             return self.text
         text = self.text if self.choice.drawn is None else self._with_cuts(self.text)
-        usual = toml_tables(self.text)["algorithm"]["name"]
-        return text.replace(_algorithm(usual), _algorithm(self.choice.name))
+        tables = toml_tables(text)
+        text = text.replace(_algorithm(tables["algorithm"]["name"]), _algorithm(self.choice.name))
+        own, size = with_own_rounds(tables, self.choice.name), tables["experiment"]["round_size"]
+        if own is None or own.experiment.round_size == size:
+            return text
+        return text.replace(f"round_size = {size}\n", "", 1)
 
     def write(self, path: "str | os.PathLike[str]") -> None:
         """Write the spec with the algorithm of `choice`, and beside it the people of a log, whom it then names."""

@@ -15,6 +15,11 @@ Ints = NDArray[np.int64]
 _PEOPLE: Final = 256
 """People made up for each cell, each of whom takes every draw."""
 _FEW: Final = 32
+_ARM_BITS: Final = 8
+"""Bits of an arm: a sum of 65 terms of 16 bits has 22 more."""
+_ARM_MASK: Final = (1 << _ARM_BITS) - 1
+_NEVER: Final = -(1 << 30)
+"""Score of an arm that nobody gets: below all sums of terms."""
 _MANY: Final = _PEOPLE * 64
 """Features with more than 64 cells have fewer people for each, but no fewer than a few."""
 
@@ -44,19 +49,19 @@ class ArmShares:
     @classmethod
     def of(cls, policy: AdditivePolicy, masses: Array) -> "ArmShares":
         """Return those of a policy; ``masses`` (terms,) are the shares of people by cell, and 1."""
-        cells, draws = policy.questions.cells, policy.draws.astype(np.int32)
+        cells, means = policy.questions.cells, policy.means.astype(np.int32)
+        draws = _ranked(policy)
         terms = made_up(cells, masses)
-        means = policy.means.astype(np.int32)
-        scores = draws[:, :, 0] + sum(np.moveaxis(draws[:, :, own], 2, 0) for own in terms.T)
+        scores = draws[:, :1] + sum(draws[:, own] for own in terms.T)
         expected = means[:, 0] + sum(means[:, own].T for own in terms.T)
-        found = [_of_people(policy, scores, expected)]
+        found = [_of_people(_times(scores)[None], expected[None])]
         for place, own in enumerate(terms.T):
-            others, rest = scores - np.moveaxis(draws[:, :, own], 2, 0), expected - means[:, own].T
-            cell = range(cells.starts[place], cells.starts[place + 1])
-            some = max(_FEW, min(_PEOPLE, _MANY // len(cell)))
-            others, rest = others[:some], rest[:some]
-            found += [_of_people(policy, others + draws[:, :, term], rest + means[:, term]) for term in cell]
-        shares, weighted, spreads = (np.array(some).T for some in zip(*found, strict=True))
+            cell = slice(int(cells.starts[place]), int(cells.starts[place + 1]))
+            some = max(_FEW, min(_PEOPLE, _MANY // (cell.stop - cell.start)))
+            others, rest = scores[:, :some] - draws[:, own[:some]], (expected - means[:, own].T)[:some]
+            times = np.array([_times(others + draws[:, term : term + 1]) for term in range(cell.start, cell.stop)])
+            found.append(_of_people(times, rest + means[:, cell].T[:, None]))
+        shares, weighted, spreads = (np.concatenate(some).T for some in zip(*found, strict=True))
         return cls(shares, weighted, spreads[:, 0] / np.maximum(weighted[:, 0], 1e-9))
 
     @classmethod
@@ -66,15 +71,36 @@ class ArmShares:
         return cls(*(np.sum(part, axis=0) for part in zip(*parts, strict=True)))
 
 
-def _of_people(policy: AdditivePolicy, scores: NDArray[np.int32], expected: NDArray[np.int32]) -> tuple[Array, ...]:
-    """Return the share of each arm, (arms,), and sums over its people of weights and variances of residuals."""
-    people, draws, arms = scores.shape
-    if not policy.playable.all():
-        scores = np.where(policy.playable, scores, np.iinfo(np.int32).min)
-    chosen = scores.argmax(axis=2) + arms * np.arange(people)[:, None]
-    times = np.bincount(chosen.ravel(), minlength=people * arms).reshape(people, arms) / draws
+def _ranked(policy: AdditivePolicy) -> NDArray[np.int32]:
+    """Return draws (arms, terms, draws) whose sums say in their last bits which arm they are of, the first one largest.
+
+    So the largest sum of all names its arm. Arms come first: they are compared along memory.
+    """
+    draws = np.ascontiguousarray(policy.draws.transpose(1, 2, 0), np.int32) << _ARM_BITS
+    draws[~policy.playable] = 0
+    draws[~policy.playable, 0] = _NEVER
+    draws[:, 0] += np.arange(len(draws), 0, -1)[:, None] - 1
+    return draws
+
+
+def _times(ranked: NDArray[np.int32]) -> Array:
+    """Return how often each person gets each arm, (people, arms), by sums of what `_ranked` returns."""
+    arms, people, draws = ranked.shape
+    chosen = arms - 1 - (ranked.max(axis=0) & _ARM_MASK)
+    chosen += arms * np.arange(people)[:, None]
+    return np.asarray(np.bincount(chosen.ravel(), minlength=people * arms).reshape(people, arms) / draws)
+
+
+def _of_people(times: Array, expected: NDArray[np.int32]) -> tuple[Array, Array, Array]:
+    """Return the share of each arm, (cells, arms), and sums over its people of weights and variances of residuals.
+
+    Parameters
+    ----------
+    times, expected
+        Shape (cells, people, arms): how often people get each arm, and what it is expected to give them, in steps.
+    """
     weights, variances = residual_weights(np.asarray(STEP * expected))
-    return times.mean(axis=0), (times * weights).mean(axis=0), (times * variances).mean(axis=0)
+    return times.mean(axis=1), (times * weights).mean(axis=1), (times * variances).mean(axis=1)
 
 
 def made_up(cells: Cells, masses: Array) -> Ints:

@@ -1,6 +1,7 @@
 """The shares of people in each cell, learned feature by feature from noisy counts."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,8 @@ _SCALES: Final = np.array([0.1, 0.2, 0.4, 0.8, 1.6, 3.2])
 _LEFT: Final = 1e-6
 _LEAST: Final = 2e-3
 """The least share that is believed, by the even one."""
+_KEPT: Final = 512
+"""Features whose priors are kept: those of several experiments."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +43,15 @@ class CellMasses:
         """Return what is known before any report."""
         return cls(np.zeros((cells.count, cells.count)), np.zeros(cells.count))
 
-    def learned(self, questions: Questions, counts: Array, variances: Array, people: int) -> "CellMasses":
-        """Return what is known after counts (parts,) of so many people, with noise of these variances (parts,)."""
+    def learned(
+        self, questions: Questions, before: Array, counts: Array, variances: Array, people: int
+    ) -> "CellMasses":
+        """Return what is known after counts (parts,) of so many people, with noise of these variances (parts,).
+
+        ``before`` (terms,) are the shares that were known.
+        """
         matrix = questions.matrix * (np.arange(questions.cells.count) > 0)
-        expected = people * np.clip(matrix @ self.means(questions.cells), 1e-6, 1.0)
+        expected = people * np.clip(matrix @ before, 1e-6, 1.0)
         weighed = matrix.T / (variances + expected)
         more = people**2 * weighed @ matrix
         return CellMasses(self.information + more, self.scores + people * weighed @ counts)
@@ -58,20 +66,32 @@ class CellMasses:
 
 
 def _shares(feature: ShapeCells, information: Array, scores: Array) -> Array:
-    """Return the mean of one feature's shares over priors of several scales and lengths, by their evidence."""
+    """Return the mean of one feature's shares over priors of several scales and lengths, by their evidence.
+
+    Notes
+    -----
+    With R a root of a prior at scale 1, and U and d the vectors and values of R^T J R, the mean at scale s is
+    s^2 R U (1 + s^2 d)^-1 U^T R^T h: one decomposition tells of all scales.
+    """
+    even, roots = _prior(feature)
+    surplus, squares = scores - information @ even, _SCALES[:, None] ** 2
+    values, vectors = np.linalg.eigh(roots.transpose(0, 2, 1) @ information @ roots)
+    rotated = roots @ vectors
+    told, inner = surplus @ rotated, 1 + squares * np.maximum(values, 0.0)[:, None]
+    moved = squares * told[:, None] / inner
+    evidence = (moved @ told[:, :, None])[:, :, 0] - np.log(inner).sum(axis=2)
+    likely = softmax(evidence / 2)
+    found = (likely[:, None] @ moved @ rotated.transpose(0, 2, 1)).sum(axis=(0, 1))
+    shares = np.maximum(even + found, _LEAST * even)
+    return np.asarray(shares / shares.sum())
+
+
+@lru_cache(_KEPT)
+def _prior(feature: ShapeCells) -> tuple[Array, Array]:
+    """Return shares (cells,) before any report, and roots (lengths, cells, cells) of covariances at scale 1."""
     even = np.full(feature.count, 1 / feature.count)
     if feature.missing:
         even = np.append(np.full(feature.bins, (1 - _MISSING) / feature.bins), _MISSING)
-    surplus = scores - information @ even
     centre = np.eye(feature.count) - even[:, None]
-    found, evidence = [], []
-    for kernel in kernels_of(feature):
-        prior = centre @ (even[:, None] * kernel * even) @ centre.T + _LEFT * np.diag(even**2)
-        for scale in _SCALES:
-            root = scale * np.linalg.cholesky(prior)
-            inner, told = np.eye(len(root)) + root.T @ information @ root, root.T @ surplus
-            moved = np.linalg.solve(inner, told)
-            found.append(root @ moved)
-            evidence.append((told @ moved - np.linalg.slogdet(inner)[1]) / 2)
-    shares = np.maximum(even + softmax(evidence) @ np.array(found), _LEAST * even)
-    return np.asarray(shares / shares.sum())
+    kernels = centre @ (even[:, None] * kernels_of(feature) * even) @ centre.T
+    return even, np.linalg.cholesky(kernels + _LEFT * np.diag(even**2))

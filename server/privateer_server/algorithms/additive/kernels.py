@@ -1,5 +1,6 @@
 """Covariances of functions of a feature's cells."""
 
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -12,8 +13,11 @@ LENGTHS: Final = (0.125, 0.25, 0.5, 1.0)
 """Lengths tried over which a function is alike, by a feature's range."""
 _ROUGH: Final = 0.05
 """Share of a function's variance that is each bin's own."""
+_KEPT: Final = 512
+"""Features whose kernels are kept, for every round asks for them."""
 
 
+@lru_cache(_KEPT)
 def kernels_of(feature: ShapeCells, lengths: tuple[float, ...] = LENGTHS) -> Array:
     """Return covariances, (kernels, cells, cells): Matern 3/2 between bins of several lengths, none between levels.
 

@@ -16,6 +16,7 @@ from privateer_core.primitives.contributions import CellHits
 from privateer_server.algorithms import LearnerState, NewRound
 from privateer_server.algorithms.additive.arm_shares import ArmShares
 from privateer_server.algorithms.additive.cell_masses import CellMasses
+from privateer_server.algorithms.additive.latest import Latest
 from privateer_server.algorithms.additive.long_levels import LevelTerms, LongCells, LongLevels
 from privateer_server.algorithms.additive.made_up_people import contexts_of
 from privateer_server.algorithms.additive.observed_round import ObservedRound, independent
@@ -74,8 +75,9 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         self.long = LongCells.of(self.asked)
         self.questions = self.long.short(self.asked)
         self.cells = self.questions.cells
-        # The posterior of the latest state is kept: policy, figures and answer all ask for it.
-        self._known: tuple[AdditiveState, TermPosterior] | None = None
+        self._posterior: Latest[AdditiveState, TermPosterior] = Latest(self._found)
+        self._levels: Latest[AdditiveState, LevelTerms] = Latest(self._found_levels)
+        self._level_shares: Latest[LongLevels, Array] = Latest(lambda levels: levels.shares(self.long))
 
     @override
     def start(self, seed: int) -> AdditiveState:
@@ -87,18 +89,18 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
     @override
     def posterior(self, state: AdditiveState) -> TermPosterior:
         """Return what is known of terms, but for those of long features."""
-        if self._known is None or self._known[0] is not state:
-            declared = self.spec.reward.base_rate
-            rate = None if declared is None else self.spec.reward.scaled(declared)[0]
-            told = (*self.statistics(state), self.cells, state.masses.means(self.cells), rate)
-            found = shared_terms(*told) if self.spec.arm_count >= SHARED_FROM else TermPosterior.of(*told)
-            self._known = (state, found)
-        return self._known[1]
+        return self._posterior(state)
+
+    def _found(self, state: AdditiveState) -> TermPosterior:
+        declared = self.spec.reward.base_rate
+        rate = None if declared is None else self.spec.reward.scaled(declared)[0]
+        told = (*self.statistics(state), self.cells, self.shares(state.masses), rate)
+        return shared_terms(*told) if self.spec.arm_count >= SHARED_FROM else TermPosterior.of(*told)
 
     @override
     def statistics(self, state: AdditiveState) -> tuple[Array, Array]:
         """Return what all rounds say; those that are kept count by what is known of masses now."""
-        masses = state.masses.means(self.cells)
+        masses = self.shares(state.masses)
         information, scores = state.information, state.scores
         for one in state.rounds:
             more, told = one.statistics(self.questions, masses)
@@ -130,6 +132,9 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
 
     def levels(self, state: AdditiveState) -> LevelTerms:
         """Return what is known of the terms of long features."""
+        return self._levels(state)
+
+    def _found_levels(self, state: AdditiveState) -> LevelTerms:
         level = min(max(self.posterior(state).level, _RARE), 1 - _RARE)
         return state.levels.terms(self.long, 4 * level * (1 - level))
 
@@ -141,8 +146,8 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
 
     def _asked(self, state: AdditiveState, known: TermPosterior, people: int, noise: float) -> Array:
         """Return the share of each question, for arms to be given about as they were in the latest round."""
-        masses, arms = state.masses.means(self.cells), self.spec.arm_count
-        whole = self._joined(masses, state.levels.shares(self.long))
+        masses, arms = self.shares(state.masses), self.spec.arm_count
+        whole = self._joined(masses, self._level_shares(state.levels))
         weighted = np.full((arms, self.asked.cells.count), 2 / arms)
         if state.rounds and len(state.rounds[-1].arms.weighted) == arms:
             # People of each level are taken to get arms as everybody does.
@@ -154,7 +159,7 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         long = self.long.terms
         places = np.repeat(np.arange(len(self.long.features)), [one.stop - one.start for one in self.long.features])
         apart = ApartTerms(places, self.levels(state).variances, weighted[:, long], whole[long])
-        found = least_doubt(self.questions, known.covariances, weighted[:, self.long.short_terms], noise, masses, apart)
+        found = least_doubt(self.questions, known.factors, weighted[:, self.long.short_terms], noise, masses, apart)
         shares = np.empty(self.asked.count)
         shares[self.long.short_questions] = found[: self.questions.count]
         shares[np.setdiff1d(np.arange(self.asked.count), self.long.short_questions)] = found[self.questions.count :]
@@ -180,14 +185,15 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
     def learn(self, state: AdditiveState, policy: AdditivePolicy, release: VectorSums | CellHits) -> AdditiveState:
         whole, people = PartSums.of(policy, release), release.reports
         told = whole.at(self.long.short_parts)
-        before = self.questions.matrix @ state.masses.means(self.cells)
-        masses = state.masses.learned(self.questions, told.counts.sum(axis=0), told.doubts(before), people)
-        seen, long = whole.at(self.long.parts), state.levels
-        long = long.with_counts(self.long, seen.counts.sum(axis=0), seen.doubts(long.shares(self.long)), people)
-        shares = self._joined(masses.means(self.cells), long.shares(self.long))
+        before = self.shares(state.masses)
+        seen = told.counts.sum(axis=0), told.doubts(self.questions.matrix @ before)
+        masses = state.masses.learned(self.questions, before, *seen, people)
+        apart, long = whole.at(self.long.parts), state.levels
+        long = long.with_counts(self.long, apart.counts.sum(axis=0), apart.doubts(self._level_shares(long)), people)
+        shares = self._joined(self.shares(masses), self._level_shares(long))
         everybody = ArmShares.mixed([(ArmShares.of(one, shares), share) for one, share in policy.decided])
         means = STEP * policy.means.astype(np.float64)
-        long = self._with_sums(long, seen, everybody, people * shares, means)
+        long = self._with_sums(long, apart, everybody, people * shares, means)
         arms, shares = everybody.at(self.long.short_terms), shares[self.long.short_terms]
         variances = told.variances((arms.shares * shares) @ self.questions.matrix.T)
         exact = told.counts @ self.questions.matrix if policy.counts_arms else np.zeros((0, 0))
@@ -228,14 +234,14 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
     @override
     def figures(self, state: AdditiveState) -> dict[str, float]:
         """Return how far a mean reward may be off: standard deviation, averaged over arms and people."""
-        people = independent(self.cells, state.masses.means(self.cells))
+        people = independent(self.cells, self.shares(state.masses))
         spread = np.einsum("kij,ij->k", self.posterior(state).covariances, people)
-        spread += self.levels(state).variances @ state.levels.shares(self.long)
+        spread += self.levels(state).variances @ self._level_shares(state.levels)
         return {"uncertainty": float(np.sqrt(spread).mean())}
 
     @override
     def _shapes(self, state: AdditiveState) -> Shapes:
-        known, masses = self.posterior(state), state.masses.means(self.cells)
+        known, masses = self.posterior(state), self.shares(state.masses)
         features = {
             name: one for place, (name, one) in enumerate(self.spec.features.items()) if place not in self.long.places
         }
@@ -272,7 +278,7 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
             spread += (all_sums[:, self.long.terms] ** 2 * levels.variances).sum()
             return reward.span * float(np.sqrt(max(0.0, spread)))
 
-        masses = self._joined(state.masses.means(self.cells), state.levels.shares(self.long))
+        masses = self._joined(self.shares(state.masses), self._level_shares(state.levels))
 
         def draw(places: Array) -> Array:
             return contexts_of(self.asked.cells, masses, self.spec.dimension, places)

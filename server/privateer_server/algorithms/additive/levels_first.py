@@ -15,6 +15,7 @@ from privateer_core.primitives.public_coins import UNIT
 from privateer_server.algorithms import LearnerState, NewRound
 from privateer_server.algorithms.additive.arm_shares import ArmShares
 from privateer_server.algorithms.additive.cell_masses import CellMasses
+from privateer_server.algorithms.additive.latest import Latest
 from privateer_server.algorithms.additive.level_evidence import LevelEvidence
 from privateer_server.algorithms.additive.part_sums import hit_rates
 from privateer_server.algorithms.additive.posterior import TermPosterior
@@ -67,6 +68,10 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
 
     state_type = LevelsFirstState
 
+    def __init__(self, spec: AdditiveSpec) -> None:
+        super().__init__(spec)
+        self._features: Latest[LevelsFirstState, list[SpikedTerms]] = Latest(self._found)
+
     @override
     def start(self, seed: int) -> LevelsFirstState:
         arms, terms = self.spec.arm_count, self.cells.count
@@ -88,8 +93,8 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
         information[:, 0, 0], scores[:, 0] = state.levels.information, state.levels.scores
         return information, scores
 
-    def _features(self, state: LevelsFirstState) -> list[SpikedTerms]:
-        return all_features(self.cells, state.masses.means(self.cells), state.information, state.scores)
+    def _found(self, state: LevelsFirstState) -> list[SpikedTerms]:
+        return all_features(self.cells, self.shares(state.masses), state.information, state.scores)
 
     def _posterior(self, state: LevelsFirstState, features: list[SpikedTerms]) -> TermPosterior:
         means = np.zeros((self.spec.arm_count, self.cells.count))
@@ -129,7 +134,7 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
         given = int(UNIT * min(1.0, max(_LEAST, _FIRST / max(1, state.reported))))
         if not state.reported:
             return plan
-        masses = state.masses.means(self.cells)
+        masses = self.shares(state.masses)
         doubt = min(1.0, state.levels.doubt(self._middle, plan.playable) / _LOSS)
         sizes = np.array([known.size(masses[self.cells.of_feature(one)]) for one, known in enumerate(features)])
         shares = _EVEN + sizes / max(float(sizes.max()), 1e-9)
@@ -163,8 +168,9 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
     def learn(self, state: LevelsFirstState, policy: AdditivePolicy, release: CellHits) -> LevelsFirstState:
         assert policy.plan is not None
         found, people = SymbolGroups.of(policy, policy.plan, release), release.reports
-        masses = state.masses.learned(self.questions, found.counts, found.doubts, people)
-        shares = masses.means(self.cells)
+        before = self.shares(state.masses)
+        masses = state.masses.learned(self.questions, before, found.counts, found.doubts, people)
+        shares = self.shares(masses)
         best = ArmShares.mixed([(ArmShares.of(one, shares), share) for one, share in policy.decided])
         given = _by_coins(policy, shares)
         levels, information, scores = state.levels, state.information.copy(), state.scores.copy()

@@ -5,6 +5,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import sposv
 
 from privateer_core.algorithms.additive.cells import Questions
 from privateer_core.primitives.public_coins import UNIT
@@ -58,14 +59,14 @@ class ApartTerms:
 
 
 def least_doubt(
-    questions: Questions, covariances: Array, weighted: Array, noise: float, masses: Array, apart: ApartTerms
+    questions: Questions, factors: Array, weighted: Array, noise: float, masses: Array, apart: ApartTerms
 ) -> Array:
     """Return the shares (questions,) after which the variance of expected rewards is least, on average over people.
 
     Parameters
     ----------
-    covariances
-        Shape (arms, terms, terms): what is not known of terms.
+    factors
+        Shape (arms, terms, terms): with F F^T the covariance of an arm's terms.
     weighted
         Shape (arms, terms): people who will report, times what their residuals are multiplied by.
     noise
@@ -78,6 +79,7 @@ def least_doubt(
     Notes
     -----
     A-optimal design by multiplicative steps (Silvey, Titterington and Torsney 1978): information is linear in shares.
+    With T the rows of observations, w their shares and G = T F, the covariance after them is F (1 + G^T w G)^-1 F^T.
     """
     features = 1 + len(questions.cells.features) + apart.count
     alike = np.full(questions.count + apart.count, 1 / features)
@@ -85,26 +87,25 @@ def least_doubt(
     found = alike
     people = independent(questions.cells, masses)
     root = np.linalg.cholesky(people + 1e-9 * np.eye(len(people)))
-    rows = [questions.matrix @ independent(questions.cells, own) / np.sqrt(noise) for own in weighted]
+    rows, ends = [], []
+    for own, factor in zip(weighted, factors, strict=True):
+        told = questions.matrix @ independent(questions.cells, own) / np.sqrt(noise)
+        # Shares are not needed to more than a few digits, and half the precision takes half the time.
+        rows.append((told @ factor).astype(np.float32))
+        ends.append((factor.T @ root).astype(np.float32))
     for _ in range(_STEPS):
-        slopes, own = np.zeros(questions.count), found[: questions.count]
-        for covariance, told in zip(covariances, rows, strict=True):
-            after = _after(covariance, told * np.sqrt(own[questions.of_part])[:, None])
-            doubt = np.square(told @ after @ root).sum(axis=1)
-            slopes += np.bincount(questions.of_part, doubt, questions.count)
+        slopes, own = np.zeros(questions.count), found[: questions.count][questions.of_part, None].astype(np.float32)
+        for row, end in zip(rows, ends, strict=True):
+            inner = row.T @ (own * row)
+            np.fill_diagonal(inner, inner.diagonal() + 1)
+            after = row @ sposv(inner, end)[1]
+            slopes += np.bincount(questions.of_part, np.square(after).sum(axis=1), questions.count)
         slopes = np.append(slopes, apart.doubts(found[questions.count :], noise))
         if not slopes.any():
             return alike
         found = found * np.sqrt(slopes)
         found /= found.sum()
     return (1 - _EVEN) * found + _EVEN * alike
-
-
-def _after(covariance: Array, rows: Array) -> Array:
-    """Return the covariance after observations with these rows and noise of variance 1."""
-    spread = covariance @ rows.T
-    inner = rows @ spread + np.eye(len(rows))
-    return np.asarray(covariance - spread @ np.linalg.solve(inner, spread.T))
 
 
 def edges_of(shares: Array) -> NDArray[np.uint32]:

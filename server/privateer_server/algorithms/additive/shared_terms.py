@@ -11,9 +11,10 @@ from privateer_server.algorithms.additive.posterior import (
     TermPosterior,
     TermScales,
     common_level,
-    posterior_under,
     scales_of,
+    settled,
 )
+from privateer_server.algorithms.additive.white_posterior import WhitePosterior
 
 Array = NDArray[np.float64]
 SHARED_FROM: Final = 17
@@ -45,47 +46,43 @@ def shared_terms(
     parts = [slice(0, 1), *(cells.of_feature(place) for place in range(len(cells.features)))]
     features = [scales_of(one, masses[own], unit) for one, own in zip(cells.features, parts[1:], strict=True)]
     scales = [TermScales.of_level(unit), *features]
-    common = _averages(scales, parts)
+    common = [one.average(one.before) for one in scales]
     scales = [scales[0], *(one.from_nothing(_OWN) for one in features)]
-    own = _averages(scales, parts)
-    common[0, 0] = _LEVEL**2
+    own = [one.average(one.before) for one in scales]
+    common[0] = np.full((1, 1), _LEVEL**2)
     for _ in range(_STEPS if information.any() else 0):
-        mean, doubt = _common(information, away, own, common)
-        _rescale(common, features, parts[1:], doubt[None], mean[None])
-        means, factors = posterior_under(information, away - information @ mean, own)
-        _rescale(own, scales, parts, factors @ factors.transpose(0, 2, 1), means)
-    mean, doubt = _common(information, away, own, common)
-    means, factors = posterior_under(information, away - information @ mean, own)
-    spread = factors @ factors.transpose(0, 2, 1)
+        before = [*common[1:], *own]
+        alike = _common(information, away, parts, own, common)
+        common[1:] = _rescaled(features, alike, 1)
+        apart = WhitePosterior.of(information, away - information @ alike.means[0], parts, own)
+        own = _rescaled(scales, apart, 0)
+        if settled(before, [*common[1:], *own]):
+            break
+    alike = _common(information, away, parts, own, common)
+    apart = WhitePosterior.of(information, away - information @ alike.means[0], parts, own)
     # What the common part leaves open of an arm: own covariances times the own prior's precision.
-    passed = np.eye(len(own)) - spread @ information
+    spread, [doubt], [mean] = apart.covariances, alike.covariances, alike.means
+    passed = np.eye(spread.shape[1]) - spread @ information
     covariances = spread + passed @ doubt @ passed.transpose(0, 2, 1)
-    means = means + mean
+    means = apart.means + mean
     means[:, 0] += level
-    left = np.asarray(np.linalg.cholesky(covariances + _TINY * np.eye(len(own))), np.float64)
+    left = np.asarray(np.linalg.cholesky(covariances + _TINY * np.eye(spread.shape[1])), np.float64)
     return TermPosterior(means, left, float(level + mean[0]))
 
 
-def _averages(scales: list[TermScales], parts: list[slice]) -> Array:
-    """Return the prior covariance (terms, terms) before any report."""
-    found = np.zeros((parts[-1].stop, parts[-1].stop))
-    for one, part in zip(scales, parts, strict=True):
-        found[part, part] = one.average(one.before)
-    return found
+def _rescaled(scales: list[TermScales], known: WhitePosterior, start: int) -> list[Array]:
+    """Return the covariances of blocks, from ``start`` on, by scales that are likely after a posterior."""
+    return [
+        one.average(softmax(one.evidence(*known.told(place)) + np.log(one.before)))
+        for place, one in enumerate(scales, start)
+    ]
 
 
-def _rescale(prior: Array, scales: list[TermScales], parts: list[slice], covariances: Array, means: Array) -> None:
-    """Give each feature's part of a prior the scales that are likely after a posterior under the prior."""
-    for one, part in zip(scales, parts, strict=True):
-        evidence = one.evidence(covariances[:, part, part], means[:, part], prior[part, part])
-        prior[part, part] = one.average(softmax(evidence + np.log(one.before)))
-
-
-def _common(information: Array, scores: Array, own: Array, common: Array) -> tuple[Array, Array]:
-    """Return mean (terms,) and covariance (terms, terms) of what all arms have in common."""
-    means, factors = posterior_under(information, scores, own)
-    spread = factors @ factors.transpose(0, 2, 1)
-    told = (information - information @ spread @ information).sum(axis=0)
-    scored = (scores - np.einsum("kij,kj->ki", information, means)).sum(axis=0)
-    [mean], [factor] = posterior_under(((told + told.T) / 2)[None], scored[None], common)
-    return mean, factor @ factor.T
+def _common(
+    information: Array, scores: Array, parts: list[slice], own: list[Array], common: list[Array]
+) -> WhitePosterior:
+    """Return the posterior of what all arms have in common, as that of one arm."""
+    apart = WhitePosterior.of(information, scores, parts, own)
+    told = (information - information @ apart.covariances @ information).sum(axis=0)
+    scored = (scores - np.einsum("kij,kj->ki", information, apart.means)).sum(axis=0)
+    return WhitePosterior.of(((told + told.T) / 2)[None], scored[None], parts, common)

@@ -15,6 +15,8 @@ from privateer_core.answer.parts import Figures
 from privateer_core.answer.shapes import Shapes
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_server.algorithms import RoundsLearner
+from privateer_server.algorithms.additive.cell_masses import CellMasses
+from privateer_server.algorithms.additive.latest import Latest
 from privateer_server.algorithms.additive.made_up_people import contexts_of
 from privateer_server.algorithms.additive.observed_round import independent
 from privateer_server.algorithms.additive.posterior import TermPosterior
@@ -34,6 +36,8 @@ class TermsLearner(RoundsLearner[AdditiveSpec, StateT, AdditivePolicy]):
         super().__init__(spec)
         self.questions = spec.questions
         self.cells = self.questions.cells
+        self.shares: Latest[CellMasses, Array] = Latest(lambda masses: masses.means(self.cells))
+        """What masses tell of the shares of people by cell, (terms,)."""
 
     @abstractmethod
     def posterior(self, state: StateT) -> TermPosterior:
@@ -46,7 +50,7 @@ class TermsLearner(RoundsLearner[AdditiveSpec, StateT, AdditivePolicy]):
     @override
     def figures(self, state: StateT) -> dict[str, float]:
         """Return how far a mean reward may be off: standard deviation, averaged over arms and people."""
-        people = independent(self.cells, state.masses.means(self.cells))
+        people = independent(self.cells, self.shares(state.masses))
         spread = np.einsum("kij,ij->k", self.posterior(state).covariances, people)
         return {"uncertainty": float(np.sqrt(spread).mean())}
 
@@ -58,7 +62,7 @@ class TermsLearner(RoundsLearner[AdditiveSpec, StateT, AdditivePolicy]):
         return self.answered(state, parts=(self._shapes(state), Figures("what is known", (off,))))
 
     def _shapes(self, state: StateT) -> Shapes:
-        known, masses = self.posterior(state), state.masses.means(self.cells)
+        known, masses = self.posterior(state), self.shares(state.masses)
         people = CellShares(self.cells, self.spec.features, masses)
         told = known.unshrunk(*self.statistics(state), self.cells, masses)
         playable = np.array(self.spec.playable)
@@ -87,7 +91,7 @@ class TermsLearner(RoundsLearner[AdditiveSpec, StateT, AdditivePolicy]):
             sums = weights.T @ rows(contexts)
             return reward.span * float(np.sqrt(max(0.0, np.einsum("kd,kde,ke->", sums, covariances, sums))))
 
-        masses = state.masses.means(self.cells)
+        masses = self.shares(state.masses)
 
         def draw(places: Array) -> Array:
             return contexts_of(self.cells, masses, self.spec.dimension, places)

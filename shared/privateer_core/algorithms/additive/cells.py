@@ -249,6 +249,11 @@ class Questions:
         return np.repeat(np.arange(self.count), self.sizes)
 
     @cached_property
+    def features_of_parts(self) -> Ints:
+        """The feature of each of all parts, (parts,), -1 for none."""
+        return np.array([place for place, _ in self.parts])[self.of_part]
+
+    @cached_property
     def matrix(self) -> Array:
         """Which terms each part has, (parts, terms): 1 or 0; the part of nothing has the term of everybody."""
         found = np.zeros((int(self.starts[-1]), self.cells.count))

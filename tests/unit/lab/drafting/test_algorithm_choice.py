@@ -5,7 +5,7 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_lab.drafting import algorithm_choice
-from privateer_lab.drafting.algorithm_choice import AlgorithmChoice, choice_of
+from privateer_lab.drafting.algorithm_choice import AlgorithmChoice, choice_of, with_own_rounds
 from privateer_lab.drafting.spec_draft import draft
 from privateer_lab.environments.own_people import OwnPeople
 from privateer_lab.planning.other_algorithms import by_features, tables_of, with_algorithm, without_features
@@ -50,6 +50,18 @@ def test_a_growth_that_is_an_algorithms_own_is_not_that_of_others():
     assert tables_of(grown)["experiment"]["round_growth"] == pytest.approx(0.2)
 
 
+def test_rounds_that_grow_begin_as_their_algorithm_has_them():
+    """Planted: with the draft's first round most people are asked before anything is learned of them."""
+    tables = TABLES | {"experiment": {**TABLES["experiment"], "round_size": 3000}}
+    planted = with_algorithm(tables, "additive")
+    own, even = (with_own_rounds(tables, name) for name in ("additive", "partition"))
+    assert planted is not None
+    assert own is not None
+    assert even is not None
+    assert (planted.experiment.round_size, own.experiment.round_size) == (3000, 1000)
+    assert even.experiment.round_size == 3000
+
+
 def test_the_one_that_earns_most_is_chosen_and_cut_points_where_they_earn_more():
     """People crowd at the lower end, where they change; of people who are all alike the usual one stays."""
     cuts = (80 * np.linspace(0, 1, 17) ** 4).tolist()
@@ -84,6 +96,7 @@ def test_a_draft_of_a_log_has_what_was_chosen_and_what_is_to_be_confirmed(tmp_pa
     made.write(tmp_path / "spec.toml")
     text = (tmp_path / "spec.toml").read_text()
     assert 'name = "additive"' in text
+    assert "round_size" not in text
     assert "quantiles" in text
     assert any("cut points" in one for one in made.confirmed)
     assert not any(one.startswith("age: low") for one in made.confirmed)

@@ -12,11 +12,13 @@ from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.additive import posterior
 from privateer_server.algorithms.additive.arm_shares import ArmShares, made_up
 from privateer_server.algorithms.additive.cell_masses import CellMasses
+from privateer_server.algorithms.additive.feature_blocks import IndependentFeatures
 from privateer_server.algorithms.additive.kernels import kernels_of
-from privateer_server.algorithms.additive.observed_round import _together, independent
+from privateer_server.algorithms.additive.observed_round import independent
 from privateer_server.algorithms.additive.part_sums import PartSums
 from privateer_server.algorithms.additive.posterior import TermPosterior
 from privateer_server.algorithms.additive.question_shares import ApartTerms, even, least_doubt
+from privateer_server.algorithms.additive.white_posterior import WhitePosterior
 from tests.unit.algorithms.test_additive import spec_of
 
 CELLS = Cells((ShapeCells(0, 6), ShapeCells(1, 0, (0, 1, 2), 2)))
@@ -55,12 +57,15 @@ def test_the_evidence_of_priors_is_that_of_the_normal_law():
     seen = rows @ (0.1 * rng.standard_normal(6)) + rng.standard_normal(9)
     prior = family.average(family.before)
     covariance = np.linalg.inv(rows.T @ rows + np.linalg.inv(prior))
-    found = family.evidence(covariance[None], (covariance @ rows.T @ seen)[None], prior)
+    root = np.linalg.cholesky(prior)
+    white = np.linalg.solve(root, np.linalg.solve(root, covariance).T)
+    told = root, white[None], np.linalg.solve(root, covariance @ rows.T @ seen)[None]
+    found = family.evidence(*told)
     laws = [scale**2 * kernel for kernel in family.kernels for scale in family.scales]
     exact = np.array([multivariate_normal.logpdf(seen, cov=rows @ law @ rows.T + np.eye(9)) for law in laws])
     assert np.allclose(found - found[0], exact - exact[0], atol=1e-6)
     wrong = replace(family, kernels=family.kernels[:, ::-1, ::-1])
-    planted = wrong.evidence(covariance[None], (covariance @ rows.T @ seen)[None], prior)
+    planted = wrong.evidence(*told)
     assert not np.allclose(planted - planted[0], exact - exact[0], atol=1e-2)
 
 
@@ -99,14 +104,36 @@ def test_before_any_report_nothing_is_known():
     assert TermPosterior.of(*nothing, CELLS, MASSES, 0.02).level == pytest.approx(0.02)
 
 
-def test_sums_over_the_same_people_count_as_they_vary_together():
-    slopes, matrix = independent(CELLS, 500 * MASSES), QUESTIONS.matrix / 7.0
-    sums = np.random.default_rng(2).standard_normal(len(matrix))
-    rows, spread = matrix @ slopes, 0.4 * matrix @ slopes @ matrix.T + np.eye(len(matrix))
-    told = (matrix.T @ matrix)[None], (matrix.T @ sums)[None]
-    [precision], [weighed] = _together(slopes[None], *told, np.array([0.4]))
-    assert np.allclose(slopes @ precision @ slopes, rows.T @ np.linalg.solve(spread, rows))
-    assert np.allclose(slopes @ weighed, rows.T @ np.linalg.solve(spread, sums))
+@pytest.mark.parametrize("spread", [0.4, 0.0])
+def test_sums_over_the_same_people_count_as_they_vary_together(spread):
+    """By hand, with all terms at once: of two arms, where sums vary together, and where they do not."""
+    rng, matrix = np.random.default_rng(2), QUESTIONS.matrix
+    sums, precisions = (rng.uniform(low, 1, (2, len(matrix))) for low in (-1, 0.01))
+    people = np.stack([500 * MASSES, rng.uniform(1, 2, CELLS.count) * MASSES * 300])
+    found = IndependentFeatures.of(QUESTIONS, people).told(QUESTIONS, precisions, sums, np.full(2, spread))
+    for arm, (information, scores) in enumerate(zip(*found, strict=True)):
+        slopes = independent(CELLS, people[arm])
+        rows = matrix @ slopes
+        covariance = spread * rows @ matrix.T + np.diag(1 / precisions[arm])
+        assert np.allclose(information, rows.T @ np.linalg.solve(covariance, rows), rtol=1e-6, atol=1e-6)
+        assert np.allclose(scores, rows.T @ np.linalg.solve(covariance, sums[arm]))
+
+
+def test_a_posterior_by_blocks_is_that_of_all_terms_at_once():
+    rng = np.random.default_rng(3)
+    sides = rng.standard_normal((2, 5, 5))
+    information, scores = sides @ sides.transpose(0, 2, 1), rng.standard_normal((2, 5))
+    blocks, prior = [slice(0, 2), slice(2, 5)], [np.diag([1.0, 2.0]) + 0.5, np.eye(3) + 0.2]
+    whole = np.zeros((5, 5))
+    for own, one in zip(blocks, prior, strict=True):
+        whole[own, own] = one
+    known = WhitePosterior.of(information, scores, blocks, prior)
+    covariances = np.linalg.inv(information + np.linalg.inv(whole))
+    assert np.allclose(known.covariances, covariances)
+    assert np.allclose(known.means, np.einsum("kij,kj->ki", covariances, scores))
+    root, inverses, means = known.told(1)
+    assert np.allclose(root @ inverses @ root.T, covariances[:, 2:, 2:])
+    assert np.allclose(means @ root.T, known.means[:, 2:])
 
 
 @pytest.mark.parametrize("noise", [10.0, 1000.0])
@@ -115,7 +142,7 @@ def test_masses_are_found_as_far_as_noise_lets_them(noise):
     assert known.means(CELLS)[1:7].tolist() == pytest.approx([1 / 6] * 6)
     for _ in range(4):
         counts = people * QUESTIONS.matrix @ MASSES + noise * rng.standard_normal(len(QUESTIONS.matrix))
-        known = known.learned(QUESTIONS, counts, np.full(len(counts), noise**2), people)
+        known = known.learned(QUESTIONS, known.means(CELLS), counts, np.full(len(counts), noise**2), people)
     found = known.means(CELLS)
     assert found.min() > 0
     assert [found[CELLS.of_feature(place)].sum() for place in range(2)] == pytest.approx([1, 1])
@@ -202,7 +229,8 @@ def test_arms_are_given_to_people_as_the_policy_does():
 def test_what_is_asked_leaves_less_doubt_than_asking_evenly():
     """One feature has much doubt, the other none."""
     covariance = np.diag([0.01, *[0.04] * 6, *[1e-6] * 3])
-    shares = least_doubt(QUESTIONS, np.stack([covariance] * 2), 400 * np.stack([MASSES] * 2), 400.0, MASSES, NONE_APART)
+    factors = np.stack([np.linalg.cholesky(covariance)] * 2)
+    shares = least_doubt(QUESTIONS, factors, 400 * np.stack([MASSES] * 2), 400.0, MASSES, NONE_APART)
     assert shares.sum() == pytest.approx(1)
     assert even(QUESTIONS).sum() == pytest.approx(1)
     about_levels = QUESTIONS.features == 1
