@@ -24,7 +24,7 @@ from tests.unit.algorithms.test_coin_arms import policy_of
 EPSILON = 1.0
 ALARM = 1e-6
 """Chance that one true claim is called broken."""
-COINS = np.random.default_rng(11).integers(0, 2**32, 2_000_000, dtype=np.uint32)
+COINS = np.random.default_rng(11).integers(0, 2**32, 800_000, dtype=np.uint32)
 COUNT = 40_000
 CERTAIN = 50.0
 """Score of an arm that only one of the neighbours can have."""
@@ -58,6 +58,15 @@ SAYS_NOTHING = {
 """What a group asks nobody about: both neighbours send the same."""
 
 
+def scene(moved: int = 0) -> tuple[Any, AdditivePolicy]:
+    """A policy that expects so little that a reward of 1 is a residual of 1; ``moved``: of drivers' third arm."""
+    spec, policy = policy_of()
+    means = policy.means.copy()
+    means[:, 0] -= 2000
+    means[2, spec.questions.cells.of_feature(1)] += np.array([0, 0, moved, 0], np.int16)
+    return spec, replace(policy, means=means, draws=means[None])
+
+
 def seen(policy: AdditivePolicy, spec: Any, group: str, pair: str, factor: float = 1.0) -> LowerBounds:
     """What observations of coins, symbols and arms prove, of people whose coins put them into a group."""
     people, (plan, mechanism) = PAIRS[pair], (policy.plan, policy.terms.mechanism)
@@ -86,23 +95,20 @@ def seen(policy: AdditivePolicy, spec: Any, group: str, pair: str, factor: float
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("group", GROUPS)
 def test_whatever_coins_ask_coins_symbol_and_arm_keep_epsilon(group: str, pair: str) -> None:
-    """The best arm is the same for both neighbours here. Planted: three times the promise."""
-    spec, policy = policy_of()
+    """The best arm is the same for both neighbours here. Planted: half of the noise."""
+    spec, policy = scene()
     found = seen(policy, spec, group, pair)
     assert found.stands(EPSILON)
     if (group, pair) in SAYS_NOTHING:
         assert found.lower_bound < 0.1
         return
     assert found.lower_bound > 0.5 * EPSILON, "the attack sees what there is to see"
-    assert not seen(policy, spec, group, pair, 3.0).stands(EPSILON)
+    assert not seen(policy, spec, group, pair, 2.0).stands(EPSILON)
 
 
 def test_planted_arms_by_coins_that_suit_the_context_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server whose plan gives the arm that a context makes best to those who seem to have it by coins."""
-    spec, policy = policy_of()
-    means = policy.means.copy()
-    means[2, spec.questions.cells.of_feature(1)] += np.array([0, 0, 3000, 0], np.int16)
-    suited = replace(policy, means=means, draws=means[None])
+    spec, suited = scene(3000)
     group = "the reward of an arm by coins"
     assert seen(suited, spec, group, "another context").stands(EPSILON)
     monkeypatch.setattr(CoinArms, "arms", lambda _self, _layout, _coins, best: best)
@@ -111,9 +117,6 @@ def test_planted_arms_by_coins_that_suit_the_context_are_caught(monkeypatch: pyt
 
 def test_a_best_arm_that_differs_tells_whoever_sees_it_which_context_it_was() -> None:
     """As `privateer account` says: no promise covers that. Coins that give an arm hide it."""
-    spec, policy = policy_of()
-    means = policy.means.copy()
-    means[2, spec.questions.cells.of_feature(1)] += np.array([0, 0, 3000, 0], np.int16)
-    suited = replace(policy, means=means, draws=means[None])
+    spec, suited = scene(3000)
     assert not seen(suited, spec, "the best arm, a cell and a residual", "another context").stands(EPSILON)
     assert seen(suited, spec, "a residual under an arm by coins", "another context").stands(EPSILON)
