@@ -13,7 +13,7 @@ import pytest
 
 from privateer_core.accounting.events import Pure
 from privateer_core.algorithms.additive.coin_arms import LEVEL, CoinArms
-from privateer_core.algorithms.additive.policy import AdditivePolicy
+from privateer_core.algorithms.additive.policy import STEP, AdditivePolicy
 from privateer_core.policies.decisions import Arms
 from privateer_core.spec.context import encoded
 from privateer_lab.audit.lower_bounds import LowerBounds, Scores, attack
@@ -26,6 +26,7 @@ ALARM = 1e-6
 """Chance that one true claim is called broken."""
 COINS = np.random.default_rng(11).integers(0, 2**32, 800_000, dtype=np.uint32)
 COUNT = 40_000
+HALF = round(0.5 / STEP)
 CERTAIN = 50.0
 """Score of an arm that only one of the neighbours can have."""
 
@@ -59,10 +60,14 @@ SAYS_NOTHING = {
 
 
 def scene(moved: int = 0) -> tuple[Any, AdditivePolicy]:
-    """A policy that expects so little that a reward of 1 is a residual of 1; ``moved``: of drivers' third arm."""
+    """A policy that expects half a reward of everybody, so that residuals are -1 and 1: they cannot tell more.
+
+    The second arm is best by one step; ``moved``: steps of drivers' third arm.
+    """
     spec, policy = policy_of()
-    means = policy.means.copy()
-    means[:, 0] -= 2000
+    means = np.zeros_like(policy.means)
+    means[:, 0] = HALF
+    means[1, 0] += 1
     means[2, spec.questions.cells.of_feature(1)] += np.array([0, 0, moved, 0], np.int16)
     return spec, replace(policy, means=means, draws=means[None])
 
