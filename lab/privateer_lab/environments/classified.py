@@ -129,7 +129,8 @@ class CsvSection(EnvironmentSection):
         self._check_columns(table.header, [column.name for column in source.columns])
         table.fill([*source.columns, label], len(spec.features), drop=self.missing == "drop")
         check_all_occur(label, "population.classes" if self.classes else "experiment.arms")
-        contexts = source.contexts()
+        # Algorithms without context have no column to look at.
+        contexts = source.contexts() if spec.features else np.zeros((len(label.values), 0))
         check_features(contexts, spec)
         return Classified(contexts, label.values, rewards, seed)
 

@@ -78,7 +78,8 @@ class RowsSection(EnvironmentSection):
         pair = [self.observed.got, self.observed.expected] if self.observed else []
         observed = [_column(table, name, "population.observed") for name in pair]
         table.fill([*source.columns, *means, *observed], len(spec.features), drop=self.missing == "drop")
-        contexts = source.contexts()
+        # Algorithms without context have no column to look at.
+        contexts = source.contexts() if spec.features else np.zeros((len(means[0].values), 0))
         check_features(contexts, spec)
         expected = np.stack([one.values for one in means], axis=1)
         _check_within(expected, spec.reward, wanted)
