@@ -98,7 +98,7 @@ class CoinArms:
         """Whether an earlier plan gave the same arm to everybody to whom coins of this one give an arm."""
         if earlier is None or earlier.given < self.given:
             return False
-        return bool(earlier.playable.tolist() == self.playable.tolist())
+        return bool(np.array_equal(earlier.playable, self.playable))
 
     @cached_property
     def groups(self) -> CoinGroups:
