@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms
 from privateer_core.spec.context import encoded
@@ -19,7 +20,7 @@ from privateer_lab.environments import environment_for
 from privateer_lab.environments.files import people_file
 from privateer_lab.environments.files.file_columns import Numbers
 from privateer_lab.environments.files.people_file import available_memory
-from tests.support.specs import make_spec
+from tests.support.specs import make_spec, tables
 
 GOOD = """age,job,hours,kind
 31,cook,40,a
@@ -83,6 +84,14 @@ def test_rewards_by_class_and_arm(tmp_path):
     contexts = everybody(population)
     rows = {31: [0.3, 0.4], 45: [0.1, 0.2], 27: [0.5, 0.6], 60: [0.3, 0.4]}
     assert population.means(contexts).tolist() == [rows[int(age)] for age in contexts[:, 0]]
+
+
+def test_an_algorithm_without_context_meets_the_same_people(tmp_path):
+    told = tables({**SPEC, "population.path": write(tmp_path, GOOD), "population.ignore": ["*"]})
+    del told["context"]
+    population = environment_for(parse_spec(told | {"algorithm": {"name": "bandit"}}), 0)
+    assert population.contexts(0, 4, np.random.default_rng(0)).shape == (4, 1)
+    assert population.means(everybody(population)).sum(axis=0).tolist() == [2, 1, 1]
 
 
 def test_a_category_is_a_feature_of_0_and_1(tmp_path):

@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms
 from privateer_lab.environments import environment_for
 from privateer_lab.environments.rows import ObservedRewards
-from tests.support.specs import make_spec
+from tests.support.specs import make_spec, tables
 
 FEATURES = {"age": {"low": 18, "high": 78}, "plan": {"levels": ["free", "pro"], "missing": True}}
 ROWS = [
@@ -39,6 +40,15 @@ def test_rows_come_with_replacement_and_yes_with_the_probability_of_the_options_
         rewards = environment.rewards(contexts, Arms(np.full(40_000, arm)), rng)
         assert set(rewards.tolist()) <= {0.0, 1.0}
         assert rewards.mean() == pytest.approx(expected, abs=0.012)
+
+
+def test_an_algorithm_without_context_meets_the_same_people(tmp_path):
+    (tmp_path / "people.csv").write_text("\n".join(ROWS), encoding="utf-8")
+    told = tables({"experiment.arms": ["a", "b", "c"]}) | {"algorithm": {"name": "bandit"}}
+    del told["context"]
+    environment = environment_for(parse_spec(told), 0, {"name": "rows", "path": str(tmp_path / "people.csv")})
+    contexts = environment.contexts(0, 1000, np.random.default_rng(0))
+    assert environment.means(contexts)[:, 1:].tolist() == [[0.5, 1.0]] * 1000
 
 
 def test_numbers_are_what_the_column_has_or_have_noise(tmp_path):
