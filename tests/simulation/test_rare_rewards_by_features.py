@@ -1,4 +1,4 @@
-"""Additive bandits where rewards are rare, or revenue that is mostly 0, beside a bandit that sees no features.
+"""Additive bandits where rewards are rare, among many people, beside the best single option.
 
 Four options, two numbers and two lists of levels; each of four classes of people has an option that is right for it.
 Fixed seeds, nothing drawn: the figures are those of the seeds, and the slack is what other seeds differ by.
@@ -23,17 +23,10 @@ PROMISES = {
     "central": {"model": "central", "epsilon": 1.0, "delta": 1e-6},
     "shuffle": {"model": "shuffle", "epsilon": 1.0, "delta": 1e-6, "local_epsilon_max": 8.0},
 }
-CAP = 200.0
-SLACK = 0.02
 
 
 class Shoppers(Environment):
-    """People of whom .02 buy if they get the right option, and .005 else; ``spends``: how much they spend counts."""
-
-    def __init__(self, spends=False):
-        self.spends = spends
-        # The mean of what a buyer spends: a log-normal number of median 30, up to the cap.
-        self.spent = np.minimum(CAP, self._amounts(200_000, np.random.default_rng(0))).mean() if spends else 1.0
+    """People of whom .02 buy if they get the right option, and .005 else."""
 
     def contexts(self, seen, people, rng):
         levels = [rng.integers(0, top, people) for top in (3, 4)]
@@ -45,50 +38,23 @@ class Shoppers(Environment):
         return np.argmax(scores, axis=0)
 
     def means(self, contexts):
-        return self.spent * (0.005 + 0.015 * (self.right(contexts)[:, None] == np.arange(4)))
-
-    @staticmethod
-    def _amounts(people, rng):
-        return rng.lognormal(np.log(30.0), 1.0, people)
-
-    def rewards(self, contexts, decisions, rng):
-        chances = self.means(contexts)[np.arange(len(contexts)), decisions.arms] / self.spent
-        bought = (rng.random(len(contexts)) < chances).astype(float)
-        return bought * np.minimum(CAP, self._amounts(len(contexts), rng)) if self.spends else bought
+        return 0.005 + 0.015 * (self.right(contexts)[:, None] == np.arange(4))
 
 
-def shares_right(name, model, people, seeds, spends=False):
-    """Share of people who got their right option, by seed, and that of the best single option."""
-    people_of = Shoppers(spends)
-    usual = 0.0085 * people_of.spent
-    reward = {"kind": "numeric", "low": 0.0, "high": CAP, "base_rate": usual} if spends else {"base_rate": usual}
-    tables = {
-        "experiment": {"name": "rare", "arms": ["a", "b", "c", "d"], "horizon": people},
-        "reward": reward,
-        "privacy": PROMISES[model],
-        "algorithm": {"name": name},
-    } | ({"context": {"features": FEATURES}} if name == "additive" else {})
-    found = []
-    for seed in seeds:
-        simulation = Simulation(parse_spec(tables), seed, environment=people_of)
-        while simulation.step.batch:
-            simulation.close_round()
-        simulation.finish()
-        run = simulation.outcome()
-        lost = 0.015 * people_of.spent * run.people
-        found.append((1 - run.regret / lost, 1 - run.best_constant_regret / lost))
-    return np.array(found).T
-
-
-@pytest.mark.parametrize("spends", [False, True])
 @pytest.mark.parametrize("model", PROMISES)
-def test_features_are_worth_more_than_the_best_single_option_among_many(model, spends):
-    own, best = shares_right("additive", model, 500_000, (200, 201), spends)
-    assert own.mean() > best.mean() + 2 * SLACK
-
-
-@pytest.mark.parametrize("spends", [False, True])
-def test_among_few_people_features_do_no_harm(spends):
-    own, _ = shares_right("additive", "central", 54_000, range(200, 204), spends)
-    without, _ = shares_right("bandit", "central", 54_000, range(200, 204), spends)
-    assert own.mean() > without.mean() - SLACK
+def test_features_are_worth_more_than_the_best_single_option_among_many(model):
+    """By share of people who got their right option, one seed: .67 and .74, where the best single one has .40."""
+    tables = {
+        "experiment": {"name": "rare", "arms": ["a", "b", "c", "d"], "horizon": 500_000},
+        "context": {"features": FEATURES},
+        "reward": {"base_rate": 0.0085},
+        "privacy": PROMISES[model],
+        "algorithm": {"name": "additive"},
+    }
+    simulation = Simulation(parse_spec(tables), 200, environment=Shoppers())
+    while simulation.step.batch:
+        simulation.close_round()
+    simulation.finish()
+    run = simulation.outcome()
+    own, best = (1 - lost / (0.015 * run.people) for lost in (run.regret, run.best_constant_regret))
+    assert own > best + 0.1
