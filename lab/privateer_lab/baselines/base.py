@@ -1,5 +1,6 @@
 """Baselines play the same people as an experiment's own policy and learn in their own way; they are found by name."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -11,6 +12,9 @@ from privateer_core.plugins import Plugins
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.context import COLUMNS_MAX
 from privateer_core.spec.spec import Spec
+
+GROUP: Final = 1 << 16
+"""Most people at a time: bounds memory, whatever the size of a round."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +38,17 @@ class Visitors:
     contexts: NDArray[np.float64]
     means: NDArray[np.float64]
 
+    first: int = 0
+    """The place of the first of them in their group, 0 unless they are a part of it."""
+
     def __len__(self) -> int:
         return len(self.contexts)
+
+    def parts(self, most: int) -> Iterator["Visitors"]:
+        """Yield them in order, at most so many at a time."""
+        for start in range(0, len(self), most):
+            some = slice(start, start + most)
+            yield Visitors(self.number, self.raw[some], self.contexts[some], self.means[some], self.first + start)
 
 
 class Baseline:
@@ -55,6 +68,8 @@ class Baseline:
     """Whether it breaks the promise that it makes."""
     columns_max: ClassVar[int] = COLUMNS_MAX
     """Columns of an encoded context that it can take."""
+    at_once: int = GROUP
+    """Most people who get their arms before it is told of their rewards."""
 
     def __init__(self, spec: ArmsSpec, seed: int) -> None:
         self.spec = spec

@@ -1,9 +1,9 @@
-"""Libraries that others wrote, without privacy, beside an experiment: Vowpal Wabbit and mabwiser."""
+"""Libraries that others wrote, and Privateer's own algorithms, beside an experiment: the same people for all."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
@@ -14,110 +14,19 @@ from privateer_core.policies.decisions import Arms
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_lab.baselines.base import Baseline, Visitors
-from privateer_lab.baselines.descent import centred
-from privateer_lab.baselines.run import Uniform, play_together
+from privateer_lab.baselines.boosting import BoostedTrees, PrivateBoosting
+from privateer_lab.baselines.libraries import MabWiser, VowpalWabbit, library
+from privateer_lab.baselines.run import Constant, People, Uniform, play_together
 from privateer_lab.simulation.devices import SeededNoise
 from privateer_lab.simulation.summary import regret_figures
 from privateer_server.rounds.loop import Schedule
 
-Array = NDArray[np.float64]
-ArmIndices = NDArray[np.int64]
-_LIBRARIES: Final = ("vowpalwabbit", "mabwiser.mab")
+_LIBRARIES: Final = {"Vowpal Wabbit": "vowpalwabbit", "mabwiser": "mabwiser.mab", "DP-EBM": "interpret.privacy"}
 _EXPLORERS: Final = {"epsilon-greedy": "--epsilon 0.05", "SquareCB": "--squarecb", "cover": "--cover 5"}
+_PAIRS: Final = {"SquareCB, pairs": "--squarecb -q ff"}
 Maker = Callable[[ArmsSpec, int], Baseline]
 CHANCE = "at random"
-
-
-def _library(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        detail, remedy = f"{name.partition('.')[0]} is not installed", "install privateer-lab[benchmark]"
-        raise SpecError(detail, field="peers", remedy=remedy) from None
-
-
-class VowpalWabbit(Baseline):
-    """A linear model of every arm's cost, which is the reward with its sign changed, and an explorer of Vowpal Wabbit.
-
-    Notes
-    -----
-    Privacy: none.
-    """
-
-    def __init__(self, explorer: str, spec: ArmsSpec, seed: int) -> None:
-        super().__init__(spec, seed)
-        options = f"--cb_explore {spec.arm_count} {explorer} --quiet --random_seed {seed + 1}"
-        self.model = _library(_LIBRARIES[0]).Workspace(options)
-        self.texts: list[str] = []
-        self.shares: Array = np.zeros(0)
-
-    def choose(self, visitors: Visitors) -> ArmIndices:
-        """Return arms (n,) drawn by the explorer's shares."""
-        names = [f"x{place}" for place in range(self.spec.dimension)]
-        rows = centred(visitors.contexts)[:, 1:].tolist()
-        self.texts = ["|f " + " ".join(map("{}:{:.6g}".format, names, row)) for row in rows]
-        shares = np.array([self.model.predict(text) for text in self.texts]).reshape(len(rows), -1)
-        ends = np.cumsum(shares, axis=1)
-        arms = (self.rng.random((len(rows), 1)) * ends[:, -1:] > ends).sum(axis=1)
-        self.shares = np.take_along_axis(shares, arms[:, None], axis=1)[:, 0]
-        return np.asarray(arms)
-
-    def learn(self, _visitors: Visitors, arms: ArmIndices, values: Array) -> None:
-        """Learn from these people, one after the other."""
-        outcomes = zip(arms.tolist(), values.tolist(), self.shares.tolist(), self.texts, strict=True)
-        for arm, value, share, text in outcomes:
-            self.model.learn(f"{arm + 1}:{-value:.6g}:{share:.6g} {text}")
-
-
-class MabWiser(Baseline):
-    """A learning policy of mabwiser, with a constant before the features if there are any.
-
-    Notes
-    -----
-    Privacy: none.
-    """
-
-    def __init__(self, policy: Callable[[Any], Any], spec: ArmsSpec, seed: int) -> None:
-        super().__init__(spec, seed)
-        library = _library(_LIBRARIES[1])
-        self.model = library.MAB(list(range(spec.arm_count)), policy(library.LearningPolicy), seed=seed)
-        self.knows = False
-
-    def choose(self, visitors: Visitors) -> ArmIndices:
-        """Return the policy's arms, (n,); arms by lot before anybody has reported."""
-        if not self.knows:
-            return self.rng.integers(0, self.spec.arm_count, len(visitors))
-        if self.spec.dimension:
-            found = self.model.predict(centred(visitors.contexts))
-            return np.atleast_1d(np.asarray(found, np.int64))
-        return np.array([self.model.predict() for _ in range(len(visitors))], np.int64)
-
-    def learn(self, visitors: Visitors, arms: ArmIndices, values: Array) -> None:
-        """Learn from these people at once."""
-        learn = self.model.partial_fit if self.knows else self.model.fit
-        learn(arms, values, *([centred(visitors.contexts)] if self.spec.dimension else []))
-        self.knows = True
-
-
-def peers_of(spec: ArmsSpec) -> dict[str, Callable[[ArmsSpec, int], Baseline]]:
-    """Return what makes each peer, by name: the policies of mabwiser are those for contexts, if there are any.
-
-    Raises
-    ------
-    SpecError
-        If a library is not installed.
-    """
-    for library in _LIBRARIES:
-        _library(library)
-    found: dict[str, Callable[[ArmsSpec, int], Baseline]] = {
-        f"Vowpal Wabbit, {name}": partial(VowpalWabbit, options) for name, options in _EXPLORERS.items()
-    }
-    policies = ("LinTS", "LinUCB") if spec.dimension else ("ThompsonSampling", "UCB1")
-    return found | {f"mabwiser, {name}": partial(MabWiser, partial(_made, name)) for name in policies}
-
-
-def _made(name: str, policies: Any) -> Any:
-    return getattr(policies, name)()
+BEST_ARM = "best constant arm"
 
 
 class Own(Baseline):
@@ -145,7 +54,11 @@ class Own(Baseline):
         """Return the policy's arms, (n,)."""
         self.coins = self._drawn(len(visitors))
         policy: Any = self.step.policy
-        return np.asarray(policy.decide(visitors.contexts, self.coins).arms)
+        return np.asarray(policy.decide(self._known(visitors), self.coins).arms)
+
+    def _known(self, visitors: Visitors) -> NDArray[np.float64]:
+        """Return the columns of contexts that the experiment looks at: all of them, or none."""
+        return visitors.contexts[:, : self.spec.dimension]
 
     def learn(self, visitors: Visitors, arms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         """Randomize and add up reports, unless the experiment has stopped by itself."""
@@ -153,7 +66,7 @@ class Own(Baseline):
             return
         policy: Any = self.step.policy
         coins = self._drawn(len(arms)) if policy.fresh_coins else self.coins
-        contributed = policy.contribute(visitors.contexts, coins, Arms(arms), values)
+        contributed = policy.contribute(self._known(visitors), coins, Arms(arms), values)
         mechanism = policy.terms.mechanism
         self.total = mechanism.add(self.total, mechanism.randomize(contributed, self.noise))
 
@@ -175,6 +88,7 @@ class Clocked(Baseline):
 
     def __init__(self, made: Baseline) -> None:
         self.made, self.deciding, self.learning = made, 0.0, 0.0
+        self.at_once = made.at_once
 
     def open(self, batch: int) -> None:
         """Begin a round."""
@@ -201,37 +115,122 @@ class Clocked(Baseline):
         self.learning += time.process_time() - started
 
 
-def contestants(spec: Spec) -> dict[str, Maker]:
-    """Return what makes each policy, by name: the experiment's own is the first, and random arms are the last.
+@dataclass(frozen=True)
+class Contestant:
+    """A policy to compare.
+
+    Attributes
+    ----------
+    spec
+        Its rounds, and what it knows of arms and features.
+    make
+        Makes it, for a spec and a seed.
+    """
+
+    spec: ArmsSpec
+    make: Maker
+
+
+def contestants(spec: Spec, others: Sequence[Spec] = (), peers: Sequence[str] = ()) -> dict[str, Contestant]:
+    """Return the policies to compare, by name: the experiment's own is the first, and random arms are the last.
+
+    Parameters
+    ----------
+    others
+        The same experiment with other algorithms.
+    peers
+        Parts of the names of those who are wanted beside Privateer; all of them by default.
 
     Raises
     ------
     SpecError
-        If the experiment has no arms, or sources, which peers cannot learn from.
+        If the experiment has no arms, or sources, which peers cannot learn from; if a library is not installed; or if
+        no peer has such a name.
     """
+    own = {f"Privateer, {one.algorithm.name}": Contestant(_played(one), Own) for one in (spec, *others)}
+    known = _played(spec)
+    beside = _chosen(peers, {**peers_of(known), BEST_ARM: Constant, CHANCE: Uniform})
+    _check_installed(beside)
+    return own | {name: Contestant(known, make) for name, make in beside.items()}
+
+
+def _played(spec: Spec) -> ArmsSpec:
     if not isinstance(spec, ArmsSpec):
         raise SpecError("peers choose an arm for each person", field="SPEC", remedy="choose a spec with arms")
     if spec.sources:
         raise SpecError("peers learn from the experiment's own people alone", field="sources", remedy="remove them")
-    return {spec.name: Own, **peers_of(spec), CHANCE: Uniform}
+    return spec
 
 
-def compare(spec: ArmsSpec, makers: dict[str, Maker], seeds: int) -> Iterator[dict[str, Any]]:
-    """Play each policy with the people of each seed, one after the other, and give a row for each run."""
-    for seed in range(seeds):
-        for name, make in makers.items():
-            clocked = Clocked(make(spec, seed))
-            (run,) = play_together(spec, {name: clocked}, seed)
-            yield {"policy": name, "regret": run.regret, "deciding": clocked.deciding, "learning": clocked.learning}
+def _chosen(peers: Sequence[str], makers: dict[str, Maker]) -> dict[str, Maker]:
+    for part in peers:
+        if not any(part.lower() in name.lower() for name in makers):
+            known = "; ".join(makers)
+            raise SpecError(
+                f"no peer of this experiment has {part!r} in its name", field="--peer", remedy=f"choose from {known}"
+            )
+    return {
+        name: make for name, make in makers.items() if not peers or any(part.lower() in name.lower() for part in peers)
+    }
+
+
+def peers_of(spec: ArmsSpec) -> dict[str, Maker]:
+    """Return what makes each peer, by name, whether or not its library is installed.
+
+    Those that look at contexts play where there are any, and DP-EBM where a curator promises an epsilon and a delta.
+    """
+    explorers = _EXPLORERS | (_PAIRS if spec.dimension else {})
+    found: dict[str, Maker] = {
+        f"Vowpal Wabbit, {name}": partial(VowpalWabbit, options) for name, options in explorers.items()
+    }
+    policies = ("LinTS", "LinUCB") if spec.dimension else ("ThompsonSampling", "UCB1")
+    found |= {f"mabwiser, {name}": partial(MabWiser, partial(_made, name)) for name in policies}
+    if spec.dimension:
+        found["boosted trees"] = BoostedTrees
+    trust = spec.privacy.trust
+    if spec.dimension and trust.curated and trust.promises and spec.privacy.delta:
+        found["DP-EBM"] = PrivateBoosting
+    return found
+
+
+def _made(name: str, policies: Any) -> Any:
+    return getattr(policies, name)()
+
+
+def _check_installed(beside: dict[str, Maker]) -> None:
+    """Refuse a missing library before the first of the others plays."""
+    for start, module in _LIBRARIES.items():
+        if any(name.startswith(start) for name in beside):
+            library(module)
+
+
+def compare(entered: dict[str, Contestant], people: ArmsSpec, seeds: range) -> Iterator[dict[str, Any]]:
+    """Play each policy with the people of each seed, one after the other, and give a row for each run.
+
+    Parameters
+    ----------
+    people
+        The spec that has the people, with all features that anybody looks at.
+    """
+    for seed in seeds:
+        for name, one in entered.items():
+            clocked = Clocked(one.make(one.spec, seed))
+            (run,) = play_together(one.spec, {name: clocked}, seed, People(people, seed))
+            figures = {"regret": run.regret, "reward": run.reward}
+            yield {"policy": name, "seed": seed, **figures, "deciding": clocked.deciding, "learning": clocked.learning}
 
 
 def side_by_side(rows: Sequence[dict[str, Any]], people: int) -> dict[str, dict[str, Any]]:
-    """Return the figures of each policy over its runs: regret, and people a second of processor time."""
+    """Return the figures of each policy over its runs: rewards, regret, and people a second of processor time."""
     found = {}
     for name in dict.fromkeys(row["policy"] for row in rows):
         own = [row for row in rows if row["policy"] == name]
         deciding, learning = (sum(row[part] for row in own) for part in ("deciding", "learning"))
+        rewards = np.array([row["reward"] for row in own])
         found[name] = {
+            "reward_mean": float(rewards.mean()),
+            "reward_error": float(rewards.std(ddof=1) / len(own) ** 0.5) if len(own) > 1 else None,
+            "rewards": rewards.tolist(),
             **regret_figures([row["regret"] for row in own]),
             "decisions_per_second": len(own) * people / deciding,
             "people_per_second": len(own) * people / (deciding + learning),

@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 from privateer_core.policies.decisions import Arms
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
-from privateer_lab.baselines.base import BASELINES, Baseline, Visitors, with_arms
+from privateer_lab.baselines.base import BASELINES, GROUP, Baseline, Visitors, with_arms
 from privateer_lab.environments import environment_for
 from privateer_lab.simulation.devices import scaled, scaled_rewards
 from privateer_lab.simulation.parallel import Backend, each
 from privateer_lab.simulation.summary import regret_figures
 
-GROUP: Final = 1 << 16
-"""Most people at a time: bounds memory, whatever the size of a round."""
 _PEOPLE: Final = 1 << 20
 """People whose expected rewards decide; with more of them the best arm is clear or does not matter."""
 
@@ -48,7 +46,7 @@ class People:
 
     def rewards(self, visitors: Visitors, arms: NDArray[np.int64]) -> NDArray[np.float64]:
         """Draw the rewards of the arms played, shape (n,), in their own units."""
-        rng = np.random.default_rng([self._seed, 4, visitors.number])
+        rng = np.random.default_rng([self._seed, 4, visitors.number, visitors.first])
         return self._environment.rewards(visitors.raw, Arms(arms), rng)
 
 
@@ -86,23 +84,26 @@ def play_once(spec: Spec, names: list[str], seed: int) -> list[BaselineRun]:
     return play_together(spec, {name: BASELINES[name](spec, seed) for name in names}, seed)
 
 
-def play_together(spec: ArmsSpec, playing: dict[str, Baseline], seed: int) -> list[BaselineRun]:
-    """Play baselines that were made for a spec and a seed, as `play_once` does."""
-    people = People(spec, seed)
+def play_together(
+    spec: ArmsSpec, playing: dict[str, Baseline], seed: int, people: People | None = None
+) -> list[BaselineRun]:
+    """Play baselines that were made for a spec and a seed, as `play_once` does; ``people`` if others are meant."""
+    people = people or People(spec, seed)
     regret, received = dict.fromkeys(playing, 0.0), dict.fromkeys(playing, 0.0)
     for batch, size in _rounds(spec):
         for baseline in playing.values():
             baseline.open(batch)
         for start in range(0, size, GROUP):
             visitors = people.next(min(GROUP, size - start))
-            best = visitors.means.max(axis=1)
             for name, baseline in playing.items():
-                arms = baseline.choose(visitors)
-                rewards = people.rewards(visitors, arms)
-                regret[name] += float((best - np.take_along_axis(visitors.means, arms[:, None], axis=1)[:, 0]).sum())
-                received[name] += float(rewards.sum())
-                if batch:
-                    baseline.learn(visitors, arms, scaled_rewards(rewards, spec))
+                for some in visitors.parts(baseline.at_once):
+                    arms = baseline.choose(some)
+                    rewards = people.rewards(some, arms)
+                    played = np.take_along_axis(some.means, arms[:, None], axis=1)[:, 0]
+                    regret[name] += float((some.means.max(axis=1) - played).sum())
+                    received[name] += float(rewards.sum())
+                    if batch:
+                        baseline.learn(some, arms, scaled_rewards(rewards, spec))
         for baseline in playing.values() if batch else ():
             baseline.close()
     horizon = spec.experiment.horizon

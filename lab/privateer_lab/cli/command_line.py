@@ -72,7 +72,7 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
     "Measure: beside other software": {
         "bench": ("run", "Measure what a report costs on its way."),
-        "peers": ("try_out", "Compare an experiment with libraries that have no privacy."),
+        "peers": ("try_out", "Compare an experiment with libraries that others wrote."),
     },
 }
 """The commands by heading: the module in ``privateer_lab.cli`` that has each, and what it does."""

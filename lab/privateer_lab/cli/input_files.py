@@ -16,7 +16,7 @@ _SIZE_MAX: Final = 64 << 20
 """Bytes of a file."""
 
 
-def load_spec(path: Path, settings: list[str], users: int | None = None) -> Spec:
+def load_spec(path: Path, settings: list[str], users: int | None = None, *, algorithm_name: str = "") -> Spec:
     """Read the spec in a file, with settings applied.
 
     Parameters
@@ -27,6 +27,8 @@ def load_spec(path: Path, settings: list[str], users: int | None = None) -> Spec
         ``section.key=value`` each; the value as TOML, or a bare string. ``section.key=`` removes a key.
     users
         The number of people, if given.
+    algorithm_name
+        Another algorithm, with its defaults, for the same arms and people; features are left out if it has none.
 
     Raises
     ------
@@ -34,6 +36,8 @@ def load_spec(path: Path, settings: list[str], users: int | None = None) -> Spec
         If the file is missing or not TOML, a setting is not ``section.key=value``, or the spec is invalid.
     """
     data = read_tables(path, settings, "SPEC")
+    if algorithm_name:
+        _replace_algorithm(data, algorithm_name)
     if users is not None and isinstance(data.setdefault("experiment", {}), dict):
         data["experiment"][_people_key(data)] = users
     actions = data.get("actions")
@@ -43,6 +47,14 @@ def load_spec(path: Path, settings: list[str], users: int | None = None) -> Spec
     spec = parse_spec(data)
     check_population(spec)
     return spec
+
+
+def _replace_algorithm(data: dict[str, Any], name: str) -> None:
+    if name not in ALGORITHMS:
+        raise SpecError(f"no algorithm {name!r}", field="--with", remedy=f"choose from {', '.join(ALGORITHMS)}")
+    data["algorithm"] = {"name": name}
+    if algorithm(name).spec.model_fields["context"].annotation is type(None):
+        data.pop("context", None)
 
 
 def _people_key(data: dict[str, Any]) -> str:

@@ -20,6 +20,7 @@ from privateer_lab.environments import with_people
 from privateer_lab.figures import margin, named
 from privateer_lab.planning.sweep import SweepJournal, cells, combinations, parse_axes, write_parquet
 from privateer_lab.planning.sweep import sweep as rows_of
+from privateer_lab.simulation.parallel import SEEDS_MAX
 from privateer_lab.simulation.simulate import figures_of
 from privateer_lab.simulation.simulate import simulate as runs_of
 from privateer_lab.simulation.summary import summary
@@ -246,32 +247,51 @@ def sweep(
 
 def peers(
     spec: PeopleSpec,
+    beside: Annotated[
+        list[str],
+        typer.Option("--with", help="Another algorithm for the same experiment, with its defaults. May be repeated."),
+    ] = [],  # noqa: B006
+    peer: Annotated[
+        list[str],
+        typer.Option(help="Part of the names of the peers that you want; all by default. May be repeated."),
+    ] = [],  # noqa: B006
     users: Users = None,
     seeds: Seeds = 2,
+    first_seed: Annotated[int, typer.Option(min=0, max=SEEDS_MAX, help="The first run's seed.")] = 0,
     settings: Set = [],  # noqa: B006 - typer's way to say none
     as_json: Json = False,
 ) -> None:
-    """Compare an experiment with Vowpal Wabbit and mabwiser, which have no privacy, with the same simulated people."""
+    """Compare an experiment, and other algorithms for it, with libraries that others wrote, with the same people.
+
+    Of the libraries DP-EBM alone has privacy; it plays where the spec's privacy is central.
+    """
     from privateer_lab.baselines.peers import compare, contestants, side_by_side
 
     parsed = load_spec(spec, settings, users)
-    makers = contestants(parsed)
+    others = [load_spec(spec, settings, users, algorithm_name=name) for name in beside]
+    entered = contestants(parsed, others, peer)
     if not as_json:
-        begin(f"{seeds} run{'s' * (seeds > 1)} of each of {', '.join(makers)}", "a minute or more for 100,000 people")
-    rows = progress(compare(cast(ArmsSpec, parsed), makers, seeds), seeds * len(makers), "runs")
+        begin(f"{seeds} run{'s' * (seeds > 1)} of each of {', '.join(entered)}", "minutes for 100,000 people")
+    coming = compare(entered, cast(ArmsSpec, parsed), range(first_seed, first_seed + seeds))
+    rows = progress(coming, seeds * len(entered), "runs")
     found = side_by_side(rows, parsed.experiment.horizon)
     if as_json:
-        print_json({"experiment": parsed.name, "people": parsed.experiment.horizon, "seeds": seeds, "policies": found})
+        promise = parsed.privacy.model_dump(include={"model", "epsilon", "delta"})
+        people = {"people": parsed.experiment.horizon, "seeds": seeds, "first_seed": first_seed}
+        print_json({"experiment": parsed.name, **promise, **people, "policies": found})
     else:
         title = "the same people; speed is by a second of processor time"
         print_rows(title, [_peer_row(*one) for one in found.items()])
-    if len(rows) < seeds * len(makers):
+    if len(rows) < seeds * len(entered):
         raise typer.Exit(130)
 
 
 def _peer_row(name: str, figures: dict[str, float | None]) -> dict[str, object]:
+    error = figures["reward_error"]
     return {
         "policy": name,
+        "mean reward": figures["reward_mean"],
+        "standard error": "" if error is None else error,
         "regret": figures["regret_mean"],
         "95 % interval": margin(figures["regret_ci95"]),
         "decisions a second": figures["decisions_per_second"],

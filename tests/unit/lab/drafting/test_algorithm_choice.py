@@ -53,12 +53,13 @@ def test_a_growth_that_is_an_algorithms_own_is_not_that_of_others():
 def test_rounds_that_grow_begin_as_their_algorithm_has_them():
     """Planted: with the draft's first round most people are asked before anything is learned of them."""
     tables = TABLES | {"experiment": {**TABLES["experiment"], "round_size": 3000}}
-    planted = with_algorithm(tables, "additive")
+    planted, usual = with_algorithm(tables, "additive"), with_algorithm(TABLES, "additive")
     own, even = (with_own_rounds(tables, name) for name in ("additive", "partition"))
     assert planted is not None
+    assert usual is not None
     assert own is not None
     assert even is not None
-    assert (planted.experiment.round_size, own.experiment.round_size) == (3000, 1000)
+    assert own.experiment.round_size == usual.experiment.round_size < planted.experiment.round_size == 3000
     assert even.experiment.round_size == 3000
 
 
