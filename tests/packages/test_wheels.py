@@ -129,7 +129,10 @@ def test_the_docs_installation_works_with_third_parties_from_the_index(tmp_path:
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_a_device_is_light(wheels: list[Path], tmp_path: Path) -> None:
-    """What a device installs, with third parties from the index, has no scipy; its size and the time of its import."""
+    """What a device installs, with third parties from the index, has no scipy; its size, and what its import takes.
+
+    Processor time is in multiples of what the import of numpy, pydantic and httpx takes in the same minute: 2.
+    """
     python = environment(tmp_path / "venv")
     ours = [wheel for wheel in wheels if wheel.name.startswith(("privateer_client", "privateer_core"))]
     environment_ = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
@@ -138,13 +141,14 @@ def test_a_device_is_light(wheels: list[Path], tmp_path: Path) -> None:
     [packages] = (tmp_path / "venv" / "lib").glob("python*/site-packages")
     assert not list(packages.glob("scipy*"))
     megabytes = sum(path.stat().st_size for path in packages.rglob("*") if path.is_file()) / 1e6
-    code = (
-        "import time; from privateer_client import Client; used = time.process_time(); import sys;"
-        "print(used, 'scipy' in sys.modules)"
-    )
-    runs = [subprocess.run([python, "-c", code], capture_output=True, text=True, check=True) for _ in range(6)]
-    seconds = min(float(run.stdout.split()[0]) for run in runs[1:])
-    print(f"a device: {megabytes:.0f} MB, imported in {seconds:.2f} s of CPU")
-    assert all(run.stdout.split()[1] == "False" for run in runs)
+
+    def seconds(imported: str) -> float:
+        """Least of five, after one that compiles."""
+        code = f"{imported}; import sys, time; assert 'scipy' not in sys.modules; print(time.process_time())"
+        runs = [subprocess.run([python, "-c", code], capture_output=True, text=True, check=True) for _ in range(6)]
+        return min(float(run.stdout) for run in runs[1:])
+
+    times = seconds("from privateer_client import Client") / seconds("import numpy, pydantic, httpx")
+    print(f"a device: {megabytes:.0f} MB, imported in {times:.1f} times what its libraries take")
     assert megabytes < 120
-    assert seconds < 0.6
+    assert times < 3
