@@ -44,7 +44,7 @@ export class GainPolicy {
     const asked = batch > 0 && batch <= spec.gainPeople;
     const layout = Layout.read(mechanism.layout);
     const about = layout.keys === KEYS && layout.groups === 1;
-    if (!nobody || !known || playable.join() !== this.played.join() || !asked || !about || this.seed < 0n || this.seed >= SEED_MAX) {
+    if (!nobody || !known || playable.join() !== this.played.join() || !asked || !about || typeof told.seed === "string" || this.seed < 0n || this.seed >= SEED_MAX) {
       throw malformed("not a policy that measures the gain");
     }
     const { kind, base_rate, low, high } = spec.reward;

@@ -9,7 +9,7 @@ const WORD = 1n << 64n;
 class Response {
   /** @param {number} epsilon pure local privacy of a symbol @param {number} symbols size of the alphabet @param {number} own */
   constructor(epsilon, symbols, own) {
-    if (!(epsilon > 0 && epsilon <= 30)) throw refused("there is no such randomizer", "epsilon");
+    if (!(typeof epsilon === "number" && epsilon > 0 && epsilon <= 30)) throw refused("there is no such randomizer", "epsilon");
     if (!(Number.isSafeInteger(symbols) && symbols >= 2 && symbols <= 32_768)) {
       throw refused("there is no such randomizer", "symbols");
     }

@@ -28,7 +28,7 @@ export class Ball {
     const { norm, bound, coordinates, below = 1 } = told ?? {};
     const sized = Number.isSafeInteger(coordinates) && coordinates >= 1 && coordinates <= COORDINATES_MAX;
     if (norm !== "l2" || !(bound > 0 && Number.isFinite(bound)) || !sized) throw malformed("not a ball");
-    if (!(below > 0 && below <= 1)) throw malformed("not a ball");
+    if (!(typeof below === "number" && below > 0 && below <= 1)) throw malformed("not a ball");
     this.bound = /** @type {number} */ (bound);
     /** The most that the negative coordinates are long, by the bound. */
     this.below = /** @type {number} */ (below);

@@ -5,8 +5,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { PrivateerError } from "../src/errors.js";
+import { decode } from "../src/msgpack.js";
 import { Participation } from "../src/participation.js";
+import { Ball } from "../src/vectors.js";
 import { LIMITS } from "../src/verification.js";
+import { packed } from "./support/packed.js";
 import { vectors } from "./support/vectors.js";
 
 const told = vectors("publications");
@@ -59,4 +62,49 @@ test("no bytes, and nesting without end", async () => {
   assert.equal(await survives(new Uint8Array(0)), 0);
   assert.equal(await survives(new Uint8Array(100_000).fill(0x91)), 0);
   assert.equal(await survives(new Uint8Array([0xdd, 255, 255, 255, 255])), 0);
+});
+
+/** Where each number of a policy is. @param {any} value @param {string[]} path @returns {Generator<string[]>} */
+function* numbers(value, path = []) {
+  if (typeof value === "number" || typeof value === "bigint") yield path;
+  else if (value && typeof value === "object" && !(value instanceof Uint8Array)) {
+    for (const key of Object.keys(value)) yield* numbers(value[key], [...path, key]);
+  }
+}
+
+/** What no device reads: how many halvings a column has, and the terms of the policy that a gain round measures. */
+const UNREAD = /^(design\.blocks\.\d+\.halvings|by_context\..*)$/;
+
+test("numbers that are text: added up they would be something else", async (t) => {
+  for (const [index, one] of [...told, ...more].entries()) {
+    await t.test(one.name, async () => {
+      const [round, spec, policy, ...rest] = decode(new Uint8Array(Buffer.from(one.publication, index < told.length ? "hex" : "base64")));
+      const published = (/** @type {any} */ other) => new Uint8Array(packed([round, spec, packed(other), ...rest]));
+      assert.equal(await survives(published(decode(policy))), 1);
+      for (const path of numbers(decode(policy))) {
+        const lie = decode(policy);
+        const holder = path.slice(0, -1).reduce((/** @type {any} */ within, key) => within[key], lie);
+        const last = path[path.length - 1];
+        holder[last] = String(holder[last]);
+        const said = path.join(".");
+        if (!UNREAD.test(said)) assert.equal(await survives(published(lie)), 0, said);
+      }
+    });
+  }
+});
+
+test("a ball says in a number how far its vectors are below 0, and only where rewards may be rare", async () => {
+  const lied = (/** @type {any} */ below) => () => new Ball({ norm: "l2", bound: 1, coordinates: 9, below });
+  assert.ok(new Ball({ norm: "l2", bound: 1, coordinates: 9, below: 1e-9 }).diameter < 1.5 * 16384);
+  for (const below of ["1e-9", "0.5", true, [0.5], NaN, 0, 2, null]) assert.throws(lied(below), PrivateerError, String(below));
+  let balls = 0;
+  for (const one of more.filter((/** @type {any} */ { name }) => name.startsWith("linear"))) {
+    const [round, spec, policy, ...rest] = decode(new Uint8Array(Buffer.from(one.publication, "base64")));
+    const lie = decode(policy);
+    if (!lie.terms.mechanism.ball) continue;
+    balls += 1;
+    lie.terms.mechanism.ball.below = 0.01;
+    assert.equal(await survives(new Uint8Array(packed([round, spec, packed(lie), ...rest]))), 0, one.name);
+  }
+  assert.ok(balls > 0);
 });

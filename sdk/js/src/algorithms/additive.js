@@ -55,7 +55,8 @@ export class AdditivePolicy {
     const rises = edges.length === questions.count - 1 && edges.every((edge, i) => edge <= UNIT && (i === 0 || edges[i - 1] <= edge));
     // Where nobody is asked there are no groups that coins could name.
     const planned = (this.plan !== null) === startsFromLevels(spec) && (told.terms.batch > 0 || !this.plan?.given);
-    const bounded = this.below > 0 && this.below <= 1 && (this.plan === null || this.below === 1);
+    const typed = [this.below, counted].every((one) => typeof one === "number") && typeof told.seed !== "string";
+    const bounded = typed && this.below > 0 && this.below <= 1 && (this.plan === null || this.below === 1);
     if (!(same && plays && drawn && rises && planned && bounded && counted >= 0 && counted < 1)) throw malformed("not an additive policy");
     this.lengths = [...edges, UNIT].map((edge, i) => Math.sqrt((edge - (edges[i - 1] ?? 0)) / UNIT));
   }

@@ -75,11 +75,11 @@ export class LinearPolicy {
     const favoured = this.favours === -1 || (mayFavour && this.playable[this.favours] === 1);
     const same = this.design.is(told.design) && this.link === spec.table.link && this.share === share;
     const plays = this.playable.length === spec.arms.length && this.playable.every((on, arm) => (on === 1) === spec.playable[arm]);
-    const ranged = this.exploration >= 0 && this.exploration <= 1 && this.seed >= 0n && this.seed < 1n << 63n;
+    const ranged = typeof this.exploration === "number" && typeof told.seed !== "string" && this.exploration >= 0 && this.exploration <= 1 && this.seed >= 0n && this.seed < 1n << 63n;
     const classes = isJoint || spec.armInKey ? 1 : this.played.length;
     const { ball, repeats = 1 } = told.terms.mechanism;
-    const { norm, bound, coordinates } = ball ?? {};
-    const asks = norm === "l2" && bound === 1 && coordinates === this.coordinates && coordinates <= COORDINATES_MAX && [1, classes].includes(this.classes);
+    const { norm, bound, coordinates, below = 1 } = ball ?? {};
+    const asks = norm === "l2" && bound === 1 && below === 1 && coordinates === this.coordinates && coordinates <= COORDINATES_MAX && [1, classes].includes(this.classes);
     const few = repeats <= mostMessages(spec);
     if (!(same && plays && ranged && favoured && asks && few)) throw malformed("not a linear policy");
   }

@@ -77,7 +77,7 @@ export class TrialPolicy {
     const { layout, reported, factors, questions, segments } = this;
     // A curator's record names the arm, too.
     const namesArms = spec.armInKey || spec.trust.curated;
-    const inside = factors.every((one) => one.column >= 0 && one.column + one.columns <= spec.columns);
+    const inside = factors.every((one) => [one.column, one.columns].every(Number.isSafeInteger) && one.column >= 0 && one.column + one.columns <= spec.columns);
     const whole = questions.some((one) => one.everybody) ? 1 : 0;
     const groups = this.arms * Math.max(1, questions.length);
     const chooses = layout.keys === segments + whole && layout.groups === groups && layout.rises;
