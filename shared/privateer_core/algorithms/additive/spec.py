@@ -235,13 +235,15 @@ class AdditiveSpec(ArmsSpec):
         error = level_error(self, self.usual_question())
         if error <= _TOLD * min(rate, 1 - rate):
             return found
-        span = self.reward.span
+        span, trust = self.reward.span, self.privacy.trust
+        less = "" if trust.curated else " use a curator,"
+        if trust.batched and not trust.curated:
+            less = f" raise privacy.local_epsilon_max,{less}"
         return [
             *found,
             f"noise alone moves the mean reward of an option by about {error * span:.2g} after all people, and "
             f"reward.base_rate is {self.reward.base_rate:g}: choosing by features is likely to earn no more than "
-            "chance. Ask more people, raise privacy.local_epsilon_max under a shuffler, or use a curator. Else choose "
-            "'bandit', or a reward that is less rare",
+            f"chance. Ask more people,{less} choose 'bandit', or take a reward that is less rare",
         ]
 
     @override
