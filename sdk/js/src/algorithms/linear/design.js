@@ -19,7 +19,7 @@ export class Design {
     if (!Array.isArray(blocks) || blocks.length !== this.blocks.length) return false;
     return this.blocks.every(({ columns, codes, flags, cyclic = false }, i) => {
       const other = blocks[i];
-      return (other.cyclic ?? false) === cyclic && other.columns === columns && other.flags === flags && Array.isArray(other.codes) && other.codes.join() === codes.join();
+      return (other.cyclic ?? false) === cyclic && other.columns === columns && other.flags === flags && Array.isArray(other.codes) && other.codes.length === codes.length && codes.every((code, at) => code === other.codes[at]);
     });
   }
 
