@@ -121,7 +121,7 @@ def test_planted_arms_by_coins_that_suit_the_context_are_caught(monkeypatch: pyt
 
 
 def test_a_best_arm_that_differs_tells_whoever_sees_it_which_context_it_was() -> None:
-    """As `privateer account` says: no promise covers that. Coins that give an arm hide it."""
+    """No promise covers that, and `privateer account` says so. Coins that give an arm hide it."""
     spec, suited = scene(3000)
     assert not seen(suited, spec, "the best arm, a cell and a residual", "another context").stands(EPSILON)
     assert seen(suited, spec, "a residual under an arm by coins", "another context").stands(EPSILON)

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from privateer_core.algorithms import parse_spec
-from privateer_lab.simulation.simulation import Simulation
+from tests.support.mean_rewards import mean_reward
 
 pytestmark = pytest.mark.nightly
 
@@ -26,14 +25,7 @@ def reward(name: str, model: str) -> float:
     tables = tomllib.loads(EXAMPLE.read_text())
     tables["algorithm"], tables["privacy"] = {"name": name}, PROMISES[model]
     tables["experiment"]["round_growth"] = 0.3 if model in ("none", "central") else 0.1
-    found = []
-    for seed in (0, 1):
-        simulation = Simulation(parse_spec(tables), seed)
-        while simulation.step.batch:
-            simulation.close_round()
-        simulation.finish()
-        found.append(simulation.outcome().reward)
-    return sum(found) / len(found)
+    return mean_reward(tables, (0, 1))
 
 
 def test_who_trusts_more_earns_no_less_and_partition_earns_less() -> None:

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer_core.algorithms import parse_spec
-from privateer_lab.simulation.simulation import Simulation
+from tests.support.mean_rewards import mean_reward
 
 pytestmark = pytest.mark.nightly
 
@@ -40,14 +39,7 @@ def reward(day: Path, name: str, model: str, **hour: Any) -> float:
         "algorithm": {"name": name},
         "population": {"name": "rows", "path": str(day)},
     }
-    found = []
-    for seed in (200, 201):
-        simulation = Simulation(parse_spec(tables), seed)
-        while simulation.step.batch:
-            simulation.close_round()
-        simulation.finish()
-        found.append(simulation.outcome().reward)
-    return sum(found) / len(found)
+    return mean_reward(tables, (200, 201))
 
 
 @pytest.mark.parametrize("model", PROMISES)

@@ -43,7 +43,7 @@ class Shoppers(Environment):
 
 @pytest.mark.parametrize("model", PROMISES)
 def test_features_are_worth_more_than_the_best_single_option_among_many(model):
-    """By share of people who got their right option, one seed: .67 and .74, where the best single one has .40."""
+    """Shares of people who got their right option, one seed: .67 and .74, where the best single one has .40."""
     tables = {
         "experiment": {"name": "rare", "arms": ["a", "b", "c", "d"], "horizon": 500_000},
         "context": {"features": FEATURES},

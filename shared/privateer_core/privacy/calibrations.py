@@ -104,7 +104,7 @@ def _dealt(asked: FeatureMeans, local: Callable[[int], float]) -> NamedSymbol:
     dealt = max(made, key=lambda one: one.response.gain**2 * one.buckets)
     if below == 1 or 2 * keys > SYMBOLS_MAX:
         return dealt
-    # Of rare values hits with value 1 count, and others next to nothing: in a bucket there would be those of others.
+    # Where values are rare, hits with value 1 count and others do not: a bucket would mix in those of other keys.
     named = NamedSymbol(asked.layout, local(2 * keys), keys)
     gain, noise = named.response.gain, named.response.other * (1 + below**2)
     told = gain**2 / (noise + gain * below / keys)

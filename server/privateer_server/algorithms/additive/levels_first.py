@@ -133,7 +133,7 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
         plan = CoinArms.even(self.questions, np.array(self.spec.playable))
         if not ahead.batch:
             return replace(plan, given=0)
-        # As many people count as half-lives leave of all who ever report.
+        # With a half-life no more people count than it leaves of all who ever report.
         counted = min(max(1, state.reported), self.spec.algorithm.half_life / np.log(2))
         given = int(UNIT * min(1.0, max(_LEAST, _FIRST / counted)))
         if not state.reported:
@@ -181,7 +181,7 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
         left = self.left(people)
         levels, information, scores = state.levels.faded(left), left * state.information, left * state.scores
         means = STEP * policy.means.astype(np.float64)
-        # Who chose before arms were added, or in a pause, may have had another arm than coins name, or the best one.
+        # People who chose before arms were added, or in a pause, may have had another arm than coins name now.
         moved = sum(share for one, share in policy.decided if not policy.plan.agrees(one.plan))
         for told in found.told:
             if told.arm >= 0 and moved > _MOVED:

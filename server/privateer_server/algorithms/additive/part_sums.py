@@ -103,7 +103,7 @@ class PartSums:
             nothing, unknown = np.zeros_like(sums), np.full_like(each, np.inf)
             return cls(sums, nothing, noise, unknown, (hit_other, 0.0), (hit_other, 0.0), together=False)
         counts = times * (hits - trials * hit_other) / more
-        # Of residuals with mean 0 a share of below / (1 + below) have value 1, so that their mean square is below.
+        # A share of below / (1 + below) of residuals with mean 0 have value 1, so that their mean square is below.
         value_rates = hit_other * (1 + below**2) / 2, more * below
         return cls(sums, counts, noise, each / more**2, (hit_other, more), value_rates, together=False)
 

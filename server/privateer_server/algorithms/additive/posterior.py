@@ -86,7 +86,7 @@ class TermPosterior:
         prior = [np.full((1, 1), (_ARMS * unit) ** 2), *(family.average(family.before) for family in families)]
         own = slice(1, None)
         if declared is not None and unit < _RARE:
-            # Of rare rewards arms are alike until reports say otherwise: noise must not make one of them the best.
+            # Arms are taken to be alike until reports say otherwise: noise must not make one of them the best.
             families, own = [TermScales.of_level(unit), *families], slice(0, None)
             prior[0] = families[0].average(families[0].before)
         for _ in range(_STEPS if information.any() else 0):

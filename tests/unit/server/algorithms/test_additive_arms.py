@@ -106,7 +106,7 @@ def test_arms_by_coins_that_a_change_has_moved_say_nothing_of_levels(
     spec = spec_under("local-3.5", 20_000)
 
     def off() -> Any:
-        """By how many deviations levels are off, after a round with late reports and one without."""
+        """Return how many deviations levels are off, after a round with late reports and one without."""
         rng = np.random.default_rng(5)
         after, step = changed(spec, change, Schedule(spec).open(1), rng)
         step = Schedule(after).close(step, released(after, step, [step.policy], rng), 10)
