@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -16,10 +17,12 @@ from privateer_core.errors import SpecError, printable
 from privateer_core.privacy.order import concerns_of
 from privateer_core.spec.privacy import BATCH_MAX
 from privateer_lab.answer_tables import rows_of
+from privateer_lab.cli.chosen_algorithm import chosen_algorithm, is_to_be_chosen, write_name
 from privateer_lab.cli.command_line import Jobs, Json, On, PeopleSpec, Population, Set, Users
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.cli.output import begin, open_folder, print_json, print_rows, progress, screen
 from privateer_lab.environments import check_files, with_people
+from privateer_lab.planning.algorithm_choice import AlgorithmChoice
 from privateer_lab.planning.expectation.choices import VariedSpec, choices_of, peopled
 from privateer_lab.planning.expectation.expected import Expectation, expectation
 from privateer_lab.planning.expectation.partial_runs import PartialRun
@@ -30,6 +33,7 @@ from privateer_lab.planning.first_rounds import first_rounds
 from privateer_lab.planning.plans import EPSILON_MAX, MODELS, batches, outcome, with_finite
 from privateer_lab.simulation.delayed_reports import assumed
 from privateer_lab.simulation.parallel import SEEDS_MAX
+from privateer_lab.toml_file import read_tables
 
 _PROMISES: Final = ("as it is", "trust", "epsilon")
 """Kinds of changes that are other promises: their regret is drawn."""
@@ -64,8 +68,9 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Say in words what an experiment can be expected to earn, and what would change that, before you ask anybody."""
+    choice = _chosen(spec, settings, population, as_json=as_json)
     started = time.process_time()
-    parsed = load_spec(spec, settings, users)
+    parsed = load_spec(spec, settings if choice is None else [*settings, f"algorithm.name={choice.name}"], users)
     parsed = peopled(parsed) if population is None else with_people(parsed, population)
     asked_for = (_models(models), _epsilons(epsilons))
     check_files(parsed)
@@ -92,6 +97,8 @@ def plan(
         raise typer.Exit(130)
     found = expectation(parsed, choices, runs)
     result = _result(found, choices, runs, tests) | {"refused": [one.row for one in (*refused, *search.refused)]}
+    if choice is not None:
+        result |= {"algorithm": asdict(choice), "words": [choice.sentence, *result["words"]]}
     if as_json:
         print_json(result)
     else:
@@ -100,6 +107,21 @@ def plan(
         _draw(result["outcomes"], parsed.name, found.counts, plot)
     if search.is_interrupted:
         raise typer.Exit(130)
+
+
+def _chosen(path: Path, settings: list[str], population: str | None, *, as_json: bool) -> AlgorithmChoice | None:
+    """Choose the algorithm of a spec that leaves it open, and write its name into the file."""
+    tables = read_tables(path, settings, "SPEC")
+    if not is_to_be_chosen(tables):
+        return None
+    if not as_json:
+        begin("trying algorithms on these people", "some seconds")
+    choice = chosen_algorithm(tables, population)
+    if is_to_be_chosen(read_tables(path, [], "SPEC")):
+        write_name(path, choice.name)
+        if not as_json:
+            screen.print(f"Wrote algorithm.name = '{choice.name}' into {path}.", markup=False, soft_wrap=True)
+    return choice
 
 
 def _result(

@@ -7,7 +7,7 @@ everybody may read a spec.
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from pathlib import Path
 from typing import Any, Final, cast
@@ -20,7 +20,6 @@ from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.sections import toml_tables
 from privateer_core.spec.spec import Spec, example_promises
-from privateer_lab.drafting.algorithm_choice import AlgorithmChoice, choice_of, with_own_rounds
 from privateer_lab.drafting.column_profiles import TableRows, rows_of, shortened
 from privateer_lab.drafting.copied_columns import without_copies
 from privateer_lab.drafting.feature_drafts import FeatureDrafts, features_of, rounded
@@ -30,7 +29,8 @@ from privateer_lab.drafting.segment_drafts import segment_lines
 from privateer_lab.drafting.toml_values import toml
 from privateer_lab.drafting.usual_algorithms import with_effects
 from privateer_lab.environments import environment_for
-from privateer_lab.planning.other_algorithms import by_features
+from privateer_lab.planning.algorithm_choice import AlgorithmChoice, choice_of
+from privateer_lab.planning.other_algorithms import by_features, every_algorithm, with_own_rounds
 
 _ROUND: Final = 1000
 _SHARE: Final = 0.05
@@ -91,13 +91,14 @@ class Draft:
         tables, other = toml_tables(self.text), toml_tables(self._with_cuts(self.text))
         if tables["algorithm"]["name"] not in by_features() or not (self.log or self.labelled):
             return None
+        drawn = partial(with_own_rounds, other) if other != tables else None
         if self.labelled:
             for one in (tables, other):
                 one["population"]["path"] = str(self.labelled.resolve())
-            return choice_of(tables, other, environment_for)
+            return choice_of(every_algorithm(tables, own_rounds=True), environment_for, drawn)
         assert self.people is not None
         people = self.people.people
-        return choice_of(tables, other, lambda _spec, _seed: people)
+        return choice_of(every_algorithm(tables, own_rounds=True), lambda _spec, _seed: people, drawn)
 
     def _with_cuts(self, text: str) -> str:
         """Return the spec with cut points of numbers from the data, where it has features of both kinds."""

@@ -47,6 +47,26 @@ def with_algorithm(tables: Mapping[str, Any], name: str) -> ArmsSpec | None:
     return None
 
 
+def every_algorithm(tables: Mapping[str, Any], *, own_rounds: bool = False) -> dict[str, ArmsSpec]:
+    """Return the spec of these tables with each algorithm that it can have: those by features, and the one without.
+
+    With ``own_rounds`` rounds that grow begin as their algorithm has them, whatever the tables say.
+    """
+    specs = with_own_rounds if own_rounds else with_algorithm
+    found = {name: specs(tables, name) for name in (*by_features(), without_features())}
+    return {name: spec for name, spec in found.items() if spec is not None}
+
+
+def with_own_rounds(tables: Mapping[str, Any], name: str) -> ArmsSpec | None:
+    """Return the spec of these tables with another algorithm, whose rounds are its own if they grow.
+
+    Rounds of one size are those of the tables. Where rounds grow, such a first round would be most of the learning.
+    """
+    experiment = {key: one for key, one in tables["experiment"].items() if key != "round_size"}
+    own = with_algorithm(dict(tables) | {"experiment": experiment}, name)
+    return own if own is not None and own.experiment.round_growth > 0 else with_algorithm(tables, name)
+
+
 def tables_of(spec: ArmsSpec) -> dict[str, Any]:
     """Return the tables of a spec, without sizes of rounds that are the usual ones of its algorithm."""
     tables = spec.model_dump(exclude_none=True)

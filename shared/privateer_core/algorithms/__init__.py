@@ -31,6 +31,9 @@ class Algorithm:
 ALGORITHMS: Final = Plugins[Algorithm]("privateer.algorithms", "distribution that brings it", "algorithm.name")
 """The installed algorithms, by name."""
 
+TO_BE_CHOSEN: Final = "auto"
+"""Stands for the name of an algorithm that somebody has yet to choose, in a file: no experiment has it."""
+
 
 def algorithm(name: str) -> Algorithm:
     """Return the public half of an algorithm of `ALGORITHMS`; raises what `Plugins` does."""
@@ -53,6 +56,9 @@ def parse_spec(data: dict[str, Any]) -> Spec:
         raise SpecError("missing", field="algorithm.name", remedy="add it")
     if not isinstance(name, str):
         raise SpecError(f"must be one of {', '.join(ALGORITHMS)}", field="algorithm.name", remedy="choose one")
+    if name == TO_BE_CHOSEN:
+        remedy = "run `privateer plan SPEC`: it tries algorithms on simulated people and writes the best one's name"
+        raise SpecError(f"{name!r} is still to be chosen", field="algorithm.name", remedy=remedy)
     return parse_section(algorithm(name).spec, data)
 
 

@@ -131,6 +131,11 @@ class Reward(Range):
         return found
 
     @property
+    def is_rate(self) -> bool:
+        """Whether a mean reward is the share of people who say yes."""
+        return self.kind == "binary" and (self.low, self.high) == (0.0, 1.0)
+
+    @property
     def middle(self) -> float:
         """The middle of the range."""
         return (self.high + self.low) / 2

@@ -134,7 +134,7 @@ def expectation(spec: Spec, choices: Sequence[VariedSpec], runs: Mapping[int, Se
         experiment=spec.name,
         counts="people" if spec.people_key == "horizon" else "choices",
         is_test=is_test(spec),
-        is_rate=spec.reward.kind == "binary" and (spec.reward.low, spec.reward.high) == (0.0, 1.0),
+        is_rate=spec.reward.is_rate,
         reward=_called(table),
         left_out=tuple(one.change for place, one in enumerate(choices) if place not in runs),
         single_option=spec.options[max(set(places), key=places.count)],

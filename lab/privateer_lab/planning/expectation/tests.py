@@ -62,5 +62,4 @@ def _least(tables: Sequence[Table]) -> Iterator[tuple[str, float]]:
 
 
 def _points(spec: Spec, value: float) -> str:
-    is_rate = spec.reward.kind == "binary" and spec.reward.span == 1
-    return f"{100 * value:.2g} points" if is_rate else f"{value:.3g}"
+    return f"{100 * value:.2g} points" if spec.reward.is_rate else f"{value:.3g}"

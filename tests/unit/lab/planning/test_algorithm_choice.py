@@ -1,14 +1,25 @@
 """Which algorithm a draft has: by runs on its people, whatever they are."""
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_lab.drafting import algorithm_choice
-from privateer_lab.drafting.algorithm_choice import AlgorithmChoice, choice_of, with_own_rounds
 from privateer_lab.drafting.spec_draft import draft
+from privateer_lab.environments import environment_for
 from privateer_lab.environments.own_people import OwnPeople
-from privateer_lab.planning.other_algorithms import by_features, tables_of, with_algorithm, without_features
+from privateer_lab.planning import algorithm_choice
+from privateer_lab.planning.algorithm_choice import AlgorithmChoice, choice_of
+from privateer_lab.planning.other_algorithms import (
+    by_features,
+    every_algorithm,
+    tables_of,
+    with_algorithm,
+    with_own_rounds,
+    without_features,
+)
 
 TABLES = {
     "experiment": {"name": "test", "arms": ["a", "b"], "horizon": 6000},
@@ -67,22 +78,28 @@ def test_the_one_that_earns_most_is_chosen_and_cut_points_where_they_earn_more()
     """People crowd at the lower end, where they change; of people who are all alike the usual one stays."""
     cuts = (80 * np.linspace(0, 1, 17) ** 4).tolist()
     drawn = TABLES | {"context": {"features": {**TABLES["context"]["features"], "age": {"quantiles": cuts}}}}
-    found = choice_of(TABLES, drawn, lambda spec, _: OwnPeople(People(2.0), spec))
+    specs = every_algorithm(TABLES, own_rounds=True)
+    found = choice_of(specs, lambda spec, _: OwnPeople(People(2.0), spec), partial(with_own_rounds, drawn))
     assert found is not None
     assert found.earned[found.name] >= max(found.earned[name] for name in by_features()) - 0.02
     assert found.earned["bandit"] < found.earned[found.name]
     assert found.drawn is None or found.drawn > found.earned[found.name]
-    alike = choice_of(TABLES, TABLES, lambda spec, _: OwnPeople(People(100.0), spec))
+    alike = choice_of(specs, lambda spec, _: OwnPeople(People(100.0), spec))
     assert alike is not None
     assert (alike.name, alike.drawn) == ("partition", None)
 
 
 def test_a_sentence_says_why():
-    found = AlgorithmChoice("additive", {"partition": 0.4, "additive": 0.5, "bandit": 0.6}, 0.61, 0.55)
+    found = AlgorithmChoice("additive", {"partition": 0.4, "additive": 0.5, "bandit": 0.6}, 0.61, 0.09, True, 0.55)
     assert found.sentence == (
-        "algorithm.name is 'additive': in runs on these people it earns 0.5 ('partition' 0.4, 'bandit' 0.6); the best "
-        "single option earns 0.61. Cut points of numbers from the data earn 0.55: confirm that they may be public. "
-        "'bandit', which knows no features, earns more: to use it, leave out [context.features]."
+        "algorithm.name is 'additive': in runs on these people it earns 50.0 % ('partition' 40.0 %, 'bandit' 60.0 %); "
+        "the best single option earns 61.0 %. Cut points of numbers from the data earn 55.0 %: confirm that they may "
+        "be public. 'bandit', which knows no features, earns more: to use it, leave out [context.features]."
+    )
+    by_chance = replace(found, margin=0.11, drawn=None, is_rate=False)
+    assert by_chance.sentence == (
+        "algorithm.name is 'additive': in runs on these people it earns 0.50 ('partition' 0.40, 'bandit' 0.60); "
+        "the best single option earns 0.61."
     )
 
 
@@ -92,7 +109,7 @@ def test_a_draft_of_a_log_has_what_was_chosen_and_what_is_to_be_confirmed(tmp_pa
     won = rng.random(3000) < np.where((ages < 2) == (got == 1), 0.9, 0.1)
     table = {"age": ages.round(2), "offer": np.array(["a", "b"])[got], "bought": won.astype(int)}
     made = draft({name: one.tolist() for name, one in table.items()}, arm="offer", reward="bought")
-    choice = AlgorithmChoice("additive", {"partition": 0.5, "additive": 0.6}, 0.5, 0.7)
+    choice = AlgorithmChoice("additive", {"partition": 0.5, "additive": 0.6}, 0.5, 0.01, True, 0.7)
     monkeypatch.setattr("privateer_lab.drafting.spec_draft.choice_of", lambda *_: choice)
     made.write(tmp_path / "spec.toml")
     text = (tmp_path / "spec.toml").read_text()
@@ -109,4 +126,13 @@ def test_nothing_is_tried_without_people():
 
 def test_algorithms_that_refuse_the_spec_are_left_out(monkeypatch):
     monkeypatch.setattr(algorithm_choice, "played", lambda *_: SpecError("no", field="x", remedy="y"))
-    assert choice_of(TABLES, TABLES, lambda spec, _: OwnPeople(People(2.0), spec)) is None
+    assert choice_of(every_algorithm(TABLES), lambda spec, _: OwnPeople(People(2.0), spec)) is None
+
+
+def test_without_features_the_algorithm_that_knows_none_is_chosen():
+    tables = {name: one for name, one in TABLES.items() if name != "context"}
+    specs = every_algorithm(tables)
+    assert list(specs) == [without_features()]
+    found = choice_of(specs, lambda spec, seed: environment_for(spec, seed, {"name": "bernoulli"}))
+    assert found is not None
+    assert found.sentence.startswith("algorithm.name is 'bandit', since the spec has no [context.features]: in runs ")

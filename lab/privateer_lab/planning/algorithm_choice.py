@@ -1,9 +1,9 @@
-"""Which algorithm a draft has: the one that earns most in runs on people like the file's."""
+"""Which algorithm an experiment has: the one that earns most in runs on simulated people."""
 
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -11,7 +11,8 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.environments import Environment
 from privateer_lab.planning.expectation.kept_features import KeptFeatures
 from privateer_lab.planning.expectation.partial_runs import PartialRun, played
-from privateer_lab.planning.other_algorithms import by_features, with_algorithm, without_features
+from privateer_lab.planning.expectation.words import Unit
+from privateer_lab.planning.other_algorithms import by_features, without_features
 
 _SECONDS: Final = 4.0
 """Processor time after which no further seed begins."""
@@ -21,6 +22,7 @@ _SEEDS: Final = 2
 _MORE: Final = 0.05
 """Another algorithm than the usual one must earn more by such a share of what choosing by context could gain."""
 People = Callable[[ArmsSpec, int], Environment]
+Drawn = Callable[[str], ArmsSpec | None]
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,10 @@ class AlgorithmChoice:
         Mean reward of a person, in the reward's unit, by algorithm.
     single
         That of the best single option.
+    margin
+        Differences up to this one say nothing.
+    is_rate
+        Whether rewards are rates.
     drawn
         Mean reward of a person with cut points of numbers from the data; None: nobody tried, or it is not more.
     """
@@ -42,41 +48,42 @@ class AlgorithmChoice:
     name: str
     earned: Mapping[str, float]
     single: float
+    margin: float
+    is_rate: bool
     drawn: float | None = None
 
     @property
     def sentence(self) -> str:
         """Say why."""
-        others = [f"{one!r} {value:.3g}" for one, value in self.earned.items() if one != self.name]
-        compared = f" ({', '.join(others)})" if others else ""
-        said = (
-            f"algorithm.name is {self.name!r}: in runs on these people it earns {self.earned[self.name]:.3g}{compared};"
-        )
-        said += f" the best single option earns {self.single:.3g}."
-        if self.drawn is not None:
-            said += f" Cut points of numbers from the data earn {self.drawn:.3g}: confirm that they may be public."
         plain = without_features()
-        if self.earned.get(plain, -np.inf) <= self.earned[self.name]:
+        why = ", since the spec has no [context.features]" if self.name == plain else ""
+        write = Unit(self.is_rate, max(abs(one - self.single) for one in self.earned.values())).write
+        others = [f"{one!r} {write(value)}" for one, value in self.earned.items() if one != self.name]
+        compared = f" ({', '.join(others)})" if others else ""
+        said = f"algorithm.name is {self.name!r}{why}: in runs on these people it earns {write(self.earned[self.name])}"
+        said += f"{compared}; the best single option earns {write(self.single)}."
+        if self.drawn is not None:
+            said += f" Cut points of numbers from the data earn {write(self.drawn)}: confirm that they may be public."
+        if self.earned.get(plain, -np.inf) - self.earned[self.name] <= self.margin:
             return said
         return f"{said} {plain!r}, which knows no features, earns more: to use it, leave out [context.features]."
 
 
-def choice_of(tables: Mapping[str, Any], drawn: Mapping[str, Any], people: People) -> AlgorithmChoice | None:
+def choice_of(specs: Mapping[str, ArmsSpec], people: People, drawn: Drawn | None = None) -> AlgorithmChoice | None:
     """Return what earns most of the algorithms that choose by features; None where none of them can be run.
 
     Parameters
     ----------
-    tables
-        Those of a spec.
-    drawn
-        The same with cut points of numbers from the data.
+    specs
+        The same experiment by algorithm. Where none chooses by features, the other one is the choice.
     people
         Makes the people of a spec and a seed.
+    drawn
+        Returns the spec of an algorithm with cut points of numbers from the data, where it is another one.
     """
-    named = {name: with_own_rounds(tables, name) for name in (*by_features(), without_features())}
-    specs = {name: spec for name, spec in named.items() if spec is not None}
     runs = _runs(specs, people)
-    chosen = [name for name in by_features() if name in runs]
+    wanted = [name for name in by_features() if name in specs] or list(specs)
+    chosen = [name for name in wanted if name in runs]
     if not chosen:
         return None
     seeds = min(len(some) for some in runs.values())
@@ -88,21 +95,11 @@ def choice_of(tables: Mapping[str, Any], drawn: Mapping[str, Any], people: Peopl
     earned = {name: single + float(np.mean([one.gain for one in some[:seeds]])) for name, some in runs.items()}
     best, usual = max(chosen, key=lambda name: earned[name]), chosen[0]
     name = best if earned[best] - earned[usual] > margin else usual
-    changed = with_own_rounds(drawn, name) if drawn != tables else None
+    changed = drawn(name) if drawn else None
     gains = [one.gain for one in _runs({name: changed}, people).get(name, [])[:seeds]] if changed else []
     by_cuts = single + float(np.mean(gains)) if gains else -np.inf
     better = by_cuts - earned[name] > margin
-    return AlgorithmChoice(name, earned, single, by_cuts if better else None)
-
-
-def with_own_rounds(tables: Mapping[str, Any], name: str) -> ArmsSpec | None:
-    """Return the spec of these tables with another algorithm, whose rounds are its own if they grow.
-
-    Rounds of one size are those of the tables. Where rounds grow, such a first round would be most of the learning.
-    """
-    experiment = {key: one for key, one in tables["experiment"].items() if key != "round_size"}
-    own = with_algorithm(dict(tables) | {"experiment": experiment}, name)
-    return own if own is not None and own.experiment.round_growth > 0 else with_algorithm(tables, name)
+    return AlgorithmChoice(name, earned, single, margin, specs[name].reward.is_rate, by_cuts if better else None)
 
 
 def _runs(specs: Mapping[str, ArmsSpec], people: People) -> dict[str, list[PartialRun]]:
@@ -116,7 +113,11 @@ def _runs(specs: Mapping[str, ArmsSpec], people: People) -> dict[str, list[Parti
 
             def environment(own: int, spec: ArmsSpec = spec) -> Environment:
                 assert known is not None
-                return people(spec, own) if spec.features else KeptFeatures(people(known, own), (), len(known.features))
+                return (
+                    people(spec, own)
+                    if spec.features or not known.features
+                    else KeptFeatures(people(known, own), (), len(known.features))
+                )
 
             run = played(spec, seed, _RUN, environment)
             if isinstance(run, PartialRun):
