@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -146,8 +146,17 @@ def _result(
         "foreseen": msgspec.to_builtins(tests),
         "batches": batches(variants),
         "first_rounds": with_finite(first_rounds(variants)),
-        "warnings": list(dict.fromkeys(concern for one in variants for concern in concerns_of(one.spec))),
+        "warnings": _warnings(choice for choice in choices if choice.kind in _PROMISES),
     }
+
+
+def _warnings(choices: Iterable[VariedSpec]) -> list[str]:
+    """Return what probably is not meant, each once; what only a change brings says which one."""
+    found: dict[str, str] = {}
+    for one in choices:
+        for concern in concerns_of(one.spec):
+            found.setdefault(concern, "" if one.kind == "as it is" else f"with {one.change}: ")
+    return [where + concern for concern, where in found.items()]
 
 
 def _models(text: str | None) -> list[str] | None:

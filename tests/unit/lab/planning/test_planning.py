@@ -300,3 +300,13 @@ def test_a_missing_file_of_people_is_found_before_anything_runs(
     code, out, err = run(capsys, "plan", SPEC, "--set", "population.name=adult", "--set", "population.path=none.csv")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("privateer: population.path: cannot read none.csv")
+
+
+def test_a_warning_of_a_change_says_which_change(capsys: pytest.CaptureFixture[str]) -> None:
+    """Planted: a curator's spec was warned of a limit that only shuffled reports have."""
+    central = str(Path(SPEC).with_name("additive-central.toml"))
+    few = ("--seconds", "0.1", "--jobs", "1", "--json")
+    warnings = json.loads(run(capsys, "plan", central, *few)[1])["warnings"]
+    of_reports = [one for one in warnings if "local_epsilon_max" in one]
+    assert of_reports
+    assert all(one.startswith("with shuffle, epsilon 1: ") for one in of_reports)
