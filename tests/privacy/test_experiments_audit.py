@@ -23,7 +23,7 @@ from privateer_server.rounds.loop import Schedule
 Patch = Callable[[pytest.MonkeyPatch], None]
 DRAWN = ("local", "local-normal", "central", "shuffle")
 """Instances of an algorithm that draws people, in their tight calibrations."""
-LONG = ("trial", "partition", "linear")
+LONG = ("trial", "partition", "linear", "additive")
 """Algorithms with so many attacks that all of them are made by night."""
 ALARM = 1e-6
 """Chance that one true claim is called broken."""
