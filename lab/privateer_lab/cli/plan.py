@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -15,6 +14,7 @@ from rich.table import Table
 from privateer_core.answer.facts import Table as TypedTable
 from privateer_core.errors import SpecError, printable
 from privateer_core.privacy.order import concerns_of
+from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.privacy import BATCH_MAX
 from privateer_lab.answer_tables import rows_of
 from privateer_lab.cli.chosen_algorithm import chosen_algorithm, is_to_be_chosen, write_name
@@ -68,14 +68,14 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Say in words what an experiment can be expected to earn, and what would change that, before you ask anybody."""
-    choice = _chosen(spec, settings, population, as_json=as_json)
+    asked_for = (_models(models), _epsilons(epsilons))
+    if plot is not None:
+        open_folder(plot.parent, "--plot")
+    choice = _chosen(spec, settings, population, users, as_json=as_json)
     started = time.process_time()
     parsed = load_spec(spec, settings if choice is None else [*settings, f"algorithm.name={choice.name}"], users)
     parsed = peopled(parsed) if population is None else with_people(parsed, population)
-    asked_for = (_models(models), _epsilons(epsilons))
     check_files(parsed)
-    if plot is not None:
-        open_folder(plot.parent, "--plot")
     if not as_json:
         takes = (
             f"about {seconds:g} seconds on two quiet cores"
@@ -98,7 +98,8 @@ def plan(
     found = expectation(parsed, choices, runs)
     result = _result(found, choices, runs, tests) | {"refused": [one.row for one in (*refused, *search.refused)]}
     if choice is not None:
-        result |= {"algorithm": asdict(choice), "words": [choice.sentence, *result["words"]]}
+        told = {"name": choice.name, "earned": choice.earned, "single": choice.single}
+        result |= {"algorithm": told, "words": [choice.sentence, *result["words"]]}
     if as_json:
         print_json(result)
     else:
@@ -109,14 +110,17 @@ def plan(
         raise typer.Exit(130)
 
 
-def _chosen(path: Path, settings: list[str], population: str | None, *, as_json: bool) -> AlgorithmChoice | None:
+def _chosen(
+    path: Path, settings: list[str], population: str | None, users: int | None, *, as_json: bool
+) -> AlgorithmChoice | None:
     """Choose the algorithm of a spec that leaves it open, and write its name into the file."""
     tables = read_tables(path, settings, "SPEC")
     if not is_to_be_chosen(tables):
         return None
     if not as_json:
         begin("trying algorithms on these people", "some seconds")
-    choice = chosen_algorithm(tables, population)
+    people = [] if users is None else [f"experiment.{ArmsSpec.people_key}={users}"]
+    choice = chosen_algorithm(read_tables(path, [*settings, *people], "SPEC"), population)
     if is_to_be_chosen(read_tables(path, [], "SPEC")):
         write_name(path, choice.name)
         if not as_json:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from privateer_core.errors import SpecError
+from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.cli.chosen_algorithm import chosen_algorithm, write_name
+from privateer_lab.planning.algorithm_choice import AlgorithmChoice
 from tests.unit.lab.cli.test_command_line import run
 
 OPEN = """# Who likes what?
@@ -57,6 +59,29 @@ def test_json_says_what_each_algorithm_earned(spec: Path, capsys: pytest.Capture
     assert chosen["earned"][chosen["name"]] > 0
     assert told["words"][0].startswith(f"algorithm.name is '{chosen['name']}'")
     assert tomllib.loads(spec.read_text())["algorithm"]["name"] == chosen["name"]
+
+
+def test_a_choice_is_made_for_the_people_that_are_asked_for(
+    spec: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: the choice was for the spec's people, whatever ``--users`` said."""
+    asked = []
+
+    def choose(specs: dict[str, ArmsSpec], *_: Any) -> AlgorithmChoice:
+        asked.extend(one.experiment.horizon for one in specs.values())
+        return AlgorithmChoice("linear", {"linear": 0.5}, 0.4, 0.01, True)
+
+    monkeypatch.setattr("privateer_lab.cli.chosen_algorithm.choice_of", choose)
+    code, out, _ = run(capsys, "plan", str(spec), *FEW, "--users", "3000", "--json")
+    assert code == 0
+    assert set(asked) == {3000}
+    assert json.loads(out)["expected"]["rows"][0]["people"] == 3000
+
+
+def test_wrong_options_are_refused_before_anything_is_written(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "plan", str(spec), *FEW, "--epsilons", "nobody")
+    assert (code, spec.read_text()) == (2, OPEN)
+    assert "--epsilons" in err
 
 
 def test_a_file_that_names_its_algorithm_stays_as_it_is(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
