@@ -294,3 +294,28 @@ def test_a_rate_is_warned_of_where_noise_is_as_large(privacy, people, warns):
     assert len(said) == warns
     usual = spec_of(told["model"], privacy=told, experiment={"horizon": people}, reward={"base_rate": 0.3})
     assert not [one for one in usual.concerns() if "reward.base_rate" in one]
+
+
+def noise_told(model, options, people, **more):
+    table = {"arms": [f"arm {option}" for option in range(options)], "horizon": people}
+    return [one for one in spec_of(model, experiment=table, **more).concerns() if "noise alone" in one]
+
+
+@pytest.mark.parametrize("model", ["central", "shuffle"])
+def test_noise_that_hides_what_many_options_differ_by_is_told(model):
+    assert noise_told(model, 4, 20_000) == noise_told(model, 80, 1_000_000) == []
+    (many,) = noise_told(model, 80, 20_000)
+    assert "with 80 options" in many
+    assert "List fewer options" in many
+
+
+def test_options_differ_by_less_where_fewer_have_a_reward():
+    rarer = {"reward": {"base_rate": 0.06}}
+    assert noise_told("central", 20, 20_000) == noise_told("central", 20, 200_000, **rarer) == []
+    assert noise_told("central", 20, 20_000, **rarer)
+
+
+def test_options_that_coins_give_are_not_told_as_too_many():
+    weak = {"privacy": {"model": "local", "epsilon": 1.0}}
+    assert spec_of("local", **weak).starts_from_levels
+    assert noise_told("local", 16, 2000, **weak) == []

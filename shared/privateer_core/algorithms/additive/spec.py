@@ -45,7 +45,9 @@ MOST_BELOW: Final = 0.2
 """Residuals are differences where nearly everybody has less than so much expected; beyond, scaled ones tell more."""
 _RARE: Final = 0.05
 _TOLD: Final = 0.5
-"""Noise in the mean reward of an arm, by that reward, above which reports are thought to tell too little."""
+"""Noise in the mean reward of an arm, by that reward or by what arms differ by, above which reports tell too little."""
+_APART: Final = 0.1
+"""Standard deviation of what arms typically differ by for everybody, where expected rewards are about 1/2."""
 _GROWTH: Final = (0.3, 0.1)
 """How rounds grow where a curator adds noise to each, and where every report has noise of its own."""
 
@@ -226,24 +228,36 @@ class AdditiveSpec(ArmsSpec):
 
     @override
     def concerns(self) -> list[str]:
-        """Say that rounds are too large for the memory, or that reports tell too little of rare rewards."""
-        found, rate = super().concerns(), self.reward.expected
+        """Say that rounds are too large for the memory, or that reports tell too little of an arm."""
+        found = super().concerns()
         if self.forgets:
             found += concerns_of_rounds(self.algorithm.half_life, self.largest_batch())
-        if rate is None or min(rate, 1 - rate) >= _RARE or not self.privacy.trust.promises:
-            return found
-        error = level_error(self, self.usual_question())
-        if error <= _TOLD * min(rate, 1 - rate):
-            return found
-        span, trust = self.reward.span, self.privacy.trust
+        return found + self._concerns_of_noise() if self.privacy.trust.promises else found
+
+    def _concerns_of_noise(self) -> list[str]:
+        """Say that noise hides the mean rewards of arms: rare ones, or differences between many."""
+        rate = self.reward.expected
+        rarer = 0.5 if rate is None else min(rate, 1 - rate)
+        rare = rarer < _RARE
+        if not rare and self.starts_from_levels:  # nobody has to name an arm that coins gave
+            return []
+        error, span = level_error(self, self.usual_question()), self.reward.span
+        differ = rarer if rare else _APART * 4 * rarer * (1 - rarer)
+        if error <= _TOLD * differ:
+            return []
+        noise = f"noise alone moves the mean reward of an option by about {error * span:.2g} after all people"
+        if not rare:
+            return [
+                f"{noise}, and options are taken to differ by {differ * span:.2g}: with {self.arm_count} options it "
+                "may earn less than the best one alone. List fewer options, or ask more people"
+            ]
+        trust = self.privacy.trust
         less = "" if trust.curated else " use a curator,"
         if trust.batched and not trust.curated:
             less = f" raise privacy.local_epsilon_max,{less}"
         return [
-            *found,
-            f"noise alone moves the mean reward of an option by about {error * span:.2g} after all people, and "
-            f"reward.base_rate is {self.reward.base_rate:g}: choosing by features is likely to earn no more than "
-            f"chance. Ask more people,{less} choose 'bandit', or take a reward that is less rare",
+            f"{noise}, and reward.base_rate is {self.reward.base_rate:g}: choosing by features is likely to earn no "
+            f"more than chance. Ask more people,{less} choose 'bandit', or take a reward that is less rare"
         ]
 
     @override
