@@ -11,7 +11,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from privateer_core.errors import Malformed, SpecError
 from privateer_core.serving.settings import TokenSettings
 from privateer_core.serving.store.store_key import read_store_key
-from privateer_core.wire.keys import public_hex, public_key_files, read_public_keys, read_signing_key, signing_key_id
+from privateer_core.wire.keys import (
+    UNREADABLE_KEY,
+    public_hex,
+    public_key_files,
+    read_public_keys,
+    read_signing_key,
+    signing_key_id,
+)
 from privateer_core.wire.token_keys import Directory, TokenKey
 from privateer_lab.doctor.checkup import Checkup, Level
 from privateer_lab.doctor.listeners import get, page
@@ -209,7 +216,7 @@ def check_identity_key(found: Checkup, path: Path, folder: Path | None, publishe
     try:
         return public_hex(read_signing_key(path, "PRIVATEER_IDENTITY"))
     except SpecError as error:
-        found.fail(_IDENTITY, error.detail, _LOST)
+        found.fail(_IDENTITY, error.detail, error.remedy if error.remedy == UNREADABLE_KEY else _LOST)
         return None
 
 

@@ -50,6 +50,10 @@ _NEXT: Final = 3
 """A shuffler's next round reserves its places, and a round that ends is overwritten by way of its log."""
 _DAY: Final = 86_400
 _START: Final = "start the issuer, which does it; if it runs, see its disk and its log"
+_OTHER: Final = (
+    "if the server does not run, another process has its port: stop that one; otherwise correct PRIVATEER_SERVER_URL: "
+    "the private port is 8002 unless it was changed"
+)
 _TRUST: Final = "give its public key file to the server's operator, for PRIVATEER_SHUFFLER_KEYS"
 _BACKWARDS: Final = "never put earlier files back; move the round's database away and lose what it holds"
 
@@ -210,7 +214,7 @@ def _check_answers(
         found.warn("its server", f"no server answers at {url}", "start it, or correct PRIVATEER_SERVER_URL")
     elif metrics is None or not metrics.is_success:
         detail = f"what answers at {url} is not a server's private listener, which takes batches"
-        found.fail("its server", detail, "correct PRIVATEER_SERVER_URL: the private port is 8002 unless it was changed")
+        found.fail("its server", detail, _OTHER)
     else:
         found.ok("its server", f"the server's private listener answers at {url}")
 

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from privateer_core.errors import SpecError
 
+UNREADABLE_KEY: Final = "check the path, and give the file to the user of the service"
 _ID_DIGITS: Final = 16
 _TICK: Final = 1_000_000_000
 """Nanoseconds in which a file that changes twice may look as if it had changed once."""
@@ -40,7 +41,10 @@ def read_signing_key(path: Path, field: str) -> Ed25519PrivateKey:
     """
     try:
         return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(path.read_text("ascii")))
-    except (OSError, ValueError):
+    except OSError as error:  # the key may be whole: nobody is told to replace it
+        detail = f"{path.name} cannot be read: {error.strerror}"
+        raise SpecError(detail, field=field, remedy=UNREADABLE_KEY) from None
+    except ValueError:
         raise SpecError(
             f"{path.name} holds no key",
             field=field,

@@ -32,6 +32,13 @@ def test_a_file_without_a_key_is_told(tmp_path, content):
     assert (tmp_path / "shuffler.key").read_text() == content
 
 
+def test_a_key_that_cannot_be_read_is_not_called_damaged(tmp_path):
+    (tmp_path / "shuffler.key").mkdir()
+    with pytest.raises(SpecError, match="shuffler.key cannot be read: Is a directory") as caught:
+        load_key(tmp_path)
+    assert "delete" not in str(caught.value.remedy)
+
+
 def test_the_public_key_is_written_where_the_server_looks(tmp_path):
     key, path = load_key(tmp_path), tmp_path / "trusted" / "one.pub"
     publish_key(key, path)

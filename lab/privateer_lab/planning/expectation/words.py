@@ -94,12 +94,22 @@ class _Words:
             )
         if not own.gains:
             gain = f"{'no sure' if own.gain > 0 else 'no'} gain from choosing by context{self._so_far(own)}"
-            return f"{with_whom} {gain}: {expected}, and {single}.{_test(own, self._unit)}"
+            instead = "" if self._gaining() else _test(own, self._unit)
+            return f"{with_whom} {gain}: {expected}, and {single}.{instead}"
         end = self._unit.write(own.value_at_the_end)
         return f"{with_whom} {expected} instead of {single}; by the end it is {end}."
 
     def _so_far(self, row: ExpectedRow) -> str:
         return f" within the first {row.learned_from:,} {self._found.counts}" if row.is_cut_short else ""
+
+    def _gaining(self) -> bool:
+        """Whether choosing by context gains with fewer features, or with another algorithm or other rounds."""
+        rows = [*self._of("features"), *self._of("algorithm"), *self._of("rounds")]
+        return any(row.gains and self._is_more(row) for row in rows)
+
+    def _is_more(self, row: ExpectedRow) -> bool:
+        more, chance = self._more(row)
+        return more > chance
 
     def _when(self) -> Iterator[str]:
         if self._own.gains and self._own.pays_after is not None:
@@ -113,7 +123,8 @@ class _Words:
         more, chance = self._more(best)
         said = f"{listed(best.features)} alone: {self._value(best)}"
         if more > chance:
-            yield f"With {said}. The other features cost more than they tell."
+            gain = "" if self._own.gains or not best.gains else f", {self._unit.points(best.gain)} above {self._found.single_option!r}"
+            yield f"With {said}{gain}. The other features cost more than they tell."
         elif more >= -chance:
             # Where nothing is gained by any features, chance hides what each of them tells.
             little = ": the other features tell little" if self._own.gains else ""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from privateer_core.wire.keys import UNREADABLE_KEY
 from privateer_lab.doctor.services import examine_shuffler
 from privateer_server.store.records import LogLine
 from privateer_server.store.round_keys import KeyFolder, RoundKeys
@@ -48,6 +49,12 @@ def other_public_key(data: Path) -> None:
 
 def open_to_writers(data: Path) -> None:
     (data / "trusted").chmod(0o777)
+
+
+def unreadable(key: Path) -> None:
+    """Have its file be none that can be read, by root either."""
+    key.unlink()
+    key.mkdir(mode=0o700)
 
 
 def spent(data: Path, statement: str = "") -> Path:
@@ -119,6 +126,8 @@ CASES: list[tuple[Callable[[Path], object], str, str]] = [
     ),
     (lambda data: (data / "server" / "identity.key").write_text("x"), "server identity", "identity.key holds no key"),
     (lambda data: (data / "server" / "identity.key").chmod(0o640), "server permissions", "identity.key"),
+    (lambda data: unreadable(data / "server" / "identity.key"), "server identity", "identity.key cannot be read: "),
+    (lambda data: unreadable(data / "shuffler" / "shuffler.key"), "shuffler key", "shuffler.key cannot be read: "),
     (
         lambda data: edit(data / "server" / "server.db", "UPDATE leaves SET digest = x'00' WHERE position = 1"),
         "server journal",
@@ -141,6 +150,16 @@ def test_what_fails_is_told(
     assert contents(data) == before
     assert code == 1
     assert any(one["level"] == "fail" and says in one["detail"] and one["remedy"] for one in found[check])
+
+
+@pytest.mark.parametrize(
+    ("key", "check"), [("server/identity.key", "server identity"), ("shuffler/shuffler.key", "shuffler key")]
+)
+def test_nobody_is_told_to_replace_a_key_that_cannot_be_read(
+    key: str, check: str, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unreadable(data / key)
+    assert [one["remedy"] for one in examined(capsys, data)[1][check]] == [UNREADABLE_KEY]
 
 
 @pytest.mark.parametrize(

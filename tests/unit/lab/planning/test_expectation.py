@@ -137,6 +137,20 @@ def test_the_answer_is_in_words_first() -> None:
     )
 
 
+def test_no_test_is_advised_where_fewer_features_gain() -> None:
+    """Nor is one feature praised that earns no more than the best single option does."""
+    own = row(0.0512, detectable=0.011)
+    alone = {"kind": "features", "change": "platform", "features": ("platform",)}
+    gains = sentences(expected(own, row(0.054, **alone)))
+    assert gains[0].endswith("and 5.10 % with the best single option, 'b'.")
+    assert gains[1] == (
+        "With platform alone: 5.40 %, 0.30 points above 'b'. The other features cost more than they tell."
+    )
+    lost = sentences(expected(row(0.049, detectable=0.011), row(0.0511, **alone)))
+    assert lost[0].endswith("Test one option against another instead (detectable: 1.10 points).")
+    assert lost[1] == "With platform alone: 5.11 %. The other features cost more than they tell."
+
+
 def test_features_are_judged_only_where_choosing_by_them_gains() -> None:
     alone = {"kind": "features", "change": "platform", "features": ("platform",)}
     gains = " ".join(sentences(expected(row(0.054), row(0.054, **alone))))
