@@ -61,7 +61,8 @@ class AlgorithmChoice:
         others = [f"{one!r} {write(value)}" for one, value in self.earned.items() if one != self.name]
         compared = f" ({', '.join(others)})" if others else ""
         said = f"algorithm.name is {self.name!r}{why}: in runs on these people it earns {write(self.earned[self.name])}"
-        said += f"{compared}; the best single option earns {write(self.single)}."
+        more = ", more than any of them" if self.single >= max(self.earned.values()) else ""
+        said += f"{compared}; the best single option earns {write(self.single)}{more}."
         if self.drawn is not None:
             said += f" Cut points of numbers from the data earn {write(self.drawn)}: confirm that they may be public."
         if self.earned.get(plain, -np.inf) - self.earned[self.name] <= self.margin:

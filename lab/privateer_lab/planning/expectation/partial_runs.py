@@ -18,6 +18,8 @@ from privateer_lab.simulation.simulation import Run, Simulation
 
 _LEAST: Final = 4
 """Rounds of each run, at least: the first ones tell little more than chance does."""
+_PART: Final = 50
+"""The end of a run is its last fiftieth, at least: rounds of 333 leave one person of 1,000 for the last policy."""
 _SAMPLE: Final = 20_000
 """People, at most, who show what the last policy gives to all that are left."""
 
@@ -53,8 +55,11 @@ class PartialRun:
 
     @property
     def gain_at_the_end(self) -> float:
-        """What a choice earns above the best single option under the last policy."""
-        before, last = _last_part(self.run.path)
+        """What a choice earns above the best single option under the last policy.
+
+        Where only few follow it, those before them count too.
+        """
+        before, last = _last_part(self.run.path, self.run.choices // _PART)
         return ((last[2] - before[2]) - (last[1] - before[1])) / (last[0] - before[0])
 
 
@@ -111,10 +116,10 @@ def _finish(run: Simulation) -> None:
     run.path.append(run.score.point)
 
 
-def _last_part(path: tuple[Point, ...]) -> tuple[Point, Point]:
-    """Return the ends of the last part of a path in which somebody chose: late reports close rounds without."""
+def _last_part(path: tuple[Point, ...], least: int = 1) -> tuple[Point, Point]:
+    """Return the ends of the last part of a path with ``least`` choices; late reports close rounds without any."""
     last = path[-1]
-    return next((one for one in reversed(path) if one[0] < last[0]), (0, 0.0, 0.0, 0.0)), last
+    return next((one for one in reversed(path) if last[0] - one[0] >= max(least, 1)), (0, 0.0, 0.0, 0.0)), last
 
 
 def _to_the_horizon(run: Run, choices: int) -> Run:

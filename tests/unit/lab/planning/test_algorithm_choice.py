@@ -90,16 +90,16 @@ def test_the_one_that_earns_most_is_chosen_and_cut_points_where_they_earn_more()
 
 
 def test_a_sentence_says_why():
-    found = AlgorithmChoice("additive", {"partition": 0.4, "additive": 0.5, "bandit": 0.6}, 0.61, 0.09, True, 0.55)
+    found = AlgorithmChoice("additive", {"partition": 0.4, "additive": 0.5, "bandit": 0.6}, 0.41, 0.09, True, 0.55)
     assert found.sentence == (
         "algorithm.name is 'additive': in runs on these people it earns 50.0 % ('partition' 40.0 %, 'bandit' 60.0 %); "
-        "the best single option earns 61.0 %. Cut points of numbers from the data earn 55.0 %: confirm that they may "
+        "the best single option earns 41.0 %. Cut points of numbers from the data earn 55.0 %: confirm that they may "
         "be public. 'bandit', which knows no features, earns more: to use it, leave out [context.features]."
     )
-    by_chance = replace(found, margin=0.11, drawn=None, is_rate=False)
+    by_chance = replace(found, single=0.61, margin=0.11, drawn=None, is_rate=False)
     assert by_chance.sentence == (
         "algorithm.name is 'additive': in runs on these people it earns 0.50 ('partition' 0.40, 'bandit' 0.60); "
-        "the best single option earns 0.61."
+        "the best single option earns 0.61, more than any of them."
     )
 
 

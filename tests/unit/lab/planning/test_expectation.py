@@ -48,6 +48,15 @@ def test_a_run_that_ends_early_goes_on_with_what_it_learned() -> None:
     assert cut.gain < full.gain
 
 
+def test_the_end_of_a_run_is_more_than_a_few_people() -> None:
+    """Planted: three rounds leave one person for the last policy, whose reward alone says nothing."""
+    found = whole(spec_of({"experiment.horizon": 1000, "experiment.round_size": 333}))
+    before, last = found.run.path[1], found.run.path[-1]
+    assert [one[0] for one in found.run.path][-3:] == [666, 999, 1000]
+    gained = (last[2] - before[2]) - (last[1] - before[1])
+    assert found.gain_at_the_end == pytest.approx(gained / 334)
+
+
 def test_a_whole_run_is_that_of_simulate() -> None:
     assert whole(spec_of(), 3).run == simulate_once(spec_of(), 3)
 
