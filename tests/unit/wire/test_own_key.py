@@ -34,7 +34,7 @@ def test_a_file_without_a_key_is_told(tmp_path, content):
 
 def test_a_key_that_cannot_be_read_is_not_called_damaged(tmp_path):
     (tmp_path / "shuffler.key").mkdir()
-    with pytest.raises(SpecError, match="shuffler.key cannot be read: Is a directory") as caught:
+    with pytest.raises(SpecError, match=r"shuffler\.key cannot be read: Is a directory") as caught:
         load_key(tmp_path)
     assert "delete" not in str(caught.value.remedy)
 
