@@ -123,7 +123,8 @@ class _Words:
         more, chance = self._more(best)
         said = f"{listed(best.features)} alone: {self._value(best)}"
         if more > chance:
-            gain = "" if self._own.gains or not best.gains else f", {self._unit.points(best.gain)} above {self._found.single_option!r}"
+            above = f", {self._unit.points(best.gain)} above {self._found.single_option!r}"
+            gain = above if best.gains and not self._own.gains else ""
             yield f"With {said}{gain}. The other features cost more than they tell."
         elif more >= -chance:
             # Where nothing is gained by any features, chance hides what each of them tells.
