@@ -110,6 +110,7 @@ def test_a_database_that_cannot_be_used_is_one_line_and_exit_code_2(monkeypatch,
     damage(tmp_path / name)
     before = (tmp_path / name).read_bytes()
     monkeypatch.setenv("PRIVATEER_DATA", str(tmp_path))
+    monkeypatch.setattr("sys.argv", ["privateer-shuffler"])
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == 2
