@@ -97,7 +97,7 @@ class TableRows:
     columns
         By name.
     total
-        Rows of the table.
+        Rows of the table that they stand for.
     """
 
     columns: Mapping[str, Profile]
@@ -122,8 +122,9 @@ class TableRows:
         return self.columns[name]
 
     def of(self, rows: NDArray[Any]) -> Self:
-        """Return some of the rows."""
-        return type(self)({name: one.of(rows) for name, one in self.columns.items()}, self.total)
+        """Return the rows that a mask marks; they stand for as large a share of the table."""
+        total = round(self.total * float(rows.mean()))
+        return type(self)({name: one.of(rows) for name, one in self.columns.items()}, total)
 
 
 _NAMED: Final = 12

@@ -210,7 +210,7 @@ def draft(
         rows.column(wanted)
     _check_apart({"--arm": arm, "--reward": reward, "--label": label}, segments)
     notes = _about(rows)
-    rows = _complete(rows, [one for one in (arm, reward) if one], notes)
+    rows, whole = _complete(rows, [one for one in (arm, reward, label) if one], notes), rows
     names = arms_of(rows.column(arm)) if arm and not arms else ArmNames.given(arms)
     classes = classes_of(rows.column(label)) if label else ArmNames.given(())
     asked = rows, {label, reward, arm, *ignore} - {None}, bounds, segments, (arm, reward)
@@ -239,6 +239,7 @@ def draft(
     sections += _closing(promise, with_effects() if segments else by_features()[0])
     if path and label:
         sections += _labelled(os.path.relpath(path, seen_from), label, list(classes.values), options)
+        sections += ['missing = "drop"  # rows without a class'] if rows is not whole else []
     log = _Log(rows, arm, reward, names) if arm and reward and not arms else None
     labelled = Path(path) if path and label else None
     made = Draft("\n".join(sections) + "\n", tuple(confirm), tuple(notes), log, labelled, features)
@@ -275,15 +276,14 @@ def _about(rows: TableRows) -> list[str]:
 
 
 def _complete(rows: TableRows, columns: Sequence[str], notes: list[str]) -> TableRows:
-    """Leave out rows without an option or a reward."""
-    if not columns:
-        return rows
+    """Leave out rows without an option, a reward or a class."""
     known = np.all([rows.column(name).places >= 0 for name in columns], axis=0)
     if not known.any():
         told = " and ".join(map(shortened, columns))
         raise SpecError("has no row with a value", field=told, remedy="name other columns")
-    if gaps := int((~known).sum()):
-        notes.append(f"{gaps:,} rows without {' or '.join(map(shortened, columns))} are left out.")
+    if known.all():
+        return rows
+    notes.append(f"{int((~known).sum()):,} rows without {' or '.join(map(shortened, columns))} are left out.")
     return rows.of(known)
 
 

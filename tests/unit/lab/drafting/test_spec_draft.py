@@ -291,6 +291,17 @@ def test_classes_of_a_label_are_said_to_be_from_the_data() -> None:
     assert made.confirm[0] == "grew: the names of the 3 options are from the data"
 
 
+def test_rows_without_a_class_are_left_out_of_the_people(tmp_path: Path) -> None:
+    path = tmp_path / "plants.csv"
+    rows = [f"{row % 40},{'' if row % 5 == 0 else 'pea' if row % 40 < 20 else 'bean'}" for row in range(1500)]
+    path.write_text("\n".join(["age,grew", *rows]))
+    made = draft(path, label="grew", seen_from=tmp_path)
+    assert "300 rows without grew are left out." in made.notes
+    assert made.spec.options == ("bean", "pea")
+    assert made.spec.learning.experiment.horizon == 1200
+    assert made.choice, "rows without a class refused all runs"
+
+
 def test_bounds_of_texts_are_refused(capsys):
     code, printed, said = run(capsys, GARDEN, "--bounds", "soil=0:1")
     assert (code, printed) == (2, "")
