@@ -30,6 +30,7 @@ _LARGE: Final = 8 << 20
 _OF_BATCHES: Final = ("min_batch", "honest_fraction", "local_epsilon_max")
 """Keys of a promise that say nothing where reports are not shuffled in batches."""
 
+_UNTRIED: Final = "No algorithm was tried: each refuses these people. `privateer simulate` says why."
 _A_RUN: Final = "a run takes a second to a minute"
 
 
@@ -108,7 +109,9 @@ def spec_from(
 
 def _chosen(made: Draft) -> list[str]:
     """Say which algorithm the file has, and why."""
-    return [made.choice.sentence] if made.choice else []
+    if made.choice:
+        return [made.choice.sentence]
+    return [_UNTRIED] if made.chooses else []
 
 
 def _check_writable(out: Path, data: Path) -> None:

@@ -33,11 +33,10 @@ from privateer_lab.planning.algorithm_choice import AlgorithmChoice, choice_of
 from privateer_lab.planning.other_algorithms import by_features, every_algorithm, with_own_rounds
 
 _ROUND: Final = 1000
+"""People of a first round, usually; all of a file that has fewer rows."""
 _SHARE: Final = 0.05
 _MEASURING: Final = 1000
 """People who measure a gain, at least: of fewer no shuffled batch is made."""
-_ROUNDS: Final = 10
-"""Rounds of a draft for a crowd: each has noise of its own, which hides rare rewards in small ones."""
 _SLIPS: Final = 0.1
 """Delta times people, at most: what a promise may miss, over all people together."""
 _CROWD: Final = 5000
@@ -82,15 +81,20 @@ class Draft:
         """Simulated people made from the log; None without one. The model is fitted when they are first asked for."""
         return self.log.people(cast(ArmsSpec, self.spec)) if self.log else None
 
+    @property
+    def chooses(self) -> bool:
+        """Whether there are people to choose an algorithm by, and the draft is not of a test."""
+        return bool(self.log or self.labelled) and self.spec.algorithm.name in by_features()
+
     @cached_property
     def choice(self) -> AlgorithmChoice | None:
         """The algorithm that earns most in runs with these people, who are drawn when it is first asked for.
 
-        None where there are none, or the draft is of a test.
+        None where nothing is to be chosen, or every algorithm refuses them.
         """
-        tables, other = toml_tables(self.text), toml_tables(self._with_cuts(self.text))
-        if tables["algorithm"]["name"] not in by_features() or not (self.log or self.labelled):
+        if not self.chooses:
             return None
+        tables, other = toml_tables(self.text), toml_tables(self._with_cuts(self.text))
         drawn = partial(with_own_rounds, other) if other != tables else None
         if self.labelled:
             for one in (tables, other):
@@ -122,8 +126,8 @@ class Draft:
         text = self.text if self.choice.drawn is None else self._with_cuts(self.text)
         tables = toml_tables(text)
         text = text.replace(_algorithm(tables["algorithm"]["name"]), _algorithm(self.choice.name))
-        own, size = with_own_rounds(tables, self.choice.name), tables["experiment"]["round_size"]
-        if own is None or own.experiment.round_size == size:
+        own, size = with_own_rounds(tables, self.choice.name), tables["experiment"].get("round_size")
+        if own is None or size in (None, own.experiment.round_size):
             return text
         return text.replace(f"round_size = {size}\n", "", 1)
 
@@ -317,14 +321,14 @@ def _features(
 
 
 def _opening(name: str, arms: Sequence[str], rows: int, *, measures: bool) -> list[str]:
-    size = max(1, min(rows, max(_ROUND, rows // _ROUNDS)))
+    few = [f"round_size = {rows}"] if rows < _ROUND else []
     measured = f"gain_share = {_SHARE:g}  # of the people, the last ones, measure what choosing by context gains"
     return [
         "[experiment]",
         f"name = {toml(name)}",
         f"arms = {toml(list(arms))}",
-        f"horizon = {max(rows, size)}  # people who take part",
-        f"round_size = {size}",
+        f"horizon = {max(rows, 1)}  # people who take part",
+        *few,
         *([measured] if measures and _SHARE * rows >= _MEASURING else []),
         "",
     ]

@@ -20,6 +20,7 @@ from privateer_lab.planning.other_algorithms import (
     with_own_rounds,
     without_features,
 )
+from tests.unit.lab.cli.test_command_line import run
 
 TABLES = {
     "experiment": {"name": "test", "arms": ["a", "b"], "horizon": 6000},
@@ -136,3 +137,23 @@ def test_without_features_the_algorithm_that_knows_none_is_chosen():
     found = choice_of(specs, lambda spec, seed: environment_for(spec, seed, {"name": "bernoulli"}))
     assert found is not None
     assert found.sentence.startswith("algorithm.name is 'bandit', since the spec has no [context.features]: in runs ")
+
+
+def test_a_draft_whose_people_are_refused_says_so(tmp_path, monkeypatch, capsys):
+    rows = ["age,class", *(f"{20 + row % 50},{'ab'[row % 2]}" for row in range(2000))]
+    (tmp_path / "people.csv").write_text("\n".join(rows))
+    monkeypatch.setattr("privateer_lab.drafting.spec_draft.choice_of", lambda *_: None)
+    out = tmp_path / "spec.toml"
+    asked = ("spec-from", str(tmp_path / "people.csv"), "--label", "class", "--out", str(out))
+    code, _, err = run(capsys, *asked)
+    assert code == 0
+    assert "No algorithm was tried: each refuses these people." in err
+    assert 'name = "partition"' in out.read_text()
+
+
+@pytest.mark.parametrize(("rows", "few"), [(999, "999"), (1000, None), (60_000, None)])
+def test_rounds_are_the_usual_ones_but_for_few_rows(rows, few):
+    """Planted: a first round of a tenth of 35,000 rows, whom nothing was learned of, cost a third of the rewards."""
+    text = draft({"age": np.arange(rows) % 70, "job": ["x", "y", "z"] * (rows // 3) + ["x"] * (rows % 3)}).text
+    found = [line.removeprefix("round_size = ") for line in text.splitlines() if line.startswith("round_size")]
+    assert found == ([few] if few else [])
