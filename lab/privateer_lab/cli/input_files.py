@@ -38,12 +38,23 @@ def load_spec(path: Path, settings: list[str], users: int | None = None, *, algo
     data = read_tables(path, settings, "SPEC")
     if algorithm_name:
         _replace_algorithm(data, algorithm_name)
+    return spec_of(data, path.parent, users)
+
+
+def spec_of(data: dict[str, Any], folder: Path, users: int | None = None) -> Spec:
+    """Return the spec of tables, which may name a CSV file of actions in a folder, for so many people.
+
+    Raises
+    ------
+    SpecError
+        If it is invalid.
+    """
     if users is not None and isinstance(data.setdefault("experiment", {}), dict):
         data["experiment"][_people_key(data)] = users
     actions = data.get("actions")
     if isinstance(actions, dict) and "path" in actions:
         rest = {key: value for key, value in actions.items() if key != "path"}
-        data["actions"] = {**rest, "vectors": _rows(path.parent / str(actions["path"]))}
+        data["actions"] = {**rest, "vectors": _rows(folder / str(actions["path"]))}
     spec = parse_spec(data)
     check_population(spec)
     return spec

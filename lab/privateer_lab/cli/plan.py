@@ -17,9 +17,9 @@ from privateer_core.privacy.order import concerns_of
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.privacy import BATCH_MAX
 from privateer_lab.answer_tables import rows_of
-from privateer_lab.cli.chosen_algorithm import chosen_algorithm, is_to_be_chosen, write_name
+from privateer_lab.cli.chosen_algorithm import chosen_algorithm, contenders, is_to_be_chosen, write_name
 from privateer_lab.cli.command_line import Jobs, Json, On, PeopleSpec, Population, Set, Users
-from privateer_lab.cli.input_files import load_spec
+from privateer_lab.cli.input_files import spec_of
 from privateer_lab.cli.output import begin, open_folder, print_json, print_rows, progress, screen
 from privateer_lab.environments import check_files, with_people
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice
@@ -37,6 +37,8 @@ from privateer_lab.toml_file import read_tables
 
 _PROMISES: Final = ("as it is", "trust", "epsilon")
 """Kinds of changes that are other promises: their regret is drawn."""
+_OTHER: Final = "the file has other settings or people"
+"""Why the name of an algorithm is not written that was chosen for what options say."""
 
 
 def register(app: typer.Typer) -> None:
@@ -71,9 +73,15 @@ def plan(
     asked_for = (_models(models), _epsilons(epsilons))
     if plot is not None:
         open_folder(plot.parent, "--plot")
-    choice = _chosen(spec, settings, population, users, as_json=as_json)
+    tables = read_tables(spec, settings, "SPEC")
+    choice, unwritten = None, ""
+    if is_to_be_chosen(tables):
+        choice = _chosen(tables, population, users, as_json=as_json)
+        is_other = bool(settings or users or population)
+        unwritten = _OTHER if is_other else write_name(spec, tables, choice.name)
+        tables["algorithm"]["name"] = choice.name
     started = time.process_time()
-    parsed = load_spec(spec, settings if choice is None else [*settings, f"algorithm.name={choice.name}"], users)
+    parsed = spec_of(tables, spec.parent, users)
     parsed = peopled(parsed) if population is None else with_people(parsed, population)
     check_files(parsed)
     if not as_json:
@@ -98,8 +106,8 @@ def plan(
     found = expectation(parsed, choices, runs)
     result = _result(found, choices, runs, tests) | {"refused": [one.row for one in (*refused, *search.refused)]}
     if choice is not None:
-        told = {"name": choice.name, "earned": choice.earned, "single": choice.single}
-        result |= {"algorithm": told, "words": [choice.sentence, *result["words"]]}
+        told = {"name": choice.name, "earned": choice.earned, "single": choice.single, "written": not unwritten}
+        result |= {"algorithm": told, "words": [*_written(spec, choice, unwritten), *result["words"]]}
     if as_json:
         print_json(result)
     else:
@@ -110,22 +118,23 @@ def plan(
         raise typer.Exit(130)
 
 
-def _chosen(
-    path: Path, settings: list[str], population: str | None, users: int | None, *, as_json: bool
-) -> AlgorithmChoice | None:
-    """Choose the algorithm of a spec that leaves it open, and write its name into the file."""
-    tables = read_tables(path, settings, "SPEC")
-    if not is_to_be_chosen(tables):
-        return None
+def _chosen(tables: dict[str, Any], population: str | None, users: int | None, *, as_json: bool) -> AlgorithmChoice:
+    """Choose the algorithm of a spec that leaves it open, for the people that are asked for."""
+    if users is not None and isinstance(tables.get("experiment"), dict):
+        tables = tables | {"experiment": tables["experiment"] | {ArmsSpec.people_key: users}}
+    specs = contenders(tables, population)
     if not as_json:
         begin("trying algorithms on these people", "some seconds")
-    people = [] if users is None else [f"experiment.{ArmsSpec.people_key}={users}"]
-    choice = chosen_algorithm(read_tables(path, [*settings, *people], "SPEC"), population)
-    if is_to_be_chosen(read_tables(path, [], "SPEC")):
-        write_name(path, choice.name)
-        if not as_json:
-            screen.print(f"Wrote algorithm.name = '{choice.name}' into {path}.", markup=False, soft_wrap=True)
-    return choice
+    return chosen_algorithm(specs)
+
+
+def _written(path: Path, choice: AlgorithmChoice, unwritten: str) -> list[str]:
+    """Say which algorithm was chosen and why, and what was written."""
+    if unwritten:
+        done = f"Not written into {path}, since {unwritten}: write algorithm.name = {choice.name!r} there yourself."
+    else:
+        done = f"Wrote algorithm.name = {choice.name!r} into {path}."
+    return [done, choice.sentence]
 
 
 def _result(

@@ -30,7 +30,6 @@ _LARGE: Final = 8 << 20
 _OF_BATCHES: Final = ("min_batch", "honest_fraction", "local_epsilon_max")
 """Keys of a promise that say nothing where reports are not shuffled in batches."""
 
-_UNTRIED: Final = "No algorithm was tried: each refuses these people. `privateer simulate` says why."
 _A_RUN: Final = "a run takes a second to a minute"
 
 
@@ -98,20 +97,13 @@ def spec_from(
         made.write(out)
     if as_json:
         fit = list(made.people.notes) if out and made.people else []
-        text, said = (made.fitted, _chosen(made)) if out else (made.text, [])
+        text, said = (made.fitted, made.chosen) if out else (made.text, [])
         confirm = made.confirmed if out else made.confirm
         print_json({"spec": text, "confirm": list(confirm), "notes": [*made.notes, *said], "people": fit})
         return
     if not out:
         typer.echo(made.text, nl=False)
     _explain(made, data, out)
-
-
-def _chosen(made: Draft) -> list[str]:
-    """Say which algorithm the file has, and why."""
-    if made.choice:
-        return [made.choice.sentence]
-    return [_UNTRIED] if made.chooses else []
 
 
 def _check_writable(out: Path, data: Path) -> None:
@@ -156,9 +148,9 @@ def _explain(made: Draft, data: Path, out: Path | None) -> None:
     lines += made.notes
     if out and made.people:
         kept = f"{people_file(out).name} has the features and rewards of these people: keep it as you keep {data.name}."
-        lines += [*made.people.notes, *_chosen(made), kept, "", f"Next: privateer plan {out}"]
+        lines += [*made.people.notes, *made.chosen, kept, "", f"Next: privateer plan {out}"]
     elif out:
-        lines += _chosen(made)
+        lines += made.chosen
     elif made.log:
         lines.append("With --out FILE simulated people are made of the rows, too.")
     for line in lines:

@@ -51,8 +51,8 @@ _NEXT: Final = 3
 _DAY: Final = 86_400
 _START: Final = "start the issuer, which does it; if it runs, see its disk and its log"
 _OTHER: Final = (
-    "if the server does not run, another process has its port: stop that one; otherwise correct PRIVATEER_SERVER_URL: "
-    "the private port is 8002 unless it was changed"
+    "correct PRIVATEER_SERVER_URL: the private port is 8002 unless it was changed; if it is right, another process has "
+    "the server's port: find out which"
 )
 _TRUST: Final = "give its public key file to the server's operator, for PRIVATEER_SHUFFLER_KEYS"
 _BACKWARDS: Final = "never put earlier files back; move the round's database away and lose what it holds"

@@ -33,7 +33,9 @@ from privateer_lab.planning.algorithm_choice import AlgorithmChoice, choice_of
 from privateer_lab.planning.other_algorithms import by_features, every_algorithm, with_own_rounds
 
 _ROUND: Final = 1000
-"""People of a first round, usually; all of a file that has fewer rows."""
+"""People of a usual first round."""
+_ROUNDS: Final = 30
+"""Rounds of people who are no crowd to hide in, where a usual round would be a large part of all."""
 _SHARE: Final = 0.05
 _MEASURING: Final = 1000
 """People who measure a gain, at least: of fewer no shuffled batch is made."""
@@ -82,19 +84,23 @@ class Draft:
         return self.log.people(cast(ArmsSpec, self.spec)) if self.log else None
 
     @property
-    def chooses(self) -> bool:
-        """Whether there are people to choose an algorithm by, and the draft is not of a test."""
-        return bool(self.log or self.labelled) and self.spec.algorithm.name in by_features()
+    def choice(self) -> AlgorithmChoice | None:
+        """The algorithm that earns most in runs with these people; None where none was tried."""
+        return self._tried if isinstance(self._tried, AlgorithmChoice) else None
+
+    @property
+    def chosen(self) -> list[str]:
+        """Why the draft has its algorithm, or why none was tried; nothing where there are no people to try it on."""
+        if isinstance(self._tried, SpecError):
+            return [f"No algorithm was tried on these people: {self._tried}."]
+        return [self._tried.sentence] if self._tried else []
 
     @cached_property
-    def choice(self) -> AlgorithmChoice | None:
-        """The algorithm that earns most in runs with these people, who are drawn when it is first asked for.
-
-        None where nothing is to be chosen, or every algorithm refuses them.
-        """
-        if not self.chooses:
-            return None
+    def _tried(self) -> AlgorithmChoice | SpecError | None:
+        """What was found in runs, in which people are drawn; None of a test, or where there are no people."""
         tables, other = toml_tables(self.text), toml_tables(self._with_cuts(self.text))
+        if tables["algorithm"]["name"] not in by_features() or not (self.log or self.labelled):
+            return None
         drawn = partial(with_own_rounds, other) if other != tables else None
         if self.labelled:
             for one in (tables, other):
@@ -321,17 +327,24 @@ def _features(
 
 
 def _opening(name: str, arms: Sequence[str], rows: int, *, measures: bool) -> list[str]:
-    few = [f"round_size = {rows}"] if rows < _ROUND else []
+    people = _round_number(rows)
+    few, size = (_CROWD, people // _ROUNDS) if measures else (_ROUND, people)
     measured = f"gain_share = {_SHARE:g}  # of the people, the last ones, measure what choosing by context gains"
     return [
         "[experiment]",
         f"name = {toml(name)}",
         f"arms = {toml(list(arms))}",
-        f"horizon = {max(rows, 1)}  # people who take part",
-        *few,
+        f"horizon = {people}  # people who take part",
+        *([f"round_size = {max(1, size)}"] if rows < few else []),
         *([measured] if measures and _SHARE * rows >= _MEASURING else []),
         "",
     ]
+
+
+def _round_number(rows: int) -> int:
+    """Return a number of two digits that is no larger: everybody may read it, and one row more is nobody's business."""
+    unit = int(10 ** max(0, len(str(rows)) - 2))
+    return max(1, rows // unit * unit)
 
 
 def _reward(

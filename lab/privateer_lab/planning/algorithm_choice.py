@@ -1,18 +1,19 @@
 """Which algorithm an experiment has: the one that earns most in runs on simulated people."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.environments import Environment
 from privateer_lab.planning.expectation.kept_features import KeptFeatures
 from privateer_lab.planning.expectation.partial_runs import PartialRun, played
 from privateer_lab.planning.expectation.words import Unit
-from privateer_lab.planning.other_algorithms import by_features, without_features
+from privateer_lab.planning.other_algorithms import by_features, compared, without_features
 
 _SECONDS: Final = 4.0
 """Processor time after which no further seed begins."""
@@ -37,56 +38,84 @@ class AlgorithmChoice:
         Mean reward of a person, in the reward's unit, by algorithm.
     single
         That of the best single option.
-    margin
-        Differences up to this one say nothing.
+    could
+        What a choice by features could gain a person, if all were known.
     is_rate
         Whether rewards are rates.
     drawn
-        Mean reward of a person with cut points of numbers from the data; None: nobody tried, or it is not more.
+        Mean reward of a person with cut points of numbers from the data; None: nobody tried, or it is not clearly more.
     """
 
     name: str
     earned: Mapping[str, float]
     single: float
-    margin: float
+    could: float
     is_rate: bool
     drawn: float | None = None
 
     @property
     def sentence(self) -> str:
         """Say why."""
-        plain = without_features()
-        why = ", since the spec has no [context.features]" if self.name == plain else ""
-        write = Unit(self.is_rate, max(abs(one - self.single) for one in self.earned.values())).write
+        return " ".join((self._earned(), *self._others(), *self._plain()))
+
+    @property
+    def _unit(self) -> Unit:
+        return Unit(self.is_rate, max(abs(one - self.single) for one in self.earned.values()))
+
+    def _earned(self) -> str:
+        write, plain = self._unit.write, self.name == without_features()
+        why = ", since the spec has no [context.features]" if plain else ""
         others = [f"{one!r} {write(value)}" for one, value in self.earned.items() if one != self.name]
         compared = f" ({', '.join(others)})" if others else ""
-        said = f"algorithm.name is {self.name!r}{why}: in runs on these people it earns {write(self.earned[self.name])}"
-        more = ", more than any of them" if self.single >= max(self.earned.values()) else ""
-        said += f"{compared}; the best single option earns {write(self.single)}{more}."
+        most = max(self.earned.values())
+        more = ", more than any of them" if self.single > most and write(self.single) != write(most) else ""
+        return (
+            f"algorithm.name is {self.name!r}{why}: in runs on these people it earns {write(self.earned[self.name])}"
+            f"{compared}; the best single option earns {write(self.single)}{more}."
+        )
+
+    def _others(self) -> Iterator[str]:
+        """Say what was not tried, and why what earned more is not chosen."""
+        by_context = self.name != without_features()
+        untried = [repr(one) for one in compared() if one not in self.earned]
+        if untried and by_context:
+            yield f"Not tried, as the spec does not fit: {', '.join(untried)}."
+        best = max((one for one in self.earned if one in by_features()), key=self.earned.__getitem__, default=self.name)
+        if by_context and self.could > 0 and best != self.name and self.earned[best] > self.earned[self.name]:
+            least = self._unit.points(_MORE * self.could)
+            yield f"Less than {least} more, a twentieth of what choosing by features could gain, do not count."
         if self.drawn is not None:
-            said += f" Cut points of numbers from the data earn {write(self.drawn)}: confirm that they may be public."
-        if self.earned.get(plain, -np.inf) - self.earned[self.name] <= self.margin:
-            return said
-        return f"{said} {plain!r}, which knows no features, earns more: to use it, leave out [context.features]."
+            earn = self._unit.write(self.drawn)
+            yield f"Cut points of numbers from the data earn {earn}: confirm that they may be public."
+
+    def _plain(self) -> Iterator[str]:
+        """Say where the algorithm that knows no features is enough."""
+        plain = without_features()
+        if self.name == plain or plain not in self.earned:
+            return
+        if self.could <= 0:
+            yield f"One option is best for all of these people: {plain!r}, which knows no features, is enough."
+        elif self.earned[plain] > self.earned[self.name]:
+            yield f"{plain!r}, which knows no features, earns more: to use it, leave out [context.features]."
 
 
-def choice_of(specs: Mapping[str, ArmsSpec], people: People, drawn: Drawn | None = None) -> AlgorithmChoice | None:
-    """Return what earns most of the algorithms that choose by features; None where none of them can be run.
+def choice_of(specs: Mapping[str, ArmsSpec], people: People, drawn: Drawn | None = None) -> AlgorithmChoice | SpecError:
+    """Return what earns most of the algorithms that choose by features; a refusal where none of them can be run.
 
     Parameters
     ----------
     specs
-        The same experiment by algorithm. Where none chooses by features, the other one is the choice.
+        The same experiment by algorithm, at least one. Where none chooses by features, the other one is the choice.
     people
         Makes the people of a spec and a seed.
     drawn
         Returns the spec of an algorithm with cut points of numbers from the data, where it is another one.
     """
-    runs = _runs(specs, people)
+    runs, refused = _runs(specs, people)
     wanted = [name for name in by_features() if name in specs] or list(specs)
     chosen = [name for name in wanted if name in runs]
     if not chosen:
-        return None
+        return refused[wanted[0]]
     seeds = min(len(some) for some in runs.values())
     everybody = [one for some in runs.values() for one in some]
     single = float(np.mean([one.single for one in everybody]))
@@ -97,15 +126,16 @@ def choice_of(specs: Mapping[str, ArmsSpec], people: People, drawn: Drawn | None
     best, usual = max(chosen, key=lambda name: earned[name]), chosen[0]
     name = best if earned[best] - earned[usual] > margin else usual
     changed = drawn(name) if drawn else None
-    gains = [one.gain for one in _runs({name: changed}, people).get(name, [])[:seeds]] if changed else []
+    gains = [one.gain for one in _runs({name: changed}, people)[0].get(name, [])[:seeds]] if changed else []
     by_cuts = single + float(np.mean(gains)) if gains else -np.inf
     better = by_cuts - earned[name] > margin
-    return AlgorithmChoice(name, earned, single, margin, specs[name].reward.is_rate, by_cuts if better else None)
+    return AlgorithmChoice(name, earned, single, could, specs[name].reward.is_rate, by_cuts if better else None)
 
 
-def _runs(specs: Mapping[str, ArmsSpec], people: People) -> dict[str, list[PartialRun]]:
-    """Return runs by algorithm, of as many seeds as there is time for; one whose learner refuses has none."""
+def _runs(specs: Mapping[str, ArmsSpec], people: People) -> tuple[dict[str, list[PartialRun]], dict[str, SpecError]]:
+    """Return runs by algorithm, of as many seeds as there is time for, and refusals of learners and people."""
     found: dict[str, list[PartialRun]] = {}
+    refused: dict[str, SpecError] = {}
     started, known = time.process_time(), next(iter(specs.values()), None)
     for seed in range(_SEEDS):
         for name, spec in specs.items():
@@ -123,4 +153,6 @@ def _runs(specs: Mapping[str, ArmsSpec], people: People) -> dict[str, list[Parti
             run = played(spec, seed, _RUN, environment)
             if isinstance(run, PartialRun):
                 found.setdefault(name, []).append(run)
-    return found
+            else:
+                refused[name] = run
+    return found, refused

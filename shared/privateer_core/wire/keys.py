@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from privateer_core.errors import SpecError
 
-UNREADABLE_KEY: Final = "check the path, and give the file to the user of the service"
+UNREADABLE_KEY: Final = "read it as the user of the service; if that fails, make that user its owner, with mode 600"
 _ID_DIGITS: Final = 16
 _TICK: Final = 1_000_000_000
 """Nanoseconds in which a file that changes twice may look as if it had changed once."""

@@ -245,11 +245,11 @@ class AdditiveSpec(ArmsSpec):
         differ = rarer if rare else _APART * 4 * rarer * (1 - rarer)
         if error <= _TOLD * differ:
             return []
-        noise = f"noise alone moves the mean reward of an option by about {error * span:.2g} after all people"
+        noise = f"noise alone moves the mean reward of an option by about {_digits(error * span)} after all people"
         if not rare:
             return [
-                f"{noise}, and options are taken to differ by {differ * span:.2g}: with {self.arm_count} options it "
-                "may earn less than the best one alone. List fewer options, or ask more people"
+                f"{noise}, and options are taken to differ by {_digits(differ * span)}: with {self.arm_count} options "
+                "it may earn less than the best one alone. List fewer options, or ask more people"
             ]
         trust = self.privacy.trust
         less = "" if trust.curated else " use a curator,"
@@ -266,3 +266,8 @@ class AdditiveSpec(ArmsSpec):
             return self.asked_by(CoinArms.even(self.questions, np.array(self.playable)))
         count = self.questions.count
         return self.asked(0, np.rint(np.arange(1, count) * (1 << 16) / count), self.usual_below)
+
+
+def _digits(value: float) -> str:
+    """Write a number with two digits."""
+    return f"{float(f'{value:.2g}'):,g}"

@@ -1,6 +1,9 @@
 """A spec that leaves its algorithm open: ``plan`` chooses it, and writes its name and nothing else."""
 
+import errno
 import json
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -9,8 +12,9 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
-from privateer_lab.cli.chosen_algorithm import chosen_algorithm, write_name
+from privateer_lab.cli.chosen_algorithm import contenders, write_name
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice
+from privateer_lab.toml_file import read_tables
 from tests.unit.lab.cli.test_command_line import run
 
 OPEN = """# Who likes what?
@@ -28,6 +32,7 @@ model = "none"
 [algorithm]
 name = "auto"  # to be chosen
 """
+BESIDE = OPEN.partition("[algorithm]")[0]
 FEW = ("--jobs", "1", "--seconds", "1")
 
 
@@ -55,9 +60,10 @@ def test_json_says_what_each_algorithm_earned(spec: Path, capsys: pytest.Capture
     told = json.loads(out)
     chosen = told["algorithm"]
     assert code == 0
+    assert chosen["written"]
     assert set(chosen["earned"]) == {"partition", "linear", "additive", "bandit"}
     assert chosen["earned"][chosen["name"]] > 0
-    assert told["words"][0].startswith(f"algorithm.name is '{chosen['name']}'")
+    assert told["words"][1].startswith(f"algorithm.name is '{chosen['name']}'")
     assert tomllib.loads(spec.read_text())["algorithm"]["name"] == chosen["name"]
 
 
@@ -69,7 +75,7 @@ def test_a_choice_is_made_for_the_people_that_are_asked_for(
 
     def choose(specs: dict[str, ArmsSpec], *_: Any) -> AlgorithmChoice:
         asked.extend(one.experiment.horizon for one in specs.values())
-        return AlgorithmChoice("linear", {"linear": 0.5}, 0.4, 0.01, True)
+        return AlgorithmChoice("linear", {"linear": 0.5}, 0.4, 0.2, True)
 
     monkeypatch.setattr("privateer_lab.cli.chosen_algorithm.choice_of", choose)
     code, out, _ = run(capsys, "plan", str(spec), *FEW, "--users", "3000", "--json")
@@ -89,22 +95,76 @@ def test_a_file_that_names_its_algorithm_stays_as_it_is(spec: Path, capsys: pyte
     before = spec.read_text()
     code, out, _ = run(capsys, "plan", str(spec), *FEW, "--set", "algorithm.name=auto")
     assert code == 0
-    assert out.startswith("algorithm.name is ")
+    assert out.startswith(f"Not written into {spec}, since the file has other settings or people: ")
     assert spec.read_text() == before
 
 
-@pytest.mark.parametrize("algorithm", ['algorithm.name = "auto"', "algorithm = { name = 'auto' }"])
-def test_a_name_is_written_wherever_the_file_has_it(spec: Path, algorithm: str) -> None:
-    spec.write_text(f"{algorithm}\n{OPEN.partition('[algorithm]')[0]}")
-    before = tomllib.loads(spec.read_text())
-    write_name(spec, "additive")
-    assert tomllib.loads(spec.read_text()) == before | {"algorithm": {"name": "additive"}}
+@pytest.mark.parametrize(
+    "text",
+    [
+        'algorithm.name = "auto"\n' + BESIDE,
+        "algorithm = { name = 'auto' }\n" + BESIDE,
+        OPEN.replace("\n", "\r\n"),
+        OPEN.replace("hour = {", """box = { levels = ["'auto' box", "manual"] }\nhour = {"""),
+        OPEN.replace('"auto"  #', "'''auto'''  #"),
+    ],
+    ids=["dotted", "inline", "CRLF", "in another text", "three quotes"],
+)
+def test_a_name_is_written_wherever_the_file_has_it(spec: Path, text: str) -> None:
+    """Planted: a name in another text ended in a traceback, and line ends were changed."""
+    spec.write_bytes(text.encode())
+    before = read_tables(spec, [], "SPEC")
+    assert not write_name(spec, before, "additive")
+    assert tomllib.loads(spec.read_bytes().decode()) == before | {"algorithm": {"name": "additive"}}
+    assert spec.read_bytes().count(b"\r") == text.count("\r")
 
 
 def test_a_name_that_cannot_be_found_is_said(spec: Path) -> None:
     spec.write_text(OPEN.replace('name = "auto"  #', r'name = "aut\u006f"  #'))
-    with pytest.raises(SpecError, match=r'algorithm.name: cannot be written into .*write "linear" there yourself'):
-        write_name(spec, "linear")
+    assert write_name(spec, read_tables(spec, [], "SPEC"), "linear") == "it does not say 'auto' in plain letters"
+
+
+@pytest.mark.parametrize("text", [OPEN.replace("4000", "5000"), "", "[experiment", None])
+def test_a_file_that_has_changed_since_stays_as_it_is(spec: Path, text: str | None) -> None:
+    before = read_tables(spec, [], "SPEC")
+    if text is None:
+        spec.unlink()
+        assert write_name(spec, before, "linear") == "it is no file"
+        return
+    spec.write_text(text)
+    assert write_name(spec, before, "linear") == "it has changed since"
+    assert spec.read_text() == text
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: the file was emptied first."""
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("privateer_lab.cli.chosen_algorithm.os.replace", full)
+    said = write_name(spec, read_tables(spec, [], "SPEC"), "linear")
+    assert said == "it cannot be replaced: No space left on device"
+    assert spec.read_text() == OPEN
+    assert list(spec.parent.iterdir()) == [spec]
+
+
+def test_a_link_and_the_mode_of_its_file_stay(spec: Path) -> None:
+    spec.chmod(0o640)
+    link = spec.with_name("link.toml")
+    link.symlink_to(spec)
+    assert not write_name(link, read_tables(link, [], "SPEC"), "linear")
+    assert link.is_symlink()
+    assert (spec.stat().st_mode & 0o777, "linear" in spec.read_text()) == (0o640, True)
+
+
+def test_what_is_no_file_is_read_once(spec: Path) -> None:
+    """Planted: a spec from a pipe was read twice, and was empty the second time."""
+    named = OPEN.replace('"auto"  #', '"linear"  #')
+    for text, said in ((named, "you can expect"), (OPEN, "Not written into /dev/stdin, since it is no file")):
+        program = [sys.executable, "-m", "privateer_lab", "plan", "/dev/stdin", *FEW]
+        done = subprocess.run(program, input=text, capture_output=True, text=True, check=True)
+        assert said in done.stdout
 
 
 def test_other_commands_say_what_is_missing(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,11 +185,12 @@ def test_other_commands_say_what_is_missing(spec: Path, capsys: pytest.CaptureFi
         ({"context": {"features": {"hour": {"low": 24, "high": 0}}}}, "context.features.hour"),
         ({"population": {"name": "nobody"}}, "population.name"),
         ({"population": {"name": "csv", "path": "nowhere.csv", "label": "x"}}, "population.path"),
+        ({"reward": {"kind": "numeric", "low": -5, "high": 0}}, "population"),
     ],
 )
 def test_a_wrong_spec_is_refused_by_field(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(SpecError) as refused:
-        chosen_algorithm(tomllib.loads(OPEN) | changes, None)
+        contenders(tomllib.loads(OPEN) | changes, None)
     assert (refused.value.field or "").startswith(field)
     assert refused.value.remedy
 
@@ -139,3 +200,29 @@ def test_a_wrong_spec_is_one_line(spec: Path, capsys: pytest.CaptureFixture[str]
     assert (code, out) == (2, "")
     assert "experiment.horizon" in err
     assert "auto" in spec.read_text()
+
+
+@pytest.mark.parametrize(
+    ("people", "field"),
+    [("nomodule:X", "--population"), ("csv", "population"), ("tests.support.nowhere:X", "--population")],
+)
+def test_wrong_people_are_refused_for_their_own_reason(
+    spec: Path, people: str, field: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Planted: each was called a spec that every algorithm refuses."""
+    code, out, err = run(capsys, "plan", str(spec), *FEW, "--population", people)
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].startswith(f"privateer: {field}")
+    assert spec.read_text() == OPEN
+
+
+def test_people_whom_no_run_can_play_are_refused_for_the_reason_of_the_run(
+    spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = spec.with_name("people.csv")
+    table.write_text("hour,class\n" + "1,auto\n2,nobody\n" * 50)
+    spec.write_text(OPEN + f'[population]\nname = "csv"\npath = "{table.name}"\nlabel = "class"\n')
+    code, out, err = run(capsys, "plan", str(spec), *FEW)
+    assert (code, out) == (2, "")
+    assert "refuses" not in err
+    assert "population" in err
