@@ -34,8 +34,7 @@ def _blocks(language: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
-    [setting] = _blocks("sh")
-    [origins] = re.findall(r'PRIVATEER_ORIGINS="(.*)"', setting)
+    [origins] = re.findall(r'PRIVATEER_ORIGINS="(.*)"', "".join(_blocks("sh")))
     assert origins.split()[0] == _SHOP
     where = (tmp_path_factory.mktemp("services"), free_port(), free_port())
     with running(*where, quiet=True, origins=origins) as services:
