@@ -21,7 +21,7 @@ from tests.support.specs import make_spec
 ALARM = FALSE_ALARM / 60
 """Chance that one attack on a true claim calls it broken."""
 FEWER = {"shuffle": 1, "central": 4}
-"""By what the samples of attacks are divided that take longest."""
+"""The attack on a curator takes longest: its samples are divided by four."""
 CASES = {
     (case.model, case.name): tuple(replace(one, count=one.count // FEWER[case.model]) for one in (case, broken))
     for case, broken in zip(seen_cases(200_000), seen_cases(200_000, "hidden"), strict=True)

@@ -54,7 +54,7 @@ def gain(model: str, levels: int) -> float:
 
 @pytest.mark.parametrize("model", ["none", "central"])
 def test_a_thousand_levels_earn_more_than_the_first_ones(model: str) -> None:
-    """Who knows the law earns .028 above the best arm; who knows that of the first levels alone, .013."""
+    """A policy that knows all rewards gains .028 over the best arm; one that knows the first 15 levels gains .013."""
     every, few = gain(model, 1000), gain(model, FEW)
     print(f"{model}: all {every:.4f}, the first {FEW} {few:.4f}")
     assert every > few > 0

@@ -29,7 +29,7 @@ def is_to_be_chosen(tables: Mapping[str, Any]) -> bool:
     return isinstance(section, dict) and section.get("name") == TO_BE_CHOSEN
 
 
-def contenders(tables: Mapping[str, Any], population: str | None) -> dict[str, ArmsSpec]:
+def candidates(tables: Mapping[str, Any], population: str | None) -> dict[str, ArmsSpec]:
     """Return the spec of each algorithm that tables can have, which leave it open; each has people.
 
     Parameters

@@ -38,10 +38,10 @@ def load_spec(path: Path, settings: list[str], users: int | None = None, *, algo
     data = read_tables(path, settings, "SPEC")
     if algorithm_name:
         _replace_algorithm(data, algorithm_name)
-    return spec_of(data, path.parent, users)
+    return spec_of_tables(data, path.parent, users)
 
 
-def spec_of(data: dict[str, Any], folder: Path, users: int | None = None) -> Spec:
+def spec_of_tables(data: dict[str, Any], folder: Path, users: int | None = None) -> Spec:
     """Return the spec of tables, which may name a CSV file of actions in a folder, for so many people.
 
     Raises

@@ -17,9 +17,9 @@ from privateer_core.privacy.order import concerns_of
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.privacy import BATCH_MAX
 from privateer_lab.answer_tables import rows_of
-from privateer_lab.cli.chosen_algorithm import chosen_algorithm, contenders, is_to_be_chosen, write_name
+from privateer_lab.cli.chosen_algorithm import candidates, chosen_algorithm, is_to_be_chosen, write_name
 from privateer_lab.cli.command_line import Jobs, Json, On, PeopleSpec, Population, Set, Users
-from privateer_lab.cli.input_files import spec_of
+from privateer_lab.cli.input_files import spec_of_tables
 from privateer_lab.cli.output import begin, open_folder, print_json, print_rows, progress, screen
 from privateer_lab.environments import check_files, with_people
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice
@@ -81,7 +81,7 @@ def plan(
         unwritten = _OTHER if is_other else write_name(spec, tables, choice.name)
         tables["algorithm"]["name"] = choice.name
     started = time.process_time()
-    parsed = spec_of(tables, spec.parent, users)
+    parsed = spec_of_tables(tables, spec.parent, users)
     parsed = peopled(parsed) if population is None else with_people(parsed, population)
     check_files(parsed)
     if not as_json:
@@ -122,7 +122,7 @@ def _chosen(tables: dict[str, Any], population: str | None, users: int | None, *
     """Choose the algorithm of a spec that leaves it open, for the people that are asked for."""
     if users is not None and isinstance(tables.get("experiment"), dict):
         tables = tables | {"experiment": tables["experiment"] | {ArmsSpec.people_key: users}}
-    specs = contenders(tables, population)
+    specs = candidates(tables, population)
     if not as_json:
         begin("trying algorithms on these people", "some seconds")
     return chosen_algorithm(specs)

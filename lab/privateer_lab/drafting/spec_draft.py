@@ -10,19 +10,26 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from html import escape
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import numpy as np
 
 from privateer_core.algorithms import read_spec
 from privateer_core.errors import SpecError
-from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.sections import toml_tables
-from privateer_core.spec.spec import Spec, example_promises
+from privateer_core.spec.spec import Spec
 from privateer_lab.drafting.column_profiles import TableRows, rows_of, shortened
 from privateer_lab.drafting.copied_columns import without_copies
 from privateer_lab.drafting.feature_drafts import FeatureDrafts, features_of, rounded
+from privateer_lab.drafting.fixed_sections import (
+    algorithm_section,
+    closing,
+    labelled_people,
+    opening,
+    promise_for,
+    trusted,
+)
 from privateer_lab.drafting.logged_people import LoggedPeople, logged_people
 from privateer_lab.drafting.outcome_columns import ArmNames, arms_of, bounds_of_reward, classes_of, reward_of
 from privateer_lab.drafting.segment_drafts import segment_lines
@@ -31,18 +38,6 @@ from privateer_lab.drafting.usual_algorithms import with_effects
 from privateer_lab.environments import environment_for
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice, choice_of
 from privateer_lab.planning.other_algorithms import by_features, every_algorithm, with_own_rounds
-
-_ROUND: Final = 1000
-"""People of a usual first round."""
-_ROUNDS: Final = 30
-"""Rounds of people who are no crowd to hide in, where a usual round would be a large part of all."""
-_SHARE: Final = 0.05
-_MEASURING: Final = 1000
-"""People who measure a gain, at least: of fewer no shuffled batch is made."""
-_SLIPS: Final = 0.1
-"""Delta times people, at most: what a promise may miss, over all people together."""
-_CROWD: Final = 5000
-"""People from whom on a draft has a shuffler: at the same epsilon a report in a crowd tells many times as much."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +126,7 @@ class Draft:
             return self.text
         text = self.text if self.choice.drawn is None else self._with_cuts(self.text)
         tables = toml_tables(text)
-        text = text.replace(_algorithm(tables["algorithm"]["name"]), _algorithm(self.choice.name))
+        text = text.replace(algorithm_section(tables["algorithm"]["name"]), algorithm_section(self.choice.name))
         own, size = with_own_rounds(tables, self.choice.name), tables["experiment"].get("round_size")
         if own is None or size in (None, own.experiment.round_size):
             return text
@@ -237,18 +232,18 @@ def draft(
     told, said = _reward(rows, reward, bounds.get(reward or ""), notes)
     confirm += said
     sections = [
-        *_opening(name, options, rows.total, measures=not segments),
+        *opening(name, options, rows.total, measures=not segments),
         "[context.features]",
         *features.lines,
         "",
         *told,
     ]
-    promise = _promise(rows.total)
-    notes.append(_trusted(promise))
+    promise = promise_for(rows.total)
+    notes.append(trusted(promise))
     sections += segment_lines(rows, segments, confirm)
-    sections += _closing(promise, with_effects() if segments else by_features()[0])
+    sections += closing(promise, with_effects() if segments else by_features()[0])
     if path and label:
-        sections += _labelled(os.path.relpath(path, seen_from), label, list(classes.values), options)
+        sections += labelled_people(os.path.relpath(path, seen_from), label, list(classes.values), options)
         sections += ['missing = "drop"  # rows without a class'] if rows is not whole else []
     log = _Log(rows, arm, reward, names) if arm and reward and not arms else None
     labelled = Path(path) if path and label else None
@@ -326,27 +321,6 @@ def _features(
     return found
 
 
-def _opening(name: str, arms: Sequence[str], rows: int, *, measures: bool) -> list[str]:
-    people = _round_number(rows)
-    few, size = (_CROWD, people // _ROUNDS) if measures else (_ROUND, people)
-    measured = f"gain_share = {_SHARE:g}  # of the people, the last ones, measure what choosing by context gains"
-    return [
-        "[experiment]",
-        f"name = {toml(name)}",
-        f"arms = {toml(list(arms))}",
-        f"horizon = {people}  # people who take part",
-        *([f"round_size = {max(1, size)}"] if rows < few else []),
-        *([measured] if measures and _SHARE * rows >= _MEASURING else []),
-        "",
-    ]
-
-
-def _round_number(rows: int) -> int:
-    """Return a number of two digits that is no larger: everybody may read it, and one row more is nobody's business."""
-    unit = int(10 ** max(0, len(str(rows)) - 2))
-    return max(1, rows // unit * unit)
-
-
 def _reward(
     rows: TableRows, name: str | None, given: tuple[float, float] | None, notes: list[str]
 ) -> tuple[list[str], list[str]]:
@@ -373,45 +347,3 @@ def _reward(
     remark = "  # from the data: confirm that it may be public" if keys else ""
     section = ["[reward]" + remark, 'kind = "numeric"', f"low = {toml(low)}", f"high = {toml(high)}", *lines, ""]
     return section, [said] if keys else []
-
-
-def _promise(people: int) -> dict[str, Any]:
-    """Return a promise that so many people can have, at epsilon 1."""
-    crowd = people >= _CROWD
-    promise = next(one for one in example_promises() if TRUST[one["model"]].shuffled == crowd)
-    promise |= {"epsilon": 1.0} if "epsilon" in promise else {}
-    return promise | ({"delta": min(promise["delta"], rounded(_SLIPS / people))} if "delta" in promise else {})
-
-
-def _trusted(promise: dict[str, Any]) -> str:
-    """Say whom people have to trust for a promise, why the draft has it, and what would change that."""
-    said = f"privacy.model is {toml(promise['model'])}"
-    if not TRUST[promise["model"]].shuffled:
-        return f"{said}: people trust nobody but their own device. Fewer than {_CROWD:,} are no crowd to hide in."
-    alone = next(one["model"] for one in example_promises() if not TRUST[one["model"]].shuffled)
-    return (
-        f"{said}, since {_CROWD:,} people or more are a crowd to hide in. The promise holds if somebody runs the "
-        "shuffler whom the server does not control, and nine in ten reports of a batch are honest; "
-        "`privateer account experiment` says what holds if not. "
-        f"To have people trust nobody: model = {toml(alone)}, without delta."
-    )
-
-
-def _closing(promise: dict[str, Any], fitting: str) -> list[str]:
-    """Return the sections that no data decide: a promise, and the algorithm."""
-    return [
-        "[privacy]  # what you promise to each person: `privateer plan` shows what it costs in rewards",
-        *(f"{key} = {toml(value)}" for key, value in promise.items()),
-        "",
-        _algorithm(fitting),
-    ]
-
-
-def _algorithm(name: str) -> str:
-    return f"[algorithm]\nname = {toml(name)}"
-
-
-def _labelled(path: str, label: str, classes: list[str], arms: Sequence[str]) -> list[str]:
-    lines = ["", "[population]  # simulated people: the rows, whose class is the right arm", 'name = "csv"']
-    lines += [f"path = {toml(path)}", f"label = {toml(label)}", 'ignore = ["*"]']
-    return lines + ([f"classes = {toml(classes)}"] if list(arms) != classes else [])

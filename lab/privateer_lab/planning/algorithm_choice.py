@@ -13,7 +13,7 @@ from privateer_lab.environments import Environment
 from privateer_lab.planning.expectation.kept_features import KeptFeatures
 from privateer_lab.planning.expectation.partial_runs import PartialRun, played
 from privateer_lab.planning.expectation.words import Unit
-from privateer_lab.planning.other_algorithms import by_features, compared, without_features
+from privateer_lab.planning.other_algorithms import by_features, candidate_names, without_features
 
 _SECONDS: Final = 4.0
 """Processor time after which no further seed begins."""
@@ -77,7 +77,7 @@ class AlgorithmChoice:
     def _others(self) -> Iterator[str]:
         """Say what was not tried, and why what earned more is not chosen."""
         by_context = self.name != without_features()
-        untried = [repr(one) for one in compared() if one not in self.earned]
+        untried = [repr(one) for one in candidate_names() if one not in self.earned]
         if untried and by_context:
             yield f"Not tried, as the spec does not fit: {', '.join(untried)}."
         best = max((one for one in self.earned if one in by_features()), key=self.earned.__getitem__, default=self.name)

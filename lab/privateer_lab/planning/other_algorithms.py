@@ -20,7 +20,7 @@ def by_features() -> tuple[str, ...]:
     return tuple(_first(question, needs_context=True) for question in _BY_FEATURES)
 
 
-def compared() -> tuple[str, ...]:
+def candidate_names() -> tuple[str, ...]:
     """Return the names of all algorithms that are compared: `by_features`, and the one without."""
     return (*by_features(), without_features())
 
@@ -58,7 +58,7 @@ def every_algorithm(tables: Mapping[str, Any], *, own_rounds: bool = False) -> d
     With ``own_rounds`` rounds that grow begin as their algorithm has them, whatever the tables say.
     """
     specs = with_own_rounds if own_rounds else with_algorithm
-    found = {name: specs(tables, name) for name in compared()}
+    found = {name: specs(tables, name) for name in candidate_names()}
     return {name: spec for name, spec in found.items() if spec is not None}
 
 

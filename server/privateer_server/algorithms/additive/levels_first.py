@@ -133,7 +133,7 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
         plan = CoinArms.even(self.questions, np.array(self.spec.playable))
         if not ahead.batch:
             return replace(plan, given=0)
-        # With a half-life no more people count than it leaves of all who ever report.
+        # A half-life bounds how many people count: the sum of what it leaves of each.
         counted = min(max(1, state.reported), self.spec.algorithm.half_life / np.log(2))
         given = int(UNIT * min(1.0, max(_LEAST, _FIRST / counted)))
         if not state.reported:

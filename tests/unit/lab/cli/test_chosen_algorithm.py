@@ -12,7 +12,7 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
-from privateer_lab.cli.chosen_algorithm import contenders, write_name
+from privateer_lab.cli.chosen_algorithm import candidates, write_name
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice
 from privateer_lab.toml_file import read_tables
 from tests.unit.lab.cli.test_command_line import run
@@ -190,7 +190,7 @@ def test_other_commands_say_what_is_missing(spec: Path, capsys: pytest.CaptureFi
 )
 def test_a_wrong_spec_is_refused_by_field(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(SpecError) as refused:
-        contenders(tomllib.loads(OPEN) | changes, None)
+        candidates(tomllib.loads(OPEN) | changes, None)
     assert (refused.value.field or "").startswith(field)
     assert refused.value.remedy
 
