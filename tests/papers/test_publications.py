@@ -12,6 +12,7 @@ from privateer_papers.catalogue import all_reproductions
 from privateer_papers.publications import PUBLICATIONS, PaperReference
 
 ROOT = Path(__file__).parents[2]
+CLAIMS = ROOT / "docs/reference/claims-of-papers.md"
 EVERY = pytest.mark.parametrize("paper", PUBLICATIONS, ids=lambda paper: f"paper-{paper.number}")
 
 
@@ -44,8 +45,7 @@ def test_links_are_numbers_of_arxiv_or_doi() -> None:
 
 def test_every_reproduction_and_algorithm_is_in_the_table_of_claims() -> None:
     """And what is there exists: reproductions, algorithms of the papers, and the numbers of papers."""
-    page = (ROOT / "docs/papers.md").read_text()
-    section = page.split("\n## Every claim")[1].split("\n## ")[0]
+    section = CLAIMS.read_text()
     rows = re.findall(r"^\| (\d) \|.*\|$", section, re.MULTILINE)
     named, known = set(re.findall(r"`(paper-\d[\w-]*)`", section)), set(all_reproductions())
     algorithms = {name for name in ALGORITHMS if name.startswith("paper-")}
@@ -121,7 +121,7 @@ def claims_in(text: str) -> set[str]:
 @EVERY
 def test_every_numbered_claim_of_a_text_has_a_row(paper: PaperReference) -> None:
     """Planted: a row that is taken out is missed."""
-    section = (ROOT / "docs/papers.md").read_text().split("\n## Every claim")[1].split("\n## ")[0]
+    section = CLAIMS.read_text()
     rows = re.findall(rf"^\| {paper.number} \| (.*?) \|", section, re.MULTILINE)
     # Sections, equations and references are numbered alike; only what the text calls by a kind counts.
     named = claims_in(text_of(paper.number)) - OF_OTHERS.get(paper.number, set())

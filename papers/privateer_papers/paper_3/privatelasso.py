@@ -154,7 +154,7 @@ class GaussianTree(PrivateLasso):
         return gaussian_standard_deviation(problem.epsilon, problem.delta, self._tree.shift(2 * problem.reward, 0))
 
     def _node(self, size: int) -> Array:
-        """Draw symmetric noise: second moments are scaled to reward / sqrt 2 of the products (`docs/vectors.md`)."""
+        """Draw symmetric noise: second moments are scaled to reward / sqrt 2 of the products."""
         length, reward, deviation = math.sqrt(size - 1), self.problem.reward, self._deviation
         off = np.triu(self.rng.normal(0, deviation / math.sqrt(2), (size, size)), 1)
         node = off + off.T + np.diag(self.rng.normal(0, deviation, size))
