@@ -149,7 +149,7 @@ def contradicted(found: Contradiction) -> str:
     return (
         f"warning: rounds after the first {found.since:,} people contradict those before, so rewards move. What was "
         f"released is 10 ** {found.evidence:.1f} times as probable if they do. An experiment in which nothing moves "
-        f"warns with probability {found.false_alarm_rate:g} at most. See docs/learning/moving-rewards.md"
+        f"warns with probability {found.false_alarm_rate:g} at most. See docs/learning.md"
     )
 
 

@@ -53,7 +53,7 @@ class ServerSettings(UploadSettings):
     admin_tokens: Path | None = Field(
         default=None,
         description="file of further tokens with names, scopes and expiries, read anew for each request "
-        "([admin tokens](operations/admin-tokens.md))",
+        "([admin tokens](operations/keys.md#admin-tokens))",
     )
     shuffler_keys: Paths = Field(
         default=(),
@@ -93,7 +93,7 @@ class ServerSettings(UploadSettings):
     ] = Field(
         default=None,
         description="file of the key that signs publications and the log, made if missing; servers that share their "
-        "data have the same key ([its key](operations/server-key.md))",
+        "data have the same key ([its key](operations/keys.md#the-servers-key))",
     )
     traces: str = Field(
         default="",

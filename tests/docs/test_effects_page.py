@@ -24,7 +24,6 @@ TIMES = tuple((1.5 ** np.arange(-7.0, 1.0)).tolist())
 PROMISES = [
     {"model": "none"},
     {"model": "central", "epsilon": 1.0},
-    {"model": "central", "epsilon": 0.1},
     None,  # shuffled batches take seconds to calibrate
     {"model": "local", "epsilon": 2.0},
     {"model": "local", "epsilon": 1.0},

@@ -9,7 +9,7 @@ from privateer_core.mechanisms import MECHANISMS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "privacy").glob("*.md"))
-OTHERS = [ROOT / "docs" / name for name in ("threat-model.md", "vectors.md", "accounting.md", "audit.md")]
+OTHERS = [ROOT / "docs" / name for name in ("threat-model.md", "accounting.md", "audit.md")]
 _PATH = re.compile(r"`((?:tests|sdk|shared|lab)/[\w./-]*\w)`")
 
 

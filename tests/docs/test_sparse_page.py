@@ -6,6 +6,7 @@ from pathlib import Path
 from privateer_lab.audit.suite import mechanisms
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.planning.plans import EPSILONS, variants
+from privateer_papers.catalogue import all_reproductions
 from privateer_server.rounds.loop import Schedule
 from tests.docs.test_readme import blocks
 
@@ -16,7 +17,8 @@ PAGE = (ROOT / "docs" / "sparse.md").read_text()
 def test_the_pages_commands() -> None:
     """Simulations themselves are in tests/simulation, shorter."""
     lines = [shlex.split(line) for block in blocks("sh", PAGE) for line in block.splitlines()]
-    assert [line[:2] for line in lines] == [["privateer", name] for name in ("simulate", "plan", "audit")]
+    names = ("simulate", "plan", "audit", "reproduce", "audit")
+    assert [line[:2] for line in lines] == [["privateer", name] for name in names]
     for _, name, path, *options in lines[:2]:
         pairs = dict(zip(options[::2], options[1::2], strict=True))
         settings = [pairs["--set"]] if "--set" in pairs else []
@@ -26,3 +28,5 @@ def test_the_pages_commands() -> None:
         for one in variants(spec, models, EPSILONS[:: len(EPSILONS) - 1] if name == "plan" else (1.0,)):
             Schedule(one.spec).open(0)
     assert lines[2][3] in mechanisms()
+    assert lines[3][2] in all_reproductions()
+    assert lines[4][3] in mechanisms()

@@ -1,4 +1,4 @@
-"""Regret of linear bandits, by trust model, against the figures of docs/linear-figures.md."""
+"""Regret of linear bandits, by trust model, against the figures of docs/linear.md."""
 
 from dataclasses import replace
 from pathlib import Path

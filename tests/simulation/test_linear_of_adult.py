@@ -37,7 +37,7 @@ def rewards(algorithm: str, features: tuple[str, ...] = (), messages: int = 6, s
 
 @pytest.mark.data
 def test_twenty_features_beat_a_partition_by_the_three_best() -> None:
-    """The best constant arm earns .290; the partition is told in hindsight which three matter (docs/linear-figures.md).
+    """The best constant arm earns .290; the partition is told in hindsight which three matter (docs/linear.md).
 
     On 44 seeds the linear bandit is ahead by .0038 with a standard error of .0008. On 20 that is 3.1 standard errors
     above 0: one such choice of seeds in a thousand alarms. Planted: one message a report, with which it is behind by

@@ -1,4 +1,4 @@
-"""Regret of high-dimensional bandits against the figures of docs/sparse-peers.md, and what they find."""
+"""Regret of high-dimensional bandits against the figures of docs/sparse.md, and what they find."""
 
 import sys
 from pathlib import Path

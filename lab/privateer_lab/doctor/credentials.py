@@ -229,5 +229,5 @@ def check_signer(found: Checkup, public: str | None, url: str, *, answers: bool)
         also = ", and the server that answers has the same" if shown else ""
         found.ok(_IDENTITY, f"the key that signs publications is there{also}")
     else:
-        remedy = "name the file that the server has (PRIVATEER_IDENTITY); another key: docs/operations/server-key.md"
+        remedy = "name the file that the server has (PRIVATEER_IDENTITY); another key: docs/operations/keys.md"
         found.fail(_IDENTITY, f"the server at {url} signs with another key than this file's", remedy)

@@ -188,7 +188,7 @@ def _check_experiments(found: Checkup, agreement: Agreement, trusted: set[str]) 
             found.fail("algorithms", f"{one.name} stands still: {problem}", problem.remedy or "")
     asking = [one for one in agreement.experiments if one.name in agreement.open_rounds]
     strangers = [one.name for one in asking if one.standing.shuffler not in trusted | {""}]
-    remedy = "put its public key back, or release the claim (docs/operations/shufflers.md)"
+    remedy = "put its public key back, or release the claim (docs/operations/keys.md)"
     found.each(Level.FAIL, "shufflers", strangers, "{} is claimed by a shuffler that is not trusted", remedy)
     shuffled = sorted(name for name, facts in agreement.open_rounds.items() if facts.endpoint == "shuffler")
     if not trusted:

@@ -348,7 +348,7 @@ def smallest_batch(privacy: Privacy, epsilon: float, local_epsilon: float, repor
     """Return the smallest batch with which reports of ``local_epsilon`` each keep a promise of ``epsilon`` shuffled.
 
     So many ``reports`` of a person share the promise. None if no batch that a spec may name is large enough. The number
-    is for reports of two symbols, which need the most (docs/privacy/shuffled-vectors.md): larger alphabets, and symbols
+    is for reports of two symbols, which need the most (docs/privacy/vectors.md): larger alphabets, and symbols
     of vectors, need fewer.
     """
     delta = privacy.delta or _DELTA

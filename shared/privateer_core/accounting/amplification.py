@@ -54,7 +54,7 @@ def shuffled_delta(epsilon: float, local_epsilon: float, symbols: float, batch: 
         Reports that the amplification relies on, the person's own included, >= 1.
     share
         The chance, in (0, 1], with which public coins put each of the others in the person's group: the groups are a
-        batch each, and everybody may see who is in which (docs/privacy/arm-groups.md has the proof).
+        batch each, and everybody may see who is in which (docs/privacy/shuffling.md has the proof).
 
     Notes
     -----

@@ -55,7 +55,7 @@ class GroupedBit(Mechanism, frozen=True, tag="grouped-bit"):
     Notes
     -----
     Privacy cost: the epsilon of the group, pure, per report (randomized response; coins are independent of the data).
-    What a batch costs with who is in which group is the worst of the groups (docs/privacy/arm-groups.md).
+    What a batch costs with who is in which group is the worst of the groups (docs/privacy/shuffling.md).
     """
 
     message: ClassVar = REPORT

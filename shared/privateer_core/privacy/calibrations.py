@@ -59,7 +59,7 @@ def symbol(privacy: Calibrated, honest: int, question: KeyedMeans, share: Allotm
 
 
 def local_vectors(privacy: Calibrated, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
-    """Choose the mechanism of the least error; randomized directions win unless delta is large (docs/vectors.md)."""
+    """Choose the mechanism of the least error; directions win unless delta is large (docs/privacy/vectors.md)."""
     if question.normal:
         return GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta)
     symbol = VectorSymbol.calibrated(question.ball, privacy.bound, question.seed, question.classes)

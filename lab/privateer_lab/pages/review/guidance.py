@@ -175,7 +175,7 @@ _IN_WORDS: Final = {
     "running-vectors": "sums of vectors, with a curator's normal noise that depends on that of earlier releases",
     "screened-moments": "features that a curator chooses privately, and their second moments with normal noise",
 }
-"""What makes a release private, by the mechanism's type; docs/privacy.md and docs/vectors.md have claims and proofs."""
+"""What makes a release private, by the mechanism's type; docs/privacy.md lists the pages with claims and proofs."""
 
 
 def mechanisms_of(record: Record, *, promises: bool) -> str:
