@@ -1,6 +1,7 @@
 """What the doctor looks at where a server has its data."""
 
 import sqlite3
+from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,7 @@ from privateer_core.errors import PluginError, SpecError
 from privateer_core.serving.store.copies import is_held
 from privateer_core.serving.store.database import Database
 from privateer_core.serving.store.sqlite import SqliteDatabase, make_tables
+from privateer_core.wire.keys import UNREADABLE_KEY
 from privateer_lab.doctor import credentials
 from privateer_lab.doctor.checkup import Checkup, Level
 from privateer_lab.doctor.listeners import NAME_IT, Listeners, listed_keys
@@ -102,7 +104,7 @@ def _examine_data(found: Checkup, settings: ServerSettings, store_key: bytes | N
         if agreement:
             _check_journal(found, agreement)
             if not settings.database:
-                _check_keys(found, agreement.examine_keys(*read_keys(folder), before))
+                _check_filed_keys(found, agreement, folder, before)
             elif store_key:
                 _check_shared_keys(found, agreement, journal, store_key)
     return agreement
@@ -150,6 +152,15 @@ def _check_journal(found: Checkup, agreement: Agreement) -> None:
         found.fail("journal", "the log in the journal is not the one in the database", remedy)
     if len(found.all) == before:
         found.ok("journal", "the journal and the database agree")
+
+
+def _check_filed_keys(found: Checkup, agreement: Agreement, folder: Path, before: Collection[str]) -> None:
+    try:
+        keys = read_keys(folder)
+    except PermissionError:
+        found.fail("round keys", "a key of an open round cannot be read", UNREADABLE_KEY)
+    else:
+        _check_keys(found, agreement.examine_keys(*keys, before))
 
 
 def _check_keys(found: Checkup, keys: KeyFindings) -> None:

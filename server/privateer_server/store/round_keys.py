@@ -12,9 +12,11 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sqlalchemy import delete, func, insert, select, text
 from typing_extensions import override
 
+from privateer_core.errors import SpecError
 from privateer_core.serving.logs import trace
 from privateer_core.serving.store.database import Database
 from privateer_core.serving.store.store_key import StoreKey
+from privateer_core.wire.keys import UNREADABLE_KEY
 from privateer_server.intake.opening import Opener
 from privateer_server.store.schema import KEYS, SEAL
 
@@ -35,7 +37,13 @@ class KeyPlace(Protocol):
         ...
 
     def read(self, public_key: bytes) -> bytes | None:
-        """Return the private half of a key, if it is there."""
+        """Return the private half of a key, if it is there.
+
+        Raises
+        ------
+        SpecError
+            If it is there, and may not be read.
+        """
         ...
 
     def erase(self, public_key: bytes) -> None:
@@ -156,6 +164,12 @@ class KeyFolder(KeyPlace):
             return self._path(public_key).read_bytes()
         except FileNotFoundError:
             return None
+        except PermissionError as error:
+            raise SpecError(
+                f"the key of an open round cannot be read: {error.strerror}",
+                field="PRIVATEER_DATA",
+                remedy=UNREADABLE_KEY,
+            ) from None
 
     @override
     def erase(self, public_key: bytes) -> None:
@@ -221,13 +235,21 @@ class KeyTable(KeyPlace):
 
 
 def read_keys(folder: Path) -> tuple[dict[bytes, Opener], int]:
-    """Return what a folder's keys open, by public key, and how many of its files are not the key of their name."""
+    """Return what a folder's keys open, by public key, and how many of its files are not the key of their name.
+
+    Raises
+    ------
+    PermissionError
+        If this user may not read one: nobody knows then what is in it.
+    """
     openers, broken = dict[bytes, Opener](), 0
     for path in sorted(folder.glob(f"*{_SUFFIX}")):
         try:
             raw = path.read_bytes() if path.is_file() or not path.exists() else b""  # a pipe would never end
         except FileNotFoundError:  # the round has closed
             continue
+        except PermissionError:
+            raise
         except OSError:
             raw = b""
         opener = Opener.of(raw) if len(raw) == _KEY_SIZE else None

@@ -162,6 +162,23 @@ def test_nobody_is_told_to_replace_a_key_that_cannot_be_read(
     assert [one["remedy"] for one in examined(capsys, data)[1][check]] == [UNREADABLE_KEY]
 
 
+def test_nobody_is_told_to_give_up_a_round_whose_key_cannot_be_read(
+    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Path.read_bytes
+
+    def refused(path: Path) -> bytes:
+        if path.parent.name == "keys":
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    code, found = examined(capsys, data)
+    assert code == 1
+    told = [(one["level"], one["detail"], one["remedy"]) for one in found["server round keys"]]
+    assert told == [("fail", "a key of an open round cannot be read", UNREADABLE_KEY)]
+
+
 @pytest.mark.parametrize(
     ("required", "kept", "levels"), [(True, False, ["warn"]), (False, False, []), (True, True, ["ok"])]
 )

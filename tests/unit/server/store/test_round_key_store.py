@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from privateer_core.errors import SpecError
+from privateer_core.wire.keys import UNREADABLE_KEY
 from privateer_server.store.round_keys import KeyFolder, KeyTable, RoundKeys
 from privateer_server.store.schema import JOURNAL_SCHEMA
 
@@ -47,3 +49,16 @@ def test_keys_of_open_rounds_are_kept(keys: tuple[RoundKeys, RoundKeys]) -> None
     again.keep([wanted])
     assert again.find(wanted) is not None
     again.keep([])
+
+
+def test_a_key_that_may_not_be_read_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start refuses it by name of the setting, and says what to do; it gives no round up."""
+    made = RoundKeys(KeyFolder(tmp_path / "keys")).make()
+    monkeypatch.setattr(Path, "read_bytes", _refused)
+    with pytest.raises(SpecError, match="the key of an open round cannot be read: Permission denied") as refused:
+        RoundKeys(KeyFolder(tmp_path / "keys")).find(made)
+    assert (refused.value.field, refused.value.remedy) == ("PRIVATEER_DATA", UNREADABLE_KEY)
+
+
+def _refused(path: Path) -> bytes:
+    raise PermissionError(13, "Permission denied", str(path))
