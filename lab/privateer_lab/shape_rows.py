@@ -22,7 +22,7 @@ def titled(part: Shapes) -> str:
     """Say what the rows are, and what is left out."""
     left = [_counted(part.features_left, "feature"), _counted(part.options_left, "option")]
     more = " and ".join(one for one in left if one)
-    return f"{_TITLE}; {more} more not shown" if more else _TITLE
+    return f"{_TITLE}; not shown: {more}" if more else _TITLE
 
 
 def _counted(number: int, what: str) -> str:

@@ -99,6 +99,10 @@ class _Words:
         end = self._unit.write(own.value_at_the_end)
         return f"{with_whom} {expected} instead of {single}; by the end it is {end}."
 
+    def _reached(self, row: ExpectedRow) -> str:
+        """Write what a change earns: at least that, where its runs were cut short."""
+        return f"{self._value(row)}{' or more' if row.is_cut_short else ''}"
+
     def _so_far(self, row: ExpectedRow) -> str:
         return f" within the first {row.learned_from:,} {self._found.counts}" if row.is_cut_short else ""
 
@@ -141,7 +145,7 @@ class _Words:
         for row in self._of("trust"):
             named = f"Under {row.change}" if row.epsilon is not None else "Without privacy"
             if row.gains or not self._found.by_context:
-                yield f"{named}: {self._value(row)}."
+                yield f"{named}: {self._reached(row)}."
             elif row.gain > 0:
                 yield f"{named}: {self._value(row)}, a gain that may be chance{self._so_far(row)}."
             else:
@@ -149,7 +153,7 @@ class _Words:
 
     def _listed(self, kind: Kind, start: str) -> Iterator[str]:
         if rows := self._of(kind):
-            yield start + "; ".join(f"{row.change}: {self._value(row)}" for row in rows) + "."
+            yield start + "; ".join(f"{row.change}: {self._reached(row)}" for row in rows) + "."
 
     def _algorithms(self) -> Iterator[str]:
         rows = self._of("algorithm")

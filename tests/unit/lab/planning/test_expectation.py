@@ -173,6 +173,16 @@ def test_one_figure_that_was_cut_short_is_one() -> None:
     assert "1 of 2 figures is from runs that were cut short" in said
 
 
+def test_what_a_run_that_was_cut_short_earns_is_the_least_of_it() -> None:
+    """Else a smaller promise seems to earn more than a larger one that had less time."""
+    wider = {"kind": "epsilon", "change": "2", "epsilon": 2.0}
+    trust = {"kind": "trust", "change": "without privacy", "model": "none", "epsilon": None, "learned_from": 90_000}
+    said = " ".join(sentences(expected(row(0.054), row(0.053, **wider, learned_from=100_000), row(0.053, **trust))))
+    assert "2: 5.30 % or more." in said
+    assert "Without privacy: 5.30 % or more." in said
+    assert "2: 5.30 %." in " ".join(sentences(expected(row(0.054), row(0.053, **wider))))
+
+
 def test_what_is_within_chance_is_no_gain() -> None:
     """Planted: the same gain, and an interval that is wider than it."""
     said = sentences(expected(row(0.054, margin=0.004, detectable=0.004)))
