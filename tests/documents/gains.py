@@ -19,13 +19,14 @@ TABLE: Final[dict[str, Any]] = {
     "gain_share": 0.1,
 }
 FEWER: Final = TABLE | {"arms": ["a", "b", "c", "d"], "retired": ["d"]}
-_LIMITS: Final[dict[str, Any]] = {
+LIMITS: Final[dict[str, Any]] = {
     "epsilon": None,
     "delta": 0.2,
     "arms": "hidden",
     "local_epsilon": 20.0,
     "curator": True,
 }
+"""Of a device that allows all; no number stands for infinity."""
 _SEED: Final = 2**62 + 99
 
 
@@ -60,4 +61,4 @@ def lies(body: bytes) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
         "keys by coins": {layout: np.full((4, 1), 9, np.uint32)},
         "another mechanism of the algorithm": {"policy.terms.mechanism": told["by_context"]["terms"]["mechanism"]},
     }
-    return [(what, changes, _LIMITS) for what, changes in asked.items()]
+    return [(what, changes, LIMITS) for what, changes in asked.items()]

@@ -158,7 +158,7 @@ def _check_filed_keys(found: Checkup, agreement: Agreement, folder: Path, before
     try:
         keys = read_keys(folder)
     except PermissionError:
-        found.fail("round keys", "a key of an open round cannot be read", UNREADABLE_KEY)
+        found.fail("round keys", f"a .key file of {folder.name} cannot be read", UNREADABLE_KEY)
     else:
         _check_keys(found, agreement.examine_keys(*keys, before))
 

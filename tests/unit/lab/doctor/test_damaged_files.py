@@ -176,7 +176,7 @@ def test_nobody_is_told_to_give_up_a_round_whose_key_cannot_be_read(
     code, found = examined(capsys, data)
     assert code == 1
     told = [(one["level"], one["detail"], one["remedy"]) for one in found["server round keys"]]
-    assert told == [("fail", "a key of an open round cannot be read", UNREADABLE_KEY)]
+    assert told == [("fail", "a .key file of keys cannot be read", UNREADABLE_KEY)]
 
 
 @pytest.mark.parametrize(
