@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from privateer_core.answer.stored import read_answer
+from privateer_core.answer import Answer
+from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.facts import Table
+from privateer_core.answer.parts import EffectPath, EffectsOverTime
 from privateer_lab.pages.effect_report import draw_effects, markdown
 from privateer_lab.pages.plots import save
 from tests.support.published_answers import document, published
@@ -31,16 +34,18 @@ NAMES = [
 CLAIMS = [{"against": NAMES[0], "about": NAMES[3], "epsilon": 1.0, "delta": 0.0}]
 
 
-def result(names: list[str] = NAMES) -> dict[str, Any]:
-    rows = [[100, name, name, 0.1, 0.0, 0.2] for name in names]
-    over_time = {"title": "over time", "columns": ["people", "segment", "arm", "effect", "low", "high"], "rows": rows}
-    return {
-        "estimates": [{"name": name, "value": 0.1, "low": 0.0, "high": 0.2} for name in names],
-        "confidence": 0.95,
-        "recommended": names[0],
-        "stopped": False,
-        "tables": [over_time, {"title": names[1], "columns": names[2:4], "rows": [names[4:6]]}],
-    }
+def result(names: list[str] = NAMES, *, has_parts: bool = True) -> Answer:
+    paths = tuple(EffectPath(name, name, (0.1,), (0.0,), (0.2,)) for name in names)
+    table = Table.of(names[1], {names[2]: "words", names[3]: "words"}, ((names[4], names[5]),))
+    return Answer(
+        status="learning",
+        people=None,
+        rounds=None,
+        confidence=0.95,
+        recommended=names[0],
+        estimates=tuple(Estimate(name, 0.1, 0.0, 0.2) for name in names),
+        parts=(EffectsOverTime((100,), paths), table) if has_parts else (),
+    )
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]) -> None:
@@ -49,7 +54,7 @@ def serve(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]) -> None:
 
 
 def test_markdown_has_no_link_image_html_or_formula_of_a_servers() -> None:
-    text = markdown(published(read_answer(result()), NAMES[0]), CLAIMS)
+    text = markdown(published(result(), NAMES[0]), CLAIMS)
     tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
     inline = [child for token in tokens for child in token.children or []]
     kinds = {token.type for token in [*tokens, *inline]}
@@ -65,7 +70,7 @@ def test_markdown_has_no_link_image_html_or_formula_of_a_servers() -> None:
 
 
 def test_pictures_draw_dollars_and_underscores_as_they_are(tmp_path: Path) -> None:
-    few = read_answer(result(NAMES[6:]))
+    few = result(NAMES[6:])
     figure = draw_effects(NAMES[6], few)
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert {label.strip() for label in labels} == set(NAMES[6:])
@@ -76,8 +81,8 @@ def test_pictures_draw_dollars_and_underscores_as_they_are(tmp_path: Path) -> No
 
 
 def test_a_picture_of_very_many_estimates_has_the_first(tmp_path: Path) -> None:
-    many = result([f"arm: {k}" for k in range(3_000)])
-    figure = draw_effects("many", read_answer(many | {"tables": []}))
+    many = result([f"arm: {k}" for k in range(3_000)], has_parts=False)
+    figure = draw_effects("many", many)
     assert "2,900 more of 3,000 are not drawn" in figure.axes[0].get_xlabel()
     assert save(figure, tmp_path / "many")
 
@@ -96,7 +101,7 @@ def test_a_picture_of_very_many_estimates_has_the_first(tmp_path: Path) -> None:
 def test_what_is_not_a_result_is_refused_in_one_line(
     change: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answer = {} if change is None else document(read_answer(result()))
+    answer = {} if change is None else document(result())
     found = answer.get("found", {})
     found |= change or {}
     serve(monkeypatch, json.loads(json.dumps(answer)))
@@ -109,7 +114,7 @@ def test_what_is_not_a_result_is_refused_in_one_line(
 def test_the_screen_and_json_show_names_as_they_are(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    serve(monkeypatch, document(read_answer(result() | {"tables": []})))
+    serve(monkeypatch, document(result(has_parts=False)))
     _, shown, _ = run(capsys, "effects", "trial")
     assert all(name in shown for name in NAMES)
     assert "\x1b" not in shown

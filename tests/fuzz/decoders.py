@@ -17,7 +17,7 @@ from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.export import read_export
 from privateer_core.answer.facts import Table
-from privateer_core.answer.stored import StoredResult, StoredTable, decode_answer, encode_answer
+from privateer_core.answer.stored import decode_answer, encode_answer
 from privateer_core.codec import decode, encode
 from privateer_core.errors import NotFound
 from privateer_core.wire.attestation import attest, check_attestation
@@ -248,11 +248,9 @@ def _tomls() -> list[bytes]:
 def _results() -> list[bytes]:
     estimates = Estimate("short", 0.5, 0.25, 1.0), Estimate("long", 0.0, -1.0, 0.0)
     table = Table.of("Sources", {"name": "words", "people": "count"}, (("one", 3.0), ("two", 4.0)))
-    stored = StoredResult(estimates, 0.5, tables=(StoredTable("Sources", ("name", "people"), table.rows),))
     return [
         encode_answer(Answer("ended", 10, 2, 0.95, "short", estimates=estimates)),
         encode_answer(Answer("learning", None, None, 0.5, parts=(table,))),
-        msgspec.msgpack.encode(stored),
     ]
 
 

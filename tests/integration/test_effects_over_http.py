@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
 from privateer_core.answer import Answer
-from privateer_core.answer.stored import read_answer
 from privateer_core.spec.spec import Spec
 from privateer_lab.answer_tables import tables_of
 from privateer_lab.cli.command_line import app
@@ -74,7 +74,7 @@ def test_effects_over_http_are_those_of_the_people(shown) -> None:
 
 def test_the_report_says_what_was_found_and_promised(shown) -> None:
     result, report, picture = shown
-    for titled in tables_of(read_answer(result)):
+    for titled in tables_of(msgspec.convert(result, Answer)):
         assert titled.title.capitalize() in report
     averages = report.partition("## Average effects")[2].partition("##")[0]
     assert all(f"| {arm} |" in averages for arm in ("gentle", "bold"))

@@ -102,12 +102,6 @@
  *   estimates: Estimate[], effects: Effect[], gain: Gain | null, warnings: string[], parts: AnswerPart[]}} Answer
  */
 /**
- * What a server found that wrote `privateer/export/2`: its tables did not say what they hold. It has no `status`.
- * @typedef {{estimates: {name: string, value: number, low: number, high: number}[], confidence: number, recommended: string | null,
- *   stopped: boolean, tables: {title: string, columns: string[], rows: Cell[][]}[]}} OlderResult
- */
-
-/**
  * `GET /experiments/NAME/policy`.
  * @typedef {{experiment: string, version: number, model: string, batch: number, sealed_size: number, messages: number, least: number,
  *   deadline: number | null, key_id: string, digest: string, policy: PolicyView}} PublishedPolicy

@@ -10,15 +10,12 @@ import msgspec
 
 from privateer_core.answer import Answer
 from privateer_core.answer.policy_view import PolicyView
-from privateer_core.answer.stored import read_answer
 from privateer_core.codec import canonical
 from privateer_core.errors import SpecError
 from privateer_core.privacy.record import Record
 from privateer_core.wire.publication import digest as digest_of
 
 FORMAT: Final = "privateer/export/3"
-_UNTYPED: Final = "privateer/export/2"
-"""The format before policies and answers had types; it is read, too."""
 _FAMILY: Final = re.compile(r"privateer/export/(\d{1,9})")
 _DIGEST: Final = "digest"
 Status = Literal["open", "paused", "draining", "stopped", "finished", "failed"]
@@ -31,12 +28,11 @@ class Export(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes
     ----------
     format
-        `FORMAT`, or the one before.
+        `FORMAT`.
     experiment, version, status
         Where the experiment stood.
     spec, policy
-        As `GET /experiments/NAME` and ``/policy`` have them; the policy is None in a document of the format before,
-        whose publication has it.
+        As `GET /experiments/NAME` and ``/policy`` have them.
     result
         As ``/result`` has it; None if publications have none.
     record
@@ -49,12 +45,12 @@ class Export(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         The SHA-256 of all other keys as canonical JSON (RFC 8785), in hex.
     """
 
-    format: Literal["privateer/export/2", "privateer/export/3"]
+    format: Literal["privateer/export/3"]
     experiment: str
     version: int
     status: Status
     spec: dict[str, Any]
-    policy: PolicyView | None
+    policy: PolicyView
     result: Answer | None
     record: Record
     state: str
@@ -124,7 +120,7 @@ def read_export(document: Any, field: str) -> Export:
         if document.get(_DIGEST) != _digest(document):
             remedy = "export it again, or take another copy"
             raise SpecError("is damaged: its digest is another one", field=field, remedy=remedy)
-        found = msgspec.convert(_typed(document), Export)
+        found = msgspec.convert(document, Export)
         base64.b64decode(found.state, validate=True)
         published = base64.b64decode(found.publication, validate=True)
     except (msgspec.ValidationError, RecursionError, OverflowError, binascii.Error, ValueError) as error:
@@ -134,25 +130,13 @@ def read_export(document: Any, field: str) -> Export:
     return found
 
 
-def _typed(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document with a typed answer, and without the policy if it is of the format that had no types."""
-    if document["format"] != _UNTYPED:
-        return document
-    result = document.get("result")
-    answer = None if result is None else msgspec.to_builtins(read_answer(result))
-    return document | {"policy": None, "result": answer}
-
-
 def _check_format(name: Any, field: str) -> None:
     """Refuse a document of another format, and say which way it differs."""
     family = _FAMILY.fullmatch(name) if isinstance(name, str) else None
     if family is None:
         raise SpecError("is not an export", field=field, remedy="give a file that privateer export wrote")
-    here = _FAMILY.fullmatch(FORMAT)
-    assert here
-    given, known = int(family[1]), int(here[1])
-    if name not in (FORMAT, _UNTYPED):
-        newer = given > known
+    if name != FORMAT:
+        newer = int(family[1]) > int(FORMAT.rpartition("/")[2])
         detail = f"was written by {'a newer' if newer else 'an older'} Privateer, in the format {name}"
         remedy = "update Privateer here" if newer else "export it again"
         raise SpecError(f"{detail}; this one reads {FORMAT}", field=field, remedy=remedy)

@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import (
     LOCAL_EPSILON_MOST,
-    TIGHT,
     Trust,
     stands_alone,
     trust_of,
@@ -66,14 +65,6 @@ class Privacy(Section):
         le=LOCAL_EPSILON_MOST,
         allow_inf_nan=False,
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _as_stored(cls, data: Any) -> Any:
-        """Leave out what specs of earlier versions say, where there is no choice any more."""
-        if isinstance(data, Mapping) and data.get("calibration") == TIGHT:
-            return {key: value for key, value in data.items() if key != "calibration"}
-        return data
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

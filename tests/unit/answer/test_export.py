@@ -57,14 +57,3 @@ def test_a_change_anywhere_is_found(path: tuple[Any, ...], value: Any) -> None:
 def test_what_is_no_export_is_refused(document: Any) -> None:
     with pytest.raises(SpecError, match="is not an export"):
         read_export(document, "FILE")
-
-
-def test_a_document_of_the_format_before_is_read() -> None:
-    result = {"estimates": [{"name": "a", "value": 0.5, "low": 0.25, "high": 0.75}], "confidence": 0.9, "stopped": True}
-    older = {"format": "privateer/export/2", "policy": {"arms": {"a": 1.0}}, "result": result, "digest": None}
-    found = read_export(exports.redigested(DOCUMENT | older), "FILE")
-    assert (found.published, found.policy) == (PUBLICATION, None)
-    assert found.result
-    assert (found.result.status, found.result.estimates[0].value) == ("ended", 0.5)
-    with pytest.raises(SpecError, match="is not an export"):
-        read_export(exports.redigested(DOCUMENT | older | {"result": {"confidence": "high"}}), "FILE")

@@ -85,7 +85,7 @@ BAD = [
     ({"algorithm.memory": 999}, "algorithm.memory", "experiment.round_size"),
     ({"algorithm.memory": "auto", "experiment.round_size": 4000}, "algorithm.memory", "experiment.round_size"),
     ({"algorithm.memory": 5000, "algorithm.name": "paper-1-proved"}, "algorithm.memory", "None"),
-    ({"algorithm.confidence": "proved"}, "algorithm.confidence", "an algorithm of its own"),
+    ({"algorithm.confidence": "proved"}, "algorithm.confidence", "unknown key"),
     ({"algorithm.memory": 5000, "algorithm.name": "paper-1-ldpmab"}, "algorithm.memory", "None"),
     ({"privcy": {}}, "privcy", "unknown key"),
     ({"privacy.epsilom": 1.0}, "privacy.epsilom", "unknown key"),

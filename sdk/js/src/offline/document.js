@@ -7,8 +7,6 @@ import { sha256 } from "../sealing.js";
 import { canonical } from "./canonical.js";
 
 const FORMAT = 3;
-/** The format before policies and answers had types: what decides is the same. */
-const UNTYPED = 2;
 const FAMILY = "privateer/export/";
 const LONGEST = 64 << 20;
 const GIVE = "give a file that privateer export wrote";
@@ -39,7 +37,7 @@ const KEYS = {
 
 /**
  * An export, and the bytes of its publication.
- * @typedef {import("../answer.js").Answer | import("../answer.js").OlderResult | null} Result
+ * @typedef {import("../answer.js").Answer | null} Result
  * @typedef {{experiment: string, version: number, status: import("../answer.js").Status, result: Result, published: Uint8Array<ArrayBuffer>}} Export
  */
 
@@ -73,7 +71,7 @@ function parsed(file) {
 function checkFormat(name) {
   const [, number] = (isText(name) && /^privateer\/export\/([0-9]{1,9})$/.exec(name)) || [];
   if (number === undefined) throw unusable(`is not an export: ${GIVE}`);
-  if (Number(number) === FORMAT || Number(number) === UNTYPED) return;
+  if (Number(number) === FORMAT) return;
   const [writer, remedy] = Number(number) > FORMAT ? ["a newer", "update Privateer here"] : ["an older", "export it again"];
   throw unusable(`was written by ${writer} Privateer, in the format ${name}; this one reads ${FAMILY}${FORMAT}: ${remedy}`);
 }

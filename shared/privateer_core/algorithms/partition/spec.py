@@ -1,14 +1,12 @@
 """The spec of the partition bandit (Ma et al. 2025)."""
 
 import math
-from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
 from pydantic import field_validator, model_validator
 from typing_extensions import override
 
-from privateer_core.errors import PluginError
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.spec.arms import ArmsSpec
@@ -18,8 +16,6 @@ from privateer_core.spec.spec import example_promises
 
 MEMORIES: Final = (math.inf, 30_000.0, 10_000.0, 3_000.0)
 """Half-lives in people, of which ``memory = "auto"`` uses the one that predicts best."""
-_STORED: Final = ("confidence", "lipschitz", "density_bound", "failure")
-"""Keys of specs of earlier versions."""
 _EVEN: Final = 0.5
 """A rate that says as much as none."""
 
@@ -36,17 +32,6 @@ class PartitionSection(Section):
 
     name: Literal["partition"]
     memory: float | Literal["auto", "none"] | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _as_stored(cls, data: Any) -> Any:
-        """Leave out what specs of earlier versions say, where it did nothing."""
-        if isinstance(data, Mapping) and data.get("confidence") == "practical":
-            return {key: value for key, value in data.items() if key not in _STORED}
-        if isinstance(data, Mapping) and data.get("confidence") == "proved":
-            detail, remedy = "'proved' is an algorithm of its own", "install privateer-papers, which has it"
-            raise PluginError(detail, field="algorithm.confidence", remedy=remedy)
-        return data
 
     @field_validator("memory", mode="before")
     @classmethod

@@ -1,7 +1,7 @@
 """Sections of a trial's spec."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -75,14 +75,6 @@ class TrialSection(Section):
     power: float = Field(default=0.8, gt=0.5, lt=1, allow_inf_nan=False)
     guardrails: tuple[Annotated[str, Field(pattern=r"^[\w .+-]{1,64}$")], ...] = Field(default=(), max_length=2)
     stop: tuple[Literal["decided", "futility", "best"], ...] = ()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _as_stored(cls, data: Any) -> Any:
-        """Leave out what specs of earlier versions say, where it did nothing."""
-        if isinstance(data, Mapping) and data.get("width") == "algorithm" and "width" not in cls.model_fields:
-            return {key: value for key, value in data.items() if key != "width"}
-        return data
 
     @model_validator(mode="after")
     def _in_use(self) -> Self:
