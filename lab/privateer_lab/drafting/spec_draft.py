@@ -168,49 +168,63 @@ class _Log:
 
 
 def draft(
-    table: Any,
+    frame: Any,
     *,
-    name: str = "my-experiment",
-    arms: Sequence[str] = (),
-    label: str | None = None,
-    bounds: Mapping[str, tuple[float, float]] | None = None,
-    seen_from: Path | None = None,
     reward: str | None = None,
     arm: str | None = None,
     ignore: Sequence[str] = (),
+    arms: Sequence[str] = (),
+    label: str | None = None,
+    bounds: Mapping[str, tuple[float, float]] | None = None,
     segments: Sequence[str] = (),
+    name: str = "my-experiment",
+    seen_from: Path | None = None,
 ) -> Draft:
-    """Draft a spec from the types and values of a table's columns.
+    """Draft a spec from the types and values of a table's columns, as ``privateer spec-from`` does from a file.
+
+    A spec is public. The draft's ``confirm`` lists what comes from the data, so that somebody may change or confirm it.
+    With ``arm`` and ``reward`` the draft has ``people`` made from the rows, whom `plan` and `simulate` then play:
+    ``made.people.notes`` say how well they fit.
 
     Parameters
     ----------
-    table
+    frame
         A pandas or polars data frame, a pyarrow table, a mapping of names to values; or the path of a CSV or Parquet
         file.
-    name
-        The experiment's name.
+    reward
+        The column of what came of a choice. Its bounds become the reward's, and it is no feature.
+    arm
+        The column of what was chosen. Its values become the arms, and it is no feature.
+    ignore
+        More columns that are no features, such as the propensities of a log.
     arms
         Names of the options; by default those of the label, or two to be renamed.
     label
         A column that says which class somebody belongs to: no feature, but simulated people's truth.
     bounds
         Bounds of numeric columns that are public already, by name.
-    seen_from
-        The folder that the spec will be in, if it names the file; by default the working directory.
-    reward, arm
-        Columns of a log: what came of a choice, and what was chosen. With both, people are made from the log.
-    ignore
-        More columns that are no features.
     segments
         Columns by which effects are wanted: the spec is that of a test, and these are its features.
+    name
+        The experiment's name.
+    seen_from
+        The folder that the spec will be in, if it names the file; by default the working directory.
 
     Raises
     ------
     SpecError
         If there are no such columns, none that makes a feature, or a name that no spec may have.
+
+    Examples
+    --------
+    >>> import privateer_lab as lab
+    >>> frame = {"hours": [38, 40, 25, 12], "arm": ["old", "new", "old", "new"], "reward": [0, 1, 1, 0]}
+    >>> made = lab.spec_from(frame, reward="reward", arm="arm", bounds={"hours": (0, 80)})
+    >>> made.spec.options, list(made.spec.features)
+    (('new', 'old'), ['hours'])
     """
-    path = str(table) if isinstance(table, str | Path) else None
-    rows, bounds = rows_of(table), dict(bounds or {})
+    path = str(frame) if isinstance(frame, str | Path) else None
+    rows, bounds = rows_of(frame), dict(bounds or {})
     for wanted in [*bounds, *(one for one in (label, reward, arm, *ignore, *segments) if one)]:
         rows.column(wanted)
     _check_apart({"--arm": arm, "--reward": reward, "--label": label}, segments)

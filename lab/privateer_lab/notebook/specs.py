@@ -1,6 +1,6 @@
 """Specs in a notebook: from a dictionary, a TOML text, a file, or the columns of a data frame."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
 from os import PathLike
 from pathlib import Path
@@ -96,61 +96,5 @@ def _tables(source: Any) -> dict[str, Any]:
     return deepcopy(dict(source))
 
 
-def spec_from(
-    frame: Any,
-    *,
-    reward: str | None = None,
-    arm: str | None = None,
-    ignore: Sequence[str] = (),
-    arms: Sequence[str] = (),
-    label: str | None = None,
-    bounds: Mapping[str, tuple[float, float]] | None = None,
-    segments: Sequence[str] = (),
-    name: str = "my-experiment",
-) -> Draft:
-    """Draft a spec from the columns of a data frame, as ``privateer spec-from`` does from a file.
-
-    A spec is public. The draft's ``confirm`` lists what comes from the data, so that somebody may change or confirm it.
-    With ``arm`` and ``reward`` the draft has ``people`` made from the rows, whom `plan` and `simulate` then play:
-    ``made.people.notes`` say how well they fit.
-
-    Parameters
-    ----------
-    frame
-        A pandas or polars data frame, a pyarrow table, a mapping of names to values; or the path of a CSV or Parquet
-        file.
-    reward
-        The column of rewards. Its bounds become the reward's, and it is no feature.
-    arm
-        The column of what was chosen. Its values become the arms, and it is no feature.
-    ignore
-        Columns that are no features, such as the propensities of a log.
-    segments
-        Columns by which effects are wanted: the draft is that of a test.
-    arms, label, bounds, name
-        As `privateer_lab.drafting.spec_draft.draft` takes them.
-
-    Raises
-    ------
-    SpecError
-        If a column is not there or cannot be what it is said to be.
-
-    Examples
-    --------
-    >>> import privateer_lab as lab
-    >>> frame = {"hours": [38, 40, 25, 12], "arm": ["old", "new", "old", "new"], "reward": [0, 1, 1, 0]}
-    >>> made = lab.spec_from(frame, reward="reward", arm="arm", bounds={"hours": (0, 80)})
-    >>> made.spec.options, list(made.spec.features)
-    (('new', 'old'), ['hours'])
-    """
-    return draft(
-        frame,
-        name=name,
-        arms=arms,
-        label=label,
-        bounds=bounds,
-        segments=segments,
-        reward=reward,
-        arm=arm,
-        ignore=ignore,
-    )
+spec_from = draft
+"""What notebooks call it, after the command."""
