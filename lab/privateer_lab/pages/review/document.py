@@ -9,10 +9,18 @@ import msgspec
 from privateer_core.privacy.record import Record
 from privateer_core.spec.spec import Spec
 from privateer_lab.pages.review.evidence import AuditEvidence
-from privateer_lab.pages.review.guidance import ReviewPoint, points
-from privateer_lab.pages.review.parties import Exposure, Kept, Party, exposures, parties, retention
 from privateer_lab.pages.review.promises import StatedClaim, claims
 from privateer_lab.pages.review.registry import registry
+from privateer_lab.pages.review.statements import (
+    Exposure,
+    Kept,
+    Party,
+    ReviewPoint,
+    exposures,
+    parties,
+    points,
+    retention,
+)
 from privateer_lab.pages.review.subject import ExperimentStanding, Facts, Subject, Unknown, unknowns
 
 FORMAT: Final = "privateer/review/1"

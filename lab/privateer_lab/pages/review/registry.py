@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import yaml
 
-from privateer_lab.pages.review.parties import Party, parties
 from privateer_lab.pages.review.promises import StatedClaim
+from privateer_lab.pages.review.statements import parties
 from privateer_lab.pages.review.subject import MISSING, Facts, Subject
 
 _NO_DATE: Final = "1900-01-01"
@@ -122,10 +122,6 @@ def _model(subject: Subject) -> dict[str, Any]:
         "access_type": "Non-interactive",
         "access_type_details": "Nobody queries reports. The policy, the result and the counts are published.",
     }
-
-
-def _cannot(party: Party) -> str:
-    return f" It cannot {party.cannot}." if party.cannot else ""
 
 
 def _accounting(subject: Subject, claims: tuple[StatedClaim, ...]) -> dict[str, Any]:

@@ -20,10 +20,9 @@ from privateer_lab.cli.command_line import main
 from privateer_lab.figures import percent
 from privateer_lab.pages.review.document import Review, make_review
 from privateer_lab.pages.review.evidence import read_audit, run_audit, wanted_of
-from privateer_lab.pages.review.guidance import mechanisms_of
 from privateer_lab.pages.review.page import html, write
-from privateer_lab.pages.review.parties import retention
 from privateer_lab.pages.review.registry import as_yaml
+from privateer_lab.pages.review.statements import mechanisms_of, retention
 from privateer_lab.pages.review.subject import MISSING, ExperimentStanding, Facts, Subject, plain, read_facts
 from tests.documents import schemas
 from tests.support.pages import check
