@@ -25,26 +25,16 @@ _GRID: Final = 8
 
 @dataclass(frozen=True)
 class FeaturePart:
-    """Those people who have some values of a feature.
+    """Those people who have some values of a feature."""
 
-    Attributes
-    ----------
-    name, feature
-        Of the feature.
-    low, high
-        Places of its numbers, from the first to below the second; nobody has a number if they are the same.
-    slots
-        Its levels, by their places among its codes; None for a number.
-    missing
-        Whether people without a number are among them.
-    """
-
+    # of the feature
     name: str
     feature: Feature
+    # places of its numbers, from the first to below the second; nobody has a number if they are the same
     low: float = 0.0
     high: float = 1.0
-    slots: frozenset[int] | None = None
-    missing: bool = False
+    slots: frozenset[int] | None = None  # its levels, by their places among its codes; None for a number
+    missing: bool = False  # whether people without a number are among them
 
     def __and__(self, other: "FeaturePart") -> "FeaturePart":
         """Return those who are in both parts of the same feature."""

@@ -23,21 +23,11 @@ _MISSING: Final = 0.1
 
 @dataclass(frozen=True)
 class ReferencePeople:
-    """People of whom none exists.
+    """People of whom none exists."""
 
-    Attributes
-    ----------
-    contexts
-        Shape (n, columns): encoded, in [0, 1].
-    weights
-        Shape (n,): share of all people that each stands for.
-    boxes
-        Shape (n,): the box that each is in.
-    """
-
-    contexts: Array
-    weights: Array
-    boxes: NDArray[np.int64]
+    contexts: Array  # shape (n, columns): encoded, in [0, 1]
+    weights: Array  # shape (n,): share of all people that each stands for
+    boxes: NDArray[np.int64]  # shape (n,): the box that each is in
 
 
 def people_in(features: Mapping[str, Feature], lower: Array, upper: Array, shares: Array) -> ReferencePeople:

@@ -32,21 +32,11 @@ _NOTHING: Final = 1e-9
 
 @dataclass(frozen=True)
 class FoundRule:
-    """A rule: those who are in all of some parts get an option.
+    """A rule: those who are in all of some parts get an option."""
 
-    Attributes
-    ----------
-    parts
-        Places of the parts; none: everybody else.
-    option
-        What they get.
-    covers
-        Shape (n,): to whom it applies, if no rule before it does.
-    """
-
-    parts: tuple[int, ...]
-    option: int
-    covers: Bools
+    parts: tuple[int, ...]  # places of the parts; none: everybody else
+    option: int  # what they get
+    covers: Bools  # shape (n,): to whom it applies, if no rule before it does
 
 
 @dataclass(frozen=True)

@@ -59,26 +59,16 @@ class Advantage:
 
 @dataclass(frozen=True)
 class Prospect:
-    """What is expected for people of a reference population.
+    """What is expected for people of a reference population."""
 
-    Attributes
-    ----------
-    people, chosen
-        They, and what a policy gives them, (n,).
-    means, deviations
-        Shape (n, options).
-    expected
-        What they rest on.
-    playable
-        Options that anybody can get.
-    """
-
+    # they, and what a policy gives them, (n,)
     people: ReferencePeople
     chosen: Ints
-    expected: ExpectedRewards
+    expected: ExpectedRewards  # what they rest on
+    # shape (n, options)
     means: Array
     deviations: Array
-    playable: Ints
+    playable: Ints  # options that anybody can get
 
     def advantage(self, options: Ints, other: int, some: Array) -> Advantage:
         """Return by how much ``options`` (n,) are better than another for people with weights ``some``, (n,)."""
