@@ -56,18 +56,12 @@ class Chapter(NamedTuple):
 
 @dataclass
 class Album:
-    """Reproductions in a folder, and the page of all.
-
-    Attributes
-    ----------
-    problems
-        What is wrong with data that were given, by their option.
-    """
+    """Reproductions in a folder, and the page of all."""
 
     reproductions: Mapping[str, Reproduction]
     effort: Effort
     folder: Path
-    problems: dict[str, str] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)  # what is wrong with data that were given, by their option
     made: dict[str, Made] = field(default_factory=dict)
     why: dict[str, str] = field(default_factory=dict)
 

@@ -32,25 +32,15 @@ _LAST: Final = PUBLISHED_COLUMNS[-1]
 
 @dataclass(frozen=True)
 class DataFile:
-    """Data that an option names by the paths of files, separated by commas.
-
-    Attributes
-    ----------
-    expected, source
-        What they are, and where they are from.
-    count
-        Returns how many rows a path has; raises SpecError if it cannot be read as these data.
-    rows
-        How many there may be; empty if any number may.
-    tested
-        On what else than these data the reproduction that needs them was run, as a sentence; empty if on themselves.
-    """
+    """Data that an option names by the paths of files, separated by commas."""
 
     option: str
+    # what they are, and where they are from
     expected: str
     source: str
-    count: Callable[[str], int]
-    rows: frozenset[int] = frozenset()
+    count: Callable[[str], int]  # returns how many rows a path has; raises SpecError if it cannot be read as these data
+    rows: frozenset[int] = frozenset()  # how many there may be; empty if any number may
+    # on what else than these data the reproduction that needs them was run, as a sentence; empty if on themselves
     tested: str = ""
 
     @property
@@ -59,13 +49,7 @@ class DataFile:
         return f"{self.expected}, from {self.source}"
 
     def check(self, path: str) -> None:
-        """Refuse what is not these data.
-
-        Raises
-        ------
-        SpecError
-            If a file is missing, cut, or of other rows or columns.
-        """
+        """Refuse what is not these data."""
         try:
             found = self.count(path)
         except SpecError as problem:

@@ -14,19 +14,11 @@ _ERRORS = 2.0
 
 @dataclass(frozen=True)
 class Slope:
-    """A slope of logarithms.
-
-    Attributes
-    ----------
-    half
-        Half of its 95 % interval.
-    error
-        Its standard error.
-    """
+    """A slope of logarithms."""
 
     value: float
-    half: float
-    error: float
+    half: float  # half of its 95 % interval
+    error: float  # its standard error
 
     def __str__(self) -> str:
         return f"{self.value:.2f} ± {self.half:.2f}"
@@ -47,11 +39,6 @@ def slope(rows: Rows, fact: str = "people", figure: str = "regret") -> Slope:
 
     Least squares with an intercept for each seed, whose people are those of one problem at every value of the fact;
     errors by Student's t, from the residuals. So an interval is wide, too, where points are not on a line.
-
-    Raises
-    ------
-    LookupError
-        If there are too few rows for an interval.
     """
     seeds = rows.values("seed")
     free = len(rows) - len(seeds) - 1

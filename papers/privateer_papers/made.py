@@ -23,18 +23,12 @@ _LIBRARIES: Final = ("numpy", "scipy", "matplotlib")
 
 @dataclass(frozen=True)
 class RunSetting:
-    """What a reproduction was run with: where it is the same, so are its rows.
-
-    Attributes
-    ----------
-    data
-        Digests of the files that it reads, by the option that names them.
-    """
+    """What a reproduction was run with: where it is the same, so are its rows."""
 
     version: str
     quick: bool
     seeds: int
-    data: Mapping[str, str]
+    data: Mapping[str, str]  # digests of the files that it reads, by the option that names them
 
     @classmethod
     def of(cls, made: Reproduction, effort: Effort) -> "RunSetting":
@@ -49,17 +43,7 @@ class RunSetting:
 
 @dataclass(frozen=True)
 class Made:
-    """A reproduction that was run.
-
-    Attributes
-    ----------
-    whole
-        Whether all its rows were made. If not, `verdict` says so, and what is missing is empty.
-    made, seconds
-        When it was begun, in UTC, and how long it took.
-    software
-        Versions of what computed it.
-    """
+    """A reproduction that was run."""
 
     name: str
     title: str
@@ -69,10 +53,11 @@ class Made:
     warnings: list[str]
     compared: list[Compared]
     rows: list[Row]
-    whole: bool
+    whole: bool  # Whether all its rows were made. If not, `verdict` says so, and what is missing is empty.
+    # when it was begun, in UTC, and how long it took
     made: str
     seconds: float
-    software: dict[str, str] = field(default_factory=dict)
+    software: dict[str, str] = field(default_factory=dict)  # versions of what computed it
 
     def write(self, folder: Path) -> None:
         """Write what can be read by machines and by people."""
@@ -86,13 +71,7 @@ class Made:
 
 
 def run(made: Reproduction, effort: Effort, folder: Path) -> Made:
-    """Run a reproduction, and write its files into a folder. An interrupted run has pictures if its rows are enough.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        If it is interrupted before its first row.
-    """
+    """Run a reproduction, and write its files into a folder. An interrupted run has pictures if its rows are enough."""
     begun, clock = datetime.now(UTC).isoformat(timespec="seconds"), monotonic()
     found = progress(chain(made.rows(effort), (None,)), 0, "rows")
     rows, whole = Rows(row for row in found if row is not None), found[-1] is None

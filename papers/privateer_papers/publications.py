@@ -6,26 +6,15 @@ from typing import Final
 
 @dataclass(frozen=True)
 class PaperReference:
-    """A paper.
-
-    Attributes
-    ----------
-    title, authors
-        As the copy that was read has them; no authors if it names nobody.
-    venue
-        Where it was published.
-    link
-        Its address at arXiv or by DOI, without a scheme.
-    remark
-        What a reader has to know of the copy that was read; empty if nothing.
-    """
+    """A paper."""
 
     number: int
+    # as the copy that was read has them; no authors if it names nobody
     title: str
     authors: tuple[str, ...]
-    venue: str
-    link: str
-    remark: str = ""
+    venue: str  # where it was published
+    link: str  # its address at arXiv or by DOI, without a scheme
+    remark: str = ""  # what a reader has to know of the copy that was read; empty if nothing
 
     @property
     def opening(self) -> str:

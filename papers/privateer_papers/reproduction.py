@@ -38,13 +38,7 @@ class Rows(list[Row]):
         return sorted({row[fact] for row in self if fact in row})
 
     def mean(self, figure: str = "regret") -> tuple[float, float]:
-        """Return the mean of a figure and half its 95 % interval; a published row has its own.
-
-        Raises
-        ------
-        LookupError
-            If there are no rows.
-        """
+        """Return the mean of a figure and half its 95 % interval; a published row has its own."""
         if not self:
             raise LookupError(f"no rows with {figure}")
         if self[0].get("published"):
@@ -60,22 +54,13 @@ class Rows(list[Row]):
 
 @dataclass(frozen=True)
 class Effort:
-    """The part of a reproduction that is run.
+    """The part of a reproduction that is run."""
 
-    Attributes
-    ----------
-    quick
-        Whether a small version, which shows the same, is enough.
-    seeds
-        Runs of each case.
-    data
-        Paths of data, separated by commas, by the option that names them.
-    """
-
-    quick: bool = False
-    seeds: int = 10
+    quick: bool = False  # whether a small version, which shows the same, is enough
+    seeds: int = 10  # runs of each case
     jobs: int | None = None
     backend: Backend = "processes"
+    # paths of data, separated by commas, by the option that names them
     data: Mapping[str, str] = field(default_factory=dict)
 
     def given(self, made: "Reproduction") -> dict[str, str]:
@@ -110,41 +95,19 @@ class Reproduction:
 
     Like ``draw``, the functions ``verdict``, ``sentence``, ``compared`` and ``warnings`` of rows raise an
     ArithmeticError, a LookupError or a ValueError where rows are too few.
-
-    Attributes
-    ----------
-    name
-        ``paper-``, the paper's number, and what it is there.
-    rows
-        Makes tidy rows, and gives them as they come.
-    draw
-        Draws rows under a title, with the paper's axes.
-    verdict
-        Says what rows show, in a paragraph.
-    sentence
-        Says it in one sentence.
-    compared
-        The lines of a table: as published, run here, ours.
-    minutes
-        How long it takes with ten seeds on two cores, about; the small version takes less than one.
-    needs
-        The option that names the data without which it does not run; empty if it needs none.
-    reads
-        Options that name data which it draws beside its own.
-    warnings
-        What is said before all else: where ours does not keep what the paper promises.
     """
 
-    name: str
+    name: str  # ``paper-``, the paper's number, and what it is there
     title: str
-    rows: Callable[[Effort], Iterator[Row]]
-    draw: Callable[[str, Rows], Figure]
-    verdict: Callable[[Rows], str]
-    sentence: Callable[[Rows], str]
-    compared: Callable[[Rows], list[Compared]]
-    minutes: int
-    needs: str = ""
-    reads: tuple[str, ...] = ()
+    rows: Callable[[Effort], Iterator[Row]]  # makes tidy rows, and gives them as they come
+    draw: Callable[[str, Rows], Figure]  # draws rows under a title, with the paper's axes
+    verdict: Callable[[Rows], str]  # says what rows show, in a paragraph
+    sentence: Callable[[Rows], str]  # says it in one sentence
+    compared: Callable[[Rows], list[Compared]]  # the lines of a table: as published, run here, ours
+    minutes: int  # how long it takes with ten seeds on two cores, about; the small version takes less than one
+    needs: str = ""  # the option that names the data without which it does not run; empty if it needs none
+    reads: tuple[str, ...] = ()  # options that name data which it draws beside its own
+    # what is said before all else: where ours does not keep what the paper promises
     warnings: Callable[[Rows], list[str]] = nothing
 
     @property
@@ -171,21 +134,11 @@ def told(rows: Rows, figure: str = "regret", digits: str = ",.0f", scale: float 
 
 @dataclass(frozen=True)
 class ReproductionCase:
-    """A setting that is simulated, and who plays beside it.
+    """A setting that is simulated, and who plays beside it."""
 
-    Attributes
-    ----------
-    facts
-        What the rows say of it.
-    spec
-        What is simulated, under the name ``policy`` of ``facts`` or else `OURS`.
-    baselines
-        Names of the policies that play beside it.
-    """
-
-    facts: Row
-    spec: Spec
-    baselines: tuple[str, ...] = ()
+    facts: Row  # what the rows say of it
+    spec: Spec  # what is simulated, under the name ``policy`` of ``facts`` or else `OURS`
+    baselines: tuple[str, ...] = ()  # names of the policies that play beside it
 
     def play(self, seed: int) -> list[Row]:
         """Return a row for the experiment, and one for each baseline."""

@@ -19,13 +19,9 @@ class EliminationLearner(CohortLearner[S]):
     """A learner that drops arms in bins, and halves bins in which it has seen enough.
 
     States have ``depths``, ``paths`` and ``active``, as in `PartitionPolicy`.
-
-    Attributes
-    ----------
-    sums, bin_axis
-        Fields of a state that add up what was reported on each bin, and the axis of theirs that has the bins.
     """
 
+    # fields of a state that add up what was reported on each bin, and the axis of theirs that has the bins
     sums: ClassVar[tuple[str, ...]]
     bin_axis: ClassVar[int] = 0
 

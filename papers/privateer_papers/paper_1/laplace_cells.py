@@ -31,19 +31,12 @@ _CLAMP: Final = (1 << 30) - 2 * UNIT
 
 @dataclass(frozen=True)
 class CellSums:
-    """Private sums over one round, cell by cell.
-
-    Attributes
-    ----------
-    reports
-        Number of reports.
-    rewards, counts
-        Shape (keys, groups): noisy sum of rewards, and noisy number of people, in each cell.
-    """
+    """Private sums over one round, cell by cell."""
 
     additive: ClassVar[tuple[str, ...]] = ("reports", "rewards", "counts")
 
-    reports: int
+    reports: int  # number of reports
+    # shape (keys, groups): noisy sum of rewards, and noisy number of people, in each cell
     rewards: NDArray[np.float64]
     counts: NDArray[np.float64]
 
@@ -57,11 +50,6 @@ class LaplaceCells(Mechanism, frozen=True, tag="laplace-cells"):
         Keys and groups of the round.
     epsilon
         Pure local privacy of a report.
-
-    Raises
-    ------
-    SpecError
-        If epsilon is so small that the noise would not fit the clamp.
 
     Notes
     -----

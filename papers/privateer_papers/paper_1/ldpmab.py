@@ -157,13 +157,7 @@ class LdpmabLearner(EliminationLearner[LdpmabState]):
 
     @override
     def rearmed(self, state: LdpmabState, before: PartitionSpec) -> LdpmabState:
-        """Refuse other arms: the algorithm runs in simulation alone.
-
-        Raises
-        ------
-        SpecError
-            Always, but where nothing changes.
-        """
+        """Refuse other arms: the algorithm runs in simulation alone."""
         if self.spec.arm_count != before.arm_count or not self.playable.all():
             detail, remedy = "runs in simulation alone, with the arms of its start", "use another algorithm"
             raise SpecError(detail, field="algorithm.name", remedy=remedy)

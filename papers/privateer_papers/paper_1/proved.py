@@ -103,40 +103,26 @@ def upper_bound(variance: Array, scale: Array, failure: Array, expected: float) 
 
 @dataclass(frozen=True)
 class ProvedState:
-    """The server's state of the bins. Values are (2 mean reward - 1), summed over the people in a bin.
+    """The server's state of the bins. Values are (2 mean reward - 1), summed over the people in a bin."""
 
-    Attributes
-    ----------
-    rounds, seen
-        Closed rounds, and people who reported.
-    depths, paths
-        Shape (bins,): the bins, as in `PartitionPolicy`, in order.
-    active
-        Shape (bins, arms): arms not dropped yet.
-    precision, moment
-        Shape (bins, arms): precision of the bin's values, and precision times estimate.
-    heaviest
-        Shape (bins,): largest weight that a single report has had in ``moment``, over arms; 0 while scores are signs.
-    cohort, reported
-        The cohort of the last round, and its people who have reported.
-    evidence_cohort
-        Whose reports these are: people elsewhere have other masses, so that sums of two cohorts prove nothing.
-    expected
-        The variance at which bounds are tightest: as the first horizon said, whatever became of it.
-    """
-
+    # closed rounds, and people who reported
     rounds: int
     seen: int
+    # shape (bins,): the bins, as in `PartitionPolicy`, in order
     depths: NDArray[np.int64]
     paths: NDArray[np.int64]
-    active: NDArray[np.bool_]
+    active: NDArray[np.bool_]  # shape (bins, arms): arms not dropped yet
+    # shape (bins, arms): precision of the bin's values, and precision times estimate
     precision: NDArray[np.float64]
     moment: NDArray[np.float64]
+    # shape (bins,): largest weight that a single report has had in ``moment``, over arms; 0 while scores are signs
     heaviest: NDArray[np.float64]
+    # the cohort of the last round, and its people who have reported
     cohort: str = ""
     reported: int = 0
+    # whose reports these are: people elsewhere have other masses, so that sums of two cohorts prove nothing
     evidence_cohort: str = ""
-    expected: float = 0.0
+    expected: float = 0.0  # the variance at which bounds are tightest: as the first horizon said, whatever became of it
 
 
 class ProvedLearner(EliminationLearner[ProvedState]):
@@ -164,13 +150,7 @@ class ProvedLearner(EliminationLearner[ProvedState]):
 
     @override
     def rearmed(self, state: ProvedState, before: PartitionSpec) -> ProvedState:
-        """Return the state without retired arms: every other arm is tried again where only a retired one beat it.
-
-        Raises
-        ------
-        SpecError
-            If arms were added: the failure is shared out over the pairs of arms that there were at the start.
-        """
+        """Return the state without retired arms: every other arm is tried again where only a retired one beat it."""
         if self.spec.arm_count != before.arm_count:
             detail = "the failure is shared out over the arms of the start"
             remedy = "create an experiment with all arms, or use another algorithm"

@@ -13,19 +13,11 @@ from privateer_papers.reproduction import Row
 
 
 class SquareProblem(NamedTuple):
-    """Reward functions on the unit square.
+    """Reward functions on the unit square."""
 
-    Attributes
-    ----------
-    environment
-        What the product calls them.
-    reward
-        What the authors' logs call them.
-    """
-
-    environment: str
+    environment: str  # what the product calls them
     arms: int
-    reward: str
+    reward: str  # what the authors' logs call them
 
 
 OURS: Final = "partition"
@@ -113,11 +105,6 @@ def published(path: str, experiment: str, problem: SquareProblem = PEAKS, /, **f
     ----------
     facts
         The values that a row may have, e.g. ``gamma=(0.0, 0.2)``.
-
-    Raises
-    ------
-    SpecError
-        If the file cannot be read as that summary.
     """
     if not path:
         return

@@ -117,13 +117,7 @@ class PublishedBanditLearner(BanditLearner):
     """
 
     def start(self, seed: int) -> BanditState:
-        """Return the state before any report.
-
-        Raises
-        ------
-        SpecError
-            If an arm is retired.
-        """
+        """Return the state before any report."""
         if self.spec.experiment.retired:
             raise SpecError("is not part of the algorithm", field="experiment.retired", remedy="remove it")
         return super().start(seed)

@@ -25,18 +25,10 @@ def expected(point: float) -> float:
 
 @dataclass(frozen=True)
 class PrivateLoss:
-    """A loss of 0 or 1 as it is reported.
+    """A loss of 0 or 1 as it is reported."""
 
-    Attributes
-    ----------
-    epsilon
-        Local privacy of a report.
-    delta
-        Above 0: normal noise by the classic constant, as published. 0: one randomized bit.
-    """
-
-    epsilon: float
-    delta: float = 0.0
+    epsilon: float  # local privacy of a report
+    delta: float = 0.0  # Above 0: normal noise by the classic constant, as published. 0: one randomized bit.
 
     @property
     def proxy(self) -> float:

@@ -41,23 +41,13 @@ _PUBLISHED_ROUND_MAX: Final = 100
 
 @dataclass(frozen=True)
 class Line:
-    """A row of the table.
+    """A row of the table."""
 
-    Attributes
-    ----------
-    exponent
-        The paper's, of T, without logarithms and constants.
-    tables
-        The sections of the spec but for people, rounds and promise.
-    literal
-        What plays as published; None: the paper's algorithm of the same name does.
-    least
-        The least exponent that there can be, where people measure with noise; None: the paper's may be reached.
-    """
-
-    exponent: float
-    tables: dict[str, Any]
+    exponent: float  # the paper's, of T, without logarithms and constants
+    tables: dict[str, Any]  # the sections of the spec but for people, rounds and promise
+    # what plays as published; None: the paper's algorithm of the same name does
     literal: Callable[[ArmsSpec, int], Baseline] | None = None
+    # the least exponent that there can be, where people measure with noise; None: the paper's may be reached
     least: float | None = None
 
     @property

@@ -27,22 +27,13 @@ _HORIZON: Final = 20_000_000
 
 
 class TheoremClaim(NamedTuple):
-    """What a theorem says.
+    """What a theorem says."""
 
-    Attributes
-    ----------
-    fact, figure
-        What grows, in what.
-    words
-        What the page calls it.
-    rate
-        The paper's, of people and epsilon, with constant 1.
-    """
-
+    # what grows, in what
     fact: str
     figure: str
-    words: str
-    rate: Callable[[float, float], float]
+    words: str  # what the page calls it
+    rate: Callable[[float, float], float]  # the paper's, of people and epsilon, with constant 1
 
 
 def _logarithmic(people: float, epsilon: float) -> float:

@@ -21,32 +21,15 @@ PENALTY: Final = 0.05
 
 @dataclass(frozen=True)
 class Problem:
-    """The parameters of the problem, which everybody knows.
+    """The parameters of the problem, which everybody knows."""
 
-    Attributes
-    ----------
-    dimension
-        d, coordinates of a context; each is in [-1, 1].
-    sparsity
-        s_0, coordinates of the parameter that may differ from 0.
-    reward
-        Largest absolute reward.
-    length
-        Largest L2 length of the parameter.
-    variance
-        Mean square of a coordinate of a context.
-    people
-        T.
-    epsilon, delta
-        The promise of joint differential privacy, for whom it concerns.
-    """
-
-    dimension: int
-    sparsity: int
-    reward: float
-    length: float
-    variance: float
-    people: int
+    dimension: int  # d, coordinates of a context; each is in [-1, 1]
+    sparsity: int  # s_0, coordinates of the parameter that may differ from 0
+    reward: float  # largest absolute reward
+    length: float  # largest L2 length of the parameter
+    variance: float  # mean square of a coordinate of a context
+    people: int  # T
+    # the promise of joint differential privacy, for whom it concerns
     epsilon: float
     delta: float
 

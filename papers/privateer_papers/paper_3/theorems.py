@@ -64,17 +64,10 @@ class Lemma4:
     Second moments are a third of the identity: the compatibility phi^2 is 1/(3 s), and the least sparse eigenvalue 1/3.
     Symmetry and balance hold with constants 1. C_X and the sizes of supports are larger than the 1 and the s that are
     taken here, so that the paper's conditions are stricter.
-
-    Attributes
-    ----------
-    most
-        So small lambda has to be for the smallest coefficient to be seen.
-    least
-        Times 1 / epsilon: so large it has to be for noise not to be.
     """
 
-    most: float
-    least: float
+    most: float  # so small lambda has to be for the smallest coefficient to be seen
+    least: float  # times 1 / epsilon: so large it has to be for noise not to be
 
     @classmethod
     def of(cls, smallest: float) -> "Lemma4":

@@ -107,34 +107,21 @@ ALGORITHM: Final = Algorithm(DpConseSpec, TrialPolicy)
 
 @dataclass(frozen=True)
 class DpConseState:
-    """What DP-ConSE's curator holds. Sums are exact: a state is no function of private releases, and is not shown.
+    """What DP-ConSE's curator holds. Sums are exact: a state is no function of private releases, and is not shown."""
 
-    Attributes
-    ----------
-    seed
-        Of what the curator draws.
-    rounds, reported
-        Rounds and people so far.
-    arms
-        Shape (bins,): the arm that is left, `BOTH` while there are two.
-    epochs, lengths
-        Shape (bins,): the epoch that a bin is in, and how many people it has; in the second half, shape (wide bins,),
-        how many people flip coins.
-    won, played
-        Shape (bins, 2), in the second half (wide bins, 2): sums over the epoch, or over those who flip coins.
-    effects
-        Shape (wide bins,): what is published; empty before the end.
-    """
-
-    seed: int
+    seed: int  # of what the curator draws
+    # rounds and people so far
     rounds: int
     reported: int
-    arms: Integers
+    arms: Integers  # shape (bins,): the arm that is left, `BOTH` while there are two
+    # shape (bins,): the epoch that a bin is in, and how many people it has; in the second half, shape (wide bins,), how
+    # many people flip coins
     epochs: Integers
     lengths: Integers
+    # shape (bins, 2), in the second half (wide bins, 2): sums over the epoch, or over those who flip coins
     won: Array
     played: Array
-    effects: Array
+    effects: Array  # shape (wide bins,): what is published; empty before the end
 
 
 class DpConseLearner(RoundsLearner[DpConseSpec, DpConseState, TrialPolicy]):
@@ -156,13 +143,7 @@ class DpConseLearner(RoundsLearner[DpConseSpec, DpConseState, TrialPolicy]):
 
     @override
     def start(self, seed: int) -> DpConseState:
-        """Return the state before any report.
-
-        Raises
-        ------
-        SpecError
-            If there are not two arms.
-        """
+        """Return the state before any report."""
         if self.spec.arm_count != 2 or self.spec.experiment.retired:
             detail, remedy = "must be two in the paper's algorithm", "name a control and a treatment"
             raise SpecError(detail, field="experiment.arms", remedy=remedy)
@@ -181,25 +162,13 @@ class DpConseLearner(RoundsLearner[DpConseSpec, DpConseState, TrialPolicy]):
 
     @override
     def changed(self, state: DpConseState, before: DpConseSpec) -> DpConseState:
-        """Refuse: all lengths follow from the people planned.
-
-        Raises
-        ------
-        SpecError
-            Always.
-        """
+        """Refuse: all lengths follow from the people planned."""
         detail, remedy = "runs in simulation alone, as it began", "use another algorithm"
         raise SpecError(detail, field="algorithm.name", remedy=remedy)
 
     @override
     def begun(self, state: DpConseState, before: DpConseSpec) -> DpConseState:
-        """Refuse: nothing is published that another trial could begin with.
-
-        Raises
-        ------
-        SpecError
-            Always.
-        """
+        """Refuse: nothing is published that another trial could begin with."""
         return self.changed(state, before)
 
     @override

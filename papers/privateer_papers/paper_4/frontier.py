@@ -114,21 +114,12 @@ class Trials:
 
 
 class PlayedTrial(NamedTuple):
-    """What an experiment comes to.
+    """What an experiment comes to."""
 
-    Attributes
-    ----------
-    regret
-        Over that of flipping coins.
-    error
-        Root mean square error of the effect.
-    welfare, worst
-        What a person after the experiment loses by what it recommends there, on average over what flipping a coin
-        loses, and at most: the paper's simple regret.
-    """
-
-    regret: float
-    error: float
+    regret: float  # over that of flipping coins
+    error: float  # root mean square error of the effect
+    # what a person after the experiment loses by what it recommends there, on average over what flipping a coin loses,
+    # and at most: the paper's simple regret
     welfare: float
     worst: float
 

@@ -18,27 +18,13 @@ Width = Literal["algorithm", "appendix"]
 
 @dataclass(frozen=True)
 class ConSE:
-    """Sequences of ConSE and DP-ConSE for Lipschitz effects (beta = 1).
+    """Sequences of ConSE and DP-ConSE for Lipschitz effects (beta = 1)."""
 
-    Attributes
-    ----------
-    people
-        n, of which the first half eliminates.
-    alpha
-        0 to 1 / (2 + d).
-    epsilon
-        Nominal; None: ConSE, without privacy.
-    width
-        ``algorithm`` or ``appendix``.
-    dimension
-        d, the number of covariates.
-    """
-
-    people: int
-    alpha: float
-    epsilon: float | None = None
-    width: Width = "algorithm"
-    dimension: int = 1
+    people: int  # n, of which the first half eliminates
+    alpha: float  # 0 to 1 / (2 + d)
+    epsilon: float | None = None  # nominal; None: ConSE, without privacy
+    width: Width = "algorithm"  # ``algorithm`` or ``appendix``
+    dimension: int = 1  # d, the number of covariates
 
     @property
     def side(self) -> int:

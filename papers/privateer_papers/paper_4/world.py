@@ -17,17 +17,10 @@ _FINE: Final = (4096, 512)
 
 @dataclass(frozen=True)
 class World:
-    """People with so many covariates, in equal cells: ``side`` bins an axis, cells in C order.
+    """People with so many covariates, in equal cells: ``side`` bins an axis, cells in C order."""
 
-    Attributes
-    ----------
-    dimension
-        1 or 2.
-    phase
-        What is added to x. At 0 the effect changes its sign where bins of even numbers end, which helps them.
-    """
-
-    dimension: int = 1
+    dimension: int = 1  # 1 or 2
+    # What is added to x. At 0 the effect changes its sign where bins of even numbers end, which helps them.
     phase: float = 0.0
 
     @property

@@ -15,20 +15,13 @@ EPSILON_MAX: Final = 15.0
 
 @dataclass(frozen=True)
 class PublishedBits:
-    """Paper 5, eq. (22): levels g, bits b and probability p for every person and coordinate.
+    """Paper 5, eq. (22): levels g, bits b and probability p for every person and coordinate."""
 
-    Attributes
-    ----------
-    levels, bits, probability
-        g, b and p.
-    event
-        What the analyzer sees.
-    """
-
+    # g, b and p
     levels: int
     bits: int
     probability: float
-    event: ShuffledBits
+    event: ShuffledBits  # what the analyzer sees
 
     @property
     def standard_deviation(self) -> float:
@@ -38,13 +31,7 @@ class PublishedBits:
 
 
 def published_bits(epsilon: float, delta: float, coordinates: int, people: int) -> PublishedBits:
-    """Return the calibration of paper 5, Algorithm 2, eq. (22), with g rounded up to a whole number.
-
-    Raises
-    ------
-    SpecError
-        If an argument is out of the theorem's range.
-    """
+    """Return the calibration of paper 5, Algorithm 2, eq. (22), with g rounded up to a whole number."""
     check("epsilon", epsilon, 0 < epsilon <= EPSILON_MAX, f"above 0 and at most {EPSILON_MAX:g} by the theorem")
     check("delta", delta, 0 < delta < 1, "above 0 and below 1")
     check("coordinates", coordinates, coordinates >= 1, "at least 1")
@@ -61,11 +48,6 @@ def published_vectors(ball: Ball, epsilon: float, delta: float, least: int) -> B
     """Return paper 5's eq. (22) as a mechanism, which is far noisier than it needs to be.
 
     Algorithm 2 takes every coordinate to have the range of the whole vector's norm, and so does this.
-
-    Raises
-    ------
-    SpecError
-        If the promise is out of the theorem's range.
     """
     wide = Ball("max", ball.bound * math.sqrt(ball.coordinates), ball.coordinates)
     theirs = published_bits(epsilon, delta, ball.coordinates, least)

@@ -42,16 +42,10 @@ _AUX: Final = 5000
 
 @dataclass(frozen=True)
 class RegretByPeople:
-    """Regret on a problem against its people.
-
-    Attributes
-    ----------
-    people
-        Numbers of people.
-    """
+    """Regret on a problem against its people."""
 
     problem: SquareProblem
-    people: tuple[int, ...]
+    people: tuple[int, ...]  # numbers of people
 
     def reproduction(self, name: str, title: str, minutes: int) -> Reproduction:
         """Return what makes it."""

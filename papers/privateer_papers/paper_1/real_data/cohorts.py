@@ -13,18 +13,10 @@ Chosen = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class CohortsByValue:
-    """Values of a column name the cohorts.
+    """Values of a column name the cohorts."""
 
-    Attributes
-    ----------
-    sources
-        Values of each source, by its name.
-    target
-        Values of the target; none: all that no source has.
-    """
-
-    sources: Mapping[str, tuple[str, ...]]
-    target: tuple[str, ...] = ()
+    sources: Mapping[str, tuple[str, ...]]  # values of each source, by its name
+    target: tuple[str, ...] = ()  # values of the target; none: all that no source has
 
     def choose(self, values: NDArray[np.str_]) -> tuple[Chosen, dict[str, Chosen]]:
         """Return who is in the target and in each source, shape (n,) each."""
@@ -35,25 +27,14 @@ class CohortsByValue:
 
 @dataclass(frozen=True)
 class CohortsBySize:
-    """Two values of a column are the target and the one source: those that occur nearest to as often as is known.
+    """Two values of a column are the target and the one source: those that occur nearest to as often as is known."""
 
-    Attributes
-    ----------
-    target, source
-        Numbers of people that were printed; which values they have was not.
-    """
-
+    # numbers of people that were printed; which values they have was not
     target: int
     source: int
 
     def choose(self, values: NDArray[np.str_]) -> tuple[Chosen, dict[str, Chosen]]:
-        """Return who is in the target and in the source, shape (n,) each.
-
-        Raises
-        ------
-        SpecError
-            If everybody has the same value.
-        """
+        """Return who is in the target and in the source, shape (n,) each."""
         found, counts = np.unique(values, return_counts=True)
         if len(found) < 2:
             raise SpecError("all rows are of one cohort", field="population.path", remedy="give the whole file")

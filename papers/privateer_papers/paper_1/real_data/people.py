@@ -27,14 +27,9 @@ OTHER: Final = len(_CLASSES)
 
 @dataclass(frozen=True)
 class Cohorts:
-    """The people of data, each cohort in a file of its own.
+    """The people of data, each cohort in a file of its own."""
 
-    Attributes
-    ----------
-    target, sources
-        Files, and how many rows they have.
-    """
-
+    # files, and how many rows they have
     target: tuple[str, int]
     sources: Mapping[str, tuple[str, int]]
 
@@ -46,46 +41,26 @@ class Cohorts:
 
 @dataclass(frozen=True)
 class PublicData:
-    """Data in their public format.
+    """Data in their public format."""
 
-    Attributes
-    ----------
-    name, option
-        What the paper calls it, and the option that names its files.
-    header, remark
-        Names of the columns where files have no header, and what lines that are none begin with.
-    complete
-        Columns without which a row is left out, beside those that are used.
-    projection
-        Columns that become principal components.
-    label, classes
-        The column of the class, and which value is which; rows of `OTHER` classes are left out.
-    cohort, cohorts
-        The column that parts the people, and how it does.
-    inferred
-        What the paper says of the data, and what of them is ours, in sentences.
-    """
-
+    # what the paper calls it, and the option that names its files
     name: str
     option: str
-    projection: ProjectionSection
+    projection: ProjectionSection  # columns that become principal components
+    # the column of the class, and which value is which; rows of `OTHER` classes are left out
     label: str
     classes: Mapping[str, int]
+    # the column that parts the people, and how it does
     cohort: str
     cohorts: CohortsByValue | CohortsBySize
-    inferred: str
+    inferred: str  # what the paper says of the data, and what of them is ours, in sentences
+    # names of the columns where files have no header, and what lines that are none begin with
     header: Sequence[str] | None = None
     remark: str | None = None
-    complete: Sequence[str] = field(default=())
+    complete: Sequence[str] = field(default=())  # columns without which a row is left out, beside those that are used
 
     def read(self, path: str, folder: Path) -> Cohorts:
-        """Read files, and write those of the cohorts into a folder. Incomplete rows are left out.
-
-        Raises
-        ------
-        SpecError
-            If a file cannot be read, naming row and column.
-        """
+        """Read files, and write those of the cohorts into a folder. Incomplete rows are left out."""
         table = PeopleFile(path, header=self.header, remark=self.remark)
         spec = in_hundreds(
             {"name": "people", "arms": ["a", "b"], "horizon": 100}, FEATURES, {"model": "none"}, [], {"name": "uniform"}
