@@ -18,11 +18,6 @@ def read_tables(path: Path, settings: list[str], field: str) -> dict[str, Any]:
         As `apply_setting` takes them.
     field
         What the command line calls the file.
-
-    Raises
-    ------
-    SpecError
-        If the file is missing or not TOML, or a setting is not ``section.key=value``.
     """
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -61,11 +56,6 @@ def apply_setting(data: dict[str, Any], setting: str) -> None:
     """Change tables as ``section.key=value`` says; the value is TOML, or a bare string; without one the key is removed.
 
     One table of several is meant by its name, as in ``sources.clinic.epsilon=2``.
-
-    Raises
-    ------
-    SpecError
-        If it is not of this form, no table has the name, or it begins as a list or table and is none.
     """
     key, equals, value = setting.partition("=")
     *sections, name = key.strip().split(".")

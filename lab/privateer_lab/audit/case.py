@@ -32,78 +32,41 @@ _CERTAIN: Final = 50.0
 
 @dataclass(frozen=True)
 class Case:
-    """A claim, and how to attack it.
+    """A claim, and how to attack it."""
 
-    Attributes
-    ----------
-    name
-        Name of the attack.
-    mechanism
-        Class of the mechanism, or name of the algorithm, by which attacks are chosen on the command line.
-    model, calibration
-        Trust model and calibration.
-    epsilon, delta
-        The claim, of which ``event`` is the whole curve.
-    sample
-        Larger scores speak for neighbour 0.
-    count
-        Observations of each neighbour.
-    unsafe
-        Whether the accountant finds that the claim, a paper's, does not hold: experiments that make it run in
-        simulation alone, and an attack should break it.
-    """
-
-    name: str
-    mechanism: str
+    name: str  # name of the attack
+    mechanism: str  # class of the mechanism, or name of the algorithm, by which attacks are chosen on the command line
+    # trust model and calibration
     model: str
     calibration: str
+    # the claim, of which ``event`` is the whole curve
     epsilon: float
     delta: float
     event: Event
-    sample: Sampler
-    count: int
+    sample: Sampler  # larger scores speak for neighbour 0
+    count: int  # observations of each neighbour
+    # whether the accountant finds that the claim, a paper's, does not hold: experiments that make it run in simulation
+    # alone, and an attack should break it
     unsafe: bool = False
 
 
 @dataclass(frozen=True)
 class MechanismPart:
-    """A part of a mechanism, and how to attack it alone.
+    """A part of a mechanism, and how to attack it alone."""
 
-    Attributes
-    ----------
-    name
-        What is drawn.
-    mechanism
-        Class of the mechanism.
-    model, calibration
-        As of `privateer_lab.audit.case.Case`.
-    sampler
-        What the mechanism calls to draw it.
-    event
-        What this part by itself reveals about the two neighbours; None: nothing is claimed of it but its law.
-    delta
-        Where epsilon is stated.
-    observe
-        Makes observations through the mechanism.
-    score
-        Scores observations; larger ones speak for neighbour 0.
-    surprise
-        P-value of observations of a neighbour: (who, observations).
-    count
-        Observations of each neighbour.
-    """
-
-    name: str
-    mechanism: str
+    name: str  # what is drawn
+    mechanism: str  # class of the mechanism
+    # as of `privateer_lab.audit.case.Case`
     model: str
     calibration: str
-    sampler: str
+    sampler: str  # what the mechanism calls to draw it
+    # what this part by itself reveals about the two neighbours; None: nothing is claimed of it but its law
     event: Event | None
-    delta: float
-    observe: Observe
-    score: Callable[[Any], Scores]
-    surprise: Callable[[int, Any], float]
-    count: int
+    delta: float  # where epsilon is stated
+    observe: Observe  # makes observations through the mechanism
+    score: Callable[[Any], Scores]  # scores observations; larger ones speak for neighbour 0
+    surprise: Callable[[int, Any], float]  # P-value of observations of a neighbour: (who, observations)
+    count: int  # observations of each neighbour
 
     @cached_property
     def epsilon(self) -> float | None:
@@ -123,21 +86,11 @@ class MechanismPart:
 
 @dataclass(frozen=True)
 class Examined:
-    """The finding about a part of a mechanism.
+    """The finding about a part of a mechanism."""
 
-    Attributes
-    ----------
-    evidence
-        Bounds; None where nothing is claimed but a law.
-    law
-        How likely such observations, or stranger ones, are by the law (a p-value).
-    holds
-        Whether claim and law stand.
-    """
-
-    evidence: LowerBounds | None
-    law: float
-    holds: bool
+    evidence: LowerBounds | None  # bounds; None where nothing is claimed but a law
+    law: float  # how likely such observations, or stranger ones, are by the law (a p-value)
+    holds: bool  # whether claim and law stand
 
 
 @dataclass(frozen=True)
@@ -159,17 +112,11 @@ class Outcomes:
 
 @dataclass(frozen=True)
 class Noise:
-    """Observations of whole numbers (n, numbers) with independent noise; ``own`` are those of the part.
-
-    Attributes
-    ----------
-    exact
-        What the numbers would be without noise, (2, numbers).
-    """
+    """Observations of whole numbers (n, numbers) with independent noise; ``own`` are those of the part."""
 
     laws: tuple[Law, ...]
     own: tuple[int, ...]
-    exact: Integers
+    exact: Integers  # what the numbers would be without noise, (2, numbers)
 
     def score(self, seen: Integers) -> Scores:
         """Return the logarithm of how much likelier the own numbers are under neighbour 0."""

@@ -26,18 +26,10 @@ _BOUNDS: Final = 4 * (len(_SHARES) + 2)
 
 @dataclass(frozen=True)
 class LowerBounds:
-    """Lower bounds that an attack proves.
+    """Lower bounds that an attack proves."""
 
-    Attributes
-    ----------
-    lower_bound
-        Epsilon that is proved at the claimed delta.
-    excess
-        Largest proved delta above the claimed curve; above 0 the claim is broken.
-    """
-
-    lower_bound: float
-    excess: float
+    lower_bound: float  # epsilon that is proved at the claimed delta
+    excess: float  # largest proved delta above the claimed curve; above 0 the claim is broken
 
     def stands(self, epsilon: float) -> bool:
         """Whether a claim of so much epsilon, and of the whole curve, is not refuted."""

@@ -74,13 +74,7 @@ class LogSource:
         self.url, self._http, self._field = url.rstrip("/"), http, field
 
     def get(self, page: str, **asked: Any) -> httpx.Response:
-        """Return the answer of a page, whatever it is.
-
-        Raises
-        ------
-        Unavailable
-            If there is none.
-        """
+        """Return the answer of a page, whatever it is."""
         headers = {"accept": MEDIA_TYPE}
         try:
             with self._http.stream("GET", f"{self.url}{page}", params=asked, headers=headers) as answer:
@@ -92,26 +86,14 @@ class LogSource:
         return response
 
     def read(self, page: str, **asked: Any) -> Any:
-        """Return a page's JSON.
-
-        Raises
-        ------
-        Unavailable
-            If it is none.
-        """
+        """Return a page's JSON."""
         try:
             return msgspec.json.decode(self.get(page, **asked).content, type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise self._other() from None
 
     def key(self) -> bytes:
-        """Return the key that the server names; nobody else vouches for it.
-
-        Raises
-        ------
-        Unavailable
-            If it names none, as a shuffler does.
-        """
+        """Return the key that the server names; nobody else vouches for it."""
         named = read_keys(str(self.read("/log/key").get("key", "")), self._field)
         if len(named) != 1:
             raise self._other()
@@ -122,13 +104,7 @@ class LogSource:
         return Head.open(self.shown(), key)
 
     def shown(self) -> str:
-        """Return what the server shows as the head of its log.
-
-        Raises
-        ------
-        Unavailable
-            If it has no such page.
-        """
+        """Return what the server shows as the head of its log."""
         response = self.get("/log/head")
         if response.status_code in _GONE:
             raise self._other()
@@ -153,11 +129,6 @@ def audit(source: LogSource, key: bytes | None, before: AuditorState | None) -> 
     ----------
     key
         The key that the server must have; None: that of the state, or the one that it names.
-
-    Raises
-    ------
-    LogContradiction
-        If something does not hold.
     """
     known = bytes.fromhex(before.key) if before else None
     pinned = key or known or source.key()
@@ -235,13 +206,7 @@ def _is_served(source: LogSource, entry: Entry, key: bytes) -> bool:
 
 
 def compare(source: LogSource, state: AuditorState, other: str) -> Head:
-    """Check that a head that somebody else was shown is of the same log, and return it.
-
-    Raises
-    ------
-    LogContradiction
-        If it is not, or the server does not prove it.
-    """
+    """Check that a head that somebody else was shown is of the same log, and return it."""
     key = bytes.fromhex(state.key)
     try:
         own, theirs = Head.open(state.head, key), Head.open(other, key)

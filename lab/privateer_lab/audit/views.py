@@ -45,25 +45,14 @@ _LABEL: Final = 1e-3
 
 @dataclass(frozen=True)
 class Target:
-    """Two neighbours, and what stands between them and the adversary.
+    """Two neighbours, and what stands between them and the adversary."""
 
-    Attributes
-    ----------
-    mechanism
-        The mechanism that randomizes, adds up and releases.
-    neighbours
-        What each of the two contributes.
-    others, people
-        What everybody else in a batch contributes, which the adversary knows, and the people of a batch in all.
-    arm
-        Of groups that are seen: that of the person. The adversary knows everybody's.
-    """
-
-    mechanism: Mechanism
-    neighbours: tuple[Maker, Maker]
+    mechanism: Mechanism  # the mechanism that randomizes, adds up and releases
+    neighbours: tuple[Maker, Maker]  # what each of the two contributes
+    # what everybody else in a batch contributes, which the adversary knows, and the people of a batch in all
     others: Maker | None = None
     people: int = 1
-    arm: int = 0
+    arm: int = 0  # Of groups that are seen: that of the person. The adversary knows everybody's.
 
 
 def view(trust: Trust) -> Callable[[Target], Sampler]:

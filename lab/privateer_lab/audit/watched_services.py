@@ -220,13 +220,7 @@ class WatchedStage:
         return [{name: value for name, value in one.items() if name not in _KEYS} for one in shown]
 
     async def reach(self, version: int) -> None:
-        """Wait until a version is published and the shuffler knows of it.
-
-        Raises
-        ------
-        TimeoutError
-            If it is not.
-        """
+        """Wait until a version is published and the shuffler knows of it."""
         async with asyncio.timeout(_SECONDS):
             while any(one["version"] < version for one in await self.stand()):
                 await asyncio.sleep(0.005)

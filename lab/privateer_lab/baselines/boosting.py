@@ -32,17 +32,10 @@ _CATEGORIES_MAX: Final = 255
 
 @dataclass(frozen=True)
 class ReportedRows:
-    """What some people reported.
+    """What some people reported."""
 
-    Attributes
-    ----------
-    table
-        Shape (n, columns): their contexts, as `PlainColumns.table` returns them.
-    arms, values
-        Shape (n,): arms, and rewards in [0, 1].
-    """
-
-    table: Array
+    table: Array  # shape (n, columns): their contexts, as `PlainColumns.table` returns them
+    # shape (n,): arms, and rewards in [0, 1]
     arms: ArmIndices
     values: Array
 
@@ -56,18 +49,11 @@ class Refitted(Baseline):
     """A model of each arm's mean reward, refitted from time to time; nine in ten people and more get the largest.
 
     Arms are by lot until the first fit, and for one person in twenty after it.
-
-    Attributes
-    ----------
-    first
-        People before the first fit.
-    grown
-        By how much the people grow from one fit to the next.
     """
 
     at_once = 500
-    first: ClassVar[int]
-    grown: ClassVar[float]
+    first: ClassVar[int]  # people before the first fit
+    grown: ClassVar[float]  # by how much the people grow from one fit to the next
 
     def __init__(self, spec: ArmsSpec, seed: int) -> None:
         super().__init__(spec, seed)
@@ -146,13 +132,9 @@ class EbmBudget:
     The library spends a part of an epsilon on bins, the rest on boosting, and half of delta on each: basic composition.
     Both are normal noise, which composes exactly, so the epsilon that the library is told may be larger than the one
     that its fit keeps.
-
-    Attributes
-    ----------
-    epsilon, delta
-        What a fit keeps, for a row that is there or not.
     """
 
+    # what a fit keeps, for a row that is there or not
     epsilon: float
     delta: float
 

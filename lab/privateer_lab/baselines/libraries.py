@@ -19,13 +19,7 @@ LEARNT_AT_ONCE: Final = 100
 
 
 def library(name: str) -> Any:
-    """Import a module of the extra ``benchmark``.
-
-    Raises
-    ------
-    SpecError
-        If it is not installed.
-    """
+    """Import a module of the extra ``benchmark``."""
     try:
         return import_module(name)
     except ImportError:

@@ -117,18 +117,10 @@ class Clocked(Baseline):
 
 @dataclass(frozen=True)
 class Contestant:
-    """A policy to compare.
+    """A policy to compare."""
 
-    Attributes
-    ----------
-    spec
-        Its rounds, and what it knows of arms and features.
-    make
-        Makes it, for a spec and a seed.
-    """
-
-    spec: ArmsSpec
-    make: Maker
+    spec: ArmsSpec  # its rounds, and what it knows of arms and features
+    make: Maker  # makes it, for a spec and a seed
 
 
 def contestants(spec: Spec, others: Sequence[Spec] = (), peers: Sequence[str] = ()) -> dict[str, Contestant]:
@@ -140,12 +132,6 @@ def contestants(spec: Spec, others: Sequence[Spec] = (), peers: Sequence[str] = 
         The same experiment with other algorithms.
     peers
         Parts of the names of those who are wanted beside Privateer; all of them by default.
-
-    Raises
-    ------
-    SpecError
-        If the experiment has no arms, or sources, which peers cannot learn from; if a library is not installed; or if
-        no peer has such a name.
     """
     own = {f"Privateer, {one.algorithm.name}": Contestant(_played(one), Own) for one in (spec, *others)}
     known = _played(spec)

@@ -52,20 +52,12 @@ class People:
 
 @dataclass(frozen=True)
 class BaselineRun:
-    """The outcome of one seed of one baseline.
-
-    Attributes
-    ----------
-    regret
-        Sum, over people, of expected reward lost against the best arm.
-    reward
-        Mean reward of a person, in the reward's own units.
-    """
+    """The outcome of one seed of one baseline."""
 
     name: str
     seed: int
-    regret: float
-    reward: float
+    regret: float  # sum, over people, of expected reward lost against the best arm
+    reward: float  # mean reward of a person, in the reward's own units
 
 
 def play_once(spec: Spec, names: list[str], seed: int) -> list[BaselineRun]:

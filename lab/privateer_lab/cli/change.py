@@ -64,15 +64,7 @@ def _command(change: type[Change]) -> Callable[..., None]:
 
 
 def _confirm(question: str) -> None:
-    """Ask somebody at a terminal; through a pipe the answer comes unasked.
-
-    Raises
-    ------
-    SpecError
-        If there is no answer.
-    typer.Abort
-        If it is not yes.
-    """
+    """Ask somebody at a terminal; through a pipe the answer comes unasked."""
     if sys.stdin.isatty():
         typer.echo(f"{question} [y/N]: ", nl=False, err=True)
     answer = sys.stdin.readline()

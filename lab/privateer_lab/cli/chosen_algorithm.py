@@ -38,12 +38,6 @@ def candidates(tables: Mapping[str, Any], population: str | None) -> dict[str, A
         Those of a spec.
     population
         Other people, as `with_people` takes them.
-
-    Raises
-    ------
-    SpecError
-        If the spec is wrong whatever its algorithm, has settings of one, has other sources of people, or has rewards
-        that no people are made up for.
     """
     for key in sorted(set(tables["algorithm"]) - {"name"}):
         detail, remedy = "belongs to an algorithm, which is still to be chosen", "remove it, or name the algorithm"
@@ -64,13 +58,7 @@ def candidates(tables: Mapping[str, Any], population: str | None) -> dict[str, A
 
 
 def chosen_algorithm(specs: Mapping[str, ArmsSpec]) -> AlgorithmChoice:
-    """Try algorithms on their people; return the one that earns most.
-
-    Raises
-    ------
-    SpecError
-        If nobody can be played, for the reason that the usual one has.
-    """
+    """Try algorithms on their people; return the one that earns most."""
     found = choice_of(specs, environment_for)
     if isinstance(found, SpecError):
         raise found

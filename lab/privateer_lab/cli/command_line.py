@@ -130,13 +130,7 @@ SHUFFLER_ADMIN_URL = "http://127.0.0.1:8003"
 
 @cache
 def command(name: str) -> Any:
-    """Import a command of ours, or a group of commands, with what plug-ins add to it.
-
-    Raises
-    ------
-    PluginError
-        If it is a plug-in's, which is not installed or cannot be imported.
-    """
+    """Import a command of ours, or a group of commands, with what plug-ins add to it."""
     app = typer.Typer()
     if name in _MODULES:
         import_module(f"privateer_lab.cli.{_MODULES[name]}").register(app)

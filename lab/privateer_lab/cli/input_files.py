@@ -29,11 +29,6 @@ def load_spec(path: Path, settings: list[str], users: int | None = None, *, algo
         The number of people, if given.
     algorithm_name
         Another algorithm, with its defaults, for the same arms and people; features are left out if it has none.
-
-    Raises
-    ------
-    SpecError
-        If the file is missing or not TOML, a setting is not ``section.key=value``, or the spec is invalid.
     """
     data = read_tables(path, settings, "SPEC")
     if algorithm_name:
@@ -42,13 +37,7 @@ def load_spec(path: Path, settings: list[str], users: int | None = None, *, algo
 
 
 def spec_of_tables(data: dict[str, Any], folder: Path, users: int | None = None) -> Spec:
-    """Return the spec of tables, which may name a CSV file of actions in a folder, for so many people.
-
-    Raises
-    ------
-    SpecError
-        If it is invalid.
-    """
+    """Return the spec of tables, which may name a CSV file of actions in a folder, for so many people."""
     if users is not None and isinstance(data.setdefault("experiment", {}), dict):
         data["experiment"][_people_key(data)] = users
     actions = data.get("actions")
@@ -89,13 +78,7 @@ def _rows(path: Path) -> list[list[float]]:
 
 
 def read_document(file: Path) -> Any:
-    """Return what a JSON or TOML file holds.
-
-    Raises
-    ------
-    SpecError
-        If the file cannot be read, is too large, has a key twice, or has a number that is not finite.
-    """
+    """Return what a JSON or TOML file holds."""
     try:
         with file.open("rb") as opened:
             body = opened.read(_SIZE_MAX + 1)

@@ -31,13 +31,6 @@ def open_folder(folder: Path, field: str) -> None:
     ----------
     field
         The option that names it.
-
-    Raises
-    ------
-    SpecError
-        If a file is in the way.
-    OSError
-        If it cannot be made or written to.
     """
     for path in (folder, *folder.parents):
         if path.exists() and not path.is_dir():

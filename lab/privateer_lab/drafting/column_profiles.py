@@ -28,21 +28,11 @@ _SEED: Final = 0
 
 @dataclass(frozen=True)
 class Profile:
-    """The values of one column.
+    """The values of one column."""
 
-    Attributes
-    ----------
-    name
-        The column's name.
-    values
-        The different values, in the order in which they first occur.
-    places
-        Shape (rows,): the place among them of each row's value; -1 where there is none.
-    """
-
-    name: str
-    values: tuple[Value, ...]
-    places: Places
+    name: str  # the column's name
+    values: tuple[Value, ...]  # the different values, in the order in which they first occur
+    places: Places  # shape (rows,): the place among them of each row's value; -1 where there is none
 
     @property
     def rows(self) -> int:
@@ -90,18 +80,10 @@ def _low(value: Value) -> Value:
 
 @dataclass(frozen=True)
 class TableRows:
-    """Rows of a table: all of them, or a sample.
+    """Rows of a table: all of them, or a sample."""
 
-    Attributes
-    ----------
-    columns
-        By name.
-    total
-        Rows of the table that they stand for.
-    """
-
-    columns: Mapping[str, Profile]
-    total: int
+    columns: Mapping[str, Profile]  # by name
+    total: int  # rows of the table that they stand for
 
     @property
     def kept(self) -> int:
@@ -109,13 +91,7 @@ class TableRows:
         return next(iter(self.columns.values())).rows
 
     def column(self, name: str) -> Profile:
-        """Return a column.
-
-        Raises
-        ------
-        SpecError
-            If there is none of this name.
-        """
+        """Return a column."""
         if name not in self.columns:
             there = ", ".join(shortened(one) for one in list(self.columns)[:_NAMED])
             raise SpecError("no column has this name", field=shortened(name), remedy=f"choose from {there}")
@@ -144,11 +120,6 @@ def rows_of(table: Any, *, most: int = SAMPLE) -> TableRows:
     table
         A pandas or polars data frame, a pyarrow table, a mapping of names to values; or the path of a CSV or Parquet
         file.
-
-    Raises
-    ------
-    SpecError
-        If it is none of these or has no rows; of files also as `PeopleFile`.
     """
     found = _in_file(str(table), most) if isinstance(table, str | Path) else _in_frame(table, most)
     if not found.total:

@@ -90,11 +90,6 @@ def features_of(
         Those of numbers that are public already, by column.
     drawn
         Whether all other numbers have cut points from the data, with as many rows between one and the next.
-
-    Raises
-    ------
-    SpecError
-        If no column makes a feature, or bounds are given of one that has no numbers.
     """
     found = FeatureDrafts()
     for profile in profiles:

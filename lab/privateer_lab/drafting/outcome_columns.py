@@ -20,18 +20,10 @@ _LETTERS: Final = 64
 
 @dataclass(frozen=True)
 class ArmNames:
-    """Options as the data call them, and as a spec may.
+    """Options as the data call them, and as a spec may."""
 
-    Attributes
-    ----------
-    values
-        As the data have them.
-    allowed
-        As a spec may have them, in the same order.
-    """
-
-    values: Sequence[str]
-    allowed: Sequence[str]
+    values: Sequence[str]  # as the data have them
+    allowed: Sequence[str]  # as a spec may have them, in the same order
 
     @classmethod
     def given(cls, names: Sequence[str]) -> Self:
@@ -65,13 +57,7 @@ def _allowed(value: str) -> str:
 
 
 def arms_of(profile: Profile) -> ArmNames:
-    """Return the options of a log.
-
-    Raises
-    ------
-    SpecError
-        If there are too few or too many.
-    """
+    """Return the options of a log."""
     count = len(profile.counts)
     if count < ARMS_MIN:
         remedy = "name the column that says what each person got"
@@ -85,13 +71,7 @@ def arms_of(profile: Profile) -> ArmNames:
 
 
 def classes_of(profile: Profile) -> ArmNames:
-    """Return the classes of a label.
-
-    Raises
-    ------
-    SpecError
-        If there are too few or too many.
-    """
+    """Return the classes of a label."""
     values = sorted(map(text_of, profile.counts))
     if not ARMS_MIN <= len(values) <= ARMS_MAX:
         detail = f"must have {ARMS_MIN} to {ARMS_MAX} different values"
@@ -100,13 +80,7 @@ def classes_of(profile: Profile) -> ArmNames:
 
 
 def reward_of(profile: Profile) -> NDArray[np.float64]:
-    """Return what came of each row's option; yes and no are 1 and 0.
-
-    Raises
-    ------
-    SpecError
-        If there are texts, infinities, or one value alone.
-    """
+    """Return what came of each row's option; yes and no are 1 and 0."""
     field = shortened(profile.name)
     if profile.is_constant:
         remedy = "name another column, or give rows with other outcomes"

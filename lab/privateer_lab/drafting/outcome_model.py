@@ -34,49 +34,24 @@ _FACTORS: Final = np.linspace(0.0, 2.0, 41)
 
 @dataclass(frozen=True)
 class OutcomeModel:
-    """What may be expected of every option, and how well that fits rows that the model had not seen.
+    """What may be expected of every option, and how well that fits rows that the model had not seen."""
 
-    Attributes
-    ----------
-    kind
-        Which of the three models it is.
-    means
-        Shape (n, arms): expected rewards, scaled to [0, 1].
-    held_out
-        Shape (n,): what a model of the other rows expects of the option that each row got.
-    losses
-        Mean loss of each model on rows that it had not seen: deviance / 2 of yes and no, squared error of numbers.
-    """
-
-    kind: str
-    means: Array
-    held_out: Array
+    kind: str  # which of the three models it is
+    means: Array  # shape (n, arms): expected rewards, scaled to [0, 1]
+    held_out: Array  # shape (n,): what a model of the other rows expects of the option that each row got
+    # mean loss of each model on rows that it had not seen: deviance / 2 of yes and no, squared error of numbers
     losses: dict[str, float]
 
 
 @dataclass(frozen=True)
 class LoggedRows:
-    """Rows of a log as the model takes them.
+    """Rows of a log as the model takes them."""
 
-    Attributes
-    ----------
-    contexts
-        Shape (n, features): numbers, places of levels, NaN where nothing is known.
-    levels
-        Which features are levels.
-    arms
-        Shape (n,), from 0; every one occurs.
-    rewards
-        Shape (n,), scaled to [0, 1].
-    binary
-        Whether rewards are 0 and 1.
-    """
-
-    contexts: Array
-    levels: Sequence[bool]
-    arms: Arms
-    rewards: Array
-    binary: bool
+    contexts: Array  # shape (n, features): numbers, places of levels, NaN where nothing is known
+    levels: Sequence[bool]  # which features are levels
+    arms: Arms  # shape (n,), from 0; every one occurs
+    rewards: Array  # shape (n,), scaled to [0, 1]
+    binary: bool  # whether rewards are 0 and 1
 
     def of(self, rows: Any) -> "LoggedRows":
         """Return some of the rows."""

@@ -114,13 +114,7 @@ def check_population(spec: Spec) -> None:
 
 
 def population_named(text: str) -> dict[str, Any]:
-    """Return the population that somebody names: an environment, ``module:Class``, or a TOML file that has one.
-
-    Raises
-    ------
-    SpecError
-        If the file has no population, or names a class.
-    """
+    """Return the population that somebody names: an environment, ``module:Class``, or a TOML file that has one."""
     if not text.endswith(".toml"):
         return own_population(text) if ":" in text else {"name": text}
     table = read_tables(Path(text), [], "--population").get("population")
@@ -154,26 +148,14 @@ def with_people(spec: S, people: Any) -> S:
 
 
 def check_files(spec: Spec) -> None:
-    """Check that the files of a spec's populations are there, which takes next to no time.
-
-    Raises
-    ------
-    SpecError
-        If one is not.
-    """
+    """Check that the files of a spec's populations are there, which takes next to no time."""
     for table in (spec.population, *(source.population for source in spec.sources)):
         if table and "path" in table:
             files_of(table["path"])
 
 
 def default_environment(spec: Spec) -> dict[str, Any]:
-    """Return the population of the first environment that fits a spec and needs no parameters.
-
-    Raises
-    ------
-    SpecError
-        If there is no such environment.
-    """
+    """Return the population of the first environment that fits a spec and needs no parameters."""
     for name, kind in _fitting(spec).items():
         if any(field.is_required() for key, field in kind.model_fields.items() if key != "name"):
             continue

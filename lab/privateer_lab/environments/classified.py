@@ -157,13 +157,7 @@ class CsvSection(EnvironmentSection):
 
 
 def check_all_occur(label: Categories, field: str) -> None:
-    """Refuse a file in which a class never occurs, or which is empty.
-
-    Raises
-    ------
-    SpecError
-        Naming the class.
-    """
+    """Refuse a file in which a class never occurs, or which is empty."""
     for name, number in label.names.items():
         if not (label.values == number).any():
             remedy = "correct its spelling, or give population.classes"
@@ -171,13 +165,7 @@ def check_all_occur(label: Categories, field: str) -> None:
 
 
 def check_features(contexts: Array, spec: ArmsSpec) -> None:
-    """Refuse features that cannot distinguish anybody from anybody else.
-
-    Raises
-    ------
-    SpecError
-        If there are no rows; or naming a feature that is the same in all, or once clipped to the spec's bounds.
-    """
+    """Refuse features that cannot distinguish anybody from anybody else."""
     if not len(contexts):
         raise SpecError("no row is left", field="population", remedy="choose other people")
     for values, (name, feature) in zip(contexts.T, spec.features.items(), strict=True):

@@ -195,13 +195,7 @@ class NeedlesSection(EnvironmentSection):
     shift: float = Field(default=0.0, ge=-1, le=1, allow_inf_nan=False)
 
     def environment(self, spec: OfArmsSpec, seed: int) -> "Needles":
-        """Make the environment of a seed, which decides which features matter.
-
-        Raises
-        ------
-        SpecError
-            If there are fewer features than coefficients, or mean rewards leave the spec's range.
-        """
+        """Make the environment of a seed, which decides which features matter."""
         size, half = sum(map(abs, self.coefficients)), spec.reward.half_range
         if len(self.coefficients) > spec.arm_features:
             detail = f"must be at most {spec.arm_features}, the features of an arm"

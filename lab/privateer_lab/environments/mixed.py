@@ -219,11 +219,6 @@ class Tuned(Environment):
         The spec's.
     base, lift, noise
         As `MixedSection` has them.
-
-    Raises
-    ------
-    SpecError
-        If no such people are possible.
     """
 
     def __init__(

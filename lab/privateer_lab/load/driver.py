@@ -245,13 +245,7 @@ class Driver:
         return self.result.accepted + self.result.refused["round-closed"]
 
     async def _next(self, old: Participation | None, fills: bool = False) -> Participation:
-        """Fetch the policy after ``old``; if it does not come in time, return ``old``, and end the run unless it fills.
-
-        Raises
-        ------
-        Unavailable
-            If it does not come in time and nobody has taken part.
-        """
+        """Fetch the policy after ``old``; return ``old`` if none comes in time, and end the run unless it fills."""
         deadline = max(0.0, old.round.deadline - time.time()) if old else 0.0
         latest = time.monotonic() + deadline + (_FILL if fills else _PATIENCE)
         while time.monotonic() < latest:
@@ -338,13 +332,6 @@ def run_load(
         Is called before anybody takes part, once the experiment is known and these people fit it.
     each
         Is called with what is counted so far, whenever people have taken part.
-
-    Raises
-    ------
-    PrivateerError
-        If the experiment is not there, its terms do not hold, or nobody answers.
-    Interrupted
-        On Ctrl-C, once somebody has taken part.
     """
     console = Console(stderr=True)
     columns = (TextColumn("people"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

@@ -29,14 +29,9 @@ _ANSWER_SECONDS: Final = aiohttp.ClientTimeout(total=10)
 
 @dataclass
 class Backoff:
-    """The waits of a run before it asks again.
+    """The waits of a run before it asks again."""
 
-    Attributes
-    ----------
-    waits, seconds
-        How often a service said when to come again, and for how long people waited then, over all of them.
-    """
-
+    # how often a service said when to come again, and for how long people waited then, over all of them
     waits: int = 0
     seconds: float = 0.0
 
@@ -51,13 +46,7 @@ class Backoff:
 
 
 def patiently(ask: Callable[[], _Answer]) -> _Answer:
-    """Ask a service again as long as it says that it is busy, and say so once on standard error.
-
-    Raises
-    ------
-    Busy
-        If it still is after all tries.
-    """
+    """Ask a service again as long as it says that it is busy, and say so once on standard error."""
     for attempt in range(TRIES - 1):
         try:
             return ask()
@@ -86,13 +75,7 @@ def no_url(field: str) -> Unavailable:
 
 
 async def meet(http: aiohttp.ClientSession, shuffler: str, name: str, patience: Backoff) -> None:
-    """Check that a shuffler takes an experiment's reports; it has some seconds to start, or as many as it asks for.
-
-    Raises
-    ------
-    PrivateerError
-        If nobody answers, the shuffler refuses the experiment, or the address is not a shuffler's.
-    """
+    """Check that a shuffler takes an experiment's reports; it has some seconds to start, or as many as it asks for."""
     latest = time.monotonic() + PATIENCE
     for attempt in count():
         error, asked = await _refusal(http, shuffler, name)

@@ -24,28 +24,15 @@ _CHANGES: Final = ("experiment", "privacy", "algorithm", "sources", "population"
 
 
 class KeptPeople(msgspec.Struct, frozen=True):
-    """The part of a spec that ``create`` keeps.
+    """The part of a spec that ``create`` keeps."""
 
-    Attributes
-    ----------
-    about
-        Digest of what the spec says of the people: another experiment of the same name has another.
-    populations
-        The ``[population]``, by the name of the source; empty for the experiment's own people.
-    """
-
-    about: str
+    about: str  # digest of what the spec says of the people: another experiment of the same name has another
+    # the ``[population]``, by the name of the source; empty for the experiment's own people
     populations: dict[str, dict[str, Any]]
 
 
 def keep_people(spec: Spec) -> None:
-    """Keep the populations of a spec for load runs of this user; a spec without any erases what was kept.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
-    """
+    """Keep the populations of a spec for load runs of this user; a spec without any erases what was kept."""
     named = {"": spec.population} | {source.name: source.population for source in spec.sources}
     populations = {name: _absolute(table) for name, table in named.items() if table is not None}
     path = _path(spec.name)
@@ -71,11 +58,6 @@ def kept_people(spec: Spec, cohort: str = "") -> dict[str, Any] | None:
         As the server publishes it.
     cohort
         The source of the people; empty for the experiment's own. A source without people of its own has those.
-
-    Raises
-    ------
-    SpecError
-        If the file is damaged.
     """
     path = _path(spec.name)
     try:

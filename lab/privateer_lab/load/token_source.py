@@ -26,34 +26,17 @@ _OK: Final = 200
 
 @dataclass
 class TokenSource:
-    """Gets tokens from an issuer.
+    """Gets tokens from an issuer."""
 
-    Attributes
-    ----------
-    issuer
-        The address.
-    secret
-        What the application's backend shares with the issuer, for people who need an attestation; None: they need none.
-    patience
-        Waits while the issuer is busy.
-    """
-
-    issuer: str
+    issuer: str  # the address
+    # what the application's backend shares with the issuer, for people who need an attestation; None: they need none
     secret: bytes | None
     http: aiohttp.ClientSession
-    patience: Backoff = field(default_factory=Backoff)
+    patience: Backoff = field(default_factory=Backoff)  # waits while the issuer is busy
     _keys: dict[str, tuple[float, TokenKey | None]] = field(default_factory=dict)
 
     async def token(self, name: str, base: str) -> bytes:
-        """Return a token for an experiment at the endpoint of a service.
-
-        Raises
-        ------
-        TermsRefused
-            If the issuer gives none, or signs with another key than the endpoint shows.
-        Unavailable
-            If one of them does not answer.
-        """
+        """Return a token for an experiment at the endpoint of a service."""
         key = await self._key(name, base)
         pending = PendingToken.draw(Challenge(server_name(self.issuer), server_name(base), name), key)
         headers = {"Content-Type": REQUEST_TYPE}

@@ -32,17 +32,10 @@ class _Verdicts(msgspec.Struct):
 
 @dataclass
 class Counts:
-    """People whose reports were accepted, and the others by reason, after each answer to the same bytes.
+    """People whose reports were accepted, and the others by reason, after each answer to the same bytes."""
 
-    Attributes
-    ----------
-    people
-        All people of the upload.
-    accepted, refused
-        What the last answer said; until the first one everybody is ``pending``.
-    """
-
-    people: int
+    people: int  # all people of the upload
+    # what the last answer said; until the first one everybody is ``pending``
     accepted: int = 0
     refused: dict[str, int] = field(default_factory=dict)
 
@@ -89,33 +82,18 @@ def _without(refused: dict[str, int], people: int) -> dict[str, int]:
 
 @dataclass
 class Wire:
-    """One experiment's services.
+    """One experiment's services."""
 
-    Attributes
-    ----------
-    name, server, shuffler
-        The experiment, and the addresses of its services; a shuffler only if its reports are shuffled.
-    sender
-        The key that signs uploads of several people's reports, if there is one.
-    sent
-        Bytes of the bodies that were answered.
-    is_paused
-        Whether nobody was asked when the last publication was fetched.
-    tokens
-        Where people get upload tokens, if their reports need some.
-    patience
-        Waits before somebody asks again.
-    """
-
+    # the experiment, and the addresses of its services; a shuffler only if its reports are shuffled
     name: str
     server: str
     shuffler: str | None
     http: aiohttp.ClientSession
-    sender: Ed25519PrivateKey | None = None
-    sent: int = 0
-    is_paused: bool = False
-    tokens: TokenSource | None = None
-    patience: Backoff = field(default_factory=Backoff)
+    sender: Ed25519PrivateKey | None = None  # the key that signs uploads of several people's reports, if there is one
+    sent: int = 0  # bytes of the bodies that were answered
+    is_paused: bool = False  # whether nobody was asked when the last publication was fetched
+    tokens: TokenSource | None = None  # where people get upload tokens, if their reports need some
+    patience: Backoff = field(default_factory=Backoff)  # waits before somebody asks again
     _met: bool = False
     _meeting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _waiting: dict[str, UploadWait] = field(default_factory=dict)
@@ -144,13 +122,6 @@ class Wire:
         """Upload the reports of ``people`` until somebody answers; return how many were accepted, the others by reason.
 
         The bytes are the same each time, so that nothing counts twice. The endpoint is ``server`` or ``shuffler``.
-
-        Raises
-        ------
-        SenderRefused
-            If the services do not trust the sender of several people's reports.
-        PrivateerError
-            Before the first upload, if the address is not a shuffler's, or it does not take the experiment's reports.
         """
         base, address = self.server, f"{self.server}/reports"
         if endpoint == "shuffler":
@@ -205,13 +176,7 @@ class Wire:
         return headers
 
     async def fetch(self, old: bytes | None) -> bytes | None:
-        """Fetch the publication; None if it still is the one of digest ``old`` some seconds later, or nobody answers.
-
-        Raises
-        ------
-        NotFound, Unavailable
-            If there is no such experiment, or no answer to the first question.
-        """
+        """Fetch the publication; None if it still is that of digest ``old`` some seconds later, or nobody answers."""
         headers, query = {"Accept": MEDIA_TYPE}, ""
         if old is not None:
             headers["If-None-Match"], query = f'"{old.hex()}"', f"?wait={_WAIT}"

@@ -31,27 +31,17 @@ _NOTHING_CAME: Final = "No round was completed, so nothing was learned: no repor
 
 
 class Findings(NamedTuple):
-    """All that a report says of an experiment.
+    """All that a report says of an experiment."""
 
-    Attributes
-    ----------
-    spec, standing, origin
-        What was asked, where it stands, and the address of its pages.
-    policy, published
-        The policy and the answer, as published.
-    rounds
-        Rounds that were learned from.
-    promise
-        The privacy promise in a line.
-    """
-
+    # what was asked, where it stands, and the address of its pages
     spec: Spec
     standing: ExperimentStanding
     origin: str
+    # the policy and the answer, as published
     policy: PolicyView
     published: PublishedAnswer
-    rounds: int
-    promise: str
+    rounds: int  # rounds that were learned from
+    promise: str  # the privacy promise in a line
 
     @property
     def answer(self) -> Answer:
@@ -60,13 +50,7 @@ class Findings(NamedTuple):
 
 
 def findings(name: str, url: str) -> Findings:
-    """Ask a server for an experiment.
-
-    Raises
-    ------
-    PrivateerError
-        If the server does not answer, or has no such experiment, or answers with something else.
-    """
+    """Ask a server for an experiment."""
     subject = running(name, url)
     page = subject.origin
     assert subject.standing

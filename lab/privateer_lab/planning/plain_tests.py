@@ -31,13 +31,7 @@ def plain_test(
     people: int = PEOPLE,
     **unknown: Any,
 ) -> Spec:
-    """Return the spec of a plain test, of the first algorithm that plans for an effect.
-
-    Raises
-    ------
-    SpecError
-        If there is no such test.
-    """
+    """Return the spec of a plain test, of the first algorithm that plans for an effect."""
     if unknown:
         remedy = "give a spec, or arms, rate, power, level, looks, delta"
         raise SpecError("is no part of a plain test", field=next(iter(unknown)), remedy=remedy)

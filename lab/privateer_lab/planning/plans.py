@@ -62,13 +62,7 @@ class Refused:
 
 
 def possible(spec: Spec, models: Iterable[str], epsilons: Iterable[float]) -> tuple[list[Variant], list[Refused]]:
-    """Return the variants that are possible, and why others are not.
-
-    Raises
-    ------
-    SpecError
-        If none is.
-    """
+    """Return the variants that are possible, and why others are not."""
     found: list[Variant] = []
     refused: list[Refused] = []
     promised = tuple(epsilons)
@@ -91,11 +85,6 @@ def variants(spec: Spec, models: Iterable[str], epsilons: Iterable[float]) -> li
     and the spec has none, it is 1e-6. Keys of ``[privacy]`` and ``round_size`` that the spec does not say are those of
     each promise; ``local_epsilon_max`` rises to the largest promise, including those of sources. Keys that need a batch
     are left out where there is none.
-
-    Raises
-    ------
-    SpecError
-        If one of these specs is not possible, e.g. if its rounds exceed its horizon.
     """
     promised = tuple(epsilons)
     return [
@@ -224,26 +213,14 @@ class PlanResults:
         return len(self._left())
 
     def until(self, seeds: int, runs: Iterator[Came]) -> Iterator[Came]:
-        """Take runs, and pass them on, until all variants have been run with so many seeds.
-
-        Raises
-        ------
-        SpecError
-            If the learners of all variants refuse them.
-        """
+        """Take runs, and pass them on, until all variants have been run with so many seeds."""
         while self.seeds < seeds:
             place, run = next(runs)
             self.take(place, run)
             yield place, run
 
     def take(self, place: int, run: Run | SpecError) -> None:
-        """Take what came of a variant; refused ones are left out of comparisons.
-
-        Raises
-        ------
-        SpecError
-            If no variant is left.
-        """
+        """Take what came of a variant; refused ones are left out of comparisons."""
         if isinstance(run, SpecError):
             variant = self._wanted[place]
             self._refused[variant.model, variant.epsilon] = Refused(variant.model, variant.epsilon, run)

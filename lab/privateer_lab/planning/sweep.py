@@ -48,13 +48,7 @@ def _content(path: str) -> bytes:
 
 
 def parse_axes(options: list[str]) -> dict[str, list[str]]:
-    """Read keys and their values from ``section.key=value,value``; commas in brackets or quotes belong to the value.
-
-    Raises
-    ------
-    SpecError
-        If an option is not of that form, or a key comes twice.
-    """
+    """Read keys and their values from ``section.key=value,value``; commas in brackets or quotes belong to the value."""
     axes: dict[str, list[str]] = {}
     for option in options:
         key, equals, text = option.partition("=")
@@ -82,13 +76,7 @@ def _values(text: str) -> list[str]:
 
 
 def cells(made: Iterable[tuple[tuple[str, ...], Spec]], seeds: int) -> list[Cell]:
-    """Return all rows of a sweep.
-
-    Raises
-    ------
-    SpecError
-        If there are more than `CELLS_MAX`.
-    """
+    """Return all rows of a sweep."""
     every = (Cell(settings, spec, seed) for settings, spec in made for seed in range(seeds))
     found = list(itertools.islice(every, CELLS_MAX + 1))
     if len(found) > CELLS_MAX:
@@ -119,11 +107,6 @@ class SweepJournal:
         Swept keys: the first columns.
     figures
         Names of what runs measure: the columns after the seed.
-
-    Raises
-    ------
-    SpecError
-        If the file holds another table, or another sweep writes it.
     """
 
     def __init__(self, path: Path, axes: Iterable[str], figures: Iterable[str]) -> None:

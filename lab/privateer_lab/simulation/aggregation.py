@@ -22,17 +22,10 @@ _NEW_PHASE_MIN: Final = 100_000
 
 @dataclass(frozen=True)
 class BoxPeople:
-    """The people who come to the boxes of a policy, and the rewards that they may expect there.
+    """The people who come to the boxes of a policy, and the rewards that they may expect there."""
 
-    Attributes
-    ----------
-    masses
-        Probability that a person is in each box, (boxes,); their sum is 1.
-    means, best
-        Mean reward of every arm over the people of each box, (boxes, arms), and of each person's best arm, (boxes,).
-    """
-
-    masses: NDArray[np.float64]
+    masses: NDArray[np.float64]  # probability that a person is in each box, (boxes,); their sum is 1
+    # mean reward of every arm over the people of each box, (boxes, arms), and of each person's best arm, (boxes,)
     means: NDArray[np.float64]
     best: NDArray[np.float64]
 

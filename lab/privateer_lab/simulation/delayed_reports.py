@@ -26,18 +26,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class DelayedReports:
-    """People who have chosen and not yet reported, n of them.
+    """People who have chosen and not yet reported, n of them."""
 
-    Attributes
-    ----------
-    due
-        Shape (n,): when each reports, in people who have come.
-    contexts, coins, arms, points, rewards, decided
-        What each keeps: encoded context, (n, columns), coins, arm, points of it, (n, points, d), scaled reward or
-        rewards, and the version that decided.
-    """
-
-    due: Array
+    due: Array  # shape (n,): when each reports, in people who have come
+    # what each keeps: encoded context, (n, columns), coins, arm, points of it, (n, points, d), scaled reward or
+    # rewards, and the version that decided
     contexts: Array
     coins: NDArray[np.uint32]
     arms: NDArray[np.int64]

@@ -32,11 +32,6 @@ def each(
         Number of processes, at most one a task; by default one a core of this machine, or all cores of a cluster.
     backend
         ``ray`` needs the package of that name, which connects as it is configured.
-
-    Raises
-    ------
-    SpecError
-        If Ray is asked for and not installed.
     """
     if backend == "ray":
         return _on_ray(_ray(), run, tasks, jobs)

@@ -78,11 +78,6 @@ def simulate(spec: Spec, seeds: int, jobs: int | None = None, backend: Backend =
     """Yield the runs of seeds 0..seeds-1 as they finish, on ``jobs`` processes; without their paths.
 
     By default a process a core works on them, or this one alone where runs are shorter than the start of a process.
-
-    Raises
-    ------
-    SpecError
-        If the spec has no population.
     """
     few = seeds <= _FEW and Schedule(spec).open(0).policy.draw is not None
     return each(simulate_in_short, [(spec, seed) for seed in range(seeds)], jobs or (1 if few else None), backend)

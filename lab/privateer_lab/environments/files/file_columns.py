@@ -49,13 +49,7 @@ class Column(ABC):
         return self._blocks[0]
 
     def add(self, texts: Texts, known: NDArray[np.bool_] | None = None) -> None:
-        """Append the next rows: the values of those that are ``known``, by default all, and gaps for the others.
-
-        Raises
-        ------
-        Unfit
-            If a value is not what the column holds; its row counts from the first of ``texts``.
-        """
+        """Append the next rows: the values of those that are ``known``, by default all, and gaps for the others."""
         values = self.read(texts)
         if known is not None and not known.all():
             found = np.full(len(known), np.nan)
@@ -177,13 +171,7 @@ def is_parquet(path: Path) -> bool:
 
 
 def parquet_header(path: Path) -> list[str]:
-    """Return the names of a file's columns.
-
-    Raises
-    ------
-    SpecError
-        If it is no Parquet file, or pyarrow is missing.
-    """
+    """Return the names of a file's columns."""
     return list(_opened(path).schema_arrow.names)
 
 
@@ -193,13 +181,7 @@ def parquet_rows(path: Path) -> int:
 
 
 def parquet_blocks(path: Path, names: Sequence[str]) -> Iterator[dict[str, Texts]]:
-    """Yield texts by column, some rows at a time; a value that is missing is an empty text.
-
-    Raises
-    ------
-    SpecError
-        If a column has values that are no numbers, texts, or yes or no.
-    """
+    """Yield texts by column, some rows at a time; a value that is missing is an empty text."""
     import pyarrow as pa
     from pyarrow import compute
 

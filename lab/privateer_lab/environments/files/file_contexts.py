@@ -21,13 +21,7 @@ _INNER: Final = (0.005, 0.995)
 
 
 class Named:
-    """A feature is the column of its name; or, named ``column=value``, 1 where a column has that value and 0 elsewhere.
-
-    Raises
-    ------
-    SpecError
-        If a feature of the spec has no column in the header.
-    """
+    """Contexts of columns: that of a feature's name; or, named ``column=value``, 1 where a column has it and else 0."""
 
     def __init__(self, spec: ArmsSpec, header: Sequence[str]) -> None:
         self._features = tuple(spec.features)
@@ -96,11 +90,6 @@ class Projected:
 
     The directions come from the rows themselves, which is possible for simulated people and not for real devices: a
     real experiment would take them from public data.
-
-    Raises
-    ------
-    SpecError
-        If a column of the section is not in the header.
     """
 
     def __init__(self, section: ProjectionSection, spec: ArmsSpec, header: Sequence[str]) -> None:
@@ -126,13 +115,7 @@ class Projected:
         return len(self._numbers) + sum(len(column.names) for column in self._categories)
 
     def contexts(self) -> Array:
-        """Return components, shape (n, d), scaled so that [0, 1] holds 99 in 100 rows; devices clip the others.
-
-        Raises
-        ------
-        SpecError
-            If a column is constant, or the columns have fewer components than there are features.
-        """
+        """Return components, shape (n, d), scaled so that [0, 1] holds 99 in 100 rows; devices clip the others."""
         for column in self.columns:
             if column.values.min() == column.values.max():
                 raise _refused(f"column {column.name!r} is constant: every row has the same value", "remove it")

@@ -38,13 +38,7 @@ _ROWS: Final = 2**14
 
 
 def files_of(path: str) -> list[Path]:
-    """Return the files of a population's ``path``, separated by commas.
-
-    Raises
-    ------
-    SpecError
-        If one is not there.
-    """
+    """Return the files of a population's ``path``, separated by commas."""
     files = [Path(part.strip()) for part in path.split(",")]
     for file in files:
         if not file.is_file():  # pipes and devices may have no end, and can be read but once
@@ -63,11 +57,6 @@ class PeopleFile:
         Names of the columns, if the files have no header.
     remark
         Rows that start with this are left out.
-
-    Raises
-    ------
-    SpecError
-        If a file cannot be read, has no header, or another one than the first.
     """
 
     # Two readers share the work. Python's csv module checks encoding, quotes and widths; it counts rows as spreadsheets
@@ -91,13 +80,7 @@ class PeopleFile:
 
     @property
     def rows(self) -> int:
-        """Rows of all files.
-
-        Raises
-        ------
-        SpecError
-            Naming a row that cannot be read.
-        """
+        """Rows of all files."""
         return sum(self._counts)
 
     def fill(
@@ -123,11 +106,6 @@ class PeopleFile:
             Leave out rows with a missing value, instead of refusing them.
         kept
             How many rows columns keep, if not all.
-
-        Raises
-        ------
-        SpecError
-            Naming a row and column that cannot be used, or the memory that it would take, or that pyarrow is missing.
         """
         counts, kept = self._counts, self.rows if kept is None else kept
         width = _BYTES["value"] * len(columns) + _BYTES["feature"] * features

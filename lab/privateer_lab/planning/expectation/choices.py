@@ -31,24 +31,12 @@ _USUAL_EPSILON: Final = 1.0
 
 @dataclass(frozen=True)
 class VariedSpec:
-    """A spec with one thing changed.
+    """A spec with one thing changed."""
 
-    Attributes
-    ----------
-    kind
-        What is changed.
-    change
-        How, in a few words.
-    variant
-        The spec that comes of it, under its promise.
-    whole
-        The spec whose people they are, where this one has some of its features only.
-    """
-
-    kind: Kind
-    change: str
-    variant: Variant
-    whole: ArmsSpec | None = None
+    kind: Kind  # what is changed
+    change: str  # how, in a few words
+    variant: Variant  # the spec that comes of it, under its promise
+    whole: ArmsSpec | None = None  # the spec whose people they are, where this one has some of its features only
 
     @property
     def spec(self) -> Spec:

@@ -20,40 +20,26 @@ _DUST: Final = 1e-9
 
 
 class ExpectedRow(msgspec.Struct, frozen=True):
-    """What a spec earns, over all choices of its run; rewards are in their own unit.
+    """What a spec earns, over all choices of its run; rewards are in their own unit."""
 
-    Attributes
-    ----------
-    kind, change
-        What is other than in the spec, and how.
-    model, epsilon, features, people
-        The trust model, epsilon (None: nothing is promised), the names of the features, and choices.
-    value, margin
-        Mean reward of a choice, and half of its 95 % interval; None: one run alone has none.
-    gain
-        What a choice earns above the best single option.
-    value_at_the_end
-        Mean reward of a choice under the last policy.
-    pays_after
-        After how many choices the policy earns more than the best single option, the median of runs; None: never.
-    detectable
-        Where nothing is gained: the least difference between two options that a plain test of as many people finds.
-    runs, learned_from
-        Runs, and people whose reports were learned from in a run, on the average.
-    """
-
+    # what is other than in the spec, and how
     kind: Kind
     change: str
+    # the trust model, epsilon (None: nothing is promised), the names of the features, and choices
     model: str
     epsilon: float | None
     features: tuple[str, ...]
     people: int
+    # mean reward of a choice, and half of its 95 % interval; None: one run alone has none
     value: float
     margin: float | None
-    gain: float
-    value_at_the_end: float
+    gain: float  # what a choice earns above the best single option
+    value_at_the_end: float  # mean reward of a choice under the last policy
+    # after how many choices the policy earns more than the best single option, the median of runs; None: never
     pays_after: int | None
+    # where nothing is gained: the least difference between two options that a plain test of as many people finds
     detectable: float | None
+    # runs, and people whose reports were learned from in a run, on the average
     runs: int
     learned_from: int
 
@@ -69,39 +55,26 @@ class ExpectedRow(msgspec.Struct, frozen=True):
 
 
 class Expectation(msgspec.Struct, frozen=True):
-    """What to expect of an experiment. Words are made from this alone.
+    """What to expect of an experiment. Words are made from this alone."""
 
-    Attributes
-    ----------
-    experiment, counts
-        Its name, and what is counted: people, or choices for all of them.
-    is_test
-        Whether arms are compared with a control, so that what people earn while it runs is the lesser question.
-    is_rate, reward
-        Whether rewards are no or yes, and what they are called; empty: nobody said.
-    single_option, single, random, best
-        The best single option, and the mean reward of it, of options at random, and of everybody's best option.
-    is_made_up, population
-        Whether people are made up, and the name of what makes them.
-    rows
-        The spec as it is, and what would change.
-    left_out
-        Changes that there was no time for.
-    """
-
+    # its name, and what is counted: people, or choices for all of them
     experiment: str
     counts: str
+    # whether arms are compared with a control, so that what people earn while it runs is the lesser question
     is_test: bool
+    # whether rewards are no or yes, and what they are called; empty: nobody said
     is_rate: bool
     reward: str
+    # the best single option, and the mean reward of it, of options at random, and of everybody's best option
     single_option: str
     single: float
     random: float
     best: float
+    # whether people are made up, and the name of what makes them
     is_made_up: bool
     population: str
-    rows: tuple[ExpectedRow, ...]
-    left_out: tuple[str, ...] = ()
+    rows: tuple[ExpectedRow, ...]  # the spec as it is, and what would change
+    left_out: tuple[str, ...] = ()  # changes that there was no time for
 
     @property
     def own(self) -> ExpectedRow:

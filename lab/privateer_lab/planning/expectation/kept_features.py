@@ -67,13 +67,7 @@ class KeptFeatures(Environment):
 
 
 def with_features(spec: ArmsSpec, kept: Sequence[str]) -> ArmsSpec:
-    """Return a spec with some of its features.
-
-    Raises
-    ------
-    SpecError
-        If the spec needs one of the others.
-    """
+    """Return a spec with some of its features."""
     tables = spec.model_dump(exclude_none=True)
     features = tables["context"]["features"]
     tables["context"]["features"] = {name: features[name] for name in features if name in kept}

@@ -26,27 +26,13 @@ _SAMPLE: Final = 20_000
 
 @dataclass(frozen=True)
 class PartialRun:
-    """A run over the whole horizon, and how far somebody learned in it.
+    """A run over the whole horizon, and how far somebody learned in it."""
 
-    Attributes
-    ----------
-    run
-        The run. Where its time was over before the horizon, the rest follows the last policy.
-    single
-        Mean reward to expect of the option that is best for all together, in the reward's unit.
-    option
-        The place of that option.
-    learned
-        People who had come when the time was over; all of them, where the run came to its end.
-    seconds
-        Processor time of the run.
-    """
-
-    run: Run
-    single: float
-    option: int
-    learned: int
-    seconds: float
+    run: Run  # The run. Where its time was over before the horizon, the rest follows the last policy.
+    single: float  # mean reward to expect of the option that is best for all together, in the reward's unit
+    option: int  # the place of that option
+    learned: int  # people who had come when the time was over; all of them, where the run came to its end
+    seconds: float  # processor time of the run
 
     @property
     def gain(self) -> float:

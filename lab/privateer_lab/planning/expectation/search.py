@@ -30,17 +30,10 @@ Show: TypeAlias = Callable[[Iterable[Any], int], list[Any]]
 
 @dataclass(frozen=True)
 class Time:
-    """How long to compute.
+    """How long to compute."""
 
-    Attributes
-    ----------
-    seconds
-        Processor time of each process; infinite: every run comes to its end.
-    process, started
-        The process that asks, and its processor time at the beginning. Others begin when they start.
-    """
-
-    seconds: float
+    seconds: float  # processor time of each process; infinite: every run comes to its end
+    # The process that asks, and its processor time at the beginning. Others begin when they start.
     process: int
     started: float
 
@@ -83,13 +76,7 @@ class Search:
 
     @property
     def runs(self) -> dict[int, list[PartialRun]]:
-        """Return runs by the place of the choice, in the order of seeds, of those that have any.
-
-        Raises
-        ------
-        SpecError
-            If the learner refuses the spec itself.
-        """
+        """Return runs by the place of the choice, in the order of seeds, of those that have any."""
         found: dict[int, list[PartialRun]] = {}
         for one in sorted(self._came, key=lambda one: (one.place, one.seed)):
             if isinstance(one.run, PartialRun):
