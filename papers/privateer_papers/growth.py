@@ -1,8 +1,10 @@
 """How a figure grows: slopes of its logarithm in that of another, with intervals, and what a theorem promises."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from privateer_papers.reproduction import Rows
@@ -52,3 +54,23 @@ def slope(rows: Rows, fact: str = "people", figure: str = "regret") -> Slope:
     found = float(x @ y / (x @ x))
     error = float(np.sqrt(np.square(y - found * x).sum() / free / (x @ x)))
     return Slope(found, float(stdtrit(free, _LEVEL)) * error, error)
+
+
+def draw_growth(
+    axis: Any, rows: Rows, fact: str, label: str, colour: str, style: str = ".-", figure: str = "regret"
+) -> tuple[list[Any], NDArray[np.float64]]:
+    """Draw the mean of a figure against a fact, with a band; return the values of the fact, and the means there."""
+    at, (middle, half) = rows.curve(fact, figure)
+    low = np.maximum(middle - half, middle / 4)  # few seeds make intervals that reach below 0
+    axis.plot(at, middle, style, color=colour, label=label)
+    axis.fill_between(at, low, middle + half, color=colour, alpha=0.12, linewidth=0)
+    return at, middle
+
+
+def scale_growth(axis: Any, title: str, fact: str, *, size: float = 9, base: float = 10) -> None:
+    """Make both axes logarithmic, where growth is a slope, and name them."""
+    axis.set_title(title, fontsize=size)
+    axis.set_xscale("log", base=base)
+    axis.set_yscale("log")
+    axis.set_xlabel(fact)
+    axis.legend(fontsize=6)

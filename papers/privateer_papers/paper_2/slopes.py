@@ -20,7 +20,7 @@ from privateer_lab.baselines.run import play_together
 from privateer_lab.pages.plots import COLOURS, panels
 from privateer_lab.simulation.parallel import each
 from privateer_lab.simulation.simulate import simulate_once
-from privateer_papers.growth import Slope, slope
+from privateer_papers.growth import Slope, draw_growth, scale_growth, slope
 from privateer_papers.paper_2.contextual import PublishedGeneralized, PublishedLinear
 from privateer_papers.reproduction import Compared, Effort, Reproduction, Row, Rows
 
@@ -161,20 +161,14 @@ def _draw(title: str, rows: Rows) -> Figure:
     for axis, (name, line) in zip(axes, LINES.items(), strict=True):
         own = rows.where(row=name)
         for colour, kind in zip(COLOURS, KINDS, strict=False):
-            at, (middle, half) = own.where(kind=kind).curve("people")
-            axis.plot(at, middle, ".-", color=colour, label=f"{kind}: {slope(own.where(kind=kind))}")
-            low = np.maximum(middle - half, middle / 4)  # few seeds make intervals that reach below 0
-            axis.fill_between(at, low, middle + half, color=colour, alpha=0.12, linewidth=0)
+            label = f"{kind}: {slope(own.where(kind=kind))}"
+            at, middle = draw_growth(axis, own.where(kind=kind), "people", label, colour)
             if kind == "tight":
                 paper = middle[0] * (np.array(at) / at[0]) ** line.exponent
                 axis.plot(at, paper, "--", color="#555555", label=f"paper: {line.promised}")
         at, (chance, _) = own.where(kind="tight").curve("people", "uniform")
         axis.plot(at, chance, ":", color="#555555", label="at random: 1")
-        axis.set_title(name, fontsize=9)
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-        axis.set_xlabel("people, T")
-        axis.legend(fontsize=6)
+        scale_growth(axis, name, "people, T")
     axes[0].set_ylabel("regret")
     return figure
 

@@ -12,7 +12,7 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.pages.plots import COLOURS, panels
 from privateer_lab.simulation.parallel import each
 from privateer_lab.simulation.simulate import simulate_once
-from privateer_papers.growth import Slope, slope
+from privateer_papers.growth import Slope, draw_growth, scale_growth, slope
 from privateer_papers.paper_2.shrinking_interval import PrivateLoss, search
 from privateer_papers.reproduction import Compared, Effort, Reproduction, Row, Rows
 
@@ -128,16 +128,11 @@ def _draw(title: str, rows: Rows) -> Figure:
     figure, axes = panels(len(CLAIMS), title, height=3.8)
     for axis, (name, claim) in zip(axes, CLAIMS.items(), strict=True):
         for colour, kind in zip(COLOURS, KINDS, strict=False):
-            at, (middle, half) = _own(rows, name, kind).curve(claim.fact, claim.figure)
             label = f"{kind}: {found(rows, name, kind)}"
-            axis.plot(at, middle, ".-", color=colour, label=label)
-            axis.fill_between(at, np.maximum(middle - half, middle / 4), middle + half, color=colour, alpha=0.12, lw=0)
+            at, middle = draw_growth(axis, _own(rows, name, kind), claim.fact, label, colour, figure=claim.figure)
             rate = middle[0] * (np.array(at) / at[0]) ** promised(rows, name, kind)
             axis.plot(at, rate, "--", color=colour, linewidth=0.8)
-        axis.set_title(claim.words, fontsize=7)
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-        axis.set_xlabel(claim.fact)
+        scale_growth(axis, claim.words, claim.fact, size=7)
         axis.set_ylabel(claim.figure)
         axis.legend(fontsize=6, title="dashed: the paper's", title_fontsize=6)
     return figure

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from privateer_lab.pages.plots import COLOURS, panels
 from privateer_lab.simulation.parallel import each
 from privateer_lab.simulation.simulate import simulate_once
-from privateer_papers.growth import Slope, slope
+from privateer_papers.growth import Slope, draw_growth, scale_growth, slope
 from privateer_papers.paper_3.privatelasso import PrivateLasso
 from privateer_papers.paper_3.regret import COEFFICIENTS, PUBLISHED, played, problem
 from privateer_papers.reproduction import OURS, Compared, Effort, Reproduction, Row, Rows
@@ -83,13 +83,9 @@ class Lemma4:
         return self.least / self.most
 
 
-def _promise(epsilon: float | None) -> Row:
-    return {"model": "none"} if epsilon is None else {"model": "central", "epsilon": epsilon, "delta": _DELTA}
-
-
 def play(panel: str, policy: str, people: int, epsilon: float, size: float, seed: int) -> Row:
     """Return the regret of one run."""
-    promise = _promise(None if policy == _BARE else epsilon)
+    promise = {"model": "none"} if policy == _BARE else {"model": "central", "epsilon": epsilon, "delta": _DELTA}
     spec: Any = problem(_FEATURES, people, promise, size, _ROUNDS[panel])
     if policy == PUBLISHED:
         last = played(spec, seed, {PUBLISHED: PrivateLasso})[-1]
@@ -151,20 +147,14 @@ def _draw(title: str, rows: Rows) -> Figure:
     for axis, (panel, fact) in zip(axes, _PANELS.items(), strict=True):
         own = _of(rows, panel)
         for colour, (policy, found) in zip(COLOURS, slopes(rows, panel).items(), strict=False):
-            at, (middle, half) = own.where(policy=policy).curve(fact)
-            axis.plot(at, middle, ".-", color=colour, label=f"{policy}: {found}")
-            axis.fill_between(at, np.maximum(middle - half, middle / 4), middle + half, color=colour, alpha=0.12, lw=0)
+            draw_growth(axis, own.where(policy=policy), fact, f"{policy}: {found}", colour)
         at, bound = rates(rows, panel)
         name = "Theorem 3" if panel == "worst" else "Theorem 2"
         axis.plot(at, bound, "--", color="#555555", label=f"{name}, constant 1: {promised(rows, panel):.2f}")
         points = {row[fact]: row for row in own}
         below = [theorem_4(points[x]["people"], points[x]["epsilon"]) for x in at]
         axis.plot(at, below, ":", color="#555555", label="Theorem 4, from below")
-        axis.set_title(_WORDS[panel], fontsize=9)
-        axis.set_xscale("log", base=2)
-        axis.set_yscale("log")
-        axis.set_xlabel(fact)
-        axis.legend(fontsize=6)
+        scale_growth(axis, _WORDS[panel], fact, base=2)
     axes[0].set_ylabel("regret")
     return figure
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from privateer_lab.pages.plots import COLOURS, panels
 from privateer_lab.simulation.parallel import each
-from privateer_papers.growth import Slope, slope
+from privateer_papers.growth import Slope, scale_growth, slope
 from privateer_papers.paper_4.frontier import matched, published
 from privateer_papers.paper_4.world import World
 from privateer_papers.reproduction import Compared, Effort, Reproduction, Row, Rows, told
@@ -93,11 +93,7 @@ def _draw_growth(axis: Any, rows: Rows, dimension: int) -> None:
     counts = np.array(own.values("people"), np.float64)
     rate = np.power(counts, promised(dimension)) * np.sqrt(np.log(counts))
     axis.plot(counts, rate, "--", color="#555555", label=f"Theorem 4.6, constant 1: {promised(dimension):.2f}")
-    axis.set_title(f"d = {dimension}, the largest alpha", fontsize=9)
-    axis.set_xscale("log")
-    axis.set_yscale("log")
-    axis.set_xlabel("people, n")
-    axis.legend(fontsize=6)
+    scale_growth(axis, f"d = {dimension}, the largest alpha", "people, n")
 
 
 def _verdict(rows: Rows) -> str:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from privateer_lab.pages.plots import COLOURS, panels
 from privateer_lab.simulation.parallel import each
 from privateer_lab.simulation.simulate import simulate_once
-from privateer_papers.growth import Slope, slope
+from privateer_papers.growth import Slope, scale_growth, slope
 from privateer_papers.paper_5.phased_regret import ALPHA, VARIANTS, section_7
 from privateer_papers.reproduction import Compared, Effort, Reproduction, Row, Rows
 
@@ -81,11 +81,7 @@ def _draw(title: str, rows: Rows) -> Figure:
         if what == "regret":
             at, (middle, _) = rows.where(model="none").curve("people", "uniform")
             axis.plot(at, middle, ":", color="#555555", label="at random: 1")
-        axis.set_title(f"{what} (in brackets: the paper's exponent)", fontsize=9)
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-        axis.set_xlabel("rounds, T")
-        axis.legend(fontsize=6)
+        scale_growth(axis, f"{what} (in brackets: the paper's exponent)", "rounds, T")
     return figure
 
 

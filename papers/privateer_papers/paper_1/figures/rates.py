@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from privateer_lab.pages.plots import COLOURS, panels
-from privateer_papers.growth import Slope, slope
+from privateer_papers.growth import Slope, draw_growth, scale_growth, slope
 from privateer_papers.paper_1.setting import HONEST, PAPER, THEIRS, instance, published, source
 from privateer_papers.paper_1.setting import OURS as OUR_ALGORITHM
 from privateer_papers.reproduction import OURS, Compared, Effort, Reproduction, ReproductionCase, Row, Rows, run
@@ -104,16 +104,10 @@ def _draw(title: str, rows: Rows) -> Figure:
     for axis, (panel, found) in zip(axes, slopes(rows).items(), strict=True):
         rate, own = RATES[panel], rows.where(panel=panel)
         for colour, (policy, one) in zip(COLOURS, found.items(), strict=False):
-            at, (middle, half) = own.where(policy=policy).curve(rate.fact)
-            axis.plot(at, middle, _LINES[policy], color=colour, label=f"{policy}: {one}")
-            axis.fill_between(at, np.maximum(middle - half, middle / 4), middle + half, color=colour, alpha=0.12, lw=0)
+            draw_growth(axis, own.where(policy=policy), rate.fact, f"{policy}: {one}", colour, _LINES[policy])
         at, rates = bounds(rows, panel)
         axis.plot(at, rates, "--", color="#555555", label=f"bounds, constant 1: {promised(rows, panel):.2f}")
-        axis.set_title(f"{rate.words}\n{rate.theorems}", fontsize=8)
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-        axis.set_xlabel(rate.fact)
-        axis.legend(fontsize=6)
+        scale_growth(axis, f"{rate.words}\n{rate.theorems}", rate.fact, size=8)
     axes[0].set_ylabel("regret")
     return figure
 
