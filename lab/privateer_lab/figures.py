@@ -1,11 +1,13 @@
 """Figures as people read them: what each is called, and how its value is written."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 _SHOWN: Final = 8
 """Items of a list that are shown."""
+_NAMES_SHOWN: Final = 40
+"""Options and features that a page lists by name."""
 _NAMES: Final = {
     # what is promised
     "model": "trust model",
@@ -114,6 +116,12 @@ def readable(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:z,.0f}" if abs(value) >= 100 else f"{value:z.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Write the first names of a list, and how many there are if there are more."""
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    return shown if len(names) <= _NAMES_SHOWN else f"{shown}, ... ({len(names):,} in all)"
 
 
 def margin(half: float | None) -> str:

@@ -21,10 +21,10 @@ from privateer_core.sampling.entropy import NoiseSource, SecureNoise
 from privateer_core.spec.arms import ARM_NAME, ArmsSpec
 from privateer_core.spec.categories import LEVELS_MAX
 from privateer_core.spec.columns import is_missing
-from privateer_lab.drafting.usual_algorithms import with_effects
 from privateer_lab.notebook.data_frames import Array, Columns, column, columns_of, contexts_of, numbered, numbers, texts
 from privateer_lab.notebook.results import Found, found_in
 from privateer_lab.notebook.tabular import ResultTable, Tabular
+from privateer_lab.planning.other_algorithms import with_effects
 from privateer_lab.simulation.devices import scaled
 from privateer_server.conclusions.by_effects import effects_headline
 from privateer_server.conclusions.conclusion import conclude

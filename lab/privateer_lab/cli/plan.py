@@ -29,8 +29,7 @@ from privateer_lab.planning.expectation.partial_runs import PartialRun
 from privateer_lab.planning.expectation.search import SECONDS, Search
 from privateer_lab.planning.expectation.tests import found_by_tests, test_sentences
 from privateer_lab.planning.expectation.words import sentences, shown
-from privateer_lab.planning.first_rounds import first_rounds
-from privateer_lab.planning.plans import EPSILON_MAX, MODELS, batches, outcome, with_finite
+from privateer_lab.planning.plans import EPSILON_MAX, MODELS, batches, first_rounds, outcome, with_finite
 from privateer_lab.simulation.delayed_reports import assumed
 from privateer_lab.simulation.parallel import SEEDS_MAX
 from privateer_lab.toml_file import read_tables

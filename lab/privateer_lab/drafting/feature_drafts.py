@@ -14,7 +14,7 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.categories import OTHER
 from privateer_core.spec.context import COLUMNS_MAX, FEATURES_MAX, Context
 from privateer_core.spec.sections import parse_section
-from privateer_lab.drafting.column_profiles import Profile, Value, shortened
+from privateer_lab.drafting.column_profiles import Profile, TableRows, Value, shortened
 from privateer_lab.drafting.toml_values import key_of, toml
 
 LEVELS: Final = 15
@@ -28,6 +28,7 @@ _FEW: Final = 10
 Of tables of 20 times as many rows or fewer they are named, and a sentence says so.
 """
 _INNER: Final = (0.01, 0.99)
+_QUARTERS: Final = (0.25, 0.5, 0.75)
 _DRAWN: Final = 17
 """Cut points of numbers, for 16 parts with as many rows each."""
 _CODES: Final = 8
@@ -272,3 +273,18 @@ def text_of(value: Value) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
+
+
+def segment_lines(rows: TableRows, segments: Sequence[str], confirm: list[str]) -> list[str]:
+    """Return the section of segments, with the quarters of numbers as cuts; nothing without any."""
+    if not segments:
+        return []
+    lines = []
+    for name in segments:
+        column = rows.column(name)
+        if column.numbers is None or column.is_boolean:
+            continue
+        cuts = sorted({rounded(one) for one in np.quantile(column.numbers, _QUARTERS).tolist()})
+        lines.append(f"{key_of(name)} = {toml(cuts)}  # from the data: confirm that it may be public")
+        confirm.append(f"{shortened(name)}: the cuts {toml(cuts)} of its segments are from the data")
+    return ["[segments]", f"by = {toml(list(segments))}", *(["", "[segments.cuts]", *lines] if lines else []), ""]

@@ -16,7 +16,7 @@ from privateer_lab.drafting.column_profiles import Profile, Value, shortened
 from privateer_lab.drafting.feature_drafts import text_of
 from privateer_lab.drafting.outcome_model import BESIDE, BY_ARM, LoggedRows, OutcomeModel, fitted
 from privateer_lab.drafting.toml_values import toml
-from privateer_lab.environments.files.file_columns import interpretations
+from privateer_lab.environments.files.file_columns import read_value
 from privateer_lab.environments.rows import ObservedRewards, RowPeople
 
 Array = NDArray[np.float64]
@@ -194,12 +194,10 @@ def _read(feature: Feature, column: Profile) -> Array:
 def _number(feature: Feature, name: str, value: Value) -> float:
     if isinstance(feature, Numeric | Ranked):
         return float(value)
-    for way in interpretations(text_of(value)):
-        try:
-            return feature.read(name, way)
-        except InputError:
-            continue
-    raise SpecError("has a value that the feature cannot have", field=name, remedy="ignore the column")
+    try:
+        return read_value(feature, name, text_of(value))
+    except InputError:
+        raise SpecError("has a value that the feature cannot have", field=name, remedy="ignore the column") from None
 
 
 def _written(feature: Feature, values: Array) -> list[Any]:

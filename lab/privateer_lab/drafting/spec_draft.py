@@ -19,9 +19,9 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.sections import toml_tables
 from privateer_core.spec.spec import Spec
+from privateer_lab.drafting.column_choice import most_relevant_first, without_copies
 from privateer_lab.drafting.column_profiles import TableRows, rows_of, shortened
-from privateer_lab.drafting.copied_columns import without_copies
-from privateer_lab.drafting.feature_drafts import FeatureDrafts, features_of, rounded
+from privateer_lab.drafting.feature_drafts import FeatureDrafts, features_of, rounded, segment_lines
 from privateer_lab.drafting.fixed_sections import (
     algorithm_section,
     closing,
@@ -32,12 +32,10 @@ from privateer_lab.drafting.fixed_sections import (
 )
 from privateer_lab.drafting.logged_people import LoggedPeople, logged_people
 from privateer_lab.drafting.outcome_columns import ArmNames, arms_of, bounds_of_reward, classes_of, reward_of
-from privateer_lab.drafting.segment_drafts import segment_lines
 from privateer_lab.drafting.toml_values import toml
-from privateer_lab.drafting.usual_algorithms import with_effects
 from privateer_lab.environments import environment_for
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice, choice_of
-from privateer_lab.planning.other_algorithms import by_features, every_algorithm, with_own_rounds
+from privateer_lab.planning.other_algorithms import by_features, every_algorithm, with_effects, with_own_rounds
 
 
 @dataclass(frozen=True)
@@ -326,8 +324,6 @@ def _features(
     if not found.full or not all(log):
         found.notes += copies
         return found
-    from privateer_lab.drafting.relevance import most_relevant_first
-
     arm, reward = (rows.column(name) for name in log if name)
     found = features_of(most_relevant_first(profiles, arm, reward_of(reward)), bounds, drawn=drawn)
     found.notes += copies

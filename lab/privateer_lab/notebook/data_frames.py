@@ -11,7 +11,7 @@ from privateer_core.errors import InputError, SpecError
 from privateer_core.spec.columns import is_missing
 from privateer_core.spec.features import Feature, Numeric, Ranked
 from privateer_core.spec.spec import Spec
-from privateer_lab.environments.files.file_columns import interpretations
+from privateer_lab.environments.files.file_columns import read_value
 from privateer_lab.notebook.tabular import library
 
 Array: TypeAlias = NDArray[np.float64]
@@ -167,23 +167,13 @@ def _feature(columns: Columns, name: str, feature: Feature) -> Array:
     meanings: dict[Any, float] = {}
     for one in listed:
         if one not in meanings and not is_missing(one):
-            meanings[one] = _meaning(name, feature, one)
+            meanings[one] = read_value(feature, name, one)
     if feature.missing:
         return np.array([np.nan if is_missing(one) else meanings[one] for one in listed])
     if any(is_missing(one) for one in listed):
         remedy = "leave such rows out, or set missing = true for the feature in the spec"
         raise InputError("has rows without a value", field=name, remedy=remedy)
     return np.array([meanings[one] for one in listed])
-
-
-def _meaning(name: str, feature: Feature, value: Any) -> float:
-    """Read one value as a device does; a text also as what a file may mean by it."""
-    for way in interpretations(value) if isinstance(value, str) else (value,):
-        try:
-            return feature.read(name, way)
-        except InputError as error:
-            refusal = error
-    raise refusal
 
 
 def wanted(value: float, name: str, low: float, high: float) -> float:

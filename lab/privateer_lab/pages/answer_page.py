@@ -1,22 +1,11 @@
 """The answer of an experiment as Markdown and as one HTML file, for people who were not there."""
 
-from typing import NamedTuple
-
 from privateer_core.answer.conclusion import PublishedAnswer
-from privateer_lab.answer_tables import Titled, tables_of_shapes
+from privateer_lab.answer_tables import tables_of_shapes
 from privateer_lab.conclusion_tables import notes_of, tables_of_conclusion
-from privateer_lab.figures import readable
 from privateer_lab.pages.markdown_text import inert, table_of_rows
-from privateer_lab.pages.templates import page
+from privateer_lab.pages.templates import page, written
 from privateer_lab.shape_pictures import pictures_of_shapes
-
-
-class Written(NamedTuple):
-    """A table whose cells are texts."""
-
-    title: str
-    columns: list[str]
-    rows: list[list[str]]
 
 
 def markdown(published: PublishedAnswer) -> str:
@@ -36,10 +25,3 @@ def html(published: PublishedAnswer) -> str:
     tables = [written(one) for one in tables_of_conclusion(published.conclusion)]
     shapes = pictures_of_shapes(published.found)
     return page("answer.html", published=published, tables=tables, shapes=shapes, notes=notes_of(published))
-
-
-def written(table: Titled) -> Written:
-    """Return a table as texts."""
-    columns = list(dict.fromkeys(name for row in table.rows for name in row))
-    cells = [["" if row.get(name) is None else readable(row[name]) for name in columns] for row in table.rows]
-    return Written(table.title[:1].upper() + table.title[1:], columns, cells)

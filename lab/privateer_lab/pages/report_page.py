@@ -1,34 +1,24 @@
 """The report of an experiment as one HTML file: what was asked, what was learned, and what it means, for the team."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from privateer_core.answer.parts import BinMeans, EffectsOverTime
 from privateer_core.answer.policy_view import BinShares
-from privateer_lab.answer_tables import Row, Titled, estimates_of, rows_of, tables_of
+from privateer_lab.answer_tables import Titled, estimates_of, rows_of, tables_of
 from privateer_lab.conclusion_tables import tables_of_conclusion
-from privateer_lab.figures import readable
+from privateer_lab.figures import listed, readable
 from privateer_lab.pages.report_findings import Findings, meaning, warnings
 from privateer_lab.pages.report_pictures import of_answer, of_policy
-from privateer_lab.pages.templates import page
+from privateer_lab.pages.templates import page, written
 
 _ROWS: Final = 60
 """Rows of a table; the commands have the others."""
-_NAMES: Final = 40
 _LOCAL: Final = "http://127.0.0.1:8000"
-
-
-class Shown(NamedTuple):
-    """A table as the page has it."""
-
-    title: str
-    columns: list[str]
-    rows: list[list[str]]
-    more: int
 
 
 def html(found: Findings, url: str) -> str:
@@ -40,14 +30,14 @@ def html(found: Findings, url: str) -> str:
         privateer=version("privateer-lab"),
         meaning=meaning(found),
         warnings=warnings(found),
-        options=_listed(found.spec.options),
-        features=_listed(list(found.spec.features)) or "no features",
+        options=listed(found.spec.options),
+        features=listed(list(found.spec.features)) or "no features",
         policy=[of_policy(found.policy.shows, found.spec)],
         estimates=of_answer(found.answer) if found.rounds else [],
         confidence=_confidence(found),
         policy_facts=[(one.name, readable(one.value)) for one in found.policy.facts],
-        policy_tables=[_shown(one) for one in rows_of(found.policy.shows)],
-        tables=[table for table in map(_shown, _tables(found)) if table.rows],
+        policy_tables=[written(one, _ROWS) for one in rows_of(found.policy.shows)],
+        tables=[written(one, _ROWS) for one in _tables(found) if one.rows],
         commands=_commands(found, url),
     )
 
@@ -71,12 +61,8 @@ def _tables(found: Findings) -> Iterator[Titled]:
     apart = BinMeans | EffectsOverTime
     others = tuple(part for part in answer.parts if not isinstance(part, apart))
     for one in tables_of(msgspec.structs.replace(answer, parts=others, effects=(), gain=None)):
-        # A table that is cut off keeps what is decided.
-        yield one._replace(rows=sorted(one.rows, key=_is_undecided)) if len(one.rows) > _ROWS else one
-
-
-def _is_undecided(row: Row) -> bool:
-    return row.get("decided") is False
+        decided_first = sorted(one.rows, key=lambda row: row.get("decided") is False)
+        yield one._replace(rows=decided_first) if len(one.rows) > _ROWS else one
 
 
 def _of_larger_bins(means: BinMeans, found: Findings) -> str:
@@ -84,21 +70,6 @@ def _of_larger_bins(means: BinMeans, found: Findings) -> str:
     shows, rows = found.policy.shows, len(means.bins)
     bins = len(shows.bins) if isinstance(shows, BinShares) else 0
     return f". Reports are about {rows:,} bins; the policy divides them further, into {bins:,}" if rows < bins else ""
-
-
-def _shown(table: Titled) -> Shown:
-    columns = list(dict.fromkeys(key for row in table.rows for key in row))
-    cells = [[_cell(row.get(name)) for name in columns] for row in table.rows[:_ROWS]]
-    return Shown(table.title, columns, cells, max(0, len(table.rows) - _ROWS))
-
-
-def _cell(value: Any) -> str:
-    return "" if value is None else readable(value)
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_NAMES])
-    return shown if len(names) <= _NAMES else f"{shown}, ... ({len(names):,} in all)"
 
 
 def _commands(found: Findings, url: str) -> list[tuple[str, str]]:

@@ -5,12 +5,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from privateer_core.errors import printable
+from privateer_lab.answer_tables import Titled
 from privateer_lab.figures import percent, readable
 
 _PACKAGE: Final = "privateer_lab"
@@ -40,6 +41,23 @@ def _environment(package: str) -> Environment:
 def page(name: str, package: str = _PACKAGE, **values: Any) -> str:
     """Return a page, made from the template of this name in ``package``, which may extend templates of the lab."""
     return _environment(package).get_template(name).render(**values)
+
+
+class Written(NamedTuple):
+    """A table whose cells are texts."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    more: int  # rows that are left out
+
+
+def written(table: Titled, most: int | None = None) -> Written:
+    """Return a table as texts, with so many rows at most."""
+    columns = list(dict.fromkeys(name for row in table.rows for name in row))
+    rows = table.rows[:most]
+    cells = [["" if row.get(name) is None else readable(row[name]) for name in columns] for row in rows]
+    return Written(table.title, columns, cells, len(table.rows) - len(rows))
 
 
 def _inert(value: Any) -> Any:

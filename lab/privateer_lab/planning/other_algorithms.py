@@ -1,4 +1,4 @@
-"""The same experiment with other algorithms: those that choose by features, and the one that knows none."""
+"""The algorithms of the registry by what they do: by features, without any, for effects; an experiment with others."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -79,3 +79,17 @@ def tables_of(spec: ArmsSpec) -> dict[str, Any]:
     usual = cast(ArmsSpec, parse_spec(tables | {"experiment": plain})).experiment
     kept = {key: tables["experiment"][key] for key in _OF_ROUNDS if getattr(usual, key) != tables["experiment"][key]}
     return tables | {"experiment": plain | kept}
+
+
+def with_effects() -> str:
+    """Return the name of the first algorithm that plans for an effect."""
+    for name in ALGORITHMS:
+        kind = algorithm(name).spec
+        if issubclass(kind, ArmsSpec) and plans_for_effects(kind):
+            return name
+    raise AssertionError("no algorithm plans for an effect")
+
+
+def plans_for_effects(kind: type[Spec]) -> bool:
+    """Tell whether specs of this kind say which effect they are to find."""
+    return "effect" in getattr(kind.model_fields["algorithm"].annotation, "model_fields", {})

@@ -7,7 +7,7 @@ from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ARMS_FEW, ARMS_MIN
 from privateer_core.spec.spec import Spec, example_promises
-from privateer_lab.drafting.usual_algorithms import plans_for_effects, with_effects
+from privateer_lab.planning.other_algorithms import plans_for_effects, with_effects
 from privateer_lab.planning.plans import Variant, foreseen, variants
 
 LEAST: Final = "least effect"

@@ -15,6 +15,7 @@ from privateer_core.accounting.amplification import shuffled_delta
 from privateer_core.accounting.events import ShuffledResponse
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
+from privateer_core.privacy.record import planned_of
 from privateer_core.privacy.terms import allotment_of
 from privateer_core.privacy.trust import BATCH_MIN, TRUST, Trust, honest_people
 from privateer_core.spec.privacy import BATCH_MAX, Privacy
@@ -370,4 +371,25 @@ def _batches(privacy: Privacy, epsilon: float, reports: int) -> dict[str, Any]:
         "min_batch_to_double": smallest_batch(privacy, epsilon, double, reports) if double <= limit else None,
         "local_epsilon_max": limit,
         "min_batch_at_max": smallest_batch(privacy, epsilon, limit, reports),
+    }
+
+
+def first_rounds(wanted: Iterable[Variant]) -> list[dict[str, Any]]:
+    """Return the people of each first round, and the mechanism of a report as records name it.
+
+    A round that begins with several bins, of levels or of many features, has more keys than are planned here; where
+    events are rare that may change the mechanism.
+    """
+    return [row for one in wanted if (row := _first_round(one))]
+
+
+def _first_round(variant: Variant) -> dict[str, Any] | None:
+    terms = variant.spec.planned("")
+    if terms is None:
+        return None
+    return {
+        "model": variant.model,
+        "epsilon": variant.epsilon,
+        "people": terms.batch,
+        "mechanism": planned_of(terms).mechanism["type"],
     }

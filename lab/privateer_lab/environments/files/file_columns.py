@@ -113,15 +113,23 @@ class Values(Column):
         return numbers
 
     def _number(self, text: str) -> float:
-        for value in interpretations(text):
-            try:
-                return self._feature.read(self.name, value)
-            except InputError:
-                continue
-        return math.nan
+        try:
+            return read_value(self._feature, self.name, text)
+        except InputError:
+            return math.nan
 
 
-def interpretations(text: str) -> Iterator[str | int | bool]:
+def read_value(feature: Feature, name: str, value: Any) -> float:
+    """Read one value as a device does; a text also as what a file may mean by it."""
+    for meaning in _interpretations(value) if isinstance(value, str) else (value,):
+        try:
+            return feature.read(name, meaning)
+        except InputError as error:
+            refusal = error
+    raise refusal
+
+
+def _interpretations(text: str) -> Iterator[str | int | bool]:
     """Yield what a text of a file may mean: a level, a whole number, or yes or no."""
     yield text
     number = number_of(text)

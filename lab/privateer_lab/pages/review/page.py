@@ -1,7 +1,7 @@
 """The review as a page for people, and the files of a pack."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,7 +9,7 @@ import msgspec
 
 from privateer_core.privacy.trust import trust_of
 from privateer_lab.cli.output import open_folder
-from privateer_lab.figures import percent, readable
+from privateer_lab.figures import listed, percent, readable
 from privateer_lab.pages.review.document import Review
 from privateer_lab.pages.review.promises import promised
 from privateer_lab.pages.review.registry import as_yaml
@@ -28,8 +28,6 @@ _CONTENTS: Final = (
     ("unknown", "What is unknown"),
     ("asks", "What the experiment asks"),
 )
-_NAMES_MAX: Final = 40
-"""Options and features that are listed by name."""
 
 
 def html(review: Review) -> str:
@@ -80,8 +78,8 @@ def html(review: Review) -> str:
             for key, value in msgspec.structs.asdict(review.facts).items()
             if value
         ],
-        chosen=_names(review.asked.options),
-        features=_names(review.asked.features) or "no features",
+        chosen=listed(review.asked.options),
+        features=listed(review.asked.features) or "no features",
     )
 
 
@@ -123,8 +121,3 @@ def _crowd(review: Review) -> str:
         return ""
     least = min(rows, key=lambda row: row.honest)
     return f"{least.honest:,} honest reports in a batch of {least.batch:,}, the smallest"
-
-
-def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_NAMES_MAX])
-    return shown if len(names) <= _NAMES_MAX else f"{shown}, ... ({len(names):,} in all)"

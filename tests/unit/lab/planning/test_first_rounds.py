@@ -3,8 +3,7 @@
 import pytest
 
 from privateer_core.privacy.record import make_record
-from privateer_lab.planning.first_rounds import first_rounds
-from privateer_lab.planning.plans import variants
+from privateer_lab.planning.plans import first_rounds, variants
 from privateer_server.rounds.loop import Schedule
 from tests.support.specs import make_spec
 
