@@ -10,7 +10,7 @@ from rich.text import Text
 from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Conclusion, PublishedAnswer
 from privateer_core.answer.facts import Between
-from privateer_core.answer.parts import AnswerPart, BinMeans, Contradiction, EffectsOverTime, FeatureSelection
+from privateer_core.answer.parts import BinMeans, Contradiction, EffectsOverTime, FeatureSelection
 from privateer_core.answer.policy_view import BinShares, PolicyView, leading
 from privateer_lab.answer_tables import Row, estimates_of, rows_of, tables_of, tables_of_shapes
 from privateer_lab.answer_words import contradicted, selected, sentences
@@ -73,7 +73,7 @@ def print_answer(conclusion: Conclusion, answer: Answer) -> None:
         screen.print(selected(features), soft_wrap=True, markup=False)
     in_words = Contradiction | FeatureSelection | EffectsOverTime | BinMeans
     others = tuple(part for part in answer.parts if not isinstance(part, in_words))
-    for title, rows in tables_of(_with(answer, others)):
+    for title, rows in tables_of(msgspec.structs.replace(answer, parts=others)):
         _print(title, rows)
     for means in answer.all_of(BinMeans):
         for title, rows in rows_of(means):
@@ -118,10 +118,6 @@ def print_warnings(answer: Answer) -> None:
     """Print what to look at before anybody acts on an answer."""
     for warning in answer.warnings:
         screen.print(f"warning: {warning}", soft_wrap=True, markup=False)
-
-
-def _with(answer: Answer, parts: tuple[AnswerPart, ...]) -> Answer:
-    return msgspec.structs.replace(answer, parts=parts)
 
 
 def _print(title: str, rows: Sequence[Row], *, words_left: bool = False) -> None:

@@ -48,10 +48,6 @@ def _beside(path: Path, population: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def _named(tables: list[Any], name: str) -> Any:
-    return next((one for one in _tables_of(tables) if one.get("name") == name), None)
-
-
 def apply_setting(data: dict[str, Any], setting: str) -> None:
     """Change tables as ``section.key=value`` says; the value is TOML, or a bare string; without one the key is removed.
 
@@ -64,7 +60,7 @@ def apply_setting(data: dict[str, Any], setting: str) -> None:
     table: Any = data
     for place, section in enumerate(sections):
         if isinstance(table, list):
-            found = _named(table, section)
+            found = next((one for one in _tables_of(table) if one.get("name") == section), None)
             if found is None:
                 detail = f"{'.'.join(sections[:place])} has no table with the name {section!r}"
                 raise SpecError(detail, field="--set", remedy="use a name that the spec has")

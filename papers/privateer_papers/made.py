@@ -78,7 +78,8 @@ def run(made: Reproduction, effort: Effort, folder: Path) -> Made:
     facts: dict[str, Any] = {"verdict": f"Interrupted after {len(rows)} rows, too few for a verdict."}
     facts |= {"sentence": "", "warnings": [], "compared": []}
     try:
-        shown, figure = _shown(made, rows), made.draw(made.title, rows)
+        shown = {name: getattr(made, name)(rows) for name in ("verdict", "sentence", "warnings", "compared")}
+        figure = made.draw(made.title, rows)
     except (ArithmeticError, LookupError, ValueError):
         if whole:
             raise
@@ -94,10 +95,6 @@ def run(made: Reproduction, effort: Effort, folder: Path) -> Made:
     )
     done.write(folder)
     return done
-
-
-def _shown(made: Reproduction, rows: Rows) -> dict[str, Any]:
-    return {name: getattr(made, name)(rows) for name in ("verdict", "sentence", "warnings", "compared")}
 
 
 def kept(made: Reproduction, effort: Effort, folder: Path) -> Made | None:

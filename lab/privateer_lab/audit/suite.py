@@ -95,11 +95,8 @@ def _restarted(who: int, count: int) -> Integers:
 
 def _places(who: int, count: int) -> Integers:
     """Return the place of the first person to arrive, or of the last."""
-    return np.array([_order(RandomPlaces(range(_PLACES), RandomBelow()))[-who] for _ in range(count)])[:, None]
-
-
-def _order(places: RandomPlaces) -> list[int]:
-    return [places.draw() for _ in range(_PLACES)]
+    batches = (RandomPlaces(range(_PLACES), RandomBelow()) for _ in range(count))
+    return np.array([[places.draw() for _ in range(_PLACES)][-who] for places in batches])[:, None]
 
 
 def _places_of_a_kind(who: int, count: int) -> Integers:

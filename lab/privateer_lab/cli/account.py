@@ -300,7 +300,11 @@ def ledger(
         raise SpecError("must be at least 0 and below 1", field="--delta", remedy="1e-5 is usual")
     payments, waiting = _held(path or default_path())
     rows: list[dict[str, Any]] = [
-        {name: finite(value) if isinstance(value, float) else value for name, value in _shown(one).items()}
+        {
+            name: finite(value) if isinstance(value, float) else value
+            for name, value in vars(one).items()
+            if name not in ("period", "pinned")
+        }
         | {"waiting": one.experiment in waiting}
         for one in payments
     ]
@@ -329,11 +333,6 @@ def _held(where: Path) -> tuple[list[Payment], set[str]]:
     except (sqlite3.Error, msgspec.ValidationError, TypeError):
         raise SpecError("not a ledger, or a damaged one", field="--path", remedy="name the device's ledger") from None
     return payments, waiting
-
-
-def _shown(payment: Payment) -> dict[str, Any]:
-    """Return what a payment says to a person."""
-    return {name: value for name, value in vars(payment).items() if name not in ("period", "pinned")}
 
 
 def _date(day: int) -> str:

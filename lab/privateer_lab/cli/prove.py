@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import httpx
 import msgspec
 import typer
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
@@ -141,7 +140,7 @@ def identity(
 ) -> None:
     """Show the key that a server signs with: applications pin it. A key that is read from the disk is certain."""
     if data is not None:
-        key = _public(read_signing_key(_key_file(data), "--data"))
+        key = read_signing_key(_key_file(data), "--data").public_key().public_bytes_raw()
     else:
         with httpx.Client(timeout=_SECONDS) as http:
             key = LogSource(url, http, "--url").key()
@@ -160,10 +159,6 @@ def _key_file(data: Path) -> Path:
             return path
     remedy = f"name the server's data folder, or its {_KEY_FILE}"
     raise SpecError(f"{data} is not there, or has no {_KEY_FILE}", field="--data", remedy=remedy)
-
-
-def _public(key: Ed25519PrivateKey) -> bytes:
-    return key.public_key().public_bytes_raw()
 
 
 def audit_log(

@@ -212,7 +212,7 @@ def estimated(log: ChoiceLog, shares: Array, level: float, folds: int, seed: int
         largest=float(weights.max()) / total if total else 0.0,
         followed=float((weights > 0).mean()),
         supported=float(shares[:, np.unique(log.chosen)].sum()) / len(log),
-        warnings=tuple(_warnings(log, shares, weights)),
+        warnings=(*_extreme(weights), *_unsupported(log, shares), *_contradicted(log, shares)),
     )
 
 
@@ -239,11 +239,6 @@ def _ratio(name: str, weights: Array, rewards: Array, level: float) -> Value:
 def _value(name: str, value: float, error: float, people: int, level: float) -> Value:
     half = float(stdtrit(people - 1, (1 + level) / 2)) * error
     return Value(name, value, error, value - half, value + half)
-
-
-def _warnings(log: ChoiceLog, shares: Array, weights: Array) -> list[str]:
-    """Say in words where intervals or estimates cannot be trusted."""
-    return [*_extreme(weights), *_unsupported(log, shares), *_contradicted(log, shares)]
 
 
 def _extreme(weights: Array) -> list[str]:

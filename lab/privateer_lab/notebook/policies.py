@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike, environ
@@ -81,7 +81,9 @@ class LoadedPolicy(Tabular):
             people = [(one.name, one.arms) for one in shows.groups]
         else:
             return table_of(title, (row for one in rows_of(shows) for row in one.rows))
-        return table_of(title, ({"people": name, **_shares(arms, self.arms)} for name, arms in people))
+        return table_of(
+            title, ({"people": name, **{arm: arms.get(arm, 0.0) for arm in self.arms}} for name, arms in people)
+        )
 
     def shares(self, contexts: Any) -> Array:
         """Return the probability of every arm, (n, arms), for people with these contexts.
@@ -174,10 +176,6 @@ def _published(publication: bytes) -> LoadedPolicy:
     except (PrivateerError, msgspec.DecodeError):
         raise SpecError("is not a published policy", field="policy", remedy="fetch or export it again") from None
     return LoadedPolicy(spec, read)
-
-
-def _shares(arms: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
-    return {name: arms.get(name, 0.0) for name in names}
 
 
 @dataclass(frozen=True)
@@ -279,13 +277,9 @@ def _map_shares(policy: LoadedPolicy, sides: list[Side]) -> Array:
 
 def _colours(best: NDArray[np.int64], sure: Array) -> Array:
     """Return the colour of each place: the favourite's, paler where others are tried, too."""
-    colours = np.array([[int(one[k : k + 2], 16) / 255 for k in (1, 3, 5)] for one in _palette(int(best.max()) + 1)])
+    colours = np.array([[int(one[k : k + 2], 16) / 255 for k in (1, 3, 5)] for one in COLOURS])[best % len(COLOURS)]
     pale = np.where(sure < _SURE, _PALE, 0.0)[..., None]
-    return np.asarray(colours[best] * (1 - pale) + pale)
-
-
-def _palette(count: int) -> list[str]:
-    return [COLOURS[k % len(COLOURS)] for k in range(count)]
+    return np.asarray(colours * (1 - pale) + pale)
 
 
 def _ticks(which: Any, side: Side) -> None:

@@ -111,14 +111,9 @@ def _with_effects(shown: Conclusion, findings: LearnedAnswer, schedule: Schedule
         baseline=baseline,
         gain=findings.answer.gain,
         is_measured=findings.answer.gain is not None,
-        losses=_losses(findings.answer),
+        losses=next((part.estimates for part in findings.answer.all_of(Intervals) if part.title == LOSS), ()),
         surer=effects_surer(findings),
     )
-
-
-def _losses(answer: Answer) -> tuple[Estimate, ...]:
-    """Return what people lose by following what is recommended, if that is said."""
-    return next((part.estimates for part in answer.all_of(Intervals) if part.title == LOSS), ())
 
 
 def _as_decided(rules: Rules | None, headline: Headline) -> Rules | None:

@@ -111,7 +111,8 @@ def _claims(cohort: str, certificate: Certificate) -> Iterator[StatedClaim]:
 
 def _words(claim: Certified, verdict: Verdict, guesses: tuple[Guess, ...]) -> str:
     if claim.epsilon is None:
-        return f"{_capital(claim.proof)}. Somebody in this place may know everything about the person's record."
+        proof = claim.proof[:1].upper() + claim.proof[1:]
+        return f"{proof}. Somebody in this place may know everything about the person's record."
     but = f", but for a probability of {exact(claim.delta)}" if claim.delta else ""
     times = f"{_up(math.exp(claim.epsilon))} times"
     likely = f"What they see is at most {times} as probable with a person's own record as with any other{but}."
@@ -128,7 +129,3 @@ def _up(value: float) -> str:
     """Write a factor with three digits, rounded up."""
     unit = 10 ** (math.floor(math.log10(value)) - 2)
     return f"{math.ceil(value / unit - 1e-9) * unit:,.6g}"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

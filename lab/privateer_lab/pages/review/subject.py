@@ -193,17 +193,13 @@ def read_facts(file: Path | None) -> Facts:
     if unknown := set(tables) - set(Facts.__struct_fields__):
         known = ", ".join(Facts.__struct_fields__)
         raise SpecError("there is no such key", field=f"{_OPTION}: {min(unknown)}", remedy=f"the keys are {known}")
+    dated = {key: value.isoformat() if isinstance(value, date) else value for key, value in tables.items()}
     try:
-        found = msgspec.convert(_dated(tables), Facts)
+        found = msgspec.convert(dated, Facts)
     except msgspec.ValidationError as error:
         raise SpecError(f"{error}", field=_OPTION, remedy="write text, and lists of text as the page has it") from None
     _check(found)
     return found
-
-
-def _dated(tables: dict[str, Any]) -> dict[str, Any]:
-    """Write dates of TOML as text."""
-    return {key: value.isoformat() if isinstance(value, date) else value for key, value in tables.items()}
 
 
 def _check(facts: Facts) -> None:

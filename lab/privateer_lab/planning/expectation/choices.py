@@ -67,16 +67,13 @@ def choices_of(
         usual = [spec.privacy.bound if spec.privacy.trust.promises else _USUAL_EPSILON]
         promised = [name for name, row in TRUST.items() if row.promises]
         found, refused = _possible(spec, models or promised, epsilons or usual)
-        return [own, *(VariedSpec("trust", _promise(one), one) for one in found if not _same(one, own))], refused
+        others = [one for one in found if (one.model, one.epsilon) != (own.variant.model, own.variant.epsilon)]
+        return [own, *(VariedSpec("trust", _promise(one), one) for one in others)], refused
     promises, refused = _promises(spec)
     return [own, *promises, *_features(spec), *_algorithms(spec), *_sizes(spec)] if not is_test(spec) else [
         own,
         *promises,
     ], refused
-
-
-def _same(one: Variant, own: VariedSpec) -> bool:
-    return (one.model, one.epsilon) == (own.variant.model, own.variant.epsilon)
 
 
 def _promise(one: Variant) -> str:

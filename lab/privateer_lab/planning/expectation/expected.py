@@ -114,7 +114,7 @@ def expectation(spec: Spec, choices: Sequence[VariedSpec], runs: Mapping[int, Se
         single=single,
         random=single - lost,
         best=single + could,
-        is_made_up=not _has_own_people(table),
+        is_made_up="path" not in table and table.get("name") != OWN,
         population=str(table.get("name", "")),
         rows=tuple(rows),
     )
@@ -124,10 +124,6 @@ def _called(population: Mapping[str, Any]) -> str:
     """Return what the reward of a file's people is called there."""
     observed = population.get("observed")
     return str(observed.get("got", "")) if isinstance(observed, Mapping) else ""
-
-
-def _has_own_people(population: Mapping[str, Any]) -> bool:
-    return "path" in population or population.get("name") == OWN
 
 
 class _Spread:
