@@ -25,30 +25,18 @@ if TYPE_CHECKING:
     from privateer_lab.notebook.tabular import ResultTable
 
 _PLACES: Final = {
-    "Evaluation": "notebook.evaluation",
-    "FinishedTest": "finished_test",
-    "Found": "notebook.results",
-    "History": "notebook.results",
-    "Planned": "notebook.planned",
-    "LoadedPolicy": "notebook.policies",
-    "Replayed": "notebook.replayed",
-    "Simulated": "notebook.simulated",
-    "ResultTable": "notebook.tabular",
-    "analyze": "finished_test",
-    "detectable": "notebook.sizes",
-    "evaluate": "notebook.evaluation",
-    "history": "notebook.results",
-    "plan": "notebook.planned",
-    "policy": "notebook.policies",
-    "replay": "notebook.replayed",
-    "result": "notebook.results",
-    "sample_size": "notebook.sizes",
-    "simulate": "notebook.simulated",
-    "spec": "notebook.specs",
-    "spec_from": "notebook.specs",
-    "sweep": "notebook.simulated",
+    "finished_test": ("FinishedTest", "analyze"),
+    "notebook.evaluation": ("Evaluation", "evaluate"),
+    "notebook.planned": ("Planned", "plan"),
+    "notebook.policies": ("LoadedPolicy", "policy"),
+    "notebook.replayed": ("Replayed", "replay"),
+    "notebook.results": ("Found", "History", "history", "result"),
+    "notebook.simulated": ("Simulated", "simulate", "sweep"),
+    "notebook.sizes": ("detectable", "sample_size"),
+    "notebook.specs": ("spec", "spec_from"),
+    "notebook.tabular": ("ResultTable",),
 }
-"""The module of this package that has each name."""
+"""The names that each module of this package has."""
 
 __all__ = [
     "Evaluation",
@@ -80,9 +68,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "plot":
         return import_module("privateer_lab.notebook.plot")
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"privateer_lab.{_PLACES[name]}"), name)
+    for module, names in _PLACES.items():
+        if name in names:
+            return getattr(import_module(f"privateer_lab.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
