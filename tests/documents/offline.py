@@ -78,7 +78,7 @@ def _others() -> dict[str, tuple[Spec, Grown | None]]:
         "phased under shuffle": (phased["shuffle"], None),
         "convex, two points": (convex["central"], _convex),
         "convex, one point": (convex["local-ellipsoid"], _convex),
-        "convex, arms hidden": (convex["shuffle-hidden"], None),
+        "convex, arms hidden": (convex["shuffle-hidden"], _on_grid),
     }
 
 
@@ -89,7 +89,13 @@ def _sparse(policy: Any, _spec: Spec) -> Any:
 
 def _convex(policy: Any, _spec: Spec) -> Any:
     rng = np.random.default_rng(4)
-    return replace(policy, centre=rng.normal(0, 0.1, policy.centre.shape), axes=policy.axes * 0.37)
+    return _on_grid(replace(policy, centre=rng.normal(0, 0.1, policy.centre.shape), axes=policy.axes * 0.37), _spec)
+
+
+def _on_grid(policy: Any, _spec: Spec) -> Any:
+    """A policy of numbers that all machines have: a factorization gives each its own last digits."""
+    centre, axes = (np.rint(one * families.GRID) / families.GRID for one in (policy.centre, policy.axes))
+    return replace(policy, centre=centre, axes=axes)
 
 
 def _last(spec: Spec, grown: Grown | None = None) -> Policy:
