@@ -48,8 +48,8 @@ def is_same(left: Any, right: Any) -> bool:
 
 
 def in_few_digits(value: Any) -> tuple[Any, ...]:
-    """Return what a value holds, with four digits of each float: a name by which to look for the same value."""
-    return tuple(f"{leaf:.4g}" if isinstance(leaf, float) else leaf for leaf in _leaves(value))
+    """Return what a value holds, with six digits of each float: a name by which to look for the same value."""
+    return tuple(f"{leaf:.6g}" if isinstance(leaf, float) else leaf for leaf in _leaves(value))
 
 
 def _leaves(value: Any) -> Iterator[Any]:
