@@ -37,7 +37,8 @@ def arithmetic() -> str:
     """Return a digest of products, norms and functions of this process: it tells kinds of processors apart."""
     numbers = np.random.default_rng(1).normal(size=999)
     products = numbers[:900].reshape(30, 30) @ numbers[99:].reshape(30, 30)
-    words = [products.tobytes(), np.exp(numbers).tobytes(), np.linalg.norm(numbers).tobytes()]
+    words = [products.tobytes(), np.exp(numbers).tobytes()]
+    words += [np.linalg.norm(numbers[:size]).tobytes() for size in range(2, 300)]
     words += [repr([math.expm1(x), math.erfc(x), math.sin(x)]).encode() for x in numbers.tolist()]
     return hashlib.sha256(b"".join(words)).hexdigest()
 

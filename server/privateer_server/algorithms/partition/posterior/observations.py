@@ -61,12 +61,15 @@ class Observations:
 
     def covariances(self, kernel: Kernel) -> Array:
         """Return posterior covariances of arms' values without a common part, or if it is known; (arms, bins, bins)."""
-        covariance = kernel.covariance(self.lower, self.upper)
-        return np.asarray(np.linalg.solve(self._ratio(covariance), covariance))
+        return self._alone(kernel.covariance(self.lower, self.upper))[0]
 
-    def _ratio(self, covariance: Array) -> Array:
-        """Return variances beforehand to those that are left, (arms, bins, bins): no inverse, which may lose digits."""
-        return np.asarray(np.eye(len(covariance)) + covariance @ self.information)
+    def _alone(self, covariance: Array) -> tuple[Array, float]:
+        """Return these of a covariance beforehand, and the logarithm of its determinant to theirs.
+
+        No covariance is inverted: of one that is nearly singular few digits would be left.
+        """
+        ratio = np.eye(len(covariance)) + covariance @ self.information
+        return np.asarray(np.linalg.solve(ratio, covariance), np.float64), float(np.linalg.slogdet(ratio)[1].sum())
 
     def _common_part(self, kernel: Kernel, known: Array, factors: Factors | None = None) -> CommonPart:
         covariance = kernel.common_covariance(self.lower, self.upper, factors)
@@ -77,7 +80,7 @@ class Observations:
         own = len(self.lower)
         boxes = np.concatenate([self.lower, lower]), np.concatenate([self.upper, upper])
         covariance = kernel.covariance(*boxes)
-        alone = np.linalg.solve(self._ratio(covariance[:own, :own]), covariance[:own, :own])
+        alone, _ = self._alone(covariance[:own, :own])
         if kernel.common:
             common = kernel.common_covariance(*boxes)
             part = CommonPart(alone, self.information, self.weighted, common[:own, :own])
@@ -89,10 +92,9 @@ class Observations:
     def likelihood(self, kernel: Kernel, known: Factors | None = None) -> float:
         """Return the logarithm of the observations' density, but for a constant, plus that of the kernel beforehand."""
         covariance = kernel.covariance(self.lower, self.upper, known)
-        ratio = self._ratio(covariance)
-        alone = np.linalg.solve(ratio, covariance)
-        squares = np.einsum("ki,kij,kj->", self.weighted, alone, self.weighted)
-        found = float(squares - np.linalg.slogdet(ratio)[1].sum()) / 2 + _plausibility(kernel)
+        alone, determinant = self._alone(covariance)
+        squares = float(np.einsum("ki,kij,kj->", self.weighted, alone, self.weighted))
+        found = (squares - determinant) / 2 + _plausibility(kernel)
         return found + (self._common_part(kernel, alone, known).likelihood() if kernel.common else 0.0)
 
     def predicted(self, kernel: Kernel, precision: Array, moment: Array) -> float:
