@@ -12,7 +12,7 @@ marked = $(shell grep -rlF --include='test_*.py' 'mark.$(1)' tests)
 # Tests start hundreds of processes: these read bytecode where they may write it, and need not compile all sources again.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: install test coverage check demo nightly bench benchmark browser pictures postgres data documents wheels packages site sdk sdkcheck release version lock format clean
+.PHONY: install test coverage check demo nightly kernels bench benchmark browser pictures postgres data documents wheels packages site sdk sdkcheck release version lock format clean
 
 install: $(STAMP)
 
@@ -38,6 +38,11 @@ data: $(STAMP)
 
 nightly: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "nightly$(if $(PRIVATEER_ADULT),, and not data)$(if $(POSTGRES),, and not postgres)"
+	$(MAKE) kernels
+
+# What make test runs, with the arithmetic of an old processor: older kernels of BLAS, instructions of numpy and C library.
+kernels: $(STAMP)
+	$(BIN)/python -m tests.support.processors $(BIN)/python -m pytest -q -n 2 --dist worksteal $(TESTS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -55,7 +55,7 @@ _LEARNED: dict[str, Any] = _ADJUSTED | {
 _TOWN = {"town": {"hashed": 21, "missing": True}}
 _HOUR = {"hour": {"low": 0.0, "high": 24.0, "cyclic": True, "missing": True}}
 _PLAIN = {"x1": {"low": 0.0, "high": 1.0}, "x2": {"low": 0.0, "high": 1.0}}
-_GRID = 2.0**20
+GRID = 2.0**20
 _MOST = (1 << 64) - 1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _SLOT, _OWN, _REWARD, _FACT, _NOISE = 100, 101, 102, 110, 120
@@ -261,7 +261,7 @@ def _facts(mechanism: Any, given: Any, seed: int, person: int) -> bytes:
     if isinstance(mechanism, VectorSymbol):
         return _symbols(mechanism, given, seed, person)
     if isinstance(mechanism, VectorMechanism):
-        return np.rint(given.dense(slice(1))[0] * _GRID).astype("<i4").tobytes()
+        return np.rint(given.dense(slice(1))[0] * GRID).astype("<i4").tobytes()
     # What is sent by whoever keeps what is true, with either bit; of records all that is sent.
     noise = word(seed, person, _NOISE)
     sent = [mechanism.randomize(given, vectors.Words([first, 0, noise])).tobytes() for first in (0, _MOST)]

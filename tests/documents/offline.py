@@ -56,14 +56,14 @@ def cases() -> list[tuple[str, Spec, bytes]]:
         "linear under shuffle": (vectors.spec_of(linear, vectors.SHUFFLE, _PLAIN), families.grown_linear),
         "additive": (vectors.spec_of("additive", vectors.SHUFFLE, features), families.grown_additive),
     }
-    made = [(name, spec, _published(spec, grown)) for name, (spec, grown) in armed.items()]
-    made += [(name, spec, _published(spec, grown)) for name, (spec, grown) in _others().items()]
+    made = [(name, spec, published(spec, grown)) for name, (spec, grown) in armed.items()]
+    made += [(name, spec, published(spec, grown)) for name, (spec, grown) in _others().items()]
     late = vectors.spec_of(partition, vectors.LOCAL, features, experiment=_TABLE)
-    made.append(("partition, draining", late, _published(late, vectors.grown_partition, drain=_last(late, _decided))))
+    made.append(("partition, draining", late, published(late, vectors.grown_partition, drain=_last(late, _decided))))
     over = {partition: _decided, trial: None, linear: families.grown_linear, "additive": families.grown_additive}
     for kind, grown in over.items():
         spec = vectors.spec_of(kind, vectors.LOCAL, _PLAIN)
-        made.append((f"{kind}, finished", spec, _published(spec, None, _last(spec, grown))))
+        made.append((f"{kind}, finished", spec, published(spec, None, _last(spec, grown))))
     return made
 
 
@@ -78,7 +78,7 @@ def _others() -> dict[str, tuple[Spec, Grown | None]]:
         "phased under shuffle": (phased["shuffle"], None),
         "convex, two points": (convex["central"], _convex),
         "convex, one point": (convex["local-ellipsoid"], _convex),
-        "convex, arms hidden": (convex["shuffle-hidden"], None),
+        "convex, arms hidden": (convex["shuffle-hidden"], _on_grid),
     }
 
 
@@ -89,7 +89,13 @@ def _sparse(policy: Any, _spec: Spec) -> Any:
 
 def _convex(policy: Any, _spec: Spec) -> Any:
     rng = np.random.default_rng(4)
-    return replace(policy, centre=rng.normal(0, 0.1, policy.centre.shape), axes=policy.axes * 0.37)
+    return _on_grid(replace(policy, centre=rng.normal(0, 0.1, policy.centre.shape), axes=policy.axes * 0.37), _spec)
+
+
+def _on_grid(policy: Any, _spec: Spec) -> Any:
+    """A policy of numbers that all machines have: a factorization gives each its own last digits."""
+    centre, axes = (np.rint(one * families.GRID) / families.GRID for one in (policy.centre, policy.axes))
+    return replace(policy, centre=centre, axes=axes)
 
 
 def _last(spec: Spec, grown: Grown | None = None) -> Policy:
@@ -104,7 +110,7 @@ def _decided(policy: Any, _spec: Spec) -> Any:
     return replace(policy, depths=np.array([1, 2, 3, 3]), paths=np.array([0, 2, 6, 7]), active=active)
 
 
-def _published(spec: Spec, grown: Grown | None, over: Policy | None = None, drain: Policy | None = None) -> bytes:
+def published(spec: Spec, grown: Grown | None = None, over: Policy | None = None, drain: Policy | None = None) -> bytes:
     """The publication of a first round, of a policy ``grown`` from its own; of an experiment that is ``over``."""
     step = Schedule(spec).open(7, VERSION)
     policy = over or (grown(step.policy, spec) if grown else step.policy)

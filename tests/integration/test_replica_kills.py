@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -36,9 +36,12 @@ CENTRAL = {"privacy.model": "central", "privacy.delta": 1e-6}
 
 
 class Pair:
-    """Two processes; what a client asks goes to one after the other, as behind a balancer, until one decides."""
+    """Two processes; what a client asks goes to one after the other, as behind a balancer, until one decides.
 
-    def __init__(self, shared: Shared, deaths: float) -> None:
+    Each may have an environment of its own beside what both have.
+    """
+
+    def __init__(self, shared: Shared, deaths: float, own: Mapping[str, Mapping[str, str]] | None = None) -> None:
         path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
         environment = {
             "PRIVATEER_DATABASE": shared.database,
@@ -56,7 +59,8 @@ class Pair:
         self.private = {name: f"http://127.0.0.1:{free_port()}" for name in self.public}
         for name, url in self.public.items():
             admin = {"PRIVATEER_ADMIN_PORT": self.private[name].rpartition(":")[2]}
-            self.processes.start(name, ("tests.support.killed_server", environment | admin, url))
+            beside = (own or {}).get(name, {})
+            self.processes.start(name, ("tests.support.killed_server", environment | admin | dict(beside), url))
         for name in self.public:
             self.processes.wait(name)
 

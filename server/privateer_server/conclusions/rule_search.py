@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.answer.conclusion import RULES_MAX
+from privateer_core.portable import first_largest
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -140,7 +141,7 @@ class _Task:
         value = float(better[covers].sum())
         while len(parts) < _PARTS_MAX:
             sums = self.numbers @ (better * covers)
-            one = int(sums.argmax())
+            one = first_largest(sums)
             if sums[one] <= value + _NARROWER * self.gain:
                 break
             parts, covers, value = (*parts, one), covers & self.parts[one], float(sums[one])

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import count
 from typing import Final
 
 import numpy as np
@@ -24,6 +23,7 @@ from privateer_core.accounting.events import (
 from privateer_core.accounting.gaussian import gaussian_epsilon, gaussian_standard_deviation
 from privateer_core.accounting.loss import Composition, from_curve
 from privateer_core.errors import SpecError
+from privateer_core.portable import round_up
 
 POINTS: Final = 64
 """Steps from 0 to the end of the grid on which curves are compared."""
@@ -140,13 +140,11 @@ def allot(epsilon: float, delta: float, reports: int, least: float) -> Allotment
             remedy="raise it, or lower experiment.reports_per_person",
         )
     deviation = math.sqrt(reports) * gaussian_standard_deviation(epsilon, delta - reports * slack)
-    # Numbers of so few digits are the same on all machines.
-    places = _DIGITS - 1 - math.floor(math.log10(deviation))
-    return next(
-        made
-        for units in count(math.ceil(deviation * 10.0**places))
-        if (made := Allotment(reports, 0.0, float(f"{units}e{-places}"), slack)).composed(epsilon) <= _BELOW * delta
-    )
+    made = Allotment(reports, 0.0, round_up(deviation, _DIGITS), slack)
+    while made.composed(epsilon) > _BELOW * delta:
+        more = round_up(math.nextafter(made.standard_deviation, math.inf), _DIGITS)
+        made = Allotment(reports, 0.0, more, slack)
+    return made
 
 
 @lru_cache(maxsize=4096)

@@ -11,6 +11,7 @@ from privateer_core.accounting.loss import Composition, LossDistribution, from_c
 from privateer_core.accounting.numerics import binomial_range, check, find_root
 from privateer_core.accounting.special_functions import binomial_pmf, binomial_tails, log_binomial_pmf
 from privateer_core.errors import SpecError
+from privateer_core.portable import round_up
 
 _TAIL: Final = 1e-30
 """Mass of a coordinate's noise that is cut off on either side. It is added to delta."""
@@ -22,6 +23,7 @@ _REACH_MAX: Final = 700.0
 """Larger losses count as infinite, since their exponential overflows."""
 TRIALS_MAX: Final = 10**10
 _SIZE_MAX: Final = 1 << 20
+_DIGITS: Final = 4
 
 
 def shuffled_bits_delta(epsilon: float, trials: int, probability: float, levels: int, coordinates: int) -> float:
@@ -119,15 +121,10 @@ def shuffled_bits_probability(epsilon: float, delta: float, levels: int, coordin
     def hides(probability: float) -> bool:
         return shuffled_bits_delta(epsilon, trials, probability, levels, coordinates) <= delta
 
-    probability = min(0.5, _up(start))
+    probability = min(0.5, round_up(start, _DIGITS))
     while not hides(probability):
-        probability = min(0.5, _up(probability * 1.002))
+        probability = min(0.5, round_up(probability * 1.002, _DIGITS))
     return probability
-
-
-def _up(probability: float) -> float:
-    scale = 10.0 ** (4 - math.ceil(math.log10(probability)))
-    return math.ceil(probability * scale) / scale
 
 
 @lru_cache(maxsize=8)

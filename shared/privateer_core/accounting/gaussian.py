@@ -5,6 +5,7 @@ from typing import Final
 
 from privateer_core.accounting.numerics import check, find_root
 from privateer_core.accounting.special_functions import log_normal_cdf
+from privateer_core.portable import round_up
 
 _ROUNDING: Final = 1e-9
 """Relative margin that covers the losses of floating point."""
@@ -14,6 +15,7 @@ _LOG_MIN: Final = -700.0
 """Smaller tails count as e^-700: with delta 0, normal noise is private at no epsilon."""
 DELTA_MIN: Final = 1e-15
 """No smaller delta is certified."""
+_DIGITS: Final = 6
 
 
 def gaussian_delta(epsilon: float, standard_deviation: float, sensitivity: float = 1.0) -> float:
@@ -80,6 +82,11 @@ def gaussian_standard_deviation(epsilon: float, delta: float, sensitivity: float
         low /= 2
     root = find_root(lambda s: gaussian_delta(epsilon, s) - delta, low, high, 1e-14 * high, 1e-13)
     return root * (1 + _ROUNDING) * sensitivity
+
+
+def published_standard_deviation(epsilon: float, delta: float, sensitivity: float) -> float:
+    """Return `gaussian_standard_deviation` rounded up to six digits, which are the same on all machines."""
+    return round_up(gaussian_standard_deviation(epsilon, delta, sensitivity), _DIGITS)
 
 
 def classic_gaussian_standard_deviation(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:

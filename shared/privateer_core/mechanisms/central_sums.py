@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from privateer_core.accounting.allotment import Allotment
 from privateer_core.accounting.events import Event, Gaussian, Pure
-from privateer_core.accounting.gaussian import gaussian_standard_deviation
+from privateer_core.accounting.gaussian import published_standard_deviation
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.mechanism import NO_KEY, KeyedTotal, Mechanism, keyed_records, parse_keyed
 from privateer_core.primitives.contributions import KeyedSums, KeyedValues
@@ -210,4 +210,4 @@ def central_standard_deviation(epsilon: float, delta: float) -> float:
     SpecError
         If ``delta`` is too small for what the sampler of the noise is certified for.
     """
-    return gaussian_standard_deviation(epsilon, delta - SAMPLING, SENSITIVITY)
+    return published_standard_deviation(epsilon, delta - SAMPLING, SENSITIVITY)

@@ -16,6 +16,7 @@ from privateer_core.accounting.events import Choice, Event, Gaussian, Repeated, 
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
+from privateer_core.portable import round_up
 from privateer_core.primitives.bounded_vectors import BoundedVectors, SecondMomentSums
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.contributions import Total
@@ -335,9 +336,9 @@ def block_noise(epsilon: float, delta: float, screened: int) -> tuple[float, flo
     if not screened:
         return 0.0, least
     # A choice of a small range w has losses of variance w^2 / 3 in the worst pair, normal noise (2 / deviation)^2.
-    choice = _rounded(math.sqrt(3 * _SHARE / screened) * SENSITIVITY / least)
+    choice = round_up(math.sqrt(3 * _SHARE / screened) * SENSITIVITY / least, _DIGITS)
     while not _keeps(choice, math.inf, screened, epsilon, delta):
-        choice = _rounded(choice / 2)
+        choice = round_up(choice / 2, _DIGITS)
     low, high = least, 2 * least
     while not _keeps(choice, high, screened, epsilon, delta):
         low, high = high, 2 * high
@@ -345,7 +346,7 @@ def block_noise(epsilon: float, delta: float, screened: int) -> tuple[float, flo
         middle = math.sqrt(low * high)
         low, high = (low, middle) if _keeps(choice, middle, screened, epsilon, delta) else (middle, high)
     # Numbers of so few digits are the same on all machines.
-    return choice, _rounded(high)
+    return choice, round_up(high, _DIGITS)
 
 
 def _keeps(choice: float, deviation: float, screened: int, epsilon: float, delta: float) -> bool:
@@ -353,9 +354,3 @@ def _keeps(choice: float, deviation: float, screened: int, epsilon: float, delta
     if deviation < math.inf:
         events.append(Gaussian(deviation, SENSITIVITY))
     return account(Sequential(tuple(events))).delta(epsilon) <= delta
-
-
-def _rounded(value: float) -> float:
-    """Round up to four digits."""
-    places = _DIGITS - 1 - math.floor(math.log10(value))
-    return math.ceil(value * 10.0**places) / 10.0**places

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import EPSILON_MAX, Event, Parallel, Pure, Repeated, check_event
 from privateer_core.errors import SpecError
+from privateer_core.portable import OTHER_DIGITS
 from privateer_core.privacy.terms import Terms, composed
 from privateer_core.privacy.trust import TIGHT
 from privateer_core.spec.privacy import Privacy
@@ -33,8 +34,6 @@ _COUNT_MAX: Final = 64
 """Claims of a certificate, and its assumptions."""
 _PARTS: Final = 1000
 """Parts of 1 to which an epsilon that follows from a batch is rounded up: other machines compute other last digits."""
-_ROUNDING: Final = 1 + 1e-6
-"""Delta may be so much above its claim, since other machines compute other last digits."""
 _REMEDY: Final = "ask for a new one"
 
 
@@ -271,5 +270,5 @@ def _verdict(claim: Claim) -> Verdict:
         return Verdict(*claimed, 1.0, nothing, exact=True, holds=claim.delta >= 1.0)
     curve = account(claim.event)
     found = curve.delta(claim.epsilon) + claim.sampling
-    holds = found <= claim.delta * _ROUNDING and (curve.exact or not claim.exact)
+    holds = found <= claim.delta * (1 + OTHER_DIGITS) and (curve.exact or not claim.exact)
     return Verdict(*claimed, found, curve.proof, curve.exact, holds)

@@ -11,6 +11,7 @@ from msgspec import structs
 from privateer_core.accounting.events import Event, Parallel, Repeated
 from privateer_core.algorithms import ALGORITHMS, algorithm
 from privateer_core.errors import SpecError
+from privateer_core.portable import in_few_digits, is_same
 from privateer_core.privacy.certificate import Certificate, certify, check_certificate, read_certificate
 from privateer_core.privacy.record import (
     FORMAT,
@@ -32,8 +33,6 @@ _REMEDY: Final = "ask for a new record, and do not trust this one"
 _PEOPLE_MAX: Final = 10**12
 _ROOM: Final = 1.1
 """No calibration leaves so much of what a report may cost unused."""
-_OTHER_DIGITS: Final = 1e-6
-"""Delta may differ by this share of it, since other machines compute other last digits."""
 
 
 def read_certificates(value: Any) -> dict[str, Certificate]:
@@ -111,18 +110,21 @@ class _Cohort:
         """Refuse rows that contradict themselves, the promise or the certificate."""
         given, rows = self._promise.certificate, {place: self._terms(place, row) for place, row in self._rows().items()}
         check_certificate(given)
-        claimed = {claim.against: _parts(claim.event) for claim in given.claims}
-        for place, terms in rows.items():
-            try:
-                claims = self._made([terms]).claims
-            except SpecError as error:
-                raise _refused(f"{error.field}: {error.detail}", f"{place}.mechanism") from None
-            known = [(_parts(claim.event), claimed.get(claim.against, {None})) for claim in claims]
-            covered = all(made <= listed or None in listed for made, listed in known)
+        made = {place: self._made_alone(place, terms) for place, terms in rows.items()}
+        if (field := _difference(self._made(rows.values()), given)) is None:
+            return
+        listed = {claim.against: _parts(claim.event) for claim in given.claims}
+        for place, certificate in made.items():
+            pairs = [(_parts(claim.event), listed.get(claim.against, _NO_EVENT)) for claim in certificate.claims]
+            covered = all(parts <= known or known >= _NO_EVENT for parts, known in pairs)
             _check(covered, "the certificate does not cover it", f"{place}.mechanism")
-        field = _difference(self._made(rows.values()), given)
-        differs = "the certificate is not the one that the rounds make"
-        _check(field is None, differs, f"{self._where}certificate.{field}")
+        raise _refused("the certificate is not the one that the rounds make", f"{self._where}certificate.{field}")
+
+    def _made_alone(self, place: str, terms: Terms) -> Certificate:
+        try:
+            return self._made([terms])
+        except SpecError as error:
+            raise _refused(f"{error.field}: {error.detail}", f"{place}.mechanism") from None
 
     def _made(self, terms: Iterable[Terms]) -> Certificate:
         return certify(self._record.experiment, self._privacy, terms, planned=self._promise.planned is not None)
@@ -198,21 +200,22 @@ def _difference(made: Certificate, given: Certificate) -> str | None:
     if len(made.claims) != len(given.claims):
         return "claims"
     for place, (left, right) in enumerate(zip(made.claims, given.claims, strict=True)):
-        for name in ("against", "about", "epsilon", "event", "sampling", "exact"):
-            if getattr(left, name) != getattr(right, name):
+        for name in ("against", "about", "epsilon", "event", "sampling", "exact", "delta"):
+            if not is_same(getattr(left, name), getattr(right, name)):
                 return f"claims.{place}.{name}"
-        if not math.isclose(left.delta, right.delta, rel_tol=_OTHER_DIGITS):
-            return f"claims.{place}.delta"
     return None
 
 
-def _parts(event: Event | None) -> set[Event | None]:
+def _parts(event: Event | None) -> set[tuple[Any, ...]]:
     # Where people report several times, what repeats is any one of the rounds. Messages of one report are one part.
     match event:
         case Parallel(events) | Repeated(Parallel(events), _):
-            return set(events)
+            return set(map(in_few_digits, events))
         case _:
-            return {event}
+            return {in_few_digits(event)}
+
+
+_NO_EVENT: Final = _parts(None)
 
 
 def _check(good: bool, detail: str, field: str) -> None:

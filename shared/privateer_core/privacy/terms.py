@@ -4,18 +4,15 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
 
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.allotment import Allotment, allot
 from privateer_core.accounting.events import Event, Parallel, Repeated
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import AnyMechanism
+from privateer_core.portable import OTHER_DIGITS
 from privateer_core.primitives.questions import Question
 from privateer_core.privacy.trust import Promise, Trust, honest_people, noiseless, stands_alone, trust_of
-
-_OTHER_DIGITS: Final = 1 + 1e-6
-"""Delta may be so much above its promise: other machines' last digits."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +104,7 @@ class Terms:
         if (share := self.allotment) and self.event is not None:
             # Releases that depend on each other's noise are not each an event of its own, of which several compose.
             return not self.mechanism.continues and _covered(share, self.event, self.mechanism.sampling)
-        return self.true_delta <= self.delta * _OTHER_DIGITS
+        return self.true_delta <= self.delta * (1 + OTHER_DIGITS)
 
 
 def allotment_of(row: Trust, epsilon: float, delta: float, reports: int) -> Allotment | None:
@@ -166,4 +163,4 @@ def _delta(event: Event, epsilon: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _covered(share: Allotment, event: Event, sampling: float) -> bool:
-    return share.covers(event, sampling, _OTHER_DIGITS - 1)
+    return share.covers(event, sampling, OTHER_DIGITS)

@@ -104,6 +104,17 @@ def test_noise_goes_on_where_the_same_mechanism_left_it_and_begins_anew_otherwis
     assert len(one.resume(one, VectorTotal(0, np.zeros(40, np.int64))).noise) == 0
 
 
+@pytest.mark.parametrize("kind", ["root", "tree"])
+def test_noise_goes_on_after_another_machine(kind):
+    """Its mechanism may differ in its last digits; planted: one that differs by more."""
+    one = RunningVectors.running(BALL, 1.0, 1e-6, kind, 3)
+    assert float(f"{one.standard_deviation:.6g}") == one.standard_deviation
+    _, left = one.settle(one.empty(), SeededNoise(1))
+    for factor, steps in ((1 - 1e-12, 1), (1 + 1e-12, 1), (1 + 1e-5, 0)):
+        other = msgspec.structs.replace(one, standard_deviation=factor * one.standard_deviation)
+        assert len(other.resume(one, left).noise) == steps
+
+
 def test_after_the_last_step_noise_begins_anew():
     one = RunningVectors(BALL, 20_000.0, "root", 2)
     total, steps = one.empty(), []

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy, PartitionSpec
+from privateer_core.portable import first_largest
 from privateer_server.algorithms.partition.bin_tree import BinTree, Space
 from privateer_server.algorithms.partition.gaussian_process import BinProcess
 
@@ -69,7 +70,7 @@ class Splitting:
             return tree
         # Columns that part nobody any more are left out.
         differ = np.where(self._space.left(tree.axes)[columns], differences[deepest].mean(axis=0), -1.0)
-        return tree.with_level(columns[differ.argmax()])
+        return tree.with_level(columns[first_largest(differ)])
 
 
 def undecided(tree: BinTree, active: Bools, deepest: int) -> Bools:

@@ -6,6 +6,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.portable import first_largest
+
 Array = NDArray[np.float64]
 _FLAT: Final = 1e-9
 """Directions in which actions extend by less than this share of the most are taken for rounding."""
@@ -75,7 +77,7 @@ def _start(points: Array) -> NDArray[np.int64]:
     rest = np.square(points).sum(axis=1)
     units, chosen = np.zeros((points.shape[1], points.shape[1])), []
     for found in range(len(units)):
-        farthest = int(np.argmax(rest))
+        farthest = first_largest(rest)
         unit = points[farthest] - (units @ points[farthest]) @ units
         unit -= (units @ unit) @ units  # again: what rounding left of the directions before
         units[found] = unit / np.linalg.norm(unit)
@@ -97,7 +99,7 @@ def _climb(points: Array, weights: Array, gap: float) -> Array:
     rank = points.shape[1]
     leverages, inverse = _leverages(points, weights), _inverse(points, weights)
     while (worst := float(np.max(leverages))) > gap * rank:
-        best = int(np.argmax(leverages))
+        best = first_largest(leverages)
         step = (worst / rank - 1) / (worst - 1)
         towards = inverse @ points[best]
         ratio = step / (1 - step)
@@ -119,7 +121,7 @@ def _pruned(points: Array, weights: Array, gap: float) -> Array:
     """Weights without the smallest ones that the gap does not need."""
     rank = points.shape[1]
     while np.count_nonzero(weights) > rank:
-        least = np.argmin(np.where(weights > 0, weights, np.inf))
+        least = first_largest(-np.where(weights > 0, weights, np.inf))
         fewer = weights.copy()
         fewer[least] = 0.0
         fewer /= fewer.sum()

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final, Literal, Self
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.accounting.events import Event, Gaussian
-from privateer_core.accounting.gaussian import gaussian_standard_deviation
+from privateer_core.accounting.gaussian import published_standard_deviation
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.mechanism import Mechanism
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors
+from privateer_core.portable import is_same, norm
 from privateer_core.primitives.bounded_vectors import BoundedVectors, RunningSums
 from privateer_core.primitives.clipping import Ball, VectorTotal
 from privateer_core.sampling.entropy import NoiseSource
@@ -110,7 +110,7 @@ class Factorization:
             return diameter * math.sqrt(self.steps.bit_length())
         moved = diameter * self._root
         moved[1:] += _WHOLE * math.sqrt(coordinates)
-        return float(np.linalg.norm(moved))
+        return norm(moved)
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class RunningVectors(CentralVectors, frozen=True, tag="running-vectors"):
             raise SpecError(f"must be at most {EPSILON_MAX:g}", field="epsilon", remedy="choose a smaller epsilon")
         shift = Factorization(kind, steps).shift(ball.diameter, ball.coordinates)
         left = delta - sampling_cost(ball.coordinates * steps)
-        return cls(ball, gaussian_standard_deviation(epsilon, left, shift), kind, steps)
+        return cls(ball, published_standard_deviation(epsilon, left, shift), kind, steps)
 
     @cached_property
     def factorization(self) -> Factorization:
@@ -206,13 +206,12 @@ class RunningVectors(CentralVectors, frozen=True, tag="running-vectors"):
         return self.empty().merged(total).merged(VectorTotal(len(reports), reports.sum(axis=0, dtype=np.int64)))
 
     def resume(self, before: Mechanism, left: Any) -> RunningTotal:
-        """Return the total that a round begins with: noise goes on where the same mechanism left it, or begins anew."""
-        same = (
-            isinstance(left, RunningTotal)
-            and isinstance(before, RunningVectors)
-            and msgspec.structs.astuple(before) == msgspec.structs.astuple(self)
-        )
-        if not same or len(left.noise) >= self.steps:
+        """Return the total that a round begins with: noise goes on where the same mechanism left it, or begins anew.
+
+        Another machine's mechanism may differ in its last digits. A record lists both, and so does the certificate:
+        releases of which some have more noise reveal no more than if all had the least.
+        """
+        if not isinstance(left, RunningTotal) or len(left.noise) >= self.steps or not is_same(before, self):
             return self.empty()
         return RunningTotal(0, np.zeros_like(left.sums), left.noise)
 

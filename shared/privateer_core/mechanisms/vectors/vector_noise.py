@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.accounting.events import Event, Gaussian
-from privateer_core.accounting.gaussian import gaussian_standard_deviation
+from privateer_core.accounting.gaussian import published_standard_deviation
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
 from privateer_core.primitives.bounded_vectors import BoundedVectors, SparseVectors, VectorSums
@@ -28,7 +28,7 @@ _BLOCK: Final = 1 << 21
 def vector_standard_deviation(ball: Ball, epsilon: float, delta: float) -> float:
     """Return the standard deviation, in grid points, that makes one vector (epsilon, delta)-private.
 
-    It is exact and pays for the sampler.
+    It pays for the sampler.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def vector_standard_deviation(ball: Ball, epsilon: float, delta: float) -> float
     """
     if not epsilon <= EPSILON_MAX:
         raise SpecError(f"must be at most {EPSILON_MAX:g}", field="epsilon", remedy="choose a smaller epsilon")
-    return gaussian_standard_deviation(epsilon, delta - sampling_cost(ball.coordinates), ball.diameter)
+    return published_standard_deviation(epsilon, delta - sampling_cost(ball.coordinates), ball.diameter)
 
 
 class _NoisyVectors(Mechanism, frozen=True):

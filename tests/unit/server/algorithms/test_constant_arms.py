@@ -46,6 +46,18 @@ def test_the_probability_is_that_of_the_densities_of_what_was_observed(planted):
     assert agree is not planted
 
 
+@pytest.mark.parametrize("bins", [1, 4, 64])
+def test_both_models_are_as_likely_before_anything_was_observed(bins):
+    """Exactly; a covariance of rank one, inverted twice, left five digits."""
+    lower = np.arange(bins)[:, None] / bins
+    nothing = np.zeros((bins, ARMS))
+    for level in (0.0, 0.6):
+        found = ConstantArms.beside(
+            observed(lower, lower + 1 / bins, nothing, nothing), KERNEL, PriorScale(level, abs(level))
+        )
+        assert found.probability == 0.5
+
+
 def test_arms_that_differ_alike_are_told_from_those_that_do_not():
     alike = np.tile(2 * ALIKE - 1, (BINS, 1))
     assert beside(alike).probability > 0.9

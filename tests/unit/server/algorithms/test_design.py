@@ -44,6 +44,18 @@ def best_determinant(actions):
     return -found.fun
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_ties_are_decided_by_the_row(seed):
+    """Lengths are 1 but for rounding; planted: one that is clearly longer comes first."""
+    actions = sphere(40 + 5 * seed, 3 + seed % 8, seed)
+    noise = np.random.default_rng(99).normal(0, 1e-15, actions.shape)
+    support = near_optimal_design(actions).support
+    assert (near_optimal_design(actions + noise).support == support).all()
+    last = len(actions) - 1
+    actions[last] *= 1.5
+    assert last in near_optimal_design(actions).support
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_close_to_the_optimum_of_an_independent_optimiser(seed):
     """G- and D-optimal designs are the same (Kiefer and Wolfowitz); the optimum's leverage is the dimension."""

@@ -45,7 +45,7 @@ class Observations:
 
         Where arms have a common part the variances are those without it: choices depend on differences alone.
         """
-        known = self._known(kernel)
+        known = self.covariances(kernel)
         if kernel.common:
             part = self._common_part(kernel, known)
             return part.means(), part.variances_apart()
@@ -54,18 +54,22 @@ class Observations:
 
     def variances(self, kernel: Kernel) -> Array:
         """Variances of the bins' averages, the common part's included, shape (bins, arms)."""
-        known = self._known(kernel)
+        known = self.covariances(kernel)
         if kernel.common:
             return self._common_part(kernel, known).variances()
         return np.diagonal(known, axis1=1, axis2=2).T
 
     def covariances(self, kernel: Kernel) -> Array:
-        """Return the posterior covariances of the bins' averages where arms have no common part, (arms, bins, bins)."""
-        return self._known(kernel)
-
-    def _known(self, kernel: Kernel) -> Array:
         """Return posterior covariances of arms' values without a common part, or if it is known; (arms, bins, bins)."""
-        return np.asarray(np.linalg.inv(np.linalg.inv(kernel.covariance(self.lower, self.upper)) + self.information))
+        return self._alone(kernel.covariance(self.lower, self.upper))[0]
+
+    def _alone(self, covariance: Array) -> tuple[Array, float]:
+        """Return these of a covariance beforehand, and the logarithm of its determinant to theirs.
+
+        No covariance is inverted: of one that is nearly singular few digits would be left.
+        """
+        ratio = np.eye(len(covariance)) + covariance @ self.information
+        return np.asarray(np.linalg.solve(ratio, covariance), np.float64), float(np.linalg.slogdet(ratio)[1].sum())
 
     def _common_part(self, kernel: Kernel, known: Array, factors: Factors | None = None) -> CommonPart:
         covariance = kernel.common_covariance(self.lower, self.upper, factors)
@@ -76,24 +80,22 @@ class Observations:
         own = len(self.lower)
         boxes = np.concatenate([self.lower, lower]), np.concatenate([self.upper, upper])
         covariance = kernel.covariance(*boxes)
-        known = np.linalg.inv(covariance[:own, :own])
+        alone, _ = self._alone(covariance[:own, :own])
         if kernel.common:
             common = kernel.common_covariance(*boxes)
-            alone = np.asarray(np.linalg.inv(known + self.information), np.float64)
             part = CommonPart(alone, self.information, self.weighted, common[:own, :own])
             return part.elsewhere(covariance[own:, :own], common[own:, :own])
-        means = np.linalg.solve(known + self.information, self.weighted[..., None])
+        means = alone @ self.weighted[..., None]
         residual = self.weighted - (self.information @ means)[..., 0]
         return np.asarray(covariance[own:, :own] @ residual.T)
 
     def likelihood(self, kernel: Kernel, known: Factors | None = None) -> float:
         """Return the logarithm of the observations' density, but for a constant, plus that of the kernel beforehand."""
         covariance = kernel.covariance(self.lower, self.upper, known)
-        precision = np.linalg.inv(covariance) + self.information
-        found = _evidence(precision, self.weighted) + _plausibility(kernel)
-        if kernel.common:
-            found += self._common_part(kernel, np.asarray(np.linalg.inv(precision), np.float64), known).likelihood()
-        return found - len(precision) * float(np.log(np.diagonal(np.linalg.cholesky(covariance))).sum())
+        alone, determinant = self._alone(covariance)
+        squares = float(np.einsum("ki,kij,kj->", self.weighted, alone, self.weighted))
+        found = (squares - determinant) / 2 + _plausibility(kernel)
+        return found + (self._common_part(kernel, alone, known).likelihood() if kernel.common else 0.0)
 
     def predicted(self, kernel: Kernel, precision: Array, moment: Array) -> float:
         """Return the log density of further observations of the bins, but for a constant that is theirs alone.
@@ -151,13 +153,6 @@ def observed(lower: Array, upper: Array, precision: Array, moment: Array) -> Obs
     size = np.arange(len(precision))
     information[:, size, size] = precision.T
     return Observations(lower, upper, information, moment.T)
-
-
-def _evidence(precision: Array, weighted: Array) -> float:
-    """Return what the density of normal observations depends on, from precision matrices and weighted observations."""
-    factors = np.linalg.cholesky(precision)
-    solved = np.linalg.solve(factors, weighted[..., None])
-    return float((solved**2).sum() / 2 - np.log(np.diagonal(factors, axis1=1, axis2=2)).sum())
 
 
 def _moved(kernel: Kernel, move: int) -> Kernel | None:

@@ -1,0 +1,84 @@
+"""What a server publishes of an experiment, and what devices and auditors do with it: as a process of its own, too."""
+
+import base64
+import json
+import math
+import sys
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from privateer_client.participation import Participation
+from privateer_core.mechanisms.vectors.running_vectors import Factorization, RunningVectors
+from privateer_core.primitives.clipping import Ball
+from privateer_core.privacy.certificate import recompute
+from privateer_core.privacy.record import Row, make_record, planned_of
+from privateer_core.privacy.record_verification import read_certificates
+from privateer_core.privacy.terms_verification import Limits
+from privateer_core.privacy.trust import TIGHT
+from privateer_core.spec.spec import Spec
+from tests.contract.subjects import specs
+from tests.documents.offline import published
+from tests.support.processors import arithmetic
+
+LIMITS = Limits(math.inf, 1.0, math.inf, 1.0, 1, "hidden", curator=True)
+"""Of a device that allows all that keeps its promise."""
+
+
+def made(name: str) -> dict[str, Any]:
+    """The publication of an instance's round, its record before that round, and in it."""
+    spec = specs()[name]
+    publication = published(spec)
+    terms = Participation(publication, spec.name, LIMITS, is_paused=True).terms
+    row = Row(version=4, received=0, released=False, **msgspec.structs.asdict(planned_of(terms)))
+    records = [make_record(spec, {}), *([_record(spec, row)] if terms.batch else [])]
+    return {
+        "publication": base64.b64encode(publication).decode(),
+        "records": [msgspec.to_builtins(record) for record in records],
+    }
+
+
+def _record(spec: Spec, row: Row) -> Any:
+    return make_record(spec, {"": [row]}, silent=(1, 2, 3))
+
+
+def verify(name: str, document: dict[str, Any]) -> None:
+    """Take part in the round as a device, and verify the records as an auditor: raises what either refuses."""
+    spec = specs()[name]
+    is_simulated = spec.privacy.trust.calibration != TIGHT
+    publication = base64.b64decode(document["publication"])
+    followed = Participation(publication, spec.name, LIMITS, is_paused=is_simulated)
+    columns = np.full((1, spec.dimension), 0.25)
+    followed.decide(columns, np.array([7], np.uint32))
+    for record in document["records"]:
+        for certificate in read_certificates(record).values():
+            assert is_simulated or all(verdict.holds for verdict in recompute(certificate))
+
+
+def sensitivities() -> list[tuple[str, str]]:
+    """Those of continual release and the noise that they need, of many sizes, to the last digit."""
+    balls = [(steps, Ball("l2", 1.5, coordinates)) for steps in range(2, 200, 3) for coordinates in (3, 12, 80)]
+    kept = [RunningVectors.running(ball, 1.0, 1e-6, "root", steps) for steps, ball in balls]
+    return [
+        (Factorization("root", one.steps).shift(one.ball.diameter, one.ball.coordinates).hex(), str(one))
+        for one in kept
+    ]
+
+
+def norms() -> list[str]:
+    """Norms as BLAS computes them: the planted defect of `sensitivities`."""
+    return [float(np.linalg.norm(np.arange(1.0, size) ** -0.5)).hex() for size in range(2, 200, 3)]
+
+
+def everything(names: list[str]) -> dict[str, Any]:
+    """All of it for some instances."""
+    documents = {name: made(name) for name in names}
+    return {"documents": documents, "sensitivities": sensitivities(), "norms": norms(), "arithmetic": arithmetic()}
+
+
+if __name__ == "__main__":
+    given = json.load(sys.stdin)
+    for of, taken in given.items():
+        verify(of, taken)
+    json.dump(everything(list(given)), sys.stdout)
