@@ -232,9 +232,16 @@ def examine_issuer(place: IssuerPlace) -> Checkup:
         found.fail("permissions", f"there is no {place.secrets.name}", "correct PRIVATEER_ATTESTATION_SECRETS")
     check_clock(found, place.data)
     check_disk(found, [place.data])
-    if place.listeners:
-        place.listeners.check(found, held)
+    if place.listeners and place.listeners.check(found, held):
+        _check_shown(found, place.listeners.public, place.shown)
     return found
+
+
+def _check_shown(found: Checkup, url: str, shown: Path) -> None:
+    """Compare the keys that the issuer shows with those that the services read."""
+    answer = get(f"{url}/token-keys")
+    if answer is not None and answer.is_success and shown.exists() and answer.content != shown.read_bytes():
+        found.fail("answers", f"the issuer at {url} shows other keys than {shown.name}", NAME_IT)
 
 
 def _examine_keys(found: Checkup, place: IssuerPlace) -> IssuerFindings | None:
